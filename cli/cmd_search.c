@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
@@ -311,10 +312,29 @@ static int open_queries(search_job *job) {
   return EXIT_OK;
 }
 
+/* About how many queries there will be, as far as that is known before they are opened: a stream can
+ * be read only once, and a folder may hold anything. */
+static uint64_t expected_queries(const search_job *job) {
+  const cli_list *operands = &job->cli->args.operands;
+  uint64_t rows = 0;
+  if (job->itself) return UINT64_MAX;
+  for (size_t i = 1; i < operands->n; i++) {
+    const char *path = operands->items[i];
+    struct stat info;
+    kf_info *about;
+    if (!ends_with(path, ".npy") && !ends_with(path, ".safetensors")) continue;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (kf_info_read(job->cli->ctx, path, &about) != KF_OK) continue;
+    rows += about->rows;
+    kf_info_free(about);
+  }
+  return rows;
+}
+
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
   double begun = now();
-  TRY(load_gallery(job->cli, path, &job->gallery));
+  TRY(load_gallery(job->cli, path, expected_queries(job), &job->gallery));
   job->load_seconds = now() - begun;
   job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) TRY(open_queries(job));

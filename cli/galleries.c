@@ -8,8 +8,9 @@
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
-int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
-  kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk};
+int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out) {
+  kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk,
+                                     .queries = queries};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
   return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
 }
@@ -94,7 +95,7 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
 }
 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
-  TRY(load_gallery(cli, cli->args.votes.gallery, out));
+  TRY(load_gallery(cli, cli->args.votes.gallery, 0, out));
   return check_voters(cli, *out, model);
 }
 

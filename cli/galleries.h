@@ -4,7 +4,8 @@
 
 #include "encoders.h"
 
-int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
+/* queries: about how many there will be; 0: not known. */
+int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out);
 int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
 /* Refuses queries, operands 1 and up, of another dimension than `taker` ("model") takes and, if they
  * will be mapped, rows that are already; `otherwise` is the alternative that the message ends with,

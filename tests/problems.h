@@ -390,6 +390,10 @@ static inline double sum_by_hand(const float *x, const float *y, uint32_t dim, b
   return kf_add_lanes(lane);
 }
 
+static inline double norm2_by_hand(const float *x, const problem *p) {
+  return sum_by_hand(x, x, p->shape.dim, false);
+}
+
 typedef struct ranked {
   double value; /* smaller is better: minus the product, or the squared distance */
   double error; /* more than rounding can do to it */
@@ -420,22 +424,23 @@ static inline int by_rank(const void *a, const void *b) {
   return x->row < y->row ? -1 : 1;
 }
 
-/* What decides: minus the cosine or the product, or the squared distance. */
-static inline double value_by_hand(const float *q, const float *x, uint32_t dim, kf_metric metric) {
+/* What decides: minus the cosine or the product, or the squared distance. q2 and x2: the squared
+ * lengths. */
+static inline double value_by_hand(const float *q, const float *x, uint32_t dim, kf_metric metric,
+                                   double q2, double x2) {
   if (metric == KF_METRIC_EUCLIDEAN) return sum_by_hand(q, x, dim, true);
   double dot = sum_by_hand(q, x, dim, false);
-  if (metric == KF_METRIC_COSINE)
-    dot /= sqrt(sum_by_hand(q, q, dim, false) * sum_by_hand(x, x, dim, false));
+  if (metric == KF_METRIC_COSINE) dot /= sqrt(q2 * x2);
   return 0 - dot;
 }
 
-static inline ranked rank_row(const problem *p, kf_metric metric, uint64_t q, uint64_t i) {
+static inline ranked rank_row(const problem *p, kf_metric metric, uint64_t q, uint64_t i, double q2,
+                              double x2) {
   uint32_t dim = p->shape.dim;
   const float *query = p->queries + q * dim, *x = p->rows + i * dim;
-  double value = value_by_hand(query, x, dim, metric), size = 1;
+  double value = value_by_hand(query, x, dim, metric, q2, x2), size = 1;
   if (metric == KF_METRIC_EUCLIDEAN) size = value;
-  if (metric == KF_METRIC_INNER)
-    size = sqrt(sum_by_hand(query, query, dim, false)) * sqrt(sum_by_hand(x, x, dim, false));
+  if (metric == KF_METRIC_INNER) size = sqrt(q2) * sqrt(x2);
   return (ranked){.value = value,
                   .error = (dim + 20) * 0x1p-52 * size,
                   .row = (int64_t)i,
@@ -452,9 +457,12 @@ static inline answer solve(const problem *p, kf_metric metric) {
   a.rows = calloc(p->n_queries * n, sizeof *a.rows);
   a.scores = calloc(p->n_queries * n, sizeof *a.scores);
   ranked *all = malloc(n * sizeof *all);
-  assert_true(a.rows != NULL && a.scores != NULL && all != NULL);
+  double *norm2 = malloc(n * sizeof *norm2);
+  assert_true(a.rows != NULL && a.scores != NULL && all != NULL && norm2 != NULL);
+  for (uint64_t i = 0; i < n; i++) norm2[i] = norm2_by_hand(p->rows + i * p->shape.dim, p);
   for (uint64_t q = 0; q < p->n_queries; q++) {
-    for (uint64_t i = 0; i < n; i++) all[i] = rank_row(p, metric, q, i);
+    double q2 = norm2_by_hand(p->queries + q * p->shape.dim, p);
+    for (uint64_t i = 0; i < n; i++) all[i] = rank_row(p, metric, q, i, q2, norm2[i]);
     qsort(all, n, sizeof *all, by_rank);
     for (uint64_t t = 0; t < n; t++) {
       a.rows[q * n + t] = all[t].row;
@@ -463,6 +471,7 @@ static inline answer solve(const problem *p, kf_metric metric) {
     }
   }
   free(all);
+  free(norm2);
   return a;
 }
 
@@ -478,7 +487,30 @@ typedef struct how {
   unsigned threads;
   uint64_t batch; /* queries in one call; 0: all */
   bool in_place, from_data;
+  uint32_t lead; /* directions of the first pass; 0: rows whole */
 } how;
+
+static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
+                                      uint64_t n, float *rows, kf_err *err) {
+  const problem *p = self;
+  (void)kernels, (void)err;
+  memcpy(rows, p->rows + first * p->shape.dim, n * p->shape.dim * sizeof *rows);
+  return KF_OK;
+}
+
+/* An index whose first pass takes leading directions, of any number of rows. */
+static inline kf_index *leading_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
+                                         bool in_place, uint32_t lead) {
+  kf_source source = {.rows = p->shape.n,
+                      .dim = p->shape.dim,
+                      .fetch = fetch_problem,
+                      .self = p,
+                      .lead = lead,
+                      .half = p->given != NULL};
+  kf_index *index;
+  assert_ok(ctx, kf_index_build(ctx, &source, metric, in_place, &index));
+  return index;
+}
 
 static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric, bool in_place,
                                  const kf_data *data) {
@@ -556,7 +588,8 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index = index_of(ctx, p, a->metric, h->in_place, data);
+  kf_index *index = h->lead > 0 ? leading_index_of(ctx, p, a->metric, h->in_place, h->lead)
+                                : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {
     uint32_t k = ks[i];
     int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
@@ -566,12 +599,12 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
     kf_status status = search_all(ctx, index, p, k, h->batch, leave_out, rows, scores, NULL);
     if (status != KF_OK) snprintf(text, sizeof text, "%s", kf_errmsg(ctx));
     if (status != KF_OK || count_wrong(a, k, leave_out, rows, scores, text) > 0)
-      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u, k %u, %s, threads %u, batch %" PRIu64
-               "%s%s%s%s: %s",
-               p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim, k,
-               kf_isa_name(h->isa), h->threads, h->batch, h->in_place ? ", in place" : "",
-               p->given != NULL ? ", f16" : "", h->from_data ? ", from data" : "",
-               leave_out != NULL ? ", leaving out" : "", text);
+      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u (%u), k %u, %s, threads %u, "
+               "batch %" PRIu64 "%s%s%s%s: %s",
+               p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim,
+               h->lead, k, kf_isa_name(h->isa), h->threads, h->batch,
+               h->in_place ? ", in place" : "", p->given != NULL ? ", f16" : "",
+               h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
     free(rows);
     free(scores);
   }

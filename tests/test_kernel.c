@@ -133,6 +133,35 @@ static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
 
 /* --- linear algebra -------------------------------------------------------------------------- */
 
+/* Random numbers, and the largest there are, with bytes of 255 and 0. */
+static void check_fine(const kf_kernels *fast, const kf_kernels *plain) {
+  static const uint32_t widths[] = {64, 128, 192, 768, 1024, 8448, 65536};
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+    for (int way = 0; way < 4; way++) {
+      uint32_t n = widths[w];
+      int most = kf_fine_most(n);
+      uint64_t seed = n + (unsigned)way;
+      int16_t *query = malloc(kf_fine_size(n));
+      uint8_t *row = malloc(n);
+      int64_t wanted = 0;
+      for (uint32_t i = 0; i < n; i++) {
+        int x = (int)(test_random(&seed) % (2 * (unsigned)most + 1)) - most;
+        query[i] = (int16_t)(way == 0   ? x
+                             : way == 1 ? most
+                             : way == 2 ? -most
+                             : i % 2    ? most
+                                        : -most);
+        row[i] = way == 0 ? (uint8_t)test_random(&seed) : way == 3 && i % 2 ? 0 : 255;
+        wanted += query[i] * row[i];
+      }
+      kf_fine_pack(query, n);
+      assert_int_equal(plain->fine_dot(query, row, n), wanted);
+      assert_int_equal(fast->fine_dot(query, row, n), wanted);
+      free(query);
+      free(row);
+    }
+}
+
 static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
   const size_t shapes[][3] = {{1, 1, 1},     {8, 24, 10},    {9, 25, 193},
                               {64, 96, 192}, {65, 100, 385}, {130, 7, 200}};
@@ -289,10 +318,10 @@ static const check checks[] = {
     {"f16_to_f32", check_f16, KF_ISA_AVX2},      {"f32_to_f16", check_to_f16, KF_ISA_AVX2},
     {"canonical_sums", check_sums, KF_ISA_AVX2}, {"not_finite", check_not_finite, KF_ISA_PLAIN},
     {"quantize", check_quantize, KF_ISA_AVX2},   {"moments", check_moments, KF_ISA_PLAIN},
-    {"scan", check_all_scans, KF_ISA_PLAIN},     {"gemm", check_gemm, KF_ISA_AVX2},
-    {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},   {"list", check_list, KF_ISA_AVX2},
-    {"vectors", check_vectors, KF_ISA_AVX2},     {"rotations", check_rotate, KF_ISA_AVX2},
-    {"secular", check_secular, KF_ISA_AVX2}};
+    {"scan", check_all_scans, KF_ISA_PLAIN},     {"fine", check_fine, KF_ISA_PLAIN},
+    {"gemm", check_gemm, KF_ISA_AVX2},           {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},
+    {"list", check_list, KF_ISA_AVX2},           {"vectors", check_vectors, KF_ISA_AVX2},
+    {"rotations", check_rotate, KF_ISA_AVX2},    {"secular", check_secular, KF_ISA_AVX2}};
 enum { N_CHECKS = sizeof checks / sizeof *checks, N_ISAS = KF_ISA_AMX + 1 };
 
 typedef struct test_case {

@@ -136,6 +136,24 @@ static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {
   return dim <= 16384 ? kernel->most : 31;
 }
 
+/* Rows are looked at again one by one: bytes, each the value + 128, with queries of up to 14 bits. A
+ * query [n] is packed as its numbers, then the same as 128 high + low, in bytes: high [n], low [n]. */
+#define KF_FINE 64u /* n is a multiple of this */
+static inline size_t kf_fine_size(size_t n) { return n * (sizeof(int16_t) + 2); }
+/* The largest magnitude of its numbers: no sum with bytes up to 255 overflows. */
+static inline int kf_fine_most(uint32_t n) {
+  int most = INT32_MAX / 255 / (int)n;
+  return most < 16000 ? most : 16000;
+}
+static inline void kf_fine_pack(void *packed, size_t n) {
+  const int16_t *x = packed;
+  int8_t *high = (int8_t *)packed + n * sizeof *x, *low = high + n;
+  for (size_t i = 0; i < n; i++) {
+    high[i] = (int8_t)((x[i] + 64) >> 7);
+    low[i] = (int8_t)(x[i] - 128 * high[i]);
+  }
+}
+
 /* The tree over the eight lanes of a canonical sum, the same for every instruction set. */
 static inline double kf_add_lanes(const double lane[8]) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
@@ -158,6 +176,8 @@ typedef struct kf_kernels {
 
   /* --- searching ----------------------------------------------------------------------------- */
   const kf_scan_kernel *scan;
+  /* The sum of query_i row_i over i < n, of a packed query and bytes as they are. */
+  int32_t (*fine_dot)(const void *query, const uint8_t *row, size_t n);
 
   /* --- exact moments ------------------------------------------------------------------------- */
   /* out[i] = x[i] * scale, rounded to nearest even; every result must fit 32 bits. */

@@ -214,6 +214,13 @@ static double secular_vector(size_t n, const double *d, const double *z, double 
   return kf_add_lanes(lane);
 }
 
+static int32_t fine_dot(const void *query, const uint8_t *row, size_t n) {
+  const int16_t *x = query;
+  int32_t sum = 0;
+  for (size_t i = 0; i < n; i++) sum += x[i] * row[i];
+  return sum;
+}
+
 const kf_kernels kf_kernels_plain = {
     .isa = KF_ISA_PLAIN,
     .f16_to_f32 = f16_to_f32,
@@ -222,6 +229,7 @@ const kf_kernels kf_kernels_plain = {
     .dots = dots,
     .distances = distances,
     .quantize = quantize,
+    .fine_dot = fine_dot,
     .scan = &kf_scan_plain,
     .moment = &moment,
     .gemm_tn = gemm_tn,

@@ -415,17 +415,49 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
   if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
 }
 
+/* --- rows of a search, one by one --------------------------------------------------------------- */
+
+#ifdef __AVX512VNNI__
+static int32_t wide_fine_dot(const void *query, const uint8_t *row, size_t n) {
+  const char *high = (const char *)query + n * sizeof(int16_t), *low = high + n;
+  __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  for (size_t i = 0; i < n; i += KF_FINE) {
+    __m512i y = _mm512_loadu_si512(row + i);
+    sum[0] = _mm512_dpbusd_epi32(sum[0], y, _mm512_loadu_si512(high + i));
+    sum[1] = _mm512_dpbusd_epi32(sum[1], y, _mm512_loadu_si512(low + i));
+  }
+  return _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(sum[0], 7), sum[1]));
+}
+#else
+static int32_t wide_fine_dot(const void *query, const uint8_t *row, size_t n) {
+  const int16_t *x = query;
+  __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  for (size_t i = 0; i < n; i += 32) {
+    UNROLL
+    for (size_t v = 0; v < 2; v++) {
+      __m256i a = _mm256_loadu_si256((const __m256i *)(x + i + 16 * v));
+      __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(row + i + 16 * v)));
+      sum[v] = _mm256_add_epi32(sum[v], _mm256_madd_epi16(a, b));
+    }
+  }
+  int32_t lane[8], total = 0;
+  _mm256_storeu_si256((__m256i *)lane, _mm256_add_epi32(sum[0], sum[1]));
+  for (size_t i = 0; i < 8; i++) total += lane[i];
+  return total;
+}
+#endif
+
 /* The table of an instruction set. */
 #define WIDE_TABLE(which, moments, scans, f32, bf16)                                               \
   {                                                                                                \
     .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
     .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
-    .quantize = wide_quantize, .moment = moments, .scan = scans, .gemm_tn = wide_gemm_tn_f64,      \
-    .gemm_tn_f32 = wide_gemm_tn_f32, .list_reaching = wide_list_reaching,                          \
-    .row_dots = wide_row_dots, .add_rows = wide_add_rows, .symmetric_rows = wide_symmetric_rows,   \
-    .dot = wide_dot, .rotate = wide_rotate, .secular_sums = wide_secular_sums,                     \
-    .secular_weights = wide_secular_weights, .secular_vector = wide_secular_vector,                \
-    .net_f32 = f32, .net_bf16 = bf16                                                               \
+    .quantize = wide_quantize, .moment = moments, .scan = scans, .fine_dot = wide_fine_dot,        \
+    .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                                  \
+    .list_reaching = wide_list_reaching, .row_dots = wide_row_dots, .add_rows = wide_add_rows,     \
+    .symmetric_rows = wide_symmetric_rows, .dot = wide_dot, .rotate = wide_rotate,                 \
+    .secular_sums = wide_secular_sums, .secular_weights = wide_secular_weights,                    \
+    .secular_vector = wide_secular_vector, .net_f32 = f32, .net_bf16 = bf16                        \
   }
 
 #endif

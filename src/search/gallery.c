@@ -14,11 +14,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
+static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   kf_source source = {.rows = g->rows,
                       .dim = g->space.dim,
                       .fetch = kf_gallery_fetch,
                       .self = g,
+                      .queries = queries,
                       .half = g->space.dtype == KF_F16};
   KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
   g->sound = true;
@@ -36,7 +37,7 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_TRY(kf_gallery_open(path, &g, err));
   g->in_place = o.rerank_from_disk != 0;
   g->origin.any = ctx->options.any_encoder != 0;
-  KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
+  KF_HAND_OUT(build_index(ctx, g, o.queries), out, g, kf_gallery_free);
 }
 
 static void free_text_map(struct kf_text_map *t) {

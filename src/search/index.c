@@ -23,14 +23,12 @@ static double rounding_share(const kf_index *index) { return (index->dim + 64) *
 
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
 
-/* What brings a row of this squared length to the length at which it is compared; zeros stay. */
-static double scale_of(const kf_index *index, double norm2) {
+double kf_row_scale(const kf_index *index, double norm2) {
   if (index->metric != KF_METRIC_COSINE) return 1;
   return norm2 > 0 ? 1 / sqrt(norm2) : 0;
 }
 
-/* y = scale x - centre; returns the largest |y_i|. */
-static double centre_row(const kf_index *index, const float *x, double scale, double *y) {
+double kf_centre_row(const kf_index *index, const float *x, double scale, double *y) {
   double largest = 0;
   for (uint32_t i = 0; i < index->dim; i++) y[i] = (double)x[i] * scale - index->centre[i];
   for (uint32_t i = 0; i < index->dim; i++) largest = fabs(y[i]) > largest ? fabs(y[i]) : largest;
@@ -43,16 +41,17 @@ static float scale_for(double largest, int most) {
   return scale > FLT_MIN ? scale : 0;
 }
 
-/* The nearest integers to y / scale, as bytes; y becomes the rounding error. */
-static void round_row(const kf_index *index, float scale, double *y, int8_t *bytes) {
+/* The nearest integers to y [n] / scale, as bytes, and zeros up to `padded`; y becomes the rounding
+ * error. */
+static void round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes) {
   double inverse = scale > 0 ? 1 / (double)scale : 0;
   const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
-  for (uint32_t i = 0; i < index->dim; i++) {
+  for (uint32_t i = 0; i < n; i++) {
     double b = (y[i] * inverse + shift) - shift;
     y[i] -= (double)scale * b;
     bytes[i] = (int8_t)b;
   }
-  memset(bytes + index->dim, 0, index->padded - index->dim);
+  memset(bytes + n, 0, padded - n);
 }
 
 static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
@@ -61,30 +60,55 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
 }
 
-static double row_scale(const kf_index *index, uint64_t row) {
-  return index->norm2 != NULL ? scale_of(index, index->norm2[row]) : 1;
+static double scale_at(const kf_index *index, uint64_t row) {
+  return index->norm2 != NULL ? kf_row_scale(index, index->norm2[row]) : 1;
 }
 
-/* Packs a row, and widens the bounds of its block. */
-static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
-                    kf_row_block *block, double *y, int8_t *bytes) {
-  double largest = centre_row(index, x, row_scale(index, row), y);
-  double length2 = kernels->dot(index->dim, y, y);
-  double h = index->metric == KF_METRIC_EUCLIDEAN ? length2 / 2
-                                                  : -kernels->dot(index->dim, index->centre, y);
-  if (length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST &&
-      (block->scale == 0 || largest < 127.4 * (double)block->scale)) {
-    round_row(index, block->scale, y, bytes);
-    index->offset[row] = (float)h;
-    block->length = fmaxf(block->length, up(sqrt(length2)));
-    block->error = fmaxf(block->error, up(sqrt(kernels->dot(index->dim, y, y))));
+/* What there is to know about a row before it is rounded. */
+typedef struct measured {
+  double largest; /* of the numbers that the first pass takes */
+  double length2; /* |y|^2 */
+  double h;
+} measured;
+
+static measured measure(const kf_index *index, const kf_kernels *kernels, double largest,
+                        const double *y) {
+  measured m = {.largest = largest, .length2 = kernels->dot(index->dim, y, y)};
+  m.h = index->metric == KF_METRIC_EUCLIDEAN ? m.length2 / 2
+                                             : -kernels->dot(index->dim, index->centre, y);
+  return m;
+}
+
+/* Packs what the first pass takes for a row, which is lost, and widens the bounds of its block. */
+static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const measured *m,
+                    kf_row_block *block, double *seen, int8_t *bytes) {
+  double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
+  double length = sqrt(fmax(seen2, m->length2));
+  if (m->length2 < LONGEST * LONGEST && fabs(m->h) < LONGEST * LONGEST &&
+      (block->scale == 0 || m->largest < 127.4 * (double)block->scale)) {
+    round_row(block->scale, seen, index->seen, index->padded, bytes);
+    index->offset[row] = (float)m->h;
+    block->length = fmaxf(block->length, up(length));
+    block->error = fmaxf(block->error, up(sqrt(kernels->dot(index->seen, seen, seen))));
     block->offset = fmaxf(block->offset, fabsf(index->offset[row]));
   } else {
     memset(bytes, 0, index->padded);
     index->offset[row] = -INFINITY;
   }
-  block->longest = fmaxf(block->longest, up(sqrt(length2)));
+  block->longest = fmaxf(block->longest, up(length));
   place(index, row, bytes);
+}
+
+/* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
+static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, double largest,
+                     double *y) {
+  float scale = scale_for(largest < LONGEST ? largest : 0, 127);
+  if (!(largest < LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
+  uint8_t *to = index->fine + row * index->fine_dim;
+  round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
+  for (uint32_t i = 0; i < index->fine_dim; i++) to[i] ^= 128; /* + 128 */
+  index->fine_scale[row] = scale;
+  index->fine_error[row] = up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place after the last row: no hit, unless everything is. */
@@ -100,8 +124,8 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
                         double *scratch) {
   double *p = scratch, *other = scratch + index->dim;
   kf_query q = {.norm2 = kernels->norm2(x, index->dim)};
-  double scale = scale_of(index, q.norm2);
-  q.largest = centre_row(index, x, scale, p);
+  double scale = kf_row_scale(index, q.norm2);
+  q.largest = kf_centre_row(index, x, scale, p);
   double length2 = kernels->dot(index->dim, p, p);
   q.base = length2;
   q.length = sqrt(length2) * SLACK;
@@ -121,8 +145,22 @@ float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double l
   return (double)factor < index->least_factor ? up(index->least_factor) : factor;
 }
 
-void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
-                    double *scratch, kf_query *query, int8_t *bytes) {
+/* What rounding to `factor` and arithmetic may do to the key of a query. */
+static void set_bounds(const kf_index *index, const kf_query *query, double error,
+                       double *by_length, double *fixed) {
+  double gamma = rounding_share(index);
+  if (index->metric == KF_METRIC_EUCLIDEAN) {
+    *by_length = error * SLACK + 4 * gamma * query->length;
+    *fixed = 2 * gamma * query->length * query->length;
+  } else {
+    *by_length = error * SLACK + gamma * query->length;
+    *fixed = gamma * query->length * index->centre_length;
+  }
+}
+
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
+                    const float *seen, float factor, double *scratch, kf_query *query,
+                    int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
   /* If all queries of a group are too long, the factor is 0, and their bytes mean nothing. */
@@ -133,19 +171,50 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
     query->by_length = query->by_error = query->fixed = INFINITY;
     return;
   }
-  centre_row(index, x, scale_of(index, query->norm2), scratch);
-  round_row(index, factor, scratch, bytes);
-  for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
-  double error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
-  double gamma = rounding_share(index);
+  if (seen == NULL) kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch);
+  for (uint32_t i = 0; seen != NULL && i < index->seen; i++) scratch[i] = (double)seen[i];
+  round_row(factor, scratch, index->seen, index->padded, bytes);
+  for (uint32_t i = 0; i < index->seen; i++) bytes2 += bytes[i] * bytes[i];
+  double error = sqrt(kernels->dot(index->seen, scratch, scratch)) * SLACK;
   query->by_error = (double)factor * sqrt(bytes2) * (SLACK * SLACK);
-  if (index->metric == KF_METRIC_EUCLIDEAN) {
-    query->by_length = error * SLACK + 4 * gamma * query->length;
-    query->fixed = 2 * gamma * query->length * query->length;
-  } else {
-    query->by_length = error * SLACK + gamma * query->length;
-    query->fixed = gamma * query->length * index->centre_length;
+  set_bounds(index, query, error, &query->by_length, &query->fixed);
+  if (seen == NULL) return;
+  bool euclidean = index->metric == KF_METRIC_EUCLIDEAN;
+  double length = query->length - (euclidean ? 0 : 2 * index->centre_length); /* |p|, at least */
+  double hidden = index->lead.share * (length * SLACK + 0x1p-40 * query->length + KF_LEAD_TINY);
+  query->by_length += hidden;
+  query->fixed += hidden * KF_LEAD_TINY;
+}
+
+void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
+                         double *scratch, kf_query *query, void *packed) {
+  int16_t *out = packed;
+  double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch), whole2 = 0;
+  if (!(largest < LONGEST)) {
+    memset(packed, 0, kf_fine_size(index->fine_dim));
+    query->fine_factor = 0;
+    query->fine_start = 0;
+    query->fine_by_length = query->fine_by_error = query->fine_fixed = INFINITY;
+    return;
   }
+  float factor = scale_for(largest, kf_fine_most(index->fine_dim));
+  double inverse = factor > 0 ? 1 / (double)factor : 0;
+  const double shift = 0x1.8p52;
+  int32_t sum = 0;
+  for (uint32_t i = 0; i < index->dim; i++) {
+    double whole = (scratch[i] * inverse + shift) - shift;
+    scratch[i] -= (double)factor * whole;
+    out[i] = (int16_t)whole;
+    sum += out[i];
+    whole2 += whole * whole;
+  }
+  memset(out + index->dim, 0, (index->fine_dim - index->dim) * sizeof *out);
+  kf_fine_pack(packed, index->fine_dim);
+  query->fine_start = 128 * sum;
+  double error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
+  query->fine_factor = (double)factor;
+  query->fine_by_error = (double)factor * sqrt(whole2) * (SLACK * SLACK);
+  set_bounds(index, query, error, &query->fine_by_length, &query->fine_fixed);
 }
 
 double kf_key(const kf_index *index, const kf_query *query, double score) {
@@ -187,7 +256,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
     status = index->source.fetch(index->source.self, kernels, row, 1, x, err);
     if (status != KF_OK) break;
     double norm2 = kernels->norm2(x, dim);
-    scale[i] = scale_of(index, norm2);
+    scale[i] = kf_row_scale(index, norm2);
     sorted[i] = length2[i] = index->metric == KF_METRIC_COSINE ? norm2 > 0 : norm2;
   }
   uint64_t used = 0;
@@ -207,12 +276,14 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 
 /* --- building -------------------------------------------------------------------------------- */
 
-#define BLOCK_BYTES (256u << 10) /* of packed rows: half of a small second-level cache */
-#define MOST_ROWS   4096u
+#define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
+#define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
+#define MOST_ROWS    4096u
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
-  uint64_t rows = BLOCK_BYTES / index->padded, all = (index->n + step - 1) / step * step;
+  uint64_t rows = BLOCK_BYTES / (index->padded + index->fine_dim),
+           all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
   return rows < step ? step : (uint32_t)(rows / step * step);
@@ -221,7 +292,6 @@ static uint32_t choose_block(const kf_index *index) {
 static kf_status make_arrays(kf_index *index, kf_err *err) {
   uint64_t places = index->n_blocks * index->block_rows;
   kf_arena *arena = &index->arena;
-  KF_TAKE_ZERO(arena, index->centre, index->dim);
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
@@ -230,6 +300,11 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   else if (!index->in_place)
     KF_TAKE(arena, index->rows, index->n * index->dim);
   if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
+  if (index->lead.n > 0) {
+    KF_TAKE(arena, index->fine, index->n * index->fine_dim);
+    KF_TAKE(arena, index->fine_scale, index->n);
+    KF_TAKE(arena, index->fine_error, index->n);
+  }
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
@@ -248,22 +323,77 @@ typedef struct build_job {
 } build_job;
 
 typedef struct build_scratch {
-  double *y;       /* [dim] */
+  double *y;       /* [dim + KF_LEAD_TAIL] */
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
+  /* with leading directions */
+  measured *row;   /* [n] */
+  float *seen;     /* [n][index->seen] */
+  float *columns;  /* [dim][KF_LEAD_ROWS] */
+  float *products; /* [KF_LEAD_ROWS][lead.n] */
 } build_scratch;
+
+static kf_row_block start_block(double *largest, uint64_t n) {
+  return (kf_row_block){.scale = block_scale(largest, n)};
+}
+
+/* Rows whole. */
+static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
+                                uint64_t n, const float *rows, const build_scratch *s) {
+  for (uint64_t i = 0; i < n; i++)
+    s->largest[i] = kf_centre_row(index, rows + i * index->dim, scale_at(index, first + i), s->y);
+  kf_row_block block = start_block(s->largest, n);
+  for (uint64_t i = 0; i < n; i++) {
+    double largest = kf_centre_row(index, rows + i * index->dim, scale_at(index, first + i), s->y);
+    measured m = measure(index, kernels, largest, s->y);
+    set_row(index, kernels, first + i, &m, &block, s->y, s->bytes);
+  }
+  return block;
+}
+
+/* Turns up to KF_LEAD_ROWS rows from row i of the block on, and sets them in fine. */
+static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t i,
+                      uint32_t n, const float *rows, const build_scratch *s) {
+  double length2[KF_LEAD_ROWS] = {0};
+  for (uint32_t r = 0; r < n; r++) {
+    double largest =
+        kf_centre_row(index, rows + (i + r) * index->dim, scale_at(index, first + i + r), s->y);
+    s->row[i + r] = measure(index, kernels, largest, s->y);
+    length2[r] = s->row[i + r].length2;
+    for (uint32_t j = 0; j < index->dim; j++) s->columns[j * KF_LEAD_ROWS + r] = (float)s->y[j];
+    set_fine(index, kernels, first + i + r, largest, s->y);
+  }
+  float *seen = s->seen + i * index->seen;
+  kf_lead_see(&index->lead, kernels, index->dim, s->columns, length2, n, s->products, seen);
+  for (uint32_t r = 0; r < n; r++) {
+    double largest = 0;
+    for (uint32_t j = 0; j < index->seen; j++)
+      largest = fmax(largest, fabs((double)seen[r * index->seen + j]));
+    s->row[i + r].largest = s->largest[i + r] = largest;
+  }
+}
+
+/* Leading directions, and rows whole in fine. */
+static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, uint64_t first,
+                                  uint64_t n, const float *rows, const build_scratch *s) {
+  for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
+    turn_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
+              rows, s);
+  kf_row_block block = start_block(s->largest, n);
+  for (uint64_t i = 0; i < n; i++) {
+    for (uint32_t j = 0; j < index->seen; j++) s->y[j] = (double)s->seen[i * index->seen + j];
+    set_row(index, kernels, first + i, &s->row[i], &block, s->y, s->bytes);
+  }
+  return block;
+}
 
 static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t number, uint64_t n,
                        const float *rows, const build_scratch *s) {
   uint64_t first = number * index->block_rows;
-  for (uint64_t i = 0; i < n; i++) {
-    const float *x = rows + i * index->dim;
-    if (index->norm2 != NULL) index->norm2[first + i] = kernels->norm2(x, index->dim);
-    s->largest[i] = centre_row(index, x, row_scale(index, first + i), s->y);
-  }
-  kf_row_block block = {.scale = block_scale(s->largest, n)};
-  for (uint64_t i = 0; i < n; i++)
-    set_row(index, kernels, first + i, rows + i * index->dim, &block, s->y, s->bytes);
+  for (uint64_t i = 0; index->norm2 != NULL && i < n; i++)
+    index->norm2[first + i] = kernels->norm2(rows + i * index->dim, index->dim);
+  kf_row_block block =
+      (index->lead.n > 0 ? build_leading : build_whole)(index, kernels, first, n, rows, s);
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
   block.fixed = up(2 * rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
@@ -278,11 +408,17 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
   uint64_t n = left < index->block_rows ? left : index->block_rows;
   float *rows = index->rows != NULL ? index->rows + first * index->dim : NULL;
-  build_scratch s;
+  build_scratch s = {0};
   kf_arena arena = {0};
-  KF_TAKE(&arena, s.y, index->dim);
+  KF_TAKE(&arena, s.y, index->dim + (uint64_t)KF_LEAD_TAIL);
   KF_TAKE(&arena, s.largest, n);
   KF_TAKE(&arena, s.bytes, index->padded);
+  if (index->lead.n > 0) {
+    KF_TAKE(&arena, s.row, n);
+    KF_TAKE(&arena, s.seen, n * index->seen);
+    KF_TAKE(&arena, s.columns, index->dim * (uint64_t)KF_LEAD_ROWS);
+    KF_TAKE(&arena, s.products, index->lead.n * (uint64_t)KF_LEAD_ROWS);
+  }
   if (index->rows == NULL) KF_TAKE(&arena, rows, n * index->dim);
   kf_status status = arena.failed
                          ? kf_fail_memory(err)
@@ -314,6 +450,22 @@ static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   return KF_OK;
 }
 
+/* The centre, the leading directions if there are any, and the sizes that follow. */
+static kf_status prepare(kf_ctx *ctx, kf_index *index) {
+  const kf_source *source = &index->source;
+  KF_TAKE_ZERO(&index->arena, index->centre, index->dim);
+  if (index->arena.failed) return kf_fail_memory(&ctx->err);
+  KF_TRY(find_centre(index, ctx->kernels, &ctx->err));
+  if (source->lead > 0 || source->queries >= MANY_QUERIES)
+    KF_TRY(kf_lead_find(ctx, index, source->lead));
+  index->seen = index->lead.n > 0 ? index->lead.n + KF_LEAD_TAIL : index->dim;
+  index->padded = kf_scan_dim(index->seen);
+  index->fine_dim = index->lead.n > 0 ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
+  index->block_rows = choose_block(index);
+  index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
+  return make_arrays(index, &ctx->err);
+}
+
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out) {
   kf_index *index = kf_alloc_zero(1, sizeof *index);
@@ -328,13 +480,9 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   index->metric = metric;
   index->n = source->rows;
   index->dim = source->dim;
-  index->padded = kf_scan_dim(source->dim);
   index->in_place = in_place;
   index->bound_scale = 1;
-  index->block_rows = choose_block(index);
-  index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
-  kf_status status = make_arrays(index, &ctx->err);
-  if (status == KF_OK) status = find_centre(index, ctx->kernels, &ctx->err);
+  kf_status status = prepare(ctx, index);
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
@@ -366,6 +514,9 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
+  if (index->lead.n > 0)
+    bytes += index->n * (index->fine_dim + 2 * sizeof(float)) +
+             (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place) return bytes;
   return bytes +
          index->n * index->dim * (index->halves != NULL ? sizeof *index->halves : sizeof(float));

@@ -8,10 +8,13 @@
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
  *
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
- * with |v - a| <= margin. */
+ * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p, and
+ * a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits with a
+ * scale of their own, queries of 14, |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
+#include "search/lead.h"
 #include "search/search.h"
 
 #include <math.h>
@@ -19,8 +22,8 @@
 /* Bounds over the rows of one block, except those that are always candidates. */
 typedef struct kf_row_block {
   float scale;   /* y is about scale * bytes */
-  float length;  /* not less than any |y| */
-  float error;   /* not less than any |y - scale * bytes| */
+  float length;  /* not less than any |y|, nor than what the first pass takes for it */
+  float error;   /* not less than any |y - scale * bytes|, for what the first pass takes */
   float offset;  /* the largest |h| */
   float fixed;   /* the part of the margin that does not depend on the query */
   float longest; /* not less than any |y|, of all rows */
@@ -30,7 +33,9 @@ struct kf_index {
   kf_source source;
   kf_metric metric;
   uint64_t n;
-  uint32_t dim, padded; /* kf_scan_dim(dim) */
+  uint32_t dim;
+  kf_lead lead;
+  uint32_t seen, padded; /* numbers of a row in the first pass; kf_scan_dim(seen) */
   bool in_place;
   float *rows;      /* [n][dim] as given; NULL: in place, or */
   uint16_t *halves; /* [n][dim] in f16, if the source is */
@@ -45,6 +50,10 @@ struct kf_index {
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
+  /* With leading directions, rows whole in 8 bits, row by row. */
+  uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE */
+  uint8_t *fine;                  /* [n][fine_dim], each byte the value + 128 */
+  float *fine_scale, *fine_error; /* [n] y is about scale * fine, to this error in length */
   /* A query's factor is at least this, so that the offsets of most blocks are not too large in
    * units of a dot product. It matters for queries next to the centre, which it rounds to almost
    * nothing. */
@@ -65,6 +74,9 @@ typedef struct kf_query {
   /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
    */
   double by_length, by_error, fixed;
+  /* The same for whole rows in fine, and the value of 1 in a query of 14 bits. */
+  double fine_factor, fine_by_length, fine_by_error, fine_fixed;
+  int32_t fine_start; /* what a sum of products with bytes is too large by */
 } kf_query;
 
 /* Everything but the last three. scratch: [2 * dim]. */
@@ -73,9 +85,18 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
 /* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
- * becomes zeros with an infinite error. scratch: [dim]. */
-void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
-                    double *scratch, kf_query *query, int8_t *bytes);
+ * becomes zeros with an infinite error. seen: what the first pass takes for it, [index->seen]; NULL:
+ * the query itself. scratch: [dim + KF_LEAD_TAIL]. */
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
+                    const float *seen, float factor, double *scratch, kf_query *query,
+                    int8_t *bytes);
+/* Rounds it whole to 14 bits or less, packed. scratch: [dim]. */
+void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
+                         double *scratch, kf_query *query, void *packed);
+/* What brings a row of this squared length to the length at which it is compared; zeros stay. */
+double kf_row_scale(const kf_index *index, double norm2);
+/* y = scale x - centre; returns the largest |y_i|. */
+double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
  * anything is possible. */
@@ -84,6 +105,13 @@ static inline double kf_margin(const kf_index *index, const kf_query *query,
   return index->bound_scale *
          (query->by_length * (double)block->length + query->by_error * (double)block->error +
           query->fixed + (double)block->fixed);
+}
+/* How far the value of a row in fine may be from it. */
+static inline double kf_fine_margin(const kf_index *index, const kf_query *query,
+                                    const kf_row_block *block, uint64_t row) {
+  return index->bound_scale * (query->fine_by_length * (double)block->length +
+                               query->fine_by_error * (double)index->fine_error[row] +
+                               query->fine_fixed + (double)block->fixed);
 }
 /* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
  * and every row must be a hit. */
@@ -155,7 +183,11 @@ typedef struct kf_query_groups {
   /* scratch */
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
-  double *wide;    /* [2 * dim] */
+  double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
+  /* with leading directions */
+  float *seen;    /* [n][index->seen] by query */
+  char *fine;     /* [n][kf_fine_size(fine_dim)] by place */
+  float *columns; /* [dim][KF_LEAD_ROWS], scratch, and [KF_LEAD_ROWS][lead.n] */
 } kf_query_groups;
 
 /* Takes room for up to `most` queries; the caller checks the arena. */

@@ -127,14 +127,53 @@ static kf_status make_room(finder *f, uint32_t i, kf_err *err) {
   return KF_OK;
 }
 
-static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double value, kf_err *err) {
+static inline bool takes_part(const finder *f, uint32_t i, uint64_t row) {
+  return row < f->index->n && (f->r->leave_out == NULL || left_out(f, i) != (int64_t)row);
+}
+
+static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double value, double margin,
+                                 kf_err *err) {
   kf_shortlist *list = &f->lists[i];
-  if (row >= f->index->n) return KF_OK;
-  if (f->r->leave_out != NULL && left_out(f, i) == (int64_t)row) return KF_OK;
-  double upper = value + f->margin[i], lower = value - f->margin[i];
+  double upper = value + margin, lower = value - margin;
   bool known = isfinite(upper); /* otherwise nothing is known of the row or the query */
   if (list->n_pending == f->capacity) KF_TRY(make_room(f, i, err));
   kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
+  return KF_OK;
+}
+
+/* Rows come from the second-level cache: hits are some way apart. (Always inline, as in
+ * shortlist.c.) */
+#define AHEAD 3
+static inline __attribute__((always_inline)) void prefetch_fine(const kf_index *index,
+                                                                uint64_t row) {
+  const uint8_t *x = index->fine + row * index->fine_dim;
+  for (uint32_t i = 0; i < index->fine_dim && i < 1024 && row < index->n; i += 64)
+    __builtin_prefetch(x + i);
+}
+
+/* The hits of a group, by leading directions: each is looked at in fine. */
+static kf_status take_leading(finder *f, uint32_t first, uint64_t row, size_t n_hits, kf_err *err) {
+  const kf_index *index = f->index;
+  const kf_query_groups *g = &f->groups;
+  const kf_row_block *block = &index->blocks[row / index->block_rows];
+  uint64_t dim = index->fine_dim;
+  for (size_t n = 0; n < n_hits; n++) {
+    const kf_hit *h = &g->hits[n];
+    uint32_t i = first + h->query;
+    uint64_t at = row + h->row;
+    if (n + AHEAD < n_hits) prefetch_fine(index, row + h[AHEAD].row);
+    if (!takes_part(f, i, at)) continue;
+    if (!(index->offset[at] > -INFINITY)) { /* it has no 8-bit form */
+      KF_TRY(take_hit(f, i, at, INFINITY, 0, err));
+      continue;
+    }
+    int32_t dot =
+        f->r->kernels->fine_dot(g->fine + i * kf_fine_size(dim), index->fine + at * dim, dim) -
+        g->query[i].fine_start;
+    double value = (double)dot * g->query[i].fine_factor * (double)index->fine_scale[at] -
+                   (double)index->offset[at];
+    KF_TRY(take_hit(f, i, at, value, kf_fine_margin(index, &g->query[i], block, at), err));
+  }
   return KF_OK;
 }
 
@@ -154,10 +193,13 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   s.next = next;
   s.next_size = next_size;
   size_t n_hits = g->scan->scan(&s);
+  if (index->lead.n > 0) return take_leading(f, first, row, n_hits, err);
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
+    uint32_t i = first + h->query;
     double value = (double)h->dot * factor - (double)index->offset[row + h->row];
-    KF_TRY(take_hit(f, first + h->query, row + h->row, value, err));
+    if (takes_part(f, i, row + h->row))
+      KF_TRY(take_hit(f, i, row + h->row, value, f->margin[i], err));
   }
   return KF_OK;
 }
@@ -171,6 +213,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
   if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
+  if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 

@@ -18,7 +18,11 @@ void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_ke
   KF_TAKE(arena, g->hits, group * index->block_rows);
   KF_TAKE(arena, g->given, most);
   KF_TAKE(arena, g->bytes, group * index->padded);
-  KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim);
+  KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim + KF_LEAD_TAIL);
+  if (index->lead.n == 0) return;
+  KF_TAKE(arena, g->seen, most * (uint64_t)index->seen);
+  KF_TAKE(arena, g->fine, most * kf_fine_size(index->fine_dim));
+  KF_TAKE(arena, g->columns, KF_LEAD_ROWS * ((uint64_t)index->dim + index->lead.n));
 }
 
 /* Sorts queries by their largest number, equal ones by their number. */
@@ -47,10 +51,39 @@ static void pack_group(kf_query_groups *g, uint32_t group) {
     if (own < INFINITY && own > largest) largest = own;
   }
   g->factor[group] = kf_query_factor(index, g->kernels, largest);
-  for (uint32_t i = 0; i < n; i++)
-    kf_query_round(index, g->kernels, kf_groups_row(g, first + i), g->factor[group], g->wide,
-                   &g->query[first + i], g->bytes + i * index->padded);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t at = first + i;
+    const float *seen = index->lead.n > 0 ? g->seen + g->order[at] * (uint64_t)index->seen : NULL;
+    kf_query_round(index, g->kernels, kf_groups_row(g, at), seen, g->factor[group], g->wide,
+                   &g->query[at], g->bytes + i * index->padded);
+    if (seen != NULL)
+      kf_query_round_fine(index, g->kernels, kf_groups_row(g, at), g->wide, &g->query[at],
+                          g->fine + at * kf_fine_size(index->fine_dim));
+  }
   g->scan->pack(g->bytes, n, index->padded, g->packed + group * g->packed_size);
+}
+
+/* What the first pass takes for queries [first, first + n), n <= KF_LEAD_ROWS. */
+static void see_queries(kf_query_groups *g, uint32_t first, uint32_t n) {
+  const kf_index *index = g->index;
+  double length2[KF_LEAD_ROWS] = {0};
+  for (uint32_t r = 0; r < n; r++) {
+    const float *x = g->x + (uint64_t)(first + r) * index->dim;
+    kf_centre_row(index, x, kf_row_scale(index, g->given[first + r].norm2), g->wide);
+    length2[r] = g->kernels->dot(index->dim, g->wide, g->wide);
+    bool fits = g->given[first + r].largest < INFINITY;
+    for (uint32_t j = 0; j < index->dim; j++)
+      g->columns[j * KF_LEAD_ROWS + r] = fits ? (float)g->wide[j] : 0;
+  }
+  float *seen = g->seen + (uint64_t)first * index->seen;
+  kf_lead_see(&index->lead, g->kernels, index->dim, g->columns, length2, n,
+              g->columns + index->dim * (uint64_t)KF_LEAD_ROWS, seen);
+  for (uint32_t r = 0; r < n; r++, seen += index->seen) {
+    double *largest = &g->given[first + r].largest;
+    if (!(*largest < INFINITY)) continue;
+    *largest = 0;
+    for (uint32_t j = 0; j < index->seen; j++) *largest = fmax(*largest, fabs((double)seen[j]));
+  }
 }
 
 void kf_query_groups_take(kf_query_groups *g, const float *x, uint32_t n, bool by_size) {
@@ -61,6 +94,8 @@ void kf_query_groups_take(kf_query_groups *g, const float *x, uint32_t n, bool b
     g->order[i] = i;
     g->given[i] = kf_query_start(g->index, g->kernels, kf_groups_row(g, i), g->wide);
   }
+  for (uint32_t i = 0; g->index->lead.n > 0 && i < n; i += KF_LEAD_ROWS)
+    see_queries(g, i, n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS);
   if (by_size) sort_queries(g);
   for (uint32_t group = 0; group < g->n_groups; group++) pack_group(g, group);
 }

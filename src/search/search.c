@@ -119,6 +119,7 @@ static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf
                       .fetch = fetch_origin,
                       .self = kept,
                       .owned = kept,
+                      .queries = o->queries,
                       .half = kept->half};
   return kf_index_build(ctx, &source, kept->metric, o->rows_in_place != 0, out);
 }

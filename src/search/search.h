@@ -14,9 +14,11 @@ typedef struct kf_source {
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
-  void *owned;    /* freed with the index, or when building it fails; may be NULL */
-  bool canonical; /* canonical scores decide, as they are; otherwise exact ones do */
-  bool half;      /* every number is one of f16, and the index keeps rows as such */
+  void *owned;      /* freed with the index, or when building it fails; may be NULL */
+  bool canonical;   /* canonical scores decide, as they are; otherwise exact ones do */
+  uint64_t queries; /* that are expected; see kf_index_options */
+  uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
+  bool half;        /* every number is one of f16, and the index keeps rows as such */
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must

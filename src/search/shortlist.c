@@ -121,6 +121,13 @@ static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
   return x;
 }
 
+/* Whether two rows in f16 are equal, which needs no f32. */
+static bool same_halves(const kf_index *index, uint64_t a, uint64_t b) {
+  const uint16_t *x = index->halves;
+  size_t dim = index->dim;
+  return x != NULL && memcmp(x + a * dim, x + b * dim, dim * sizeof *x) == 0;
+}
+
 /* Whether a row is nearer than the one at place `at`: 1, or -1 if it is farther, or 0. *out is what
  * canonical scores say, and stays where they can tell. */
 static kf_status compare_closely(kf_shortlist *list, uint32_t k, const kf_scorer *s, newcomer *x,
@@ -131,9 +138,10 @@ static kf_status compare_closely(kf_shortlist *list, uint32_t k, const kf_scorer
   if (fabs(y->value - x->scored.value) > value_error(s, &x->scored) + value_error(s, y))
     return KF_OK;
   *out = 0;
+  bool even = x->scored.value == y->value;
+  if (even && same_halves(index, x->scored.row, y->row)) return KF_OK;
   KF_TRY(find_rows(s, (uint64_t[]){x->scored.row, y->row}, 2, rows, err));
-  if (x->scored.value == y->value && memcmp(rows[0], rows[1], index->dim * sizeof **rows) == 0)
-    return KF_OK;
+  if (even && memcmp(rows[0], rows[1], index->dim * sizeof **rows) == 0) return KF_OK;
   refine(list, k);
   kf_fine *fine[] = {&x->fine, &list->fine[at]};
   for (int i = 0; i < 2; i++)
