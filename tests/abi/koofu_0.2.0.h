@@ -122,6 +122,31 @@ KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_pa
 KF_API kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                                      const int32_t *labels, const char *const *names,
                                      uint32_t n_classes, kf_data **out);
+typedef struct kf_array {
+  const void *rows;
+  uint64_t n;
+  kf_dtype dtype;
+  int64_t row_stride, column_stride;
+  uint64_t reserved[2];
+} kf_array;
+typedef enum kf_skip {
+  KF_SKIP_NONE = 0,
+  KF_SKIP_BAD = 1,
+  KF_SKIP_ZERO = 2
+} kf_skip;
+typedef struct kf_array_options {
+  const int32_t *labels;
+  const char *const *names;
+  uint32_t n_classes;
+  kf_skip skip;
+  const char *const *ids;
+  uint64_t reserved[6];
+} kf_array_options;
+KF_API kf_status kf_data_open_arrays(kf_ctx *ctx, const kf_array *arrays, size_t n_arrays,
+                                     uint32_t dim, const kf_array_options *options, kf_data **out);
+typedef int (*kf_rows_fn)(void *user, uint64_t first, uint64_t n, float *rows);
+KF_API kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn bring,
+                                   void *user, const kf_array_options *options, kf_data **out);
 KF_API void kf_data_free(kf_data *data);
 KF_API uint64_t kf_data_rows(const kf_data *data);
 KF_API uint32_t kf_data_dim(const kf_data *data);
@@ -225,8 +250,14 @@ KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *
 KF_API kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                               kf_model **out);
 KF_API void kf_fit_report_free(kf_fit_report *report);
+typedef struct kf_bytes kf_bytes;
+KF_API const void *kf_bytes_data(const kf_bytes *bytes);
+KF_API uint64_t kf_bytes_size(const kf_bytes *bytes);
+KF_API void kf_bytes_free(kf_bytes *bytes);
 KF_API kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path);
 KF_API kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out);
+KF_API kf_status kf_bytes_new_of_model(kf_ctx *ctx, const kf_model *model, kf_bytes **out);
+KF_API kf_status kf_model_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_model **out);
 KF_API void kf_model_free(kf_model *model);
 KF_API kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
                                          const kf_data *samples, kf_model **out);
@@ -311,7 +342,9 @@ typedef struct kf_index kf_index;
 typedef struct kf_index_options {
   kf_metric metric;
   int rows_in_place;
-  uint64_t reserved[4];
+  kf_dtype dtype;
+  uint64_t queries;
+  uint64_t reserved[2];
 } kf_index_options;
 KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const kf_index_options *options, kf_index **out);
@@ -345,13 +378,15 @@ typedef struct kf_gallery_options {
   uint32_t k;
   int again;
   int *repeated;
-  uint64_t reserved[6];
+  kf_dtype dtype;
+  uint64_t reserved[5];
 } kf_gallery_options;
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
 typedef struct kf_gallery_load_options {
   int rerank_from_disk;
-  uint64_t reserved[4];
+  uint64_t queries;
+  uint64_t reserved[3];
 } kf_gallery_load_options;
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
@@ -362,6 +397,7 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
+KF_API kf_dtype kf_gallery_dtype(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_k(const kf_gallery *gallery);
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
@@ -422,6 +458,15 @@ KF_API uint64_t kf_origin_checksum(const kf_origin *origin);
 KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_origin *b);
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
+typedef struct kf_image_bytes {
+  const void *bytes;
+  uint64_t n;
+  uint32_t width, height;
+  uint64_t reserved[2];
+} kf_image_bytes;
+KF_API kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
+                                       const kf_image_bytes *pictures, uint64_t n, float *out,
+                                       kf_status *status);
 KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
                                   uint64_t n, float *out);
 KF_API kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
@@ -563,6 +608,8 @@ KF_API kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *oth
 KF_API kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other);
 KF_API kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path);
 KF_API kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out);
+KF_API kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out);
+KF_API kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_stats **out);
 KF_API void kf_stats_free(kf_stats *stats);
 KF_API uint32_t kf_stats_dim(const kf_stats *stats);
 KF_API uint32_t kf_stats_classes(const kf_stats *stats);
