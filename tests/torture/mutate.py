@@ -132,6 +132,14 @@ def parse_json(text):
     return json.loads(text, object_pairs_hook=Pairs)
 
 
+def is_json(value):
+    """Whether a text is a list or an object; an earlier mutation may have spoiled it."""
+    try:
+        return isinstance(value, str) and isinstance(parse_json(value), list)
+    except (ValueError, RecursionError):
+        return False
+
+
 class Raw(str):
     """Text that stands in JSON as it is."""
 
@@ -303,7 +311,7 @@ def mutate_metadata(header, rng):
             key, value = entry[i]
             if how == "drop":
                 del entry[i]
-            elif how == "inner" and isinstance(value, str) and value.startswith(("[", "{")):
+            elif how == "inner" and is_json(value):
                 inner = parse_json(value)
                 mutate_value(inner, rng)
                 entry[i] = (key, print_json(inner))
