@@ -113,6 +113,8 @@ INTERRUPTED = """
                                  folds=100, sample=80_000),
     }[sys.argv[1]]
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
+
     def interrupt():
         time.sleep(1)
         os.kill(os.getpid(), signal.SIGINT)
