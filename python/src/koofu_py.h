@@ -15,9 +15,7 @@
 
 #include "koofu.h"
 
-#if PY_VERSION_HEX < 0x030B0000
-#error "koofu needs Python 3.11 or newer"
-#endif
+_Static_assert(PY_VERSION_HEX >= 0x030B0000, "koofu needs Python 3.11 or newer");
 
 /* --- calls of the library (call.c) -------------------------------------------------------------- */
 
