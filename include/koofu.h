@@ -190,8 +190,8 @@ KF_API int kf_isa_available(kf_isa isa);
 KF_API const char *kf_isa_name(kf_isa isa);
 
 /* Called between blocks of long work, from the thread that made the call: `done` of `total` units
- * (mostly rows) of the stage `what`. total is 0 if unknown. A non-zero return stops the work with
- * KF_ERR_CANCELLED. The callback must not use the context it is called from. */
+ * (mostly rows) of the stage `what`. total is 0 if unknown. Work without a measure reports the same
+ * numbers again. A non-zero return stops the work with KF_ERR_CANCELLED. The callback must not use the context it is called from. */
 typedef int (*kf_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 /* Notes that are not errors, such as '12 bad rows were skipped': one sentence without a newline. */
 typedef void (*kf_log_fn)(void *user, const char *message);

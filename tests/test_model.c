@@ -604,6 +604,42 @@ static void lambda_texts(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Looks on while the first eigenproblem is solved, and stops it at one of its signs of life. */
+typedef struct onlooker {
+  int seen, stop_at;
+} onlooker;
+
+static int look_on(void *user, const char *what, uint64_t done, uint64_t total) {
+  (void)total;
+  onlooker *o = user;
+  if (strcmp(what, "fit") != 0 || done != 1) return 0;
+  return ++o->seen == o->stop_at;
+}
+
+static void stopped_within_a_step(void **state) {
+  (void)state;
+  onlooker o = {0};
+  kf_ctx *ctx = NULL;
+  kf_data *data;
+  kf_stats *s;
+  kf_model *m;
+  assert_int_equal(
+      kf_ctx_new(&(kf_ctx_options){.threads = 2, .progress = look_on, .user = &o}, &ctx), KF_OK);
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 10, .dim = 200}, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
+  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.lambda = {0.3, KF_LAMBDA_RELATIVE}}, &m));
+  kf_model_free(m);
+  assert_true(o.seen >= 6); /* 200 columns, 32 at a time */
+  o = (onlooker){.stop_at = 3};
+  assert_error(ctx, KF_ERR_CANCELLED, "fit",
+               kf_fit_stats(ctx, s, &(kf_fit_options){.lambda = {0.3, KF_LAMBDA_RELATIVE}}, &m));
+  assert_int_equal(o.seen, 3);
+  assert_null(m);
+  kf_stats_free(s);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eigen_random),
@@ -622,6 +658,7 @@ int main(void) {
       cmocka_unit_test(confidence),
       cmocka_unit_test(lambda_texts),
       cmocka_unit_test(unit_rows),
+      cmocka_unit_test(stopped_within_a_step),
       cmocka_unit_test(impossible_statistics),
   };
   return cmocka_run_group_tests_name("model", tests, NULL, NULL);

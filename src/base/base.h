@@ -182,6 +182,10 @@ struct kf_ctx {
   struct kf_pool *pool; /* made by the first parallel call; NULL with one thread */
   struct kf_held *held; /* files between kf_outputs_begin and its end (out.c); NULL: not now */
   kf_budget pictures;   /* for decoding pictures, of all threads together */
+  struct {
+    char what[64]; /* cut, if longer; empty: nothing was reported in this call */
+    uint64_t done, total;
+  } reported; /* the last progress, for kf_progress_again */
   kf_err err;
 };
 
@@ -217,7 +221,11 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
 
 /* Reports progress; KF_ERR_CANCELLED if the caller asks to stop. */
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total);
-/* The same from a task. Only worker 0, the caller's thread, reports; `what` NULL: nobody. */
+/* Reports what was reported last once more, between steps of work that has no measure of its own, so
+ * that the caller can stop it. */
+kf_status kf_progress_again(kf_ctx *ctx);
+/* The same as kf_progress from a task. Only worker 0, the caller's thread, reports; `what` NULL:
+ * nobody. */
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
                            uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -242,14 +242,25 @@ kf_err *kf_enter(kf_ctx *ctx) {
   ctx->err.status = KF_OK;
   ctx->err.hint = KF_HINT_NONE;
   ctx->err.message[0] = '\0';
+  ctx->reported.what[0] = '\0';
   return &ctx->err;
 }
 
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total) {
   kf_progress_fn callback = ctx->options.progress;
-  if (callback != NULL && callback(ctx->options.user, what, done, total) != 0)
-    return kf_fail(&ctx->err, KF_ERR_CANCELLED, "stopped during '%s'", what);
-  return KF_OK;
+  if (callback == NULL) return KF_OK;
+  snprintf(ctx->reported.what, sizeof ctx->reported.what, "%s", what);
+  ctx->reported.done = done;
+  ctx->reported.total = total;
+  return kf_progress_again(ctx);
+}
+
+kf_status kf_progress_again(kf_ctx *ctx) {
+  const char *what = ctx->reported.what;
+  if (what[0] == '\0' ||
+      ctx->options.progress(ctx->options.user, what, ctx->reported.done, ctx->reported.total) == 0)
+    return KF_OK;
+  return kf_fail(&ctx->err, KF_ERR_CANCELLED, "stopped during '%s'", what);
 }
 
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,

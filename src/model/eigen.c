@@ -81,6 +81,7 @@ static kf_status solve(eigen *g, double *values) {
   KF_TRY(kf_parallel(g->ctx, (n + BLOCK - 1) / BLOCK, take_rows, g));
   KF_TRY(kf_tridiagonalize(g->ctx, &g->t));
   KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, g->z, g->scratch));
+  KF_TRY(kf_progress_again(g->ctx));
   KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
   for (size_t i = 0; i < n; i++) g->order[i] = (ranked){.value = g->t.d[i], .index = i};
   qsort(g->order, n, sizeof *g->order, falling);

@@ -137,6 +137,7 @@ static kf_status reduce(reduction *r) {
     for (r->n_pairs = 0; r->n_pairs < PANEL && i >= 1; i--) KF_TRY(reduce_row(r, i));
     r->size = i + 1; /* rows 0 … i are left */
     KF_TRY(kf_parallel(r->ctx, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, r));
+    KF_TRY(kf_progress_again(r->ctx));
   }
   r->t->d[0] = r->t->a[0];
   r->t->e[r->t->n - 1] = r->t->tau[0] = 0;
