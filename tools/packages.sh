@@ -5,7 +5,7 @@
 set -eu
 
 build='gcc libc6-dev cmake ninja-build libjpeg-dev libspng-dev libwebp-dev zlib1g-dev'
-test='pkg-config libcmocka-dev python3 python3-dev python3-numpy python3-scipy python3-sklearn python3-pytest groff-base'
+test='pkg-config libcmocka-dev python3 python3-dev python3-numpy python3-scipy python3-sklearn python3-pandas python3-pytest groff-base'
 quick='clang clang-format cppcheck shellcheck pyflakes3'
 lint="$quick clang-tidy"
 valgrind='valgrind libc6-dbg'

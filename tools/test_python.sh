@@ -19,5 +19,5 @@ echo 'koofu: types'
 echo 'koofu: tests'
 # From a folder where the package is not found by chance.
 cd build-python
-KOOFU=$koofu KOOFU_ALL=1 PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider \
+KOOFU=$koofu KOOFU_ALL=1 SCIPY_ARRAY_API=1 PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider \
   ../python/tests "$@"
