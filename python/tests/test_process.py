@@ -103,14 +103,13 @@ INTERRUPTED = """
     model = koofu.fit(X, y, lambda_="1x")
     gallery = koofu.Gallery.build(X)
 
-    def many(n):
-        return np.lib.stride_tricks.as_strided(X, (n, 64), (0, 4))
+    def many(n, dim=64):
+        return np.lib.stride_tricks.as_strided(X, (n, dim), (0, 4))
 
     work = {
         "predict": lambda: model.predict(many(100_000_000)),
         "search": lambda: gallery.search(many(20_000_000), 1),
-        "fit": lambda: koofu.fit(np.tile(X, (20, 1)), np.tile(y, 20), n_components="auto",
-                                 folds=100, sample=80_000),
+        "fit": lambda: koofu.fit(many(20_000_000, 768), np.tile(y.astype("i1"), 5000)),
     }[sys.argv[1]]
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
