@@ -201,7 +201,9 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   kf_left_out_point p = {0};
   KF_TRY(add_point(s, tenth_power(eighth) * c->mean_eigenvalue, "lambda", &p));
   add_loss(d, eighth, p.loss);
-  if (d->eighth[d->best] == eighth) s->enough = rows_enough(kf_fitter_stats(s->fitter), &p, c->n);
+  if (d->eighth[d->best] != eighth) return KF_OK;
+  s->enough = rows_enough(kf_fitter_stats(s->fitter), &p, c->n);
+  kf_fitter_keep(s->fitter);
   return KF_OK;
 }
 

@@ -77,17 +77,43 @@ static void times(uint32_t rows, uint32_t columns, const double *a, size_t strid
 
 /* --- what rows of the block have in common ----------------------------------------------------- */
 
-/* to = U D^-power U^T: D is 1 beyond the directions of class means. */
-static void gram(const kf_view *v, kf_block *b, double count, int power, double *to) {
+/* g1, g2 = U D^-1 U^T, U D^-2 U^T: D is 1 beyond the directions of class means. */
+static void grams(const kf_view *v, kf_block *b, double count) {
   uint32_t r2 = 2 * b->r;
-  memcpy(to, b->g0, (size_t)r2 * r2 * sizeof *to);
-  for (uint32_t d = 0; d < v->rank; d++) {
-    double scale = kf_view_narrowing(v, count, d);
-    scale = (power == 2 ? scale * scale : scale) - 1;
-    for (uint32_t i = 0; i < r2; i++)
-      b->weighted[(size_t)d * r2 + i] = b->columns[(size_t)d * r2 + i] * scale;
+  double *const to[] = {b->g1, b->g2};
+  for (int power = 1; power <= 2; power++) {
+    memcpy(to[power - 1], b->g0, (size_t)r2 * r2 * sizeof *b->g0);
+    for (uint32_t d = 0; d < v->rank; d++) {
+      double scale = kf_view_narrowing(v, count, d);
+      scale = (power == 2 ? scale * scale : scale) - 1;
+      for (uint32_t i = 0; i < r2; i++)
+        b->weighted[(size_t)d * r2 + i] = b->columns[(size_t)d * r2 + i] * scale;
+    }
+    v->l->ctx->kernels->gemm_tn(b->weighted, r2, b->columns, r2, to[power - 1], r2, r2, r2,
+                                v->rank);
   }
-  v->l->ctx->kernels->gemm_tn(b->weighted, r2, b->columns, r2, to, r2, r2, r2, v->rank);
+}
+
+/* The same of one row, where the kernel would mostly pack. Its order of sums, so its bits. */
+static void grams_of_row(const kf_view *v, kf_block *b, double count) {
+  double one[4], two[4];
+  memcpy(one, b->g0, sizeof one);
+  memcpy(two, b->g0, sizeof two);
+  for (uint32_t d = 0; d < v->rank; d++) {
+    double x = b->columns[2 * d], y = b->columns[2 * d + 1];
+    double scale = kf_view_narrowing(v, count, d), first = scale - 1, second = scale * scale - 1;
+    double x1 = x * first, y1 = y * first, x2 = x * second, y2 = y * second;
+    one[0] += x1 * x;
+    one[1] += x1 * y;
+    one[2] += y1 * x;
+    one[3] += y1 * y;
+    two[0] += x2 * x;
+    two[1] += x2 * y;
+    two[2] += y2 * x;
+    two[3] += y2 * y;
+  }
+  memcpy(b->g1, one, sizeof one);
+  memcpy(b->g2, two, sizeof two);
 }
 
 static void set_gram(const kf_view *v, kf_block *b) {
@@ -146,8 +172,10 @@ static void set_count(const kf_view *v, kf_block *b, double count) {
   uint32_t r = b->r, r2 = 2 * r;
   double n_kappa = count * v->kappa;
   if (!v->shrunk) return;
-  gram(v, b, count, 1, b->g1);
-  gram(v, b, count, 2, b->g2);
+  if (b->r == 1)
+    grams_of_row(v, b, count);
+  else
+    grams(v, b, count);
   for (uint32_t i = 0; i < r; i++)
     for (uint32_t j = 0; j < r; j++) {
       double psi = (i == j ? 1 : 0) + b->inverse_left;

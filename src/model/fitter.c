@@ -57,6 +57,12 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
 
 /* --- shared by all fits of the same statistics ----------------------------------------------- */
 
+/* A decomposition beside the present one. */
+typedef struct kf_kept {
+  double lambda;             /* NaN: of none */
+  double *u, *scale, *gamma; /* as in kf_fitter */
+} kf_kept;
+
 struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;
@@ -72,6 +78,8 @@ struct kf_fitter {
   double *u;              /* [D][D] V^T in step 3, then rows are eigenvectors of C: U */
   double *scale;          /* [D] (w + lambda)^(-1/2) */
   double *gamma;          /* [D] eigenvalues of C, falling */
+  kf_kept kept;           /* the same at another lambda; u is NULL until one was kept */
+  bool keep;              /* the present ones are to be kept */
   double *room;           /* of the eigensolver */
   double decomposed;      /* the lambda that u, scale and gamma are of; NaN: of none */
   double mean_eigenvalue; /* of S_w */
@@ -314,9 +322,41 @@ static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err
   return KF_OK;
 }
 
-kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
-  *out = (kf_directions){.scale = f->scale, .gamma = f->gamma, .u = f->u};
-  if (lambda == f->decomposed) return KF_OK;
+void kf_fitter_keep(kf_fitter *f) { f->keep = !isnan(f->decomposed); }
+
+/* Exchanges what is kept for what there is. */
+static void exchange(kf_fitter *f) {
+  kf_kept present = {f->decomposed, f->u, f->scale, f->gamma};
+  f->decomposed = f->kept.lambda;
+  f->u = f->kept.u;
+  f->scale = f->kept.scale;
+  f->gamma = f->kept.gamma;
+  f->kept = present;
+  f->keep = false;
+}
+
+/* Room for what is to be kept. */
+static kf_status make_kept(kf_fitter *f) {
+  uint64_t n = f->dim;
+  if (f->kept.u != NULL) return KF_OK;
+  kf_kept made = {.lambda = (double)NAN};
+  KF_TAKE(&f->arena, made.u, n * n);
+  KF_TAKE(&f->arena, made.scale, n);
+  KF_TAKE(&f->arena, made.gamma, n);
+  if (f->arena.failed) return kf_fail_memory(&f->ctx->err);
+  f->kept = made;
+  return KF_OK;
+}
+
+static kf_status decompose_at(kf_fitter *f, double lambda) {
+  if (f->kept.u != NULL && lambda == f->kept.lambda) {
+    exchange(f);
+    return KF_OK;
+  }
+  if (f->keep) {
+    KF_TRY(make_kept(f));
+    exchange(f);
+  }
   f->decomposed = (double)NAN;
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);
   double largest_scale = f->scale[f->dim - 1];
@@ -329,6 +369,12 @@ kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
     return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision",
                    lambda);
   f->decomposed = lambda;
+  return KF_OK;
+}
+
+kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
+  if (lambda != f->decomposed) KF_TRY(decompose_at(f, lambda));
+  *out = (kf_directions){.scale = f->scale, .gamma = f->gamma, .u = f->u};
   return KF_OK;
 }
 

@@ -186,6 +186,9 @@ typedef struct kf_directions {
   const double *u;     /* [D][D] rows are eigenvectors */
 } kf_directions;
 kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
+/* Keeps the present one, instead of what was kept before, while others come: it will be wanted
+ * again. Costs memory for another D x D numbers. */
+void kf_fitter_keep(kf_fitter *fitter);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
