@@ -101,8 +101,9 @@ static kf_status turn_classes(kf_left_out *l) {
     kf_free(columns);
     return kf_fail_memory(err);
   }
-  for (uint64_t i = 0; i < dim; i++)
-    for (uint64_t d = 0; d < dim; d++) l->turn[d * dim + i] = vectors[i * dim + d] * column[d];
+  kf_transpose(dim, dim, vectors, l->turn);
+  for (uint64_t d = 0; d < dim; d++)
+    for (uint64_t i = 0; i < dim; i++) l->turn[d * dim + i] *= column[d];
   kf_turn_rows(l->ctx->kernels, l->dim, l->turn, NULL, kf_fitter_mean(l->fitter), 1, columns,
                l->centre);
   kf_free(columns);

@@ -138,8 +138,7 @@ static kf_status many_classes(kf_view *v, double lambda) {
   KF_TRY(kf_fitter_decompose(l->fitter, lambda, &found));
   memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
-  for (uint64_t d = 0; d < dim; d++)
-    for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = found.u[i * dim + d];
+  kf_transpose(v->rank, dim, found.u, v->directions);
   if (v->fast) {
     narrow(v->directions, dim * v->rank, v->directions_f32);
     return each_span(v, turn_fast);
