@@ -21,7 +21,7 @@
 
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
-#define MANY_SCORES (1u << 19)
+#define MANY_SCORES (1u << 18)
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
@@ -68,11 +68,11 @@ static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
 }
 
 /* Rows that bring the standard error of ln(temperature) down to GOOD_ERROR, as n rows foretell it; but
- * where classes are many and rows few, no more than a quarter of them, since each is compared with
+ * where classes are many and rows few, no more than a sixth of them, since each is compared with
  * all classes. */
 static uint64_t rows_enough(const kf_stats *stats, const kf_left_out_point *p, uint64_t n) {
   double ratio = p->temperature_error / GOOD_ERROR, rows = (double)n * ratio * ratio;
-  uint64_t most = stats->rows / 4, cheap = MANY_SCORES / stats->n_classes;
+  uint64_t most = stats->rows / 6, cheap = MANY_SCORES / stats->n_classes;
   if (most < cheap) most = cheap;
   return rows < (double)most ? (uint64_t)rows + 1 : most;
 }
