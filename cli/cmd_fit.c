@@ -113,7 +113,7 @@ static const cli_group own_options = {
         {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
         {METRIC(metric_choices),
          .help = "compare prototypes by cosine or euclidean while choosing"},
-        {METHOD}, {CENTRE},
+        {METHOD}, {CENTRE}, {PRIORS},
         {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
                              "centres the rows"},
         {FUSE("")},
@@ -149,6 +149,13 @@ const cli_command fit_command = {
         "that turns scores into probabilities comes with it and is kept in the model. -v prints "
         "the "
         "whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
+        "--priors training takes classes to be as frequent as they are among the training rows. "
+        "This "
+        "is right if what will be classified has the same shares, and wrong if it does not: then "
+        "the "
+        "smaller classes lose. Rows that are not normalised are compared by distance, and have "
+        "these "
+        "priors by default, as in linear discriminant analysis.\n\n"
         "Where rows come in groups of near-copies, such as frames of a video, leaving out one at a "
         "time is too hopeful: --groups leaves whole groups out.\n\n"
         "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "

@@ -92,6 +92,7 @@ static void print_text(const char *path, const kf_info *info) {
     print_line("unit", text);
   }
   if (info->method) print_line("method", method_choices[info->method - 1]);
+  if (info->priors) print_line("priors", priors_choices[info->priors - 1]);
   if (strcmp(info->kind, "model") == 0) print_line("lambda", show_real(info->lambda).text);
   if (info->temperature > 0) print_line("temperature", show_real(info->temperature).text);
   if (info->reject_share > 0) {
@@ -136,6 +137,7 @@ static void print_json(const char *path, const kf_info *info) {
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);
   if (info->method) jw_text(&j, "method", method_choices[info->method - 1]);
+  if (info->priors) jw_text(&j, "priors", priors_choices[info->priors - 1]);
   if (strcmp(info->kind, "model") == 0) jw_real(&j, "lambda", info->lambda);
   if (info->temperature > 0) jw_real(&j, "temperature", info->temperature);
   if (info->reject_share > 0) jw_real(&j, "reject", info->reject);

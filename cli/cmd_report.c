@@ -51,6 +51,7 @@ static int check_options(cli_run *cli) {
                          : a->fit.lambda                          ? "lambda"
                          : a->fit.one_se                          ? "one-se"
                          : a->fit.method                          ? "method"
+                         : a->fit.priors                          ? "priors"
                          : a->fit.groups                          ? "groups"
                          : a->text.fuse                           ? "fuse"
                          : a->stats.no_normalize                  ? "no-normalize"
@@ -130,7 +131,7 @@ static const cli_group own_options = {
             {INPUT("model", report.model, "MODEL"),
              .help = "a model of the training rows (default: fit one)"},
             {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
-            {METHOD}, {ROW_GROUPS}, {ONE_SE},
+            {METHOD}, {PRIORS}, {ROW_GROUPS}, {ONE_SE},
             {MODEL_DIM, .automatic = 1,
              .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
             {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},

@@ -136,6 +136,7 @@ static int take_options(sweep_job *j) {
   o->n_k = a->search.ks.n;
   o->centre = (kf_centre)a->fit.centre;
   o->method = (kf_method)a->fit.method;
+  o->priors = (kf_priors)a->fit.priors;
   o->include_raw = a->sweep.no_raw ? KF_OFF : KF_ON;
   o->include_prototypes = a->sweep.no_prototypes ? KF_OFF : KF_ON;
   o->folds = (uint32_t)a->fit.folds.value;
@@ -222,7 +223,7 @@ static const cli_group own_options = {
         {NEIGHBOUR_LIST, .help = "numbers of neighbours, 1 to 1024 (default: only prototypes)"},
         {METRIC(sweep_metrics),
          .help = "cosine, euclidean or both (default: cosine; euclidean with --no-normalize)"},
-        {METHOD}, {CENTRE}, {BETWEEN},
+        {METHOD}, {CENTRE}, {PRIORS}, {BETWEEN},
         {FLAG("no-raw", sweep.no_raw), .help = "leave out the original space"},
         {FLAG("no-prototypes", sweep.no_prototypes),
          .help =

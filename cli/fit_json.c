@@ -105,6 +105,7 @@ static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model
   jw_text(w, "method", method_choices[kf_model_method(model) - 1]);
   jw_text(w, "centre", kf_model_centre(model) == KF_CENTRE_MEAN ? "mean" : "none");
   jw_flag(w, "normalized", kf_model_normalized(model));
+  jw_text(w, "priors", priors_choices[kf_model_priors(model) - 1]);
   jw_real(w, "lambda", r->lambda);
   jw_real(w, "relative", relative(r->lambda, r->mean_eigenvalue));
   jw_real(w, "mean_eigenvalue", r->mean_eigenvalue);

@@ -44,6 +44,7 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .centre = (kf_centre)a->fit.centre,
                         .method = (kf_method)a->fit.method,
                         .criterion = (kf_criterion)a->fit.criterion,
+                        .priors = (kf_priors)a->fit.priors,
                         .metric = (kf_metric)a->metric,
                         .alpha = a->text.path && !automatic ? alpha : NULL,
                         .stats_options = stats_options_of(a),

@@ -6,6 +6,7 @@ const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric
 const char *const centre_choices[] = {"none", "mean", NULL};
 const char *const method_choices[] = {"shrunk", "paper", NULL};           /* kf_method, from 1 */
 const char *const criterion_choices[] = {"likelihood", "accuracy", NULL}; /* kf_criterion, from 1 */
+const char *const priors_choices[] = {"equal", "training", NULL};         /* kf_priors, from 1 */
 const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
 const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
 static const char *const order_choices[] = {"number", "name", "given", NULL}; /* kf_order, from 1 */

@@ -28,7 +28,7 @@ typedef struct cli_args {
   struct fit_args { /* koofu fit, and choose_options */
     const char *lambda, *between, *groups;
     cli_number dim;
-    int centre, method, criterion, one_se;
+    int centre, method, criterion, priors, one_se;
     cli_number sample, folds;
     cli_real margin, reject;
   } fit;
@@ -134,6 +134,7 @@ extern const char *const dtype_choices[];
 extern const char *const metric_choices[]; /* of prototypes */
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
+extern const char *const priors_choices[];
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
 extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 
@@ -175,6 +176,10 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define METHOD                                                                                     \
   CHOICE("method", fit.method, "NAME", KF_METHOD_SHRUNK, method_choices),                          \
       .help = "shrunk (default), or paper: without scaling columns, centring and shrinking means"
+#define PRIORS                                                                                     \
+  CHOICE("priors", fit.priors, "NAME", KF_PRIORS_EQUAL, priors_choices),                           \
+      .help = "how likely classes are: equal, or training, by their numbers of rows (default: "    \
+              "equal; training with --no-normalize)"
 #define CRITERION                                                                                  \
   CHOICE("criterion", fit.criterion, "NAME", KF_CRITERION_LIKELIHOOD, criterion_choices),          \
       .help = "choose lambda by likelihood (default) or accuracy (default with --method paper)"

@@ -456,6 +456,16 @@ typedef enum kf_criterion {
   KF_CRITERION_ACCURACY = 2 /* how many rows left out are right */
 } kf_criterion;
 
+/* How likely classes are before a row is seen (docs/method.md). */
+typedef enum kf_priors {
+  /* Training for models that keep the lengths of rows (by KF_METHOD_SHRUNK), equal for all others. */
+  KF_PRIORS_DEFAULT = 0,
+  KF_PRIORS_EQUAL = 1, /* all alike */
+  /* By their numbers of training rows: right if these are as frequent as what will be classified.
+   * Not in the paper's method, nor with text. By cosine it takes a temperature, so it needs rows. */
+  KF_PRIORS_TRAINING = 2
+} kf_priors;
+
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
@@ -487,7 +497,8 @@ typedef struct kf_fit_options {
   /* Also choose a threshold for rows of unknown classes (kf_model_reject): the score that this share
    * of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions. 0: none. */
   double reject;
-  uint64_t reserved[5];
+  kf_priors priors;
+  uint64_t reserved[4];
 } kf_fit_options;
 
 /* What a fit chose and how good it is, by the training rows alone. */
@@ -565,6 +576,7 @@ KF_API int64_t kf_model_count(const kf_model *model, uint32_t k); /* training ro
 KF_API int kf_model_normalized(const kf_model *model); /* rows are scaled to unit length first */
 KF_API kf_centre kf_model_centre(const kf_model *model);
 KF_API kf_method kf_model_method(const kf_model *model);       /* never KF_METHOD_DEFAULT */
+KF_API kf_priors kf_model_priors(const kf_model *model);       /* never KF_PRIORS_DEFAULT */
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
 /* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. With
@@ -1347,6 +1359,7 @@ typedef struct kf_info {
   const char *encoder;         /* that made the embeddings (see kf_origin); NULL: not known */
   uint64_t encoder_checksum;
   kf_method method; /* model only; KF_METHOD_DEFAULT elsewhere */
+  kf_priors priors; /* model only; KF_PRIORS_DEFAULT elsewhere */
 } kf_info;
 
 /* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics

@@ -358,7 +358,7 @@ typedef struct kf_lambda_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
   kf_centre centre; /* of the model to come */
   /* Leave out this many rows, or all there are, the same share of each class; 0: as many as bring the
-   * standard error of the temperature to 3 %, at most 2,000 (with many classes a quarter of the
+   * standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
    * rows), or 50,000 to count hits in the paper's method. */
   uint64_t sample;
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
@@ -369,7 +369,8 @@ typedef struct kf_lambda_options {
   kf_method method;
   kf_criterion criterion;
   const uint32_t *groups; /* as in kf_fit_options */
-  uint64_t reserved[2];
+  kf_priors priors;       /* as in kf_fit_options */
+  uint64_t reserved[1];
 } kf_lambda_options;
 
 typedef struct kf_lambda_choice {
@@ -468,7 +469,8 @@ typedef struct kf_dim_options {
   uint64_t sample;        /* classify at most this many rows; 0: 50,000, or 2^29 / classes */
   double margin;          /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   const uint32_t *groups; /* as in kf_fit_options; then folds are made of whole groups */
-  uint64_t reserved[2];
+  kf_priors priors;       /* as in kf_fit_options */
+  uint64_t reserved[1];
 } kf_dim_options;
 
 typedef struct kf_dim_choice {
@@ -602,7 +604,8 @@ typedef struct kf_sweep_options {
   const double *alphas;
   size_t n_alphas;
   kf_method method;
-  uint64_t reserved[7];
+  kf_priors priors; /* as in kf_fit_options */
+  uint64_t reserved[6];
 } kf_sweep_options;
 
 typedef struct kf_sweep {

@@ -499,7 +499,7 @@ static void test_temperature_error(void **state) {
     for (int row = 0; row < ROWS; row++) {
       for (int k = 0; k < 3; k++) scores[k] = (double)(test_random(&random) % 1000) / 4000;
       bool first = scores[0] + (double)(test_random(&random) % 1000) / 5000 > scores[1] + 0.1;
-      kf_likelihood_add(&s, scores, 3, first ? 0 : 1, scratch);
+      kf_likelihood_add(&s, scores, NULL, 3, first ? 0 : 1, scratch);
     }
     kf_likelihood_find(&s, &p);
     sum += log(p.temperature) / TIMES;
@@ -577,13 +577,13 @@ static void test_far_away(void **state) {
   kf_likelihood s = kf_likelihood_new(true);
   kf_left_out_point p;
   double scratch[6], scores[3] = {-1e30, 0, -1};
-  for (int i = 0; i < 1000; i++) kf_likelihood_add(&s, scores, 3, 0, scratch);
+  for (int i = 0; i < 1000; i++) kf_likelihood_add(&s, scores, NULL, 3, 0, scratch);
   kf_likelihood_find(&s, &p);
   assert_true(s.n == 1000 && s.top1 == 0 && s.top5 == 1000);
   assert_true(p.temperature == 0x1p-8 && p.loss > 1e15 && isfinite(p.loss));
   for (int i = 0; i < 9; i++) assert_true(s.slope[i] > 0 && s.square[i] > 0);
   scores[1] = INFINITY; /* 0 * infinity is no number */
-  kf_likelihood_add(&s, scores, 3, 0, scratch);
+  kf_likelihood_add(&s, scores, NULL, 3, 0, scratch);
   kf_likelihood_find(&s, &p);
   assert_true(isfinite(p.loss));
 }

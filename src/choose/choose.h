@@ -9,6 +9,8 @@
 
 /* The criterion that a default stands for (lambda.c). */
 kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
+/* KF_ERR_ARG if unit rows cannot have the priors of training rows. */
+kf_status kf_check_weighing(kf_metric metric, kf_criterion criterion, kf_err *err);
 
 /* Rows that are enough for a curve of losses: some hundred, or more if classes are few. */
 static inline uint64_t kf_curve_rows(uint32_t n_classes) {
@@ -40,6 +42,7 @@ typedef struct kf_dim_temperature {
   uint32_t dim;
   double of_all; /* the temperature of all dimensions, above 0 */
   kf_method method;
+  kf_priors priors;
   kf_centre centre;
   uint64_t sample;        /* about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
   const uint32_t *groups; /* as in kf_fit_options */
@@ -70,6 +73,7 @@ typedef struct kf_reject_options {
   const uint32_t *groups; /* as in kf_fit_options */
   const float *text;      /* [n_classes][D] of unit length; NULL: none */
   double alpha;           /* with text */
+  double prior;           /* of the model, by cosine; 0: none */
 } kf_reject_options;
 /* The score, as kf_classify gives it, that this share of the rows reaches when they are left out in
  * turn. Memory: 8 bytes per row. KF_ERR_MATH if none can be left out. */

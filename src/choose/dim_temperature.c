@@ -20,11 +20,13 @@ typedef struct folds_job {
   kf_lambda lambda;
   kf_row_list sample;
   bool many;           /* classes */
+  bool weighs;         /* larger classes are likelier by cosine */
   kf_likelihood *sums; /* [threads] */
   kf_stage stage;
   /* Of one fold. */
   double unit; /* of scores: distances shrink with the number of rows */
   const kf_prototypes *prototypes;
+  double *weights; /* [prototypes] rows of each class, as priors next to cosines; NULL: none */
 } folds_job;
 
 static double unit_of(const kf_stats *stats) {
@@ -55,7 +57,7 @@ static void add_row(void *argument, uint64_t row, const double *scores) {
   const kf_prototypes *p = s->job->prototypes;
   fold_scratch *scratch = s->batch->scratch;
   for (uint32_t j = 0; j < p->n; j++) scratch->scores[j] = scores[j] * s->job->unit;
-  kf_likelihood_add(&s->job->sums[s->batch->worker], scratch->scores, p->n,
+  kf_likelihood_add(&s->job->sums[s->batch->worker], scratch->scores, s->job->weights, p->n,
                     kf_prototypes_place(p, s->batch->labels[row]), scratch->powers);
 }
 
@@ -75,6 +77,16 @@ static void keep_some(kf_row_list *rows, uint64_t most) {
     if (kf_takes(i, most, n)) kf_row_list_add(rows, rows->row[i], rows->label[i]);
 }
 
+/* Priors of the fold's model. */
+static kf_status weigh_classes(folds_job *j, const kf_fold *fold) {
+  const kf_prototypes *p = j->prototypes;
+  if (!j->weighs) return KF_OK;
+  j->weights = kf_alloc(p->n, sizeof *j->weights);
+  if (j->weights == NULL) return kf_fail_memory(&j->ctx->err);
+  for (uint32_t i = 0; i < p->n; i++) j->weights[i] = (double)fold->without->counts[p->ids[i]];
+  return KF_OK;
+}
+
 /* The rows of the fold that are in the sample. */
 static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *model) {
   kf_err *err = &j->ctx->err;
@@ -89,6 +101,7 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, err);
   j->prototypes = p;
   j->unit = unit_of(fold->without);
+  if (status == KF_OK) status = weigh_classes(j, fold);
   kf_pass pass = {.rows = BATCH,
                   .work = score_batch,
                   .argument = j,
@@ -98,6 +111,8 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
   kf_data_free(data);
   kf_row_list_clear(&rows);
   kf_prototypes_free(p);
+  kf_free(j->weights);
+  j->weights = NULL;
   return status;
 }
 
@@ -105,7 +120,7 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   folds_job *j = argument;
   const kf_dim_temperature *o = j->options;
   kf_model *model, *fused = NULL;
-  KF_TRY(kf_fold_model(j->ctx, fold, o->method, j->lambda, o->dim, o->centre, &model));
+  KF_TRY(kf_fold_model(j->ctx, fold, o->method, o->priors, j->lambda, o->dim, o->centre, &model));
   kf_status status =
       o->text != NULL ? kf_model_new_fused(j->ctx, model, o->text, o->alpha, &fused) : KF_OK;
   if (status == KF_OK) status = score_rows(j, fold, fused != NULL ? fused : model);
@@ -147,7 +162,7 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
 kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
                                 const kf_dim_temperature *options, double *out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
-  folds_job j = {.ctx = ctx, .data = data, .options = options};
+  folds_job j = {.ctx = ctx, .data = data, .options = options, .weighs = kf_fitter_weighs(fitter)};
   j.lambda = kf_fold_lambda((kf_lambda){options->lambda, KF_LAMBDA_ABSOLUTE},
                             kf_fitter_mean_eigenvalue(fitter));
   j.sums = kf_alloc_zero(ctx->threads, sizeof *j.sums);

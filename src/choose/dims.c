@@ -78,7 +78,9 @@ static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *r
 static kf_status map_without(const dim_job *j, const kf_fold *fold, kf_model **out) {
   kf_fitter *fitter;
   KF_TRY(kf_fitter_new(j->ctx, fold->without, NULL, j->options.method, &fitter));
-  kf_status status = kf_fitter_fit_map(fitter, j->options.lambda, j->options.centre, out);
+  kf_status status = kf_fitter_set_priors(fitter, j->options.priors);
+  if (status == KF_OK)
+    status = kf_fitter_fit_map(fitter, j->options.lambda, j->options.centre, out);
   kf_fitter_free(fitter);
   return status;
 }
@@ -231,6 +233,12 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   if ((unsigned)o.metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o.metric, err);
   if (!(o.margin >= 0 && o.margin < 1))
     return kf_fail(err, KF_ERR_ARG, "the margin is %g, but must be 0 or a share below 1", o.margin);
+  KF_TRY(kf_check_priors(o.priors, o.method, err));
+  if (o.priors == KF_PRIORS_TRAINING && stats->normalized)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "the number of dimensions of unit rows is chosen with equal priors only, not with "
+        "those of the training rows");
   KF_TRY(kf_check_statistics_of(stats, data, err));
   if (o.folds == 0) o.folds = usual_folds(stats);
   if (!(o.margin > 0)) o.margin = DEFAULT_MARGIN;

@@ -86,11 +86,12 @@ kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_
   KF_HAND_OUT(status, taken, s, kf_stats_free);
 }
 
-kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_lambda lambda,
-                        uint32_t dim, kf_centre centre, kf_model **out) {
+kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_priors priors,
+                        kf_lambda lambda, uint32_t dim, kf_centre centre, kf_model **out) {
   kf_fitter *fitter;
   KF_TRY(kf_fitter_new(ctx, fold->without, NULL, method, &fitter));
-  kf_status status = kf_fitter_fit(fitter, lambda, dim, centre, out);
+  kf_status status = kf_fitter_set_priors(fitter, priors);
+  if (status == KF_OK) status = kf_fitter_fit(fitter, lambda, dim, centre, out);
   kf_fitter_free(fitter);
   return status;
 }

@@ -297,6 +297,24 @@ static size_t pick(const kf_lambda_choice *c, bool largest) {
   return chosen;
 }
 
+/* Where larger classes are likelier by cosine, hits depend on the temperature: they are counted once
+ * it is known, on the same rows. */
+static kf_status count_with_priors(lambda_search *s) {
+  kf_lambda_choice *c = s->choice;
+  bool whole = s->whole_sample || c->n_all == kf_left_out_counts(s->left_out).n;
+  kf_left_out_point p = {0};
+  kf_left_out_trial trial = {.lambda = c->lambda,
+                             .most = whole ? 0 : s->enough,
+                             .part = s->trial.most,
+                             .prior = 1 / c->all.temperature,
+                             .what = "temperature"};
+  uint64_t n;
+  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, &n));
+  c->all.top1 = p.top1;
+  c->all.top5 = p.top5;
+  return KF_OK;
+}
+
 static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
   bool likelihood = c->criterion == KF_CRITERION_LIKELIHOOD;
@@ -322,6 +340,7 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
     KF_TRY(settle(s, c->lambda, &p));
     c->points[c->chosen] = point_of(c->lambda, &p);
   }
+  if (kf_fitter_weighs(s->fitter)) KF_TRY(count_with_priors(s));
   c->standard_error = kf_standard_error(c->all.top1, c->n_all);
   return KF_OK;
 }
@@ -350,6 +369,7 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   c->points = (kf_lambda_point *)(c + 1);
   c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
   c->criterion = kf_criterion_for(o->criterion, kf_fitter_method(fitter));
+  if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
   bool hits = c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(fitter) == KF_METHOD_PAPER;
   if (hits && o->groups == NULL) {
     KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
@@ -362,6 +382,20 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   c->rows = kf_left_out_counts(s->left_out).rows;
   c->n_single = kf_left_out_counts(s->left_out).n_single;
   return choose(s, o);
+}
+
+kf_status kf_check_weighing(kf_metric metric, kf_criterion criterion, kf_err *err) {
+  if (metric == KF_METRIC_EUCLIDEAN)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "unit rows are compared by distance with equal priors only, not with those of the "
+        "training rows");
+  if (criterion == KF_CRITERION_ACCURACY)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "by cosine, the priors of training rows need a temperature, which the likelihood "
+        "gives, not accuracy");
+  return KF_OK;
 }
 
 kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method) {
@@ -424,7 +458,8 @@ kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data
   KF_TRY(kf_check_statistics_of(stats, data, err));
   kf_fitter *fitter;
   KF_TRY(kf_fitter_new(ctx, stats, NULL, o.method, &fitter));
-  kf_status status = kf_lambda_choice_with(fitter, data, &o, out);
+  kf_status status = kf_fitter_set_priors(fitter, o.priors);
+  if (status == KF_OK) status = kf_lambda_choice_with(fitter, data, &o, out);
   kf_fitter_free(fitter);
   return status;
 }

@@ -134,6 +134,12 @@ static kf_status turn_text(kf_left_out *l, const float *text) {
   return KF_OK;
 }
 
+static kf_status weigh_classes(kf_left_out *l) {
+  if (KF_TAKE(&l->arena, l->weights, l->n) == NULL) return kf_fail_memory(&l->ctx->err);
+  for (uint32_t j = 0; j < l->n; j++) l->weights[j] = (double)l->stats->counts[l->number[j]];
+  return KF_OK;
+}
+
 /* --- reading the rows, each once --------------------------------------------------------------- */
 
 typedef struct reading {
@@ -219,6 +225,7 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE));
   KF_TRY(turn_classes(l));
   if (o->text != NULL) KF_TRY(turn_text(l, o->text));
+  if (kf_fitter_weighs(l->fitter) && !l->euclidean && o->text == NULL) KF_TRY(weigh_classes(l));
   KF_TAKE_ZERO(&l->arena, l->there, l->rows.n);
   KF_TAKE(&l->arena, l->turned, l->rows.n * l->dim);
   if (l->text != NULL) KF_TAKE(&l->arena, l->length, l->rows.n);

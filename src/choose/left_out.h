@@ -53,6 +53,9 @@ typedef struct kf_left_out_trial {
    * [n_points]. 0, NULL: not wanted. */
   uint64_t part;
   kf_left_out_point *of_part;
+  /* Where larger classes are likelier by cosine (kf_fitter_weighs): with 0 the likelihood says so, and
+   * hits are those of cosines; otherwise scores are cosines with this prior, as a model has them. */
+  double prior;
   const char *what;   /* for progress */
   kf_left_out_fn see; /* NULL: nobody; scores are those of the first point */
   void *argument;

@@ -56,6 +56,7 @@ struct kf_left_out {
   double *means;       /* [n][D] class means, turned and centred */
   double *text;        /* [D][n] text prototypes, turned, in columns; NULL: none */
   double *text_centre; /* [n] their products with the mean of all rows */
+  double *weights;     /* [n] rows of each class, as priors next to cosines; NULL: none */
   /* The rows to leave out, block by block: a group, or one row. */
   kf_row_list rows;
   uint64_t *start; /* [n_blocks + 1] */
@@ -173,9 +174,10 @@ typedef struct kf_likelihood {
   uint64_t top1, top5;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);
-/* Adds a row: the scores of n classes, NaN for those that are out. scratch: [2n]. */
-void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
-                       double *scratch);
+/* Adds a row: the scores of n classes, NaN for those that are out. weights: [n] priors of the
+ * classes, up to a factor; hits are those of the scores alone. NULL: all are equal. scratch: [2n]. */
+void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
+                       uint32_t own, double *scratch);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* The temperature with the least loss, if there are rows. */
 void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *point);

@@ -30,6 +30,7 @@ typedef struct kf_bench {
   double *scores;               /* [r][n] */
   double *text;                 /* [rows][n] */
   double *both, *powers, *seen; /* [n], [2n], [n_classes] */
+  double *weights;              /* [n] */
   kf_block block;
 } kf_bench;
 
@@ -87,6 +88,7 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   }
   KF_TAKE(arena, b->powers, 2 * n);
   KF_TAKE(arena, b->seen, l->stats->n_classes);
+  if (l->weights != NULL) KF_TAKE(arena, b->weights, n);
   kf_block_make(&b->block, l->largest, rank, arena);
 }
 
@@ -246,10 +248,28 @@ static void show_scores(const trial *t, kf_bench *b, uint64_t at, const double *
   t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen);
 }
 
+/* Priors without the block. */
+static void set_weights(const kf_left_out *l, kf_bench *b) {
+  memcpy(b->weights, l->weights, l->n * sizeof *b->weights);
+  for (uint32_t k = 0; k < b->block.r; k++) b->weights[l->place[b->block.label[k]]]--;
+}
+
+/* Scores of the block's rows, with priors. */
+static void lower_scores(const kf_left_out *l, kf_bench *b, double prior) {
+  for (uint32_t j = 0; j < l->n; j++) {
+    if (!(b->weights[j] > 0)) continue; /* NaN already */
+    double less = kf_prior2(prior, l->view.largest, b->weights[j]);
+    for (uint32_t k = 0; k < b->block.r; k++) b->scores[(size_t)k * l->n + j] -= less;
+  }
+}
+
 /* The rows of a block, the i-th of the batch and those after it. */
 static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, size_t worker) {
   const kf_left_out *l = t->l;
   kf_likelihood *sums = t->softmax + (2 * worker + in_part) * t->n_points;
+  bool lowered = l->weights != NULL && t->asked->prior > 0;
+  if (l->weights != NULL) set_weights(l, b);
+  if (lowered) lower_scores(l, b, t->asked->prior);
   for (uint32_t k = 0; k < b->block.r; k++) {
     uint64_t at = b->at[i + k];
     uint32_t own = (uint32_t)l->place[l->rows.label[at]];
@@ -261,7 +281,7 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
           b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
         given = b->both;
       }
-      kf_likelihood_add(&sums[p], given, l->n, own, b->powers);
+      kf_likelihood_add(&sums[p], given, lowered ? NULL : b->weights, l->n, own, b->powers);
       if (p == 0 && t->asked->see != NULL) show_scores(t, b, at, given);
     }
   }
@@ -294,6 +314,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   kf_bench b = {0};
   uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first;
   b.block.r = (uint32_t)r;
+  b.block.label = l->rows.label + first;
   KF_TAKE(&arena, b.at, r);
   KF_TAKE(&arena, b.scores, r * l->n);
   KF_TAKE(&arena, b.powers, 2 * (uint64_t)l->n);
@@ -303,6 +324,7 @@ static kf_status try_large(trial *t, uint64_t i) {
     KF_TAKE(&arena, b.both, l->n);
   }
   if (t->asked->see != NULL) KF_TAKE(&arena, b.seen, l->stats->n_classes);
+  if (l->weights != NULL) KF_TAKE(&arena, b.weights, l->n);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK)
     status =

@@ -2,7 +2,8 @@
  *
  * With E = sum_j exp(t (s_j - s_max)), -ln p = ln E - t (s_own - s_max), and its derivative by t is
  * sum_j exp(...) (s_j - s_max) / E - (s_own - s_max). Each temperature is twice the one before, so
- * one exponential and some squares give all. -ln p is convex in t, and a cubic through two
+ * one exponential and some squares give all. Priors are weights of the exponentials, in E and in p.
+ * -ln p is convex in t, and a cubic through two
  * neighbouring temperatures, with its slopes, finds the least. Sums over rows are integers: their
  * order does not matter. */
 #include "choose/left_out_internal.h"
@@ -51,8 +52,22 @@ static void add_powers(double *powers, const double *gaps, uint32_t n, double *s
   *moment = (moments[0] + moments[1]) + (moments[2] + moments[3]);
 }
 
-void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
-                       double *scratch) {
+/* The same with weights. */
+static void add_weighted(double *powers, const double *gaps, const double *weights, uint32_t n,
+                         double *sum, double *moment) {
+  double sums[LANES] = {0}, moments[LANES] = {0};
+  for (uint32_t j = 0; j < n; j++) {
+    double power = powers[j] * weights[j];
+    sums[j % LANES] += power;
+    moments[j % LANES] += power * gaps[j];
+    powers[j] *= powers[j];
+  }
+  *sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  *moment = (moments[0] + moments[1]) + (moments[2] + moments[3]);
+}
+
+void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
+                       uint32_t own, double *scratch) {
   double most = -INFINITY, temperature = s->first, *powers = scratch, *gaps = scratch + n;
   uint32_t before = 0;
   for (uint32_t j = 0; j < n; j++) {
@@ -69,8 +84,12 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint3
   }
   for (uint32_t i = 0; i < KF_TEMPERATURES; i++) {
     double all, moment;
-    add_powers(powers, gaps, n, &all, &moment);
+    if (weights != NULL)
+      add_weighted(powers, gaps, weights, n, &all, &moment);
+    else
+      add_powers(powers, gaps, n, &all, &moment);
     double loss = kf_ln(all) - temperature * gaps[own];
+    if (weights != NULL) loss -= kf_ln(weights[own]);
     s->loss[i] += fixed(loss);
     double slope = moment / all - gaps[own];
     s->slope[i] += fixed(slope);

@@ -121,8 +121,8 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   kf_gallery *gallery = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status =
-      kf_fold_model(ctx, fold, j->model->map.method, j->lambda, dim, j->model->map.centre, &model);
+  kf_status status = kf_fold_model(ctx, fold, j->model->map.method, KF_PRIORS_EQUAL, j->lambda, dim,
+                                   j->model->map.centre, &model);
   if (status == KF_OK)
     status =
         kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, KF_F32, &gallery);

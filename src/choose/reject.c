@@ -52,7 +52,8 @@ static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data
                              const kf_reject_options *o) {
   kf_left_out_options by = {
       .metric = o->metric, .sample = o->sample, .groups = o->groups, .text = o->text};
-  kf_left_out_trial trial = {.lambda = o->lambda, .what = "reject", .see = see, .argument = best};
+  kf_left_out_trial trial = {
+      .lambda = o->lambda, .prior = o->prior, .what = "reject", .see = see, .argument = best};
   kf_left_out_point point = {.alpha = o->alpha};
   kf_left_out *l;
   uint64_t n = 0;
@@ -109,8 +110,8 @@ static kf_status by_loo(best_scores *best, kf_fitter *fitter, const kf_data *dat
 /* A threshold among the scores there can be: leaving out by formula may go past them by rounding. */
 static double limit(double score, const kf_reject_options *o) {
   if (o->metric == KF_METRIC_EUCLIDEAN) return fmin(-score, DBL_MAX);
-  double most = o->text != NULL ? 1 + o->alpha : 1;
-  return fmax(-most, fmin(most, score));
+  double most = o->text != NULL ? 1 + o->alpha : 1, least = o->prior > 0 ? score : -most;
+  return fmax(least, fmin(most, score));
 }
 
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,

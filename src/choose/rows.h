@@ -86,8 +86,8 @@ typedef struct kf_folding {
   void *argument;
 } kf_folding;
 /* A model of all rows but a fold. */
-kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_lambda lambda,
-                        uint32_t dim, kf_centre centre, kf_model **out);
+kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_priors priors,
+                        kf_lambda lambda, uint32_t dim, kf_centre centre, kf_model **out);
 /* The rows of a fold that are in the sample and whose class has others left. */
 kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
                           kf_err *err);

@@ -227,6 +227,11 @@ kf_status kf_sweep_plan_make(kf_ctx *ctx, kf_sweep_plan *p, const kf_sweep_optio
   kf_sweep_options *o = &p->options;
   p->n_sets = o->n_sets > 0 ? (uint32_t)o->n_sets : 1;
   p->usual_dim = stats->dim;
+  KF_TRY(kf_check_priors(o->priors, o->method, err));
+  if (o->priors == KF_PRIORS_TRAINING && stats->normalized)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "unit rows are swept with equal priors only, not with those of the training rows");
   KF_TRY(check_leave_one_out(o, err));
   KF_TRY(take_classifiers(p, err));
   KF_TRY(check_fusion(o, train, err));

@@ -335,6 +335,7 @@ kf_status kf_sweep_run(kf_sweep_job *j) {
   const kf_sweep_plan *plan = j->plan;
   kf_status status =
       kf_fitter_new(j->ctx, j->stats, plan->options.between, plan->options.method, &j->fitter);
+  if (status == KF_OK) status = kf_fitter_set_priors(j->fitter, plan->options.priors);
   for (size_t i = 0, n; status == KF_OK && i < plan->n_cells; i += n) {
     const kf_sweep_work *group = plan->work + i;
     n = kf_sweep_agreeing(group, plan->n_cells - i, KF_SWEEP_SHARED);

@@ -79,6 +79,8 @@ kf_status kf_rule_reject(const kf_rule *rule, const kf_contents *c, kf_err *err)
   double value, most = (1 + kf_meta_number(c, "alpha")) * 1.001;
   if (value_of(rule, c) == NULL) return KF_OK;
   KF_TRY(kf_st_meta_f64(c->st, rule->subject, &value, err));
-  bool sound = kf_meta_is(c, "normalized", "1") ? fabs(value) <= most : value >= 0;
+  double least = -most - 28 * kf_meta_number(c, "prior"); /* a class has up to 2^40 rows */
+  bool cosine = kf_meta_is(c, "normalized", "1");
+  bool sound = cosine ? value <= most && value >= least : value >= 0;
   return sound ? KF_OK : fail(rule, c, err);
 }

@@ -64,6 +64,7 @@ static kf_status describe_model(kf_ctx *ctx, kf_info *out, const char *path) {
   out->normalized = m->map.normalized;
   out->lambda = m->map.lambda;
   out->method = m->map.method;
+  out->priors = kf_model_priors(m);
   out->temperature = m->temperature;
   out->reject = m->reject;
   out->reject_share = m->reject_share;

@@ -67,7 +67,8 @@ struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;
   uint32_t dim;
-  kf_method method;       /* never KF_METHOD_DEFAULT */
+  kf_method method; /* never KF_METHOD_DEFAULT */
+  kf_priors priors;
   bool total;             /* S_w is zero, and the scatter of all rows takes its place */
   double *mean;           /* [D] */
   double *column;         /* [D] 1 / s, by which columns are multiplied; ones: the paper's method */
@@ -433,9 +434,27 @@ double kf_distance_unit(const kf_stats *s) {
   return (double)(s->rows - classes);
 }
 
+kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err) {
+  if ((unsigned)priors > KF_PRIORS_TRAINING)
+    return kf_fail(err, KF_ERR_ARG, "invalid priors %d", (int)priors);
+  if (priors == KF_PRIORS_TRAINING && method == KF_METHOD_PAPER)
+    return kf_fail(err, KF_ERR_ARG, "the paper's method takes all classes to be equally likely");
+  return KF_OK;
+}
+
+kf_status kf_fitter_set_priors(kf_fitter *f, kf_priors priors) {
+  KF_TRY(kf_check_priors(priors, f->method, &f->ctx->err));
+  f->priors = priors;
+  return KF_OK;
+}
+
 double kf_fitter_prior(const kf_fitter *f) {
-  bool none = f->method == KF_METHOD_PAPER || f->total || f->within->normalized;
-  return none ? 0 : 2 / kf_distance_unit(f->within);
+  bool none = f->method == KF_METHOD_PAPER || f->priors == KF_PRIORS_EQUAL || f->total;
+  return none || f->within->normalized ? 0 : 2 / kf_distance_unit(f->within);
+}
+
+bool kf_fitter_weighs(const kf_fitter *f) {
+  return f->priors == KF_PRIORS_TRAINING && f->within->normalized && !f->total;
 }
 
 double kf_fitter_kappa(const kf_fitter *f) {

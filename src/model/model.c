@@ -179,12 +179,26 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
+/* Priors are relative to the largest class. If that is a new one, the scores of all others change by
+ * the same amount, and so does the threshold. */
+static void move_threshold(const kf_model *model, kf_model *larger) {
+  double before = kf_largest_count(model->counts, model->n_classes);
+  double after = kf_largest_count(larger->counts, larger->n_classes);
+  double more = kf_prior2(model->prior, after, before);
+  if (!(larger->reject_share > 0) || model->text != NULL) return;
+  if (model->map.normalized)
+    larger->reject -= more;
+  else
+    larger->reject = sqrt(larger->reject * larger->reject + more);
+}
+
 static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *sum,
                            kf_model *larger) {
   uint64_t l = model->map.dim_out, k = model->n_classes;
   KF_TRY(kf_model_copy(model, larger, &ctx->err));
   KF_TRY(kf_origin_join(&larger->map.origin, &sum->origin, &ctx->err));
   KF_TRY(kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, &ctx->err));
+  move_threshold(model, larger);
   if (model->text == NULL) return KF_OK;
   KF_TRY(kf_model_make_text(larger, &ctx->err));
   kf_model_copy_text(model, larger);
@@ -224,6 +238,9 @@ int kf_model_normalized(const kf_model *m) { return m->map.normalized; }
 const kf_origin *kf_model_origin(const kf_model *m) { return kf_origin_known(&m->map.origin); }
 kf_centre kf_model_centre(const kf_model *m) { return m->map.centre; }
 kf_method kf_model_method(const kf_model *m) { return m->map.method; }
+kf_priors kf_model_priors(const kf_model *m) {
+  return m->prior > 0 ? KF_PRIORS_TRAINING : KF_PRIORS_EQUAL;
+}
 double kf_model_lambda(const kf_model *m) { return m->map.lambda; }
 double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
 double kf_model_temperature(const kf_model *m) { return m->temperature; }

@@ -87,7 +87,7 @@ struct kf_model {
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* of the mapped class means, [K] */
   double *signal; /* g of fitter.c, [D]; rows are centred then. NULL: class means are not shrunk */
-  double prior;   /* of kf_prior2; 0: all classes are equally likely */
+  double prior;   /* of kf_prior2; 0: all classes are equally likely. Of images alone */
   /* Only in a model with text; NULL otherwise. */
   float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
@@ -137,6 +137,11 @@ static inline double kf_prior2(double prior, double largest, double count) {
 /* Its root, as another column of prototypes. */
 static inline float kf_prior_column(double prior, double largest, int64_t count) {
   return (float)sqrt(kf_prior2(prior, largest, (double)count));
+}
+/* A cosine falls by as much, with prior = 1 / temperature; kf_prior2 is not squared then. Whether
+ * scores other than distances have priors: */
+static inline bool kf_prior_of_cosines(const kf_model *model) {
+  return model->prior > 0 && model->map.normalized;
 }
 /* The largest of n numbers of rows. */
 double kf_largest_count(const int64_t *counts, uint32_t n);
@@ -204,7 +209,13 @@ const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
-double kf_fitter_prior(const kf_fitter *fitter); /* of its models */
+/* KF_ERR_ARG if the method has no such priors. */
+kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
+kf_status kf_fitter_set_priors(kf_fitter *fitter, kf_priors priors);
+double kf_fitter_prior(const kf_fitter *fitter); /* of its models, by distance */
+/* Whether larger classes are to be likelier by cosine: once a temperature is known, the prior of the
+ * model is one over it. */
+bool kf_fitter_weighs(const kf_fitter *fitter);
 /* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */
 double kf_distance_unit(const kf_stats *stats);
 kf_status kf_check_method(kf_method method, kf_err *err);

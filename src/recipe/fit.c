@@ -43,6 +43,19 @@ static kf_status check_reject(const kf_fit_job *j, uint32_t dim, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status check_priors(const kf_fit_job *j, bool normalized, kf_err *err) {
+  const kf_fit_options *o = &j->options;
+  KF_TRY(kf_check_priors(o->priors, o->method, err));
+  if (o->priors != KF_PRIORS_TRAINING || !normalized) return KF_OK;
+  if (o->text != NULL)
+    return kf_fail(err, KF_ERR_ARG, "text cannot be combined with priors of the training rows");
+  if (!j->has_rows)
+    return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
+                        "by cosine, the priors of training rows need a temperature, which is found "
+                        "from the rows themselves, not from statistics");
+  return kf_check_weighing(o->metric, o->criterion, err);
+}
+
 static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
@@ -68,6 +81,7 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
                             ? "groups cannot be combined with S_b from other statistics"
                             : "groups are left out of the rows themselves, not of statistics");
   KF_TRY(check_reject(j, dim, err));
+  KF_TRY(check_priors(j, normalized, err));
   return check_text(j, normalized, err);
 }
 
@@ -108,7 +122,8 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .sample = o->sample,
                        .margin = o->margin,
                        .method = o->method,
-                       .groups = o->groups};
+                       .groups = o->groups,
+                       .priors = o->priors};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
@@ -207,7 +222,8 @@ static kf_status take_statistics(kf_fit_job *j) {
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
   }
   KF_TRY(look_for_twins(j));
-  return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
+  KF_TRY(kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter));
+  return kf_fitter_set_priors(j->fitter, o->priors);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
@@ -256,7 +272,8 @@ static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
                           .sample = o->sample,
                           .groups = o->groups,
                           .text = model->text,
-                          .alpha = model->alpha};
+                          .alpha = model->alpha,
+                          .prior = kf_prior_of_cosines(model) ? model->prior : 0};
   KF_TRY(kf_reject_threshold(j->fitter, j->data, &by, &model->reject));
   model->reject_share = o->reject;
   return KF_OK;
@@ -271,6 +288,7 @@ static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
                            .dim = model->map.dim_out,
                            .of_all = model->temperature,
                            .method = o->method,
+                           .priors = o->priors,
                            .centre = o->centre,
                            .sample = o->sample,
                            .groups = o->groups,
@@ -293,6 +311,7 @@ kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
   model->temperature = j->temperature * (normalized ? 1 : kf_distance_unit(j->stats));
   fill_report(j, model);
   kf_status status = adjust_temperature(j, model);
+  if (kf_fitter_weighs(j->fitter) && model->temperature > 0) model->prior = 1 / model->temperature;
   if (status == KF_OK) status = choose_threshold(j, model);
   KF_HAND_OUT(status, out, model, kf_model_free);
 }

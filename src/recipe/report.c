@@ -16,6 +16,15 @@ static kf_status check_options(const kf_report_options *o, kf_err *err) {
   if (o->test == NULL && (o->truth != NULL || o->n_shots > 0))
     return kf_fail(err, KF_ERR_ARG, "%s without test rows",
                    o->truth != NULL ? "a truth" : "few-shot curves");
+  bool normalized =
+      o->fit.stats != NULL ? o->fit.stats->normalized : o->fit.stats_options.normalize != KF_OFF;
+  bool weighed = o->model != NULL ? kf_prior_of_cosines(o->model)
+                                  : o->fit.priors == KF_PRIORS_TRAINING && normalized;
+  if (weighed)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "a report shows unit rows with equal priors only, not with those of the training "
+        "rows");
   return KF_OK;
 }
 
@@ -27,7 +36,8 @@ static kf_status take_model(kf_report_job *j) {
                       .text = given.text,
                       .metric = given.metric,
                       .sample = given.sample,
-                      .method = kf_model_method(j->options.model)};
+                      .method = kf_model_method(j->options.model),
+                      .priors = kf_model_priors(j->options.model)};
   j->model = j->options.model;
   KF_TRY(kf_map_check_data(&j->model->map, j->train, &j->ctx->err));
   o.stats_options.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
@@ -102,6 +112,7 @@ static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *l
                             .n_metrics = fit->metric != KF_METRIC_DEFAULT,
                             .centre = j->fit.options.centre,
                             .method = j->model->map.method,
+                            .priors = kf_model_priors(j->model),
                             .truth = j->options.truth,
                             .text = j->text,
                             .fuse = j->fused,

@@ -2,9 +2,10 @@
  *
  * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and the nearest
  * prototypes are found like nearest rows: by canonical sums of f32 rows, so the answer does not
- * depend on how the work is divided. Priors are a column more: what they add to squared distances is
- * the square of a prototype's number there, and queries have 0. Classes are in the order of their numbers, so equal scores go
- * to the lower one. */
+ * depend on how the work is divided. Priors are a column more. What they add to squared distances is
+ * the square of a prototype's number there, and queries have 0; what they take from cosines is that
+ * number itself, and queries have 1. Classes are in the order of their numbers, so equal scores go to
+ * the lower one. */
 #include "search/search.h"
 
 #include <math.h>
@@ -41,6 +42,7 @@ static bool take_class(const kf_prototypes *p, uint64_t k, float *to) {
       memcpy(to, mean, d * sizeof *to);
   } else if (p->metric == KF_METRIC_COSINE) {
     memcpy(to, m->prototypes + k * l, l * sizeof *to);
+    if (p->prior) to[l] = -(float)kf_prior2(m->prior, p->largest, (double)m->counts[k]);
   } else {
     return full_length(p, k, to);
   }
@@ -107,7 +109,8 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->raw = raw;
   p->part = part;
   p->largest = kf_largest_count(model->counts, model->n_classes);
-  p->prior = model->prior > 0 && p->metric == KF_METRIC_EUCLIDEAN && !raw;
+  p->prior = model->prior > 0 && !raw && part == KF_PART_IMAGES &&
+             p->metric == kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized);
   p->dim = dim_of(p);
   kf_arena arena = {0};
   float *rows;
@@ -156,14 +159,15 @@ static kf_status to_both(const kf_prototypes *p, const float *rows, const double
   return status;
 }
 
-/* Mapped rows, with a last column of zeros. */
+/* Mapped rows, with a last column for priors. */
 static kf_status to_longer(const kf_prototypes *p, const float *rows, const double *norm2,
                            uint64_t n, float *out, kf_err *err) {
   uint64_t l = p->model->map.dim_out;
-  KF_TRY(kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, false, out, err));
+  bool unit = p->metric == KF_METRIC_COSINE;
+  KF_TRY(kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, unit, out, err));
   for (uint64_t i = n; i-- > 0;) {
     memmove(out + i * p->dim, out + i * l, l * sizeof *out);
-    out[i * p->dim + l] = 0;
+    out[i * p->dim + l] = unit ? 1 : 0;
   }
   return KF_OK;
 }

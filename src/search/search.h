@@ -77,7 +77,7 @@ typedef struct kf_prototypes {
   kf_metric metric; /* cosine or Euclidean */
   bool raw;
   kf_part part; /* images, text or fused */
-  bool prior;   /* the last column holds what priors add to distances; it is 0 in queries */
+  bool prior;   /* the last column holds what priors do to distances or cosines */
   uint32_t n, dim;
   double largest; /* number of rows of a class of the model */
   int32_t *ids;   /* [n] class numbers, rising */
