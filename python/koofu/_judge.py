@@ -12,7 +12,7 @@ from koofu import _koofu
 from koofu._data import open_data
 from koofu._gallery import Gallery
 from koofu._labels import check_names
-from koofu._model import CENTRES, METHODS, METRICS, PARTS, Model, lambda_options
+from koofu._model import CENTRES, METHODS, METRICS, PARTS, PRIORS, Model, lambda_options
 from koofu._stats import Stats
 from koofu._text import Text
 from koofu._types import AnyArray, Labels, Path, Rows, fs, is_path, one_of
@@ -208,6 +208,7 @@ def sweep(
     metrics: Optional[Sequence[str]] = None,
     centre: Optional[str] = None,
     method: Optional[str] = None,
+    priors: Optional[str] = None,
     raw: bool = True,
     prototypes: bool = True,
     folds: Optional[int] = None,
@@ -232,6 +233,7 @@ def sweep(
     :param dims: numbers of dimensions; None: all.
     :param k: numbers of neighbours, rising; None: prototypes alone.
     :param metrics: None: the default one.
+    :param priors: as in :func:`koofu.fit`; ``"training"`` without ``normalize`` only.
     :param raw, prototypes: include the original space, and nearest prototypes.
     :param folds: without test rows; None: 5.
     :param leave_one_out: leave rows out in turn instead of folds.
@@ -256,6 +258,7 @@ def sweep(
     numbers = {
         "centre": one_of(centre, CENTRES, "centre"),
         "method": one_of(method, METHODS, "method"),
+        "priors": one_of(priors, PRIORS, "priors"),
         "include_raw": 1 if raw else 2,
         "include_prototypes": 1 if prototypes else 2,
         "folds": folds,

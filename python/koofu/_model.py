@@ -20,6 +20,7 @@ METRICS = {None: 0, "cosine": 1, "euclidean": 2}
 CENTRES = {None: 0, "none": 1, "mean": 2}
 METHODS = {None: 0, "shrunk": 1, "paper": 2}
 CRITERIA = {None: 0, "likelihood": 1, "accuracy": 2}
+PRIORS = {None: 0, "equal": 1, "training": 2}
 PARTS = {None: 0, "images": 1, "text": 2, "fused": 3}
 
 
@@ -91,6 +92,7 @@ def fit_options(
     exponent: Optional[int],
     method: Optional[str],
     criterion: Optional[str],
+    priors: Optional[str],
     one_se: bool,
     sample: Optional[int],
     folds: Optional[int],
@@ -112,6 +114,7 @@ def fit_options(
         "centre": one_of(centre, CENTRES, "centre"),
         "method": one_of(method, METHODS, "method"),
         "criterion": one_of(criterion, CRITERIA, "criterion"),
+        "priors": one_of(priors, PRIORS, "priors"),
         **stats_options(normalize, exponent),
         "one_se": int(bool(one_se)),
         "sample": sample,
@@ -143,6 +146,7 @@ def fit(
     exponent: Optional[int] = None,
     method: Optional[str] = None,
     criterion: Optional[str] = None,
+    priors: Optional[str] = None,
     text: Optional[Text] = None,
     alpha: Optional[float] = None,
     stats: Optional[Stats] = None,
@@ -174,6 +178,8 @@ def fit(
     :param normalize: scale each row to unit length first.
     :param method: ``"shrunk"`` (the default) or ``"paper"``.
     :param criterion: ``"likelihood"`` or ``"accuracy"``, what lambda is chosen by.
+    :param priors: how likely classes are: ``"equal"``, or ``"training"``, by their numbers of training
+        rows; None: equal, or training without ``normalize`` (unless by ``"paper"``).
     :param text: text prototypes (:class:`koofu.Text`) to fit together with the rows.
     :param alpha: the weight of prototypes next to text; None: chosen.
     :param stats: the statistics of X, if they are at hand.
@@ -195,7 +201,7 @@ def fit(
     True
     """
     options = fit_options(lambda_, n_components, metric, centre, normalize, exponent, method,
-                          criterion, one_se, sample, folds, margin, reject)
+                          criterion, priors, one_se, sample, folds, margin, reject)
     words = None if text is None else text._capsule
     weight = None if alpha is None else float(alpha)
     means = None if between is None else between._capsule
@@ -317,6 +323,11 @@ class Model:
     def method(self) -> str:
         """``"shrunk"`` or ``"paper"``."""
         return "paper" if self._info["method"] == 2 else "shrunk"
+
+    @property
+    def priors(self) -> str:
+        """``"equal"`` or ``"training"``: how likely classes are."""
+        return "training" if self._info["priors"] == 2 else "equal"
 
     @property
     def lambda_(self) -> float:

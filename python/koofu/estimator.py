@@ -153,6 +153,8 @@ class KooFu(
         Labels without rows in X take part by their text alone.
     :param alpha: with ``text``, the weight of class means beside it; ``"auto"``: chosen by ``fit``.
     :param method: ``"shrunk"``, or ``"paper"`` for the method of the paper as it is.
+    :param priors: how likely classes are: ``"equal"``, or ``"training"``, by their numbers of rows; with
+        ``normalize`` that needs ``fit``. None: equal, or training without ``normalize``.
 
     Attributes as in ``LinearDiscriminantAnalysis``: ``classes_``, ``means_``, ``priors_``, ``xbar_``,
     ``scalings_``, ``explained_variance_ratio_``, ``n_features_in_``, ``feature_names_in_``. Besides
@@ -190,6 +192,7 @@ class KooFu(
         text: Any = None,
         alpha: Union[str, float] = "auto",
         method: str = "shrunk",
+        priors: Optional[str] = None,
     ) -> None:
         self.lambda_ = lambda_
         self.n_components = n_components
@@ -199,6 +202,7 @@ class KooFu(
         self.text = text
         self.alpha = alpha
         self.method = method
+        self.priors = priors
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -343,7 +347,8 @@ class KooFu(
         It has no statistics, so nothing can be added to it."""
         model = Model.load(path)
         kept = None if model.dim_out == model.dim_in else model.dim_out
-        out = cls(model.lambda_, kept, normalize=model.normalized, method=model.method)
+        out = cls(model.lambda_, kept, normalize=model.normalized, method=model.method,
+                  priors=model.priors)
         out.n_features_in_ = model.dim_in
         if model.class_names is not None:
             labels = _Classes(np.unique(np.array(model.class_names)))
@@ -488,6 +493,7 @@ class KooFu(
             "n_components": self.n_components,
             "metric": self.metric,
             "method": self.method,
+            "priors": self.priors,
             "text": text,
             "alpha": alpha,
         }

@@ -245,6 +245,7 @@ static const field sweep_fields[] = {
     {"sample", FIELD_U64, offsetof(kf_sweep_options, sample)},
     {"fuse", FIELD_I32, offsetof(kf_sweep_options, fuse)},
     {"method", FIELD_I32, offsetof(kf_sweep_options, method)},
+    {"priors", FIELD_I32, offsetof(kf_sweep_options, priors)},
 };
 
 /* What a sweep takes besides its options. */

@@ -33,6 +33,7 @@ static const field fit_fields[] = {
     {"margin", FIELD_F64, offsetof(kf_fit_options, margin)},
     {"method", FIELD_I32, offsetof(kf_fit_options, method)},
     {"criterion", FIELD_I32, offsetof(kf_fit_options, criterion)},
+    {"priors", FIELD_I32, offsetof(kf_fit_options, priors)},
     {"reject", FIELD_F64, offsetof(kf_fit_options, reject)},
 };
 
@@ -231,13 +232,13 @@ static PyObject *py_model_info(PyObject *module, PyObject *const *args, Py_ssize
   if (m == NULL) return NULL;
   double share, reject = kf_model_reject(m, &share);
   return Py_BuildValue(
-      "{sI sI sI si si si sd sd sd sd sd si sd sI sz}", "dim_in", kf_model_dim_in(m), "dim_out",
+      "{sI sI sI si si si si sd sd sd sd sd si sd sI sz}", "dim_in", kf_model_dim_in(m), "dim_out",
       kf_model_dim_out(m), "classes", kf_model_classes(m), "normalized", kf_model_normalized(m),
-      "centre", (int)kf_model_centre(m), "method", (int)kf_model_method(m), "lambda_",
-      kf_model_lambda(m), "mean_eigenvalue", kf_model_mean_eigenvalue(m), "temperature",
-      kf_model_temperature(m), "reject", reject, "reject_share", share, "fused", kf_model_fused(m),
-      "alpha", kf_model_alpha(m), "answers", kf_model_answers(m, KF_PART_DEFAULT), "encoder",
-      kf_origin_name(kf_model_origin(m)));
+      "centre", (int)kf_model_centre(m), "method", (int)kf_model_method(m), "priors",
+      (int)kf_model_priors(m), "lambda_", kf_model_lambda(m), "mean_eigenvalue",
+      kf_model_mean_eigenvalue(m), "temperature", kf_model_temperature(m), "reject", reject,
+      "reject_share", share, "fused", kf_model_fused(m), "alpha", kf_model_alpha(m), "answers",
+      kf_model_answers(m, KF_PART_DEFAULT), "encoder", kf_origin_name(kf_model_origin(m)));
 }
 
 /* model_array(model, name) -> bytes of a whole array, a copy */

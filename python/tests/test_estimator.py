@@ -64,7 +64,8 @@ def run_checks(estimator):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("options", [{}, {"normalize": False}, {"method": "paper", "lambda_": "1x"}])
+@pytest.mark.parametrize("options", [{}, {"normalize": False}, {"method": "paper", "lambda_": "1x"},
+                                     {"normalize": False, "priors": "equal"}])
 def test_every_check_of_scikit_learn_passes(options):
     results = run_checks(koofu.KooFu(**options))
     bad = [r for r in results if r[1] != "passed" and not (r[1] == "skipped" and CANNOT_RUN.get(r[0]))]

@@ -123,6 +123,21 @@ def test_classes_without_rows():
     assert (model.scores(X)[:, 1] == -np.inf).all() and (model.probabilities(X)[:, 1] == 0).all()
 
 
+def test_priors():
+    uneven = np.concatenate([np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:4]])
+    kept = koofu.fit(X[uneven], Y[uneven], normalize=False)
+    equal = koofu.fit(X[uneven], Y[uneven], normalize=False, priors="equal")
+    assert (kept.priors, equal.priors) == ("training", "equal")
+    cosine = [koofu.fit(X[uneven], Y[uneven], lambda_="1x", priors=p) for p in ("equal", "training")]
+    assert [m.priors for m in cosine] == ["equal", "training"]
+    less = cosine[0].scores(X) - cosine[1].scores(X)
+    assert np.allclose(less[:, 0], 0) and np.allclose(less[:, 1], np.log(40 / 4) / cosine[1].temperature, atol=1e-5)
+    with pytest.raises(ValueError, match="priors"):
+        koofu.fit(X, Y, priors="mine")
+    table = koofu.sweep(X[uneven], Y[uneven], normalize=False, priors="equal", raw=False)
+    assert table["n"].tolist() == [44]
+
+
 def test_settings(caplog):
     assert koofu.fit(X, Y, lambda_=5.0).lambda_ == 5.0
     twice = koofu.fit(X, Y, lambda_="2x")
