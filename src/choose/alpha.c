@@ -4,8 +4,10 @@
  * why). On ImageNet with two rows per class that makes the difference between alpha = 0 to 0.01 and
  * 0.07, which is two points better on test rows (docs/choosing.md).
  *
- * By likelihood, few rows are enough to choose lambda. At that lambda, the alphas that came near the
- * best one are tried again with all rows of the sample.
+ * By likelihood, few rows are enough to choose lambda. Three are usual. Where an outer one is best, or
+ * would be for prototypes alone, others are tried further out: text must not hide what rows can do.
+ * They count if they are better by more than a standard error. At the best lambda, the alphas that came
+ * near the best one are tried again with all rows of the sample.
  *
  * Classes without text have it predicted from their means (model/fused_model.c), as in the final
  * model. */
@@ -25,6 +27,9 @@ static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
                                           {3, KF_LAMBDA_RELATIVE}};
 static const kf_lambda few_lambdas[] = {
     {0.3, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}, {3, KF_LAMBDA_RELATIVE}};
+static const double lambdas_below[] = {0.1, 0.01, 0.001}, lambdas_above[] = {30};
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define MORE_LAMBDAS    (COUNT_OF(lambdas_below) + COUNT_OF(lambdas_above))
 static const double usual_alphas[] = {0,   0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15,
                                       0.2, 0.3,  0.5,  0.7,  1,    2,    4,   10};
 
@@ -37,6 +42,7 @@ typedef struct fuse_job {
   kf_fuse_options options;
   const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
+  bool more_lambdas; /* beyond these, where they might be better */
   bool every_lambda; /* an alpha is wanted for each */
   kf_loo *loo;
   kf_row_list rows;
@@ -137,9 +143,19 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   return status;
 }
 
-/* Keeps the points of the best lambda whose alpha is near the best one, and 0. */
-static void keep_near(kf_fuse_choice *c) {
-  kf_fuse_point best = c->points[best_point(c, c->points, c->n_points)];
+/* The best point, and one of the usual lambdas, the first n points, unless it is clearly worse. */
+static kf_fuse_point best_with_usual(const kf_fuse_choice *c, size_t n) {
+  const kf_fuse_point *any = &c->points[best_point(c, c->points, c->n_points)];
+  const kf_fuse_point *usual = &c->points[best_point(c, c->points, n)];
+  double hits = kf_standard_error(usual->top1, c->n) * (double)c->n;
+  bool worse = c->criterion == KF_CRITERION_LIKELIHOOD
+                   ? usual->loss > any->loss + usual->loss_error
+                   : (double)usual->top1 + hits < (double)any->top1;
+  return worse ? *any : *usual;
+}
+
+/* Keeps the points of a lambda whose alpha is near that of the best one, and 0. */
+static void keep_near(kf_fuse_choice *c, kf_fuse_point best) {
   size_t kept = 0;
   for (size_t i = 0; i < c->n_points; i++) {
     const kf_fuse_point *p = &c->points[i];
@@ -157,6 +173,34 @@ static kf_status start_left_out(fuse_job *j, const float *text) {
   return kf_left_out_new(j->fitter, j->data, &by, &j->left_out);
 }
 
+/* The lambda of the best point with an alpha of at least this, above 0. */
+static double best_lambda(const kf_fuse_choice *c, double alpha) {
+  const kf_fuse_point *best = NULL;
+  for (size_t i = 0; i < c->n_points; i++) {
+    const kf_fuse_point *p = &c->points[i];
+    if (p->alpha > 0 && p->alpha >= alpha && (best == NULL || is_better(c, p, best))) best = p;
+  }
+  return best != NULL ? best->lambda : (double)NAN;
+}
+
+/* Goes on from lambda `end` while that is the best, with any alpha or with the largest. */
+static kf_status go_on(fuse_job *j, double end, const double *relative, size_t n, uint64_t most) {
+  kf_fuse_choice *c = j->choice;
+  size_t each = j->options.n_alphas;
+  double largest = 0;
+  for (size_t a = 0; a < each; a++) largest = fmax(largest, j->options.alphas[a]);
+  for (size_t i = 0; i < n; i++) {
+    if (best_lambda(c, 0) != end && best_lambda(c, largest) != end) return KF_OK;
+    kf_fuse_point *p = c->points + c->n_points;
+    end = relative[i] * c->mean_eigenvalue;
+    for (size_t a = 0; a < each; a++)
+      p[a] = (kf_fuse_point){.lambda = end, .alpha = j->options.alphas[a]};
+    KF_TRY(try_alphas(j, p, each, most));
+    c->n_points += each;
+  }
+  return KF_OK;
+}
+
 static kf_status by_scores(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   /* An alpha for every lambda is the one that a fit with this lambda takes: by all rows. */
@@ -172,8 +216,13 @@ static kf_status by_scores(fuse_job *j) {
     return KF_OK;
   }
   for (size_t l = 0; l < j->n_lambdas; l++) KF_TRY(try_alphas(j, c->points + l * each, each, most));
+  if (j->more_lambdas) {
+    double first = c->points[0].lambda, last = c->points[c->n_points - 1].lambda;
+    KF_TRY(go_on(j, first, lambdas_below, COUNT_OF(lambdas_below), most));
+    KF_TRY(go_on(j, last, lambdas_above, COUNT_OF(lambdas_above), most));
+  }
   if (!j->every_lambda) {
-    keep_near(c);
+    keep_near(c, best_with_usual(c, j->n_lambdas * each));
     KF_TRY(try_alphas(j, c->points, c->n_points, 0));
   }
   take_best(j);
@@ -207,7 +256,7 @@ static kf_status check_options(fuse_job *j) {
   kf_fuse_options *o = &j->options;
   if (o->alphas == NULL) {
     o->alphas = usual_alphas;
-    o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
+    o->n_alphas = COUNT_OF(usual_alphas);
   }
   if (o->n_alphas == 0) return kf_fail(err, KF_ERR_ARG, "the list of alphas is empty");
   for (size_t i = 0; i < o->n_alphas; i++) KF_TRY(kf_check_alpha(o->alphas[i], err));
@@ -222,7 +271,7 @@ static kf_status check_options(fuse_job *j) {
 /* Makes j->choice, which the caller frees. */
 static kf_status choose(fuse_job *j) {
   KF_TRY(check_options(j));
-  j->choice = kf_alloc_tail(sizeof *j->choice, j->n_lambdas * j->options.n_alphas,
+  j->choice = kf_alloc_tail(sizeof *j->choice, (j->n_lambdas + MORE_LAMBDAS) * j->options.n_alphas,
                             sizeof *j->choice->points);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
@@ -248,10 +297,11 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
   fuse_job j = new_job(fitter, data, text, options);
   bool chosen = j.options.lambda.unit == KF_LAMBDA_AUTO;
   bool paper = kf_fitter_method(fitter) == KF_METHOD_PAPER;
-  size_t usual = sizeof usual_lambdas / sizeof *usual_lambdas;
-  size_t few = sizeof few_lambdas / sizeof *few_lambdas;
+  size_t usual = COUNT_OF(usual_lambdas);
+  size_t few = COUNT_OF(few_lambdas);
   j.given = !chosen ? &j.options.lambda : paper ? usual_lambdas : few_lambdas;
   j.n_lambdas = !chosen ? 1 : paper ? usual : few;
+  j.more_lambdas = chosen && !paper;
   KF_TRY(choose(&j));
   *out = j.choice;
   return KF_OK;
