@@ -1,10 +1,11 @@
 """Models that know names and pictures."""
 
 import json
+import random
 import re
 
 from harness import BAD_DATA, USAGE, check, equal, test
-from files import differences
+from files import differences, npy
 
 
 def make_data(box):
@@ -167,3 +168,27 @@ def one_se_with_text(box):
     box.refuses(USAGE, *words, naming="--one-se cannot be used with --text")
     said = box.works(*words, "--fuse", "0.5").err
     check("the largest within one standard error" in said or "by leave-one-out" in said, said)
+
+
+@test
+def text_does_not_hide_what_rows_can_do(box):
+    """Rows that only a very small lambda tells apart, with text that says little."""
+    rng = random.Random(3)
+    strong, dim, classes = 8, 24, 12
+    means = [[0.0] * strong + [rng.gauss(0, 0.08) for _ in range(dim - strong)] for _ in range(classes)]
+    offset = [rng.gauss(0, 2) for _ in range(dim)]
+
+    def rows(each):
+        return [[o + m + rng.gauss(0, 1 if i < strong else 0.02) for i, (o, m) in enumerate(zip(offset, mean))]
+                for mean in means for _ in range(each)]
+
+    for name, each in (("train", 5), ("test", 20)):
+        box.write(f"{name}.npy", npy(rows(each)))
+        box.write(f"{name}_y.npy", npy([k for k in range(classes) for _ in range(each)], dtype="<i4"))
+    box.write("t.npy", npy([[o + m + rng.gauss(0, 0.05) for o, m in zip(offset, mean)] for mean in means]))
+    box.works("text-prototypes", "t.npy", "--per-class", 1, "-o", "t.safetensors")
+    right = []
+    for words in ([], ["--text", "t.safetensors"]):
+        box.works("fit", "train.npy", "--labels", "train_y.npy", *words, "-o", "m.safetensors")
+        right.append(json.loads(box.works("eval", "m.safetensors", "test.npy", "--labels", "test_y.npy", "--json").out)["top1"])
+    check(right[0] > 0.9 and right[1] > right[0] - 0.03, f"rows {right[0]}, with text {right[1]}")
