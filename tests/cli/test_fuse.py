@@ -174,18 +174,25 @@ def one_se_with_text(box):
 def text_does_not_hide_what_rows_can_do(box):
     """Rows that only a very small lambda tells apart, with text that says little."""
     rng = random.Random(3)
-    strong, dim, classes = 8, 24, 12
-    means = [[0.0] * strong + [rng.gauss(0, 0.08) for _ in range(dim - strong)] for _ in range(classes)]
+    strong, dim, classes = 16, 40, 24
+    means = [[0.0] * strong + [rng.gauss(0, 0.05) for _ in range(dim - strong)] for _ in range(classes)]
     offset = [rng.gauss(0, 2) for _ in range(dim)]
+    turns = [[rng.gauss(0, 1) for _ in range(dim)] for _ in range(20)]
+
+    def turned(row):  # by reflections: no column shows what lies in few directions
+        for turn in turns:
+            along = 2 * sum(x * t for x, t in zip(row, turn)) / sum(t * t for t in turn)
+            row = [x - along * t for x, t in zip(row, turn)]
+        return [x + o for x, o in zip(row, offset)]
 
     def rows(each):
-        return [[o + m + rng.gauss(0, 1 if i < strong else 0.02) for i, (o, m) in enumerate(zip(offset, mean))]
+        return [turned([m + rng.gauss(0, 1 if i < strong else 0.01) for i, m in enumerate(mean)])
                 for mean in means for _ in range(each)]
 
     for name, each in (("train", 5), ("test", 20)):
         box.write(f"{name}.npy", npy(rows(each)))
         box.write(f"{name}_y.npy", npy([k for k in range(classes) for _ in range(each)], dtype="<i4"))
-    box.write("t.npy", npy([[o + m + rng.gauss(0, 0.05) for o, m in zip(offset, mean)] for mean in means]))
+    box.write("t.npy", npy([turned([m + rng.gauss(0, 0.05) for m in mean]) for mean in means]))
     box.works("text-prototypes", "t.npy", "--per-class", 1, "-o", "t.safetensors")
     right = []
     for words in ([], ["--text", "t.safetensors"]):

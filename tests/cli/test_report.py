@@ -82,7 +82,7 @@ def with_text(box):
     box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors", "-q")
     alone = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--errors", "--json").out)
     lines = summary(page)
-    for name, figure in (("raw prototypes", "raw_top1"), ("Koo-Fu prototypes", "top1"), ("raw text (zero-shot)", "model_text_top1"),
+    for name, figure in (("raw prototypes", "raw_top1"), ("Koo-Fu prototypes", "prototypes_top1"), ("raw text (zero-shot)", "model_text_top1"),
                          ("Koo-Fu prototypes and text", "fused_top1")):
         equal(lines[name], share(alone[figure]), name)
     check(f"text and prototypes together {100 * alone['fused_top1']:.2f} %" in said, said)
