@@ -2,7 +2,7 @@
 """koofu beside other linear classifiers, on real embeddings. docs/accuracy.md has the protocol and the tables.
 
 usage: rivals.py [--data DIR] [--koofu PROGRAM] [--sets NAME,...] [--rivals NAME,...] [--shots 1,2,4,8,16,all]
-                 [--rival-shots all] [--seeds 10] [--limit SECONDS] [--out CSV] [--text] [--raw-units]
+                 [--rival-shots all] [--seeds 10] [--limit SECONDS] [--out CSV] [--text] [--raw-units] [--uneven]
 
 DIR/embeddings holds NAME_x.npy (rows) and NAME_y.npy (class numbers). The rivals:
 
@@ -25,9 +25,11 @@ The tables, in Markdown, are printed at the end.
 
     --text        instead: ImageNet with the class names, koofu fit --text beside GDA-CLIP with text
     --raw-units   instead: scikit-learn's wine, breast_cancer, digits and iris without normalising, beside LDA
+    --uneven      instead: classes of uneven size, with equal priors and with those of the training rows; --sets, then
+                  those of --raw-units
 
 Time is that of the processor (user and system) for choosing and fitting, on one thread. Needs numpy, and scikit-learn for
-logistic, lda, svm and --raw-units:
+logistic, lda, svm, --raw-units and --uneven:
 
     python3 -m venv rivals && rivals/bin/pip install numpy scikit-learn && rivals/bin/python experiments/rivals.py
 """
@@ -538,6 +540,60 @@ def measure_units(koofu, seeds):
           ["", "koofu, default", "LDA", "difference ± standard error", "right: koofu alone", "LDA alone"], rows)
 
 
+# --- uneven classes --------------------------------------------------------------------------------
+
+
+def uneven(labels, seed):
+    """Numbers of rows: the sizes of classes, in random order, fall geometrically from the smallest there is to an eighth."""
+    rng = np.random.default_rng(seed)
+    there = np.bincount(labels)
+    wanted = rng.permutation(np.maximum(1, np.round(there.min() * np.geomspace(1, 1 / 8, len(there))))).astype(int)
+    return np.sort(np.concatenate([rng.permutation(np.flatnonzero(labels == k))[:n] for k, n in enumerate(wanted)]))
+
+
+def weighted(right, labels, sizes):
+    """Accuracy if classes are as frequent as these sizes."""
+    weights = (sizes / np.bincount(labels, minlength=len(sizes)))[labels]
+    return 100 * (right * weights).sum() / weights.sum()
+
+
+def try_priors(koofu, x, y, q, labels, *options):
+    """Accuracy in per cent on classes of one size and on those of the training rows, with each kind of priors."""
+    sizes, out = np.bincount(y), []
+    for priors in ("equal", "training"):
+        koofu.fit(x, y, "--priors", priors, *options)
+        right = koofu.classify(q) == labels
+        out.append([weighted(right, labels, np.ones(len(sizes))), weighted(right, labels, sizes)])
+    return np.transpose(out)
+
+
+def measure_uneven(koofu, folder, sets, seeds):
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+    for title, listed in (("Unit rows", sets), ("Raw units", UNITS)):
+        rows, means = [], []
+        for name in listed:
+            tried = []
+            for seed in range(seeds):
+                if listed is UNITS:
+                    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+                    x, q, y, labels = train_test_split(x, y, train_size=0.6, random_state=seed, stratify=y)
+                else:
+                    data = Set(folder, name)
+                    x, y, q, labels = data.x, data.y, data.q, data.labels
+                drawn = uneven(y, seed)
+                tried.append(try_priors(koofu, x[drawn], y[drawn], q, labels, *(["--no-normalize"] if listed is UNITS else [])))
+            mean, gains = np.mean(tried, axis=0), np.diff(np.array(tried), axis=2)[:, :, 0]
+            error = gains.std(axis=0, ddof=1) / math.sqrt(seeds) if seeds > 1 else np.zeros(2)
+            means.append(mean)
+            rows.append([name] + [cell for i in range(2) for cell in (f"{mean[i][0]:.2f}", f"{mean[i][1]:.2f}",
+                                                                     f"{gains[:, i].mean():+.2f} ± {error[i]:.2f}")])
+        mean = np.mean(means, axis=0)
+        rows.append(["mean"] + [cell for i in range(2) for cell in (f"{mean[i][0]:.2f}", f"{mean[i][1]:.2f}", f"{mean[i][1] - mean[i][0]:+.2f}")])
+        table(f"{title}, uneven classes, top-1 in per cent, {seeds} draws",
+              ["", "balanced test: equal", "training", "gain", "shares of training: equal", "training", "gain"], rows)
+
+
 # --- command line ----------------------------------------------------------------------------------
 
 
@@ -568,6 +624,7 @@ def parse_arguments():
     parser.add_argument("--out")
     parser.add_argument("--text", action="store_true")
     parser.add_argument("--raw-units", action="store_true")
+    parser.add_argument("--uneven", action="store_true")
     return parser.parse_args()
 
 
@@ -577,7 +634,7 @@ def require(arguments, folder):
         sys.exit(f"there is no folder {folder}; --data names the one that holds 'embeddings' (docs/accuracy.md)")
     if not os.access(arguments.koofu, os.X_OK):
         sys.exit(f"there is no program {arguments.koofu}; build koofu (make), or give --koofu")
-    if arguments.raw_units or (not arguments.text and any(name in NEED_SKLEARN for name in arguments.rivals)):
+    if arguments.raw_units or arguments.uneven or (not arguments.text and any(name in NEED_SKLEARN for name in arguments.rivals)):
         if importlib.util.find_spec("sklearn") is None:
             sys.exit("scikit-learn is missing: install it (python3 -m venv rivals && rivals/bin/pip install numpy "
                      "scikit-learn), or leave its rivals out (--rivals raw,paper,default,gda-clip)")
@@ -596,6 +653,8 @@ def main():
             measure_units(koofu, arguments.seeds)
         elif arguments.text:
             measure_text(koofu, folder)
+        elif arguments.uneven:
+            measure_uneven(koofu, folder, arguments.sets, arguments.seeds)
         else:
             made = Measurements(arguments.out)
             measure_all(arguments, koofu, folder, made)

@@ -637,9 +637,9 @@ typedef struct kf_classify_options {
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
  * cosines or Euclidean distances into scores [n][top] (or NULL). Of equal scores (for distances:
- * equal squares) the lower class number comes first. Classes without training rows take no part. In
- * models of the default method fitted without normalising, distances are larger for classes with
- * fewer rows: these are less likely (docs/method.md). */
+ * equal squares) the lower class number comes first. Classes without training rows take no part. With
+ * KF_PRIORS_TRAINING, distances are larger and cosines smaller for classes with fewer rows: these are
+ * less likely (docs/method.md). */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
 

@@ -418,8 +418,8 @@ typedef struct kf_fuse_point {
 typedef struct kf_fuse_options {
   kf_centre centre; /* of the model to come */
   uint64_t sample;  /* as in kf_lambda_options */
-  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue; in the
-   * paper's method 0.03 and 0.1, too. */
+  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue, or one
+   * further out if it is clearly better; in the paper's method of 0.03, 0.1, 0.3, 1 and 3. */
   kf_lambda lambda;
   const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
