@@ -1,101 +1,251 @@
 /* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
- * rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
- * computed at a time, 32 rows times a panel. Rows past the last are read as zeros, from a copy. */
+ * rows times one of 16 outputs adds 32 columns to each of 256 sums.
+ *
+ * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
+ * through all panels of a block of outputs, whose weights are in the second-level cache by then,
+ * and DEPTH columns at a time, so that the strip stays in the first-level one.
+ *
+ * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
+ * itself. So the sums of a strip are finished while the tiles compute those of the next: a few rows
+ * after each step of four products, too few to fill the processor's window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
+#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define EDGE       32  /* rows of four tiles */
-#define DEPTH      512 /* columns: 32 rows of this many fill most of the first-level cache */
-#define SUM_STRIDE (BLOCK_N * sizeof(float))
+#ifndef DEPTH
+#define DEPTH 512 /* columns: a strip of this many fills most of the first-level cache */
+#endif
+#ifndef PANELS
+#define PANELS 4 /* of a block of outputs */
+#endif
+#ifndef LOAD_WEIGHTS
+#define LOAD_WEIGHTS _tile_loadd
+#endif
+#ifndef AHEAD_ROWS
+#define AHEAD_ROWS 1
+#endif
+#ifndef AHEAD_WEIGHTS
+#define AHEAD_WEIGHTS 1
+#endif
+#define EDGE       32 /* rows of a strip */
+#define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
+#define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
 static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
   _mm512_store_si512(row + j * sizeof(uint16_t), (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* 32 rows, or 16, times a panel. Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */
-INLINE void multiply_tiles(const char *x, size_t row, const char *weights, size_t steps,
-                           float *sums, bool fresh, const bool both_halves) {
+/* Pairs of columns are dwords, which are transposed. */
+static void pack_turned(const float *block, size_t stride, size_t count, char *to) {
+  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += 64) {
+    __m512i rows[16];
+    for (size_t i = 0; i < 16; i++) {
+      const float *row = block + (half + i) * stride;
+      rows[i] = half + i < count ? (__m512i)_mm512_cvtne2ps_pbh(load(row + LANES), load(row))
+                                 : _mm512_setzero_si512();
+    }
+    transpose16(rows, to, LINE);
+  }
+}
+
+static const format amx = {.element = 2,
+                           .weight = 2,
+                           .round = to_bf16,
+                           .put = put_bf16,
+                           .pack = pack_pairs,
+                           .pack_turned = pack_turned};
+
+/* --- what follows the sums ------------------------------------------------------------------- */
+
+/* Sums of a strip with a block of outputs, finished one row of a panel at a time. */
+typedef struct strip {
+  const kf_net_product *p;
+  const float *sums;      /* [panels][EDGE][KF_NET_PANEL] */
+  size_t first, rows;     /* of the product */
+  size_t column, columns; /* and outputs */
+  size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
+} strip;
+
+INLINE void finish_row(strip *s, const kf_activation activation) {
+  size_t c = s->panel * KF_NET_PANEL, j = s->column + c, width = s->columns - c;
+  const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
+  vec y[PARTS], bias[PARTS];
+  if (width > KF_NET_PANEL) width = KF_NET_PANEL;
+  UNROLL
+  for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* adding it changes nothing */
+  if (s->p->bias != NULL) take(s->p->bias, j + width, j, bias);
+  UNROLL
+  for (int v = 0; v < PARTS; v++) y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
+  write_row(&amx, s->p, s->first + s->row, j, width, y);
+  if (++s->row == s->rows) s->row = 0, s->panel++;
+}
+
+INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
+
+/* --- products -------------------------------------------------------------------------------- */
+
+/* What is prefetched while a strip is multiplied. */
+typedef struct ahead {
+  const char *rows; /* of the next strip; NULL: there is none */
+  size_t row, line; /* bytes of a row; the next cache line of the strip, rows first */
+  size_t lines;     /* after each step */
+  kf_ahead weights; /* of the next block */
+} ahead;
+
+INLINE void fetch_ahead(ahead *a) {
+#if AHEAD_ROWS
+  if (a->rows != NULL)
+    for (size_t i = 0; i < a->lines; i++, a->line++)
+      __builtin_prefetch(a->rows + a->line % EDGE * a->row + a->line / EDGE * 64, 0, 2);
+#endif
+#if AHEAD_WEIGHTS
+  kf_ahead_step(&a->weights);
+#endif
+}
+
+/* The rows of a strip, whose sums with one panel over some columns are added to `sums`. */
+typedef struct operand {
+  const char *x;
+  size_t row; /* bytes from one to the next */
+  bool both;  /* halves of 16 rows, or only the first */
+} operand;
+
+INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
   if (fresh) {
     _tile_zero(0);
     _tile_zero(1);
-    if (both_halves) {
+    if (both) {
       _tile_zero(2);
       _tile_zero(3);
     }
-  } else {
-    _tile_loadd(0, sums, SUM_STRIDE);
-    _tile_loadd(1, sums + 16, SUM_STRIDE);
-    if (both_halves) {
-      _tile_loadd(2, sums + 16 * BLOCK_N, SUM_STRIDE);
-      _tile_loadd(3, sums + 16 * BLOCK_N + 16, SUM_STRIDE);
-    }
+    return;
   }
+  _tile_loadd(0, sums, SUM_STRIDE);
+  _tile_loadd(1, sums + 16, SUM_STRIDE);
+  if (both) {
+    _tile_loadd(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
+    _tile_loadd(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+  }
+}
+
+INLINE void end_sums(float *sums, const bool both) {
+  _tile_stored(0, sums, SUM_STRIDE);
+  _tile_stored(1, sums + 16, SUM_STRIDE);
+  if (both) {
+    _tile_stored(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
+    _tile_stored(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+  }
+}
+
+/* Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. After each step, `some` rows of the strip
+ * before are finished. */
+INLINE void sum_panel(operand o, const char *weights, size_t steps, float *sums, bool fresh,
+                      const bool both, strip *before, size_t some, ahead *next,
+                      const kf_activation activation) {
+  begin_sums(sums, fresh, both);
   for (size_t k = 0; k < steps; k += KF_NET_STEP) {
-    _tile_loadd(6, weights, LINE);
-    _tile_loadd(7, weights + 64, LINE);
-    _tile_loadd(4, x, row);
+    LOAD_WEIGHTS(6, weights, LINE);
+    LOAD_WEIGHTS(7, weights + 64, LINE);
+    _tile_loadd(4, o.x, o.row);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
-    if (both_halves) {
-      _tile_loadd(5, x + 16 * row, row);
+    if (both) {
+      _tile_loadd(5, o.x + 16 * o.row, o.row);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
-    x += KF_NET_STEP * sizeof(uint16_t);
+    o.x += KF_NET_STEP * sizeof(uint16_t);
     weights += KF_NET_STEP / 2 * LINE;
+    fetch_ahead(next);
+    for (size_t i = 0; i < some && unfinished(before); i++) finish_row(before, activation);
   }
-  _tile_stored(0, sums, SUM_STRIDE);
-  _tile_stored(1, sums + 16, SUM_STRIDE);
-  if (both_halves) {
-    _tile_stored(2, sums + 16 * BLOCK_N, SUM_STRIDE);
-    _tile_stored(3, sums + 16 * BLOCK_N + 16, SUM_STRIDE);
-  }
+  end_sums(sums, both);
 }
 
-/* The sums of up to 32 rows with all panels; sums has room for all 32. */
-static void sum_rows(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                     size_t panels, size_t steps, float *sums, bool fresh) {
-  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
-  __asm__ volatile("" : : : "memory");
-  for (size_t p = 0; p < panels; p++, weights += panel, sums += KF_NET_PANEL)
-    if (rows > 16)
-      multiply_tiles(x, row, weights, steps, sums, fresh, true);
-    else
-      multiply_tiles(x, row, weights, steps, sums, fresh, false);
-}
-
-/* The rows after the last full 32, unless they are 16. */
-static void sum_rest(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                     size_t panels, size_t steps, float *sums, bool fresh) {
-  uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
+/* A strip that is not full: its rows, and zeros. */
+static operand padded_strip(const char *x, size_t row, size_t rows, size_t steps,
+                            uint16_t copy[EDGE][DEPTH + 32]) {
   for (size_t r = 0; r < (rows > 16 ? 32u : 16u); r++)
     if (r < rows)
       memcpy(copy[r], x + r * row, steps * sizeof **copy);
     else
       memset(copy[r], 0, steps * sizeof **copy);
-  sum_rows((const char *)copy, sizeof *copy, rows, weights, panel, panels, steps, sums, fresh);
+  return (operand){(const char *)copy, sizeof *copy, rows > 16};
 }
 
-static void sum_tiled(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                      size_t panels, size_t steps, float *sums, bool fresh) {
-  for (; rows >= EDGE || rows == 16; x += EDGE * row, sums += EDGE * BLOCK_N) {
-    size_t now = rows < EDGE ? rows : EDGE;
-    sum_rows(x, row, now, weights, panel, panels, steps, sums, fresh);
-    rows -= now;
+/* All sums of strip s, to `sums`, while the one before is finished. */
+INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
+                      const kf_activation activation) {
+  const kf_net_product *p = s->p;
+  uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
+  size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
+  size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
+  size_t row = row_bytes(&amx, p->k), some = (EDGE * KF_NET_STEP + depth - 1) / depth;
+  const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
+  for (size_t k = 0; k < depth; k += part) {
+    size_t steps = depth - k < part ? depth - k : part;
+    const char *x = (const char *)p->x + s->first * row + k * amx.element;
+    operand o = {x, row, s->rows == EDGE};
+    if (s->rows != EDGE && s->rows != 16) o = padded_strip(x, row, s->rows, steps, copy);
+    /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
+    __asm__ volatile("" : : : "memory");
+    for (size_t c = 0; c < s->columns; c += KF_NET_PANEL) {
+      const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
+      float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
+      if (o.both)
+        sum_panel(o, w, steps, to, k == 0, true, before, some, next, activation);
+      else
+        sum_panel(o, w, steps, to, k == 0, false, before, some, next, activation);
+    }
   }
-  if (rows > 0) sum_rest(x, row, rows, weights, panel, panels, steps, sums, fresh);
 }
 
-static const format amx = {.element = 2,
-                           .weight = 2,
-                           .depth = DEPTH,
-                           .round = to_bf16,
-                           .put = put_bf16,
-                           .pack = pack_pairs,
-                           .sum = sum_tiled};
+/* The weights of the block after the one at column j are prefetched while this one is multiplied
+ * with all rows, a little at each step. */
+INLINE ahead look_ahead(const kf_net_product *p, size_t j, size_t columns) {
+  size_t panel = panel_bytes(&amx, p->k), panels = (columns + KF_NET_PANEL - 1) / KF_NET_PANEL;
+  size_t left = p->end - j - columns, strips = (p->m + EDGE - 1) / EDGE;
+  if (left > PANELS * KF_NET_PANEL) left = PANELS * KF_NET_PANEL;
+  size_t bytes = (left + KF_NET_PANEL - 1) / KF_NET_PANEL * panel;
+  const uint8_t *at = (const uint8_t *)p->weights + (j / KF_NET_PANEL + panels) * panel;
+  size_t steps = strips * panels * (padded(p->k) / KF_NET_STEP);
+  return (ahead){.row = row_bytes(&amx, p->k),
+                 .lines = EDGE / panels,
+                 .weights = {at, at + bytes, (bytes / steps + 63) / 64 * 64}};
+}
+
+INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
+  float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  strip before = {.p = p};
+  int now = 0;
+  for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
+    size_t columns = p->end - j < PANELS * KF_NET_PANEL ? p->end - j : PANELS * KF_NET_PANEL;
+    ahead next = look_ahead(p, j, columns);
+    for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
+      size_t rows = p->m - i < EDGE ? p->m - i : EDGE;
+      strip s = {p, sums[now], i, rows, j, columns, 0, 0};
+      next.line = 0;
+      next.rows = i + 2 * EDGE <= p->m ? (const char *)p->x + (i + EDGE) * next.row : NULL;
+      sum_strip(&s, sums[now], &before, &next, activation);
+      while (unfinished(&before)) finish_row(&before, activation);
+      before = s;
+    }
+  }
+  while (unfinished(&before)) finish_row(&before, activation);
+}
+
+static void amx_multiply(const kf_net_product *p) {
+  switch (p->activation) {
+  case KF_ACT_NONE: multiply_by(p, KF_ACT_NONE); break;
+  case KF_ACT_QUICK_GELU: multiply_by(p, KF_ACT_QUICK_GELU); break;
+  case KF_ACT_GELU: multiply_by(p, KF_ACT_GELU); break;
+  case KF_ACT_GELU_TANH: multiply_by(p, KF_ACT_GELU_TANH); break;
+  }
+}
+
 NET(amx, KF_BF16, kf_full_tiles_on, kf_tiles_off);
 
 #endif

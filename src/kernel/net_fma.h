@@ -39,7 +39,9 @@ static inline void put_f32(const vec y[PARTS], char *row, size_t j) {
   for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, y[v]);
 }
 
-static void pack_f32(const float *block, char *to) { memcpy(to, block, KF_NET_STEP * LINE); }
+static void pack_f32(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k++, block += stride, to += LINE) memcpy(to, block, LINE);
+}
 
 INLINE void tile_f32(const char *x, size_t row, const char *weights, size_t steps, float *sums,
                      bool fresh, const int rows) {

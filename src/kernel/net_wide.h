@@ -111,16 +111,35 @@ INLINE vec error_function(vec x) {
   return choose(less(a, all(1.0f)), near, far);
 }
 
+/* x / d for 1 <= d < 2^126, rounded as by a division, which would take three times as long: two steps
+ * of Newton make r the reciprocal rounded to nearest, except for a d of ones alone, whose reciprocal
+ * is just above the middle of two numbers; one more step corrects x * r (Markstein), unless
+ * there is nothing to correct: the sign of a zero stays, and an infinite x. */
+#ifdef __AVX512F__
+INLINE vec quotient(vec x, vec d) {
+  vec r = _mm512_rcp14_ps(d), one = all(1.0f);
+  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
+  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
+  mask ones =
+      _mm512_testn_epi32_mask(_mm512_add_epi32(as_bits(d), all_bits(1)), all_bits(0x007fffffu));
+  r = as_vec(_mm512_mask_or_epi32(as_bits(r), ones, as_bits(r), all_bits(1)));
+  vec y = times(x, r), rest = _mm512_fnmadd_ps(d, y, x);
+  return _mm512_mask3_fmadd_ps(rest, r, y, _mm512_cmp_ps_mask(rest, none(), _CMP_NEQ_OQ));
+}
+#else
+INLINE vec quotient(vec x, vec d) { return _mm256_div_ps(x, d); }
+#endif
+
 INLINE vec activate(kf_activation activation, vec x) {
   switch (activation) {
   case KF_ACT_QUICK_GELU:
-    return V(div_ps)(x, add(all(1.0f), exponential(times(x, all(-KF_QUICK_GELU)))));
+    return quotient(x, add(all(1.0f), exponential(times(x, all(-KF_QUICK_GELU)))));
   case KF_ACT_GELU:
     return times(times(x, all(0.5f)), add(all(1.0f), error_function(times(x, all(KF_SQRT_HALF)))));
   case KF_ACT_GELU_TANH: {
     vec minus = as_vec(V(add_epi32)(as_bits(x), all_bits(0x80000000u)));
     vec u = times(minus, fused(times(x, x), all(KF_GELU_TANH_B), all(KF_GELU_TANH_A)));
-    return V(div_ps)(x, add(all(1.0f), exponential(u)));
+    return quotient(x, add(all(1.0f), exponential(u)));
   }
   case KF_ACT_NONE: break;
   }
@@ -232,8 +251,10 @@ typedef struct format {
   vec (*round)(vec x);
   /* Writes columns [j, j + 32) of a prepared row. */
   void (*put)(const vec y[PARTS], char *row, size_t j);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k][output]. */
-  void (*pack)(const float *block, char *to);
+  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k * stride + output]. */
+  void (*pack)(const float *block, size_t stride, char *to);
+  /* The same for block[output * stride + k] with `count` outputs, zeros for others; may be NULL. */
+  void (*pack_turned)(const float *block, size_t stride, size_t count, char *to);
   /* Adds the products of `rows` rows with the outputs of some panels, over `steps` columns, to
    * sums[r][c] (BLOCK_N apart), which start at 0 if `fresh`. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
@@ -304,6 +325,10 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
+    if (f->pack_turned != NULL && steps == KF_NET_STEP) {
+      f->pack_turned(w + at, stride, count, to);
+      continue;
+    }
     if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
       for (size_t i = 0; i < KF_NET_PANEL; i += 8)
         for (size_t j = 0; j < KF_NET_STEP; j += 8)
@@ -313,7 +338,7 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
       for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < steps; j++) block[j * KF_NET_PANEL + i] = w[i * stride + at + j];
     }
-    f->pack(block, to);
+    f->pack(block, KF_NET_PANEL, to);
   }
 }
 
@@ -323,6 +348,10 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
+    if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
+      f->pack(w + at * stride, stride, to);
+      continue;
+    }
     if (steps < KF_NET_STEP) memset(block, 0, sizeof block);
     for (size_t j = 0; j < steps; j++) {
       vec y[PARTS];
@@ -330,17 +359,17 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
       UNROLL
       for (int v = 0; v < PARTS; v++) store(block + j * KF_NET_PANEL + v * LANES, y[v]);
     }
-    f->pack(block, to);
+    f->pack(block, KF_NET_PANEL, to);
   }
 }
 
 /* Packs pairs of k, the even one in the lower half. */
-INLINE void pack_pairs(const float *block, char *to) {
-  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * KF_NET_PANEL, to += LINE) {
+INLINE void pack_pairs(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += LINE) {
     UNROLL
     for (int v = 0; v < PARTS; v++) {
       bits even = as_bits(to_bf16(load(block + v * LANES)));
-      bits odd = as_bits(to_bf16(load(block + KF_NET_PANEL + v * LANES)));
+      bits odd = as_bits(to_bf16(load(block + stride + v * LANES)));
       store((float *)(void *)to + v * LANES, as_vec(either(V(srli_epi32)(even, 16), odd)));
     }
   }
@@ -468,20 +497,41 @@ INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
   return choose(below(index, all_bits((uint32_t)seen)), x, all(otherwise));
 }
 
+#ifdef __AVX512F__
+INLINE __m256 lower_half(vec x) { return _mm512_castps512_ps256(x); }
+INLINE __m256 upper_half(vec x) { return _mm512_extractf32x8_ps(x, 1); }
+#endif
+
 INLINE float largest_score(const float *score, float scale, size_t seen) {
   vec most = all(-INFINITY);
   for (size_t j = 0; j < seen; j += LANES)
     most = larger(most, seen_or(times(load(score + j), all(scale)), j, seen, -INFINITY));
-  float lane[LANES], largest = -INFINITY;
-  store(lane, most);
-  for (int i = 0; i < LANES; i++) largest = largest > lane[i] ? largest : lane[i];
-  return largest;
+#ifdef __AVX512F__
+  __m256 eight = _mm256_max_ps(lower_half(most), upper_half(most));
+#else
+  __m256 eight = most;
+#endif
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+/* Adds 16 lanes, halves to halves. */
+INLINE float add_halves(const vec sum[16 / LANES]) {
+#ifdef __AVX512F__
+  __m256 eight = _mm256_add_ps(lower_half(sum[0]), upper_half(sum[0]));
+#else
+  __m256 eight = _mm256_add_ps(sum[0], sum[1]);
+#endif
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
 /* Turns a row of scores into a prepared row of weights; returns their sum. */
 INLINE float soften(const format *f, const float *score, float scale, size_t seen, size_t keys,
                     char *weight) {
-  float largest = largest_score(score, scale, seen), lane[16];
+  float largest = largest_score(score, scale, seen);
   vec sum[16 / LANES], y[PARTS];
   UNROLL
   for (int v = 0; v < 16 / LANES; v++) sum[v] = none();
@@ -495,11 +545,7 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
     }
     f->put(y, weight, j);
   }
-  UNROLL
-  for (int v = 0; v < 16 / LANES; v++) store(lane + v * LANES, sum[v]);
-  for (size_t half = 8; half > 0; half /= 2)
-    for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
-  return lane[0];
+  return add_halves(sum);
 }
 
 INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
@@ -512,8 +558,6 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   for (size_t c = 0; c < a->dim; c += KF_NET_PANEL)
     pack_columns(f, a->v + c, a->kv_stride, a->dim - c < KF_NET_PANEL ? a->dim - c : KF_NET_PANEL,
                  a->keys, s.values + c / KF_NET_PANEL * panel_bytes(f, a->keys));
-  /* Scores beyond the last key are read, but not used. */
-  memset(s.score, 0, QUERIES * padded(a->keys) * sizeof *s.score);
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
     float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
@@ -522,8 +566,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .m = n,
                                  .k = a->dim,
                                  .weights = s.keys,
-                                 .n = a->keys,
-                                 .end = a->keys,
+                                 .n = padded(a->keys), /* scores beyond the last key are zero */
+                                 .end = padded(a->keys),
                                  .out = s.score,
                                  .stride = padded(a->keys)});
     for (size_t r = 0; r < n; r++)
@@ -601,7 +645,12 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The table of a format and its functions, whose names all begin with `name`. */
+/* The product of a format whose sums are made in blocks. */
+#define NET_MULTIPLY(name)                                                                         \
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
+
+/* The table of a format and its functions, whose names all begin with `name`; name_multiply is
+ * there. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_row_size(size_t k) { return row_bytes(&name, k); }                          \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
@@ -613,7 +662,6 @@ INLINE float value_at(const char *x) {
     (void)n;                                                                                       \
     pack_rows(&name, w, k, count, k, (char *)to + first / KF_NET_PANEL * panel_bytes(&name, k));   \
   }                                                                                                \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
