@@ -90,13 +90,15 @@ INLINE void chain(const char *x, size_t row, const char *weights, const int odd,
   UNROLL
   for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = none();
   x += odd * (int)sizeof(float);
+  bits upper = all_bits(0xffff0000u);
+  __asm__("" : "+x"(upper)); /* a register; it would be loaded on every turn */
   const char *half = middle(x, row, rows), *end = x + KF_NET_STEP * sizeof(float);
   for (; x < end; x += 2 * sizeof(float), half += 2 * sizeof(float), weights += LINE) {
     vec w[2];
     UNROLL
     for (int v = 0; v < 2; v++) {
       bits pair = as_bits(load((const float *)(const void *)weights + v * LANES));
-      w[v] = as_vec(odd ? both(pair, all_bits(0xffff0000u)) : V(slli_epi32)(pair, 16));
+      w[v] = as_vec(odd ? both(pair, upper) : V(slli_epi32)(pair, 16));
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
