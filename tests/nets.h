@@ -46,9 +46,11 @@ static inline void *used_memory(size_t size) {
 }
 
 static inline void *prepared_rows(const kf_net_kernel *net, const float *x, size_t m, size_t k) {
-  assert_int_equal(net->row_size(k) % 64, 0);
-  void *rows = used_memory(m * net->row_size(k));
-  net->prepare(x, k, m, k, rows);
+  assert_int_equal(net->rows_size(m, k) % 64, 0);
+  void *rows = used_memory(net->rows_size(m, k));
+  size_t some = m / 3; /* in two parts */
+  net->prepare(x, k, 0, some, k, rows);
+  net->prepare(x + some * k, k, some, m - some, k, rows);
   return rows;
 }
 
@@ -108,7 +110,7 @@ static inline void check_product(const kf_net_kernel *net, const kf_net_kernel *
   for (size_t t = 0; t < 2; t++) {
     const kf_net_kernel *by = kernel[t];
     void *rows = prepared_rows(by, x, s.m, s.k), *weights = packed_weights(by, w, s.n, s.k);
-    void *next = used_memory(s.m * by->row_size(s.n)), *ones = packed_weights(by, unit, s.n, s.n);
+    void *next = used_memory(by->rows_size(s.m, s.n)), *ones = packed_weights(by, unit, s.n, s.n);
     for (size_t i = 0; i < 3; i++) {
       out[i][t] = kf_alloc(size, sizeof *before);
       memcpy(out[i][t], before, size * sizeof *before);
@@ -254,8 +256,8 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   enum { N = 5 };
   float x = INFINITY, ones[N] = {1, 1, 1, 1, 1}, out;
   void *rows = prepared_rows(net, &x, 1, 1), *first = packed_weights(net, ones, N, 1);
-  void *next = used_memory(net->row_size(N)), *second = packed_weights(net, ones, 1, N);
-  memset(next, 0xff, net->row_size(N)); /* no numbers */
+  void *next = used_memory(net->rows_size(1, N)), *second = packed_weights(net, ones, 1, N);
+  memset(next, 0xff, net->rows_size(1, N)); /* no numbers */
   kf_net_product p = {
       .x = rows, .m = 1, .k = 1, .weights = first, .n = N, .end = N, .prepared = next};
   kf_net_product q = {
@@ -330,9 +332,11 @@ static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kerne
   net->multiply(&p);
   p.out = one, p.m = 1;
   for (size_t i = 0; i < M; i++) {
-    p.x = rows + i * net->row_size(K);
+    void *row = prepared_rows(net, x + i * K, 1, K);
+    p.x = row;
     net->multiply(&p);
     assert_same(all + i * N, one, N, "a row alone");
+    kf_free(row);
   }
   stop(net);
   kf_free(x), kf_free(w), kf_free(all), kf_free(rows), kf_free(weights);

@@ -1,6 +1,9 @@
 /* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
  * rows times one of 16 outputs adds 32 columns to each of 256 sums.
  *
+ * Rows and weights are in memory tile by tile. Tiles past the last row are read, and nobody sees what
+ * becomes of them.
+ *
  * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
  * through all panels of a block of outputs, whose weights are in the second-level cache by then,
  * and DEPTH columns at a time, so that the strip stays in the first-level one.
@@ -22,7 +25,7 @@
 #define PANELS 4 /* of a block of outputs */
 #endif
 #ifndef LOAD_WEIGHTS
-#define LOAD_WEIGHTS _tile_loadd
+#define LOAD_WEIGHTS _tile_stream_loadd
 #endif
 #ifndef AHEAD_ROWS
 #define AHEAD_ROWS 1
@@ -30,32 +33,44 @@
 #ifndef AHEAD_WEIGHTS
 #define AHEAD_WEIGHTS 1
 #endif
-#define EDGE       32 /* rows of a strip */
+#define EDGE       32   /* rows of a strip */
+#define TILE_BYTES 1024 /* bytes of a tile */
 #define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
-static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
-  _mm512_store_si512(row + j * sizeof(uint16_t), (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
+static inline void put_bf16(const vec y[PARTS], char *to) {
+  _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
+}
+
+/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half. */
+static void pack_tiles(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += 64)
+    for (size_t half = 0; half < 2; half++) {
+      bits even = as_bits(to_bf16(load(block + half * LANES)));
+      bits odd = as_bits(to_bf16(load(block + stride + half * LANES)));
+      _mm512_store_si512(to + half * TILE_BYTES, either(_mm512_srli_epi32(even, 16), odd));
+    }
 }
 
 /* Pairs of columns are dwords, which are transposed. */
 static void pack_turned(const float *block, size_t stride, size_t count, char *to) {
-  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += 64) {
+  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += TILE_BYTES) {
     __m512i rows[16];
     for (size_t i = 0; i < 16; i++) {
       const float *row = block + (half + i) * stride;
       rows[i] = half + i < count ? (__m512i)_mm512_cvtne2ps_pbh(load(row + LANES), load(row))
                                  : _mm512_setzero_si512();
     }
-    transpose16(rows, to, LINE);
+    transpose16(rows, to, 64);
   }
 }
 
 static const format amx = {.element = 2,
+                           .tall = 16,
                            .weight = 2,
                            .round = to_bf16,
                            .put = put_bf16,
-                           .pack = pack_pairs,
+                           .pack = pack_tiles,
                            .pack_turned = pack_turned};
 
 /* --- what follows the sums ------------------------------------------------------------------- */
@@ -87,31 +102,19 @@ INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->col
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* What is prefetched while a strip is multiplied. */
+/* What is prefetched while a strip is multiplied: the next one, and the weights of the next block. */
 typedef struct ahead {
-  const char *rows; /* of the next strip; NULL: there is none */
-  size_t row, line; /* bytes of a row; the next cache line of the strip, rows first */
-  size_t lines;     /* after each step */
-  kf_ahead weights; /* of the next block */
+  kf_ahead rows, weights;
 } ahead;
 
 INLINE void fetch_ahead(ahead *a) {
 #if AHEAD_ROWS
-  if (a->rows != NULL)
-    for (size_t i = 0; i < a->lines; i++, a->line++)
-      __builtin_prefetch(a->rows + a->line % EDGE * a->row + a->line / EDGE * 64, 0, 2);
+  kf_ahead_step(&a->rows);
 #endif
 #if AHEAD_WEIGHTS
   kf_ahead_step(&a->weights);
 #endif
 }
-
-/* The rows of a strip, whose sums with one panel over some columns are added to `sums`. */
-typedef struct operand {
-  const char *x;
-  size_t row; /* bytes from one to the next */
-  bool both;  /* halves of 16 rows, or only the first */
-} operand;
 
 INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
   if (fresh) {
@@ -140,95 +143,82 @@ INLINE void end_sums(float *sums, const bool both) {
   }
 }
 
-/* Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. After each step, `some` rows of the strip
- * before are finished. */
-INLINE void sum_panel(operand o, const char *weights, size_t steps, float *sums, bool fresh,
-                      const bool both, strip *before, size_t some, ahead *next,
+/* Adds the products of 32 rows, or 16, with one panel over some columns to `sums`. Tiles 0 to 3 are
+ * sums, 4 and 5 rows, 6 and 7 weights. After each step, `some` rows of the strip before are
+ * finished. */
+INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t steps, float *sums,
+                      bool fresh, const bool both, strip *before, size_t some, ahead *next,
                       const kf_activation activation) {
   begin_sums(sums, fresh, both);
-  for (size_t k = 0; k < steps; k += KF_NET_STEP) {
-    LOAD_WEIGHTS(6, weights, LINE);
-    LOAD_WEIGHTS(7, weights + 64, LINE);
-    _tile_loadd(4, o.x, o.row);
+  for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
+    LOAD_WEIGHTS(6, weights, 64);
+    LOAD_WEIGHTS(7, weights + TILE_BYTES, 64);
+    _tile_loadd(4, x, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     if (both) {
-      _tile_loadd(5, o.x + 16 * o.row, o.row);
+      _tile_loadd(5, x + half, 64);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
-    o.x += KF_NET_STEP * sizeof(uint16_t);
-    weights += KF_NET_STEP / 2 * LINE;
     fetch_ahead(next);
     for (size_t i = 0; i < some && unfinished(before); i++) finish_row(before, activation);
   }
   end_sums(sums, both);
 }
 
-/* A strip that is not full: its rows, and zeros. */
-static operand padded_strip(const char *x, size_t row, size_t rows, size_t steps,
-                            uint16_t copy[EDGE][DEPTH + 32]) {
-  for (size_t r = 0; r < (rows > 16 ? 32u : 16u); r++)
-    if (r < rows)
-      memcpy(copy[r], x + r * row, steps * sizeof **copy);
-    else
-      memset(copy[r], 0, steps * sizeof **copy);
-  return (operand){(const char *)copy, sizeof *copy, rows > 16};
-}
-
 /* All sums of strip s, to `sums`, while the one before is finished. */
 INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
                       const kf_activation activation) {
   const kf_net_product *p = s->p;
-  uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
   size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
   size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
-  size_t row = row_bytes(&amx, p->k), some = (EDGE * KF_NET_STEP + depth - 1) / depth;
+  size_t half = rows_bytes(&amx, 16, p->k), some = (EDGE * KF_NET_STEP + depth - 1) / depth;
+  const char *rows = (const char *)p->x + place(&amx, p->k, s->first, 0);
   const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
-  for (size_t k = 0; k < depth; k += part) {
-    size_t steps = depth - k < part ? depth - k : part;
-    const char *x = (const char *)p->x + s->first * row + k * amx.element;
-    operand o = {x, row, s->rows == EDGE};
-    if (s->rows != EDGE && s->rows != 16) o = padded_strip(x, row, s->rows, steps, copy);
-    /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
-    __asm__ volatile("" : : : "memory");
+  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
+  __asm__ volatile("" : : : "memory");
+  for (size_t k = 0; k < depth; k += part)
     for (size_t c = 0; c < s->columns; c += KF_NET_PANEL) {
+      size_t steps = depth - k < part ? depth - k : part;
+      const char *x = rows + place(&amx, p->k, 0, k);
       const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
       float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
-      if (o.both)
-        sum_panel(o, w, steps, to, k == 0, true, before, some, next, activation);
+      if (s->rows > 16)
+        sum_panel(x, half, w, steps, to, k == 0, true, before, some, next, activation);
       else
-        sum_panel(o, w, steps, to, k == 0, false, before, some, next, activation);
+        sum_panel(x, half, w, steps, to, k == 0, false, before, some, next, activation);
     }
-  }
 }
 
-/* The weights of the block after the one at column j are prefetched while this one is multiplied
- * with all rows, a little at each step. */
-INLINE ahead look_ahead(const kf_net_product *p, size_t j, size_t columns) {
-  size_t panel = panel_bytes(&amx, p->k), panels = (columns + KF_NET_PANEL - 1) / KF_NET_PANEL;
-  size_t left = p->end - j - columns, strips = (p->m + EDGE - 1) / EDGE;
-  if (left > PANELS * KF_NET_PANEL) left = PANELS * KF_NET_PANEL;
-  size_t bytes = (left + KF_NET_PANEL - 1) / KF_NET_PANEL * panel;
-  const uint8_t *at = (const uint8_t *)p->weights + (j / KF_NET_PANEL + panels) * panel;
-  size_t steps = strips * panels * (padded(p->k) / KF_NET_STEP);
-  return (ahead){.row = row_bytes(&amx, p->k),
-                 .lines = EDGE / panels,
-                 .weights = {at, at + bytes, (bytes / steps + 63) / 64 * 64}};
+INLINE kf_ahead ahead_of(const void *at, size_t bytes, size_t steps) {
+  const uint8_t *from = at;
+  return (kf_ahead){from, from + bytes, (bytes / steps + 63) / 64 * 64};
 }
+
+INLINE size_t block_columns(const kf_net_product *p, size_t j) {
+  return p->end - j < PANELS * KF_NET_PANEL ? p->end - j : PANELS * KF_NET_PANEL;
+}
+
+INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
   float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  size_t panel = panel_bytes(&amx, p->k), depth_steps = padded(p->k) / KF_NET_STEP, now = 0;
   strip before = {.p = p};
-  int now = 0;
+  ahead next;
   for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
-    size_t columns = p->end - j < PANELS * KF_NET_PANEL ? p->end - j : PANELS * KF_NET_PANEL;
-    ahead next = look_ahead(p, j, columns);
+    size_t columns = block_columns(p, j), left = p->end - j - columns;
+    size_t steps = panels_of(columns) * depth_steps;
+    next.weights = ahead_of((const char *)p->weights + (j / KF_NET_PANEL + PANELS) * panel,
+                            left > 0 ? panels_of(block_columns(p, j + columns)) * panel : 0,
+                            (p->m + EDGE - 1) / EDGE * steps);
     for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
-      size_t rows = p->m - i < EDGE ? p->m - i : EDGE;
+      size_t rows = p->m - i < EDGE ? p->m - i : EDGE,
+             after = i + EDGE < p->m ? p->m - i - EDGE : 0;
       strip s = {p, sums[now], i, rows, j, columns, 0, 0};
-      next.line = 0;
-      next.rows = i + 2 * EDGE <= p->m ? (const char *)p->x + (i + EDGE) * next.row : NULL;
+      next.rows = ahead_of((const char *)p->x + place(&amx, p->k, i + EDGE, 0),
+                           rows_bytes(&amx, after < EDGE ? after : EDGE, p->k), steps);
       sum_strip(&s, sums[now], &before, &next, activation);
       while (unfinished(&before)) finish_row(&before, activation);
       before = s;

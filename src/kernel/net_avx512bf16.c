@@ -11,11 +11,11 @@
 
 #define TILE_ROWS 6
 
-static inline void put_pairs(const vec y[PARTS], char *row, size_t j) {
+static inline void put_pairs(const vec y[PARTS], char *to) {
   const __m512i order =
       _mm512_broadcast_i32x4(_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
   __m512i x = (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]);
-  _mm512_store_si512(row + j * sizeof(uint16_t), _mm512_shuffle_epi8(x, order));
+  _mm512_store_si512(to, _mm512_shuffle_epi8(x, order));
 }
 
 static void pack_split(const float *block, size_t stride, char *to) {
@@ -80,6 +80,7 @@ static void sum_pairs(const char *x, size_t row, size_t rows, const char *weight
 }
 
 static const format avx512bf16 = {.element = 2,
+                                  .tall = 1,
                                   .weight = 2,
                                   .depth = 1024,
                                   .round = to_bf16,

@@ -34,9 +34,9 @@ INLINE vec element(const char *x, const char *half, int i, size_t row) {
 
 static inline vec keep(vec x) { return x; }
 
-static inline void put_f32(const vec y[PARTS], char *row, size_t j) {
+static inline void put_f32(const vec y[PARTS], char *to) {
   UNROLL
-  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, y[v]);
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)to + v * LANES, y[v]);
 }
 
 static void pack_f32(const float *block, size_t stride, char *to) {
@@ -79,9 +79,9 @@ static void sum_f32(const char *x, size_t row, size_t rows, const char *weights,
 
 /* --- bf16 ------------------------------------------------------------------------------------ */
 
-static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
+static inline void put_bf16(const vec y[PARTS], char *to) {
   UNROLL
-  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, to_bf16(y[v]));
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)to + v * LANES, to_bf16(y[v]));
 }
 
 /* The chain of the even (0) or odd (1) k of a block, from zero. */
@@ -143,12 +143,12 @@ static void sum_bf16(const char *x, size_t row, size_t rows, const char *weights
 
 #define FORMAT_F32                                                                                 \
   {                                                                                                \
-    .element = 4, .weight = 4, .depth = 512, .round = keep, .put = put_f32, .pack = pack_f32,      \
-    .sum = sum_f32                                                                                 \
+    .element = 4, .tall = 1, .weight = 4, .depth = 512, .round = keep, .put = put_f32,             \
+    .pack = pack_f32, .sum = sum_f32                                                               \
   }
 #define FORMAT_BF16                                                                                \
   {                                                                                                \
-    .element = 4, .weight = 2, .depth = 512, .round = to_bf16, .put = put_bf16,                    \
+    .element = 4, .tall = 1, .weight = 2, .depth = 512, .round = to_bf16, .put = put_bf16,         \
     .pack = pack_pairs, .sum = sum_bf16                                                            \
   }
 

@@ -246,11 +246,12 @@ static void wide_layer_norm(const float *x, size_t stride, size_t m, size_t d, c
 
 typedef struct format {
   size_t element; /* bytes of an element of a prepared row */
+  size_t tall;    /* rows whose blocks of 32 columns lie side by side; a power of 2 */
   size_t weight;  /* and of a packed weight */
   size_t depth;   /* columns that are multiplied at a time; a multiple of KF_NET_STEP */
   vec (*round)(vec x);
-  /* Writes columns [j, j + 32) of a prepared row. */
-  void (*put)(const vec y[PARTS], char *row, size_t j);
+  /* Writes 32 columns of a prepared row, from a multiple of 32 on. */
+  void (*put)(const vec y[PARTS], char *to);
   /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k * stride + output]. */
   void (*pack)(const float *block, size_t stride, char *to);
   /* The same for block[output * stride + k] with `count` outputs, zeros for others; may be NULL. */
@@ -263,10 +264,21 @@ typedef struct format {
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines, so that successive rows do not share a set of the cache. */
+/* An odd number of cache lines for rows that lie one after the other, which do not share a set of
+ * the cache then. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
-  return (lines | 1) * 64;
+  return (f->tall > 1 ? lines : lines | 1) * 64;
+}
+
+INLINE size_t rows_bytes(const format *f, size_t m, size_t k) {
+  return (m + f->tall - 1) / f->tall * f->tall * row_bytes(f, k);
+}
+
+/* Where columns [j, j + 32) of row i are: in [rows / tall][columns / 32][tall][32]. */
+INLINE size_t place(const format *f, size_t k, size_t i, size_t j) {
+  return i / f->tall * f->tall * row_bytes(f, k) +
+         (j * f->tall + i % f->tall * KF_NET_STEP) * f->element;
 }
 
 INLINE size_t panel_bytes(const format *f, size_t k) {
@@ -286,13 +298,13 @@ INLINE void take(const float *x, size_t k, size_t j, vec y[PARTS]) {
   for (int v = 0; v < PARTS; v++) y[v] = load(from + v * LANES);
 }
 
-INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t m, size_t k,
-                         char *to) {
-  for (size_t i = 0; i < m; i++, x += stride, to += row_bytes(f, k))
+INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t first, size_t m,
+                         size_t k, char *to) {
+  for (size_t i = first; i < first + m; i++, x += stride)
     for (size_t j = 0; j < k; j += KF_NET_PANEL) {
       vec y[PARTS];
       take(x, k, j, y);
-      f->put(y, to, j);
+      f->put(y, to + place(f, k, i, j));
     }
 }
 
@@ -394,7 +406,7 @@ INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t
     for (int v = 0; v < PARTS; v++) y[v] = load(buffer + v * LANES);
   }
   if (p->out == NULL) {
-    f->put(y, (char *)p->prepared + i * row_bytes(f, p->n), j);
+    f->put(y, (char *)p->prepared + place(f, p->n, i, j));
     return;
   }
   float *out = p->out + i * p->stride + j, *to = width == KF_NET_PANEL ? out : buffer;
@@ -478,8 +490,8 @@ INLINE attention_space divide(const format *f, char *at, size_t keys, size_t dim
   char *from = at;
   s.keys = at, at += packed_bytes(f, keys, dim);
   s.values = at, at += packed_bytes(f, dim, keys);
-  s.query = at, at += QUERIES * row_bytes(f, dim);
-  s.weight = at, at += QUERIES * row_bytes(f, keys);
+  s.query = at, at += rows_bytes(f, QUERIES, dim);
+  s.weight = at, at += rows_bytes(f, QUERIES, keys);
   s.score = (float *)(void *)at, at += QUERIES * padded(keys) * sizeof(float);
   s.size = (size_t)(at - from);
   return s;
@@ -528,9 +540,9 @@ INLINE float add_halves(const vec sum[16 / LANES]) {
   return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-/* Turns a row of scores into a prepared row of weights; returns their sum. */
+/* Turns a row of scores into row i of the prepared weights; returns their sum. */
 INLINE float soften(const format *f, const float *score, float scale, size_t seen, size_t keys,
-                    char *weight) {
+                    char *weights, size_t i) {
   float largest = largest_score(score, scale, seen);
   vec sum[16 / LANES], y[PARTS];
   UNROLL
@@ -543,7 +555,7 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
       y[v] = seen_or(f->round(exponential(x)), at, seen, 0);
       sum[v % (16 / LANES)] = add(sum[v % (16 / LANES)], y[v]);
     }
-    f->put(y, weight, j);
+    f->put(y, weights + place(f, keys, i, j));
   }
   return add_halves(sum);
 }
@@ -561,7 +573,7 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
     float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
-    prepare_rows(f, a->q + i * a->q_stride, a->q_stride, n, a->dim, s.query);
+    prepare_rows(f, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
                                  .k = a->dim,
@@ -571,9 +583,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .out = s.score,
                                  .stride = padded(a->keys)});
     for (size_t r = 0; r < n; r++)
-      part[r] =
-          1.0f / soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
-                        a->keys, s.weight + r * row_bytes(f, a->keys));
+      part[r] = 1.0f / soften(f, s.score + r * padded(a->keys), a->scale,
+                              a->causal ? i + r + 1 : a->keys, a->keys, s.weight, r);
     product_of(&(kf_net_product){.x = s.weight,
                                  .m = n,
                                  .k = a->keys,
@@ -652,10 +663,11 @@ INLINE float value_at(const char *x) {
 /* The table of a format and its functions, whose names all begin with `name`; name_multiply is
  * there. */
 #define NET(name, type, on, off)                                                                   \
-  static size_t name##_row_size(size_t k) { return row_bytes(&name, k); }                          \
+  static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
-  static void name##_prepare(const float *x, size_t stride, size_t m, size_t k, void *to) {        \
-    prepare_rows(&name, x, stride, m, k, to);                                                      \
+  static void name##_prepare(const float *x, size_t stride, size_t first, size_t m, size_t k,      \
+                             void *to) {                                                           \
+    prepare_rows(&name, x, stride, first, m, k, to);                                               \
   }                                                                                                \
   static void name##_pack(const float *w, size_t n, size_t k, size_t first, size_t count,          \
                           void *to) {                                                              \
@@ -668,7 +680,7 @@ INLINE float value_at(const char *x) {
   static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
-                                       .row_size = name##_row_size,                                \
+                                       .rows_size = name##_rows_size,                              \
                                        .prepare = name##_prepare,                                  \
                                        .weights_size = name##_weights_size,                        \
                                        .pack = name##_pack,                                        \
