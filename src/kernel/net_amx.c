@@ -84,18 +84,36 @@ typedef struct strip {
   size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
 } strip;
 
+/* The last panel, if it is not full. */
+static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
+                                                  const target *t) {
+  finish(&amx, p, sums, t);
+}
+
 INLINE void finish_row(strip *s, const kf_activation activation) {
-  size_t c = s->panel * KF_NET_PANEL, j = s->column + c, width = s->columns - c;
+  const kf_net_product *p = s->p;
+  size_t c = s->panel * KF_NET_PANEL, i = s->first + s->row, j = s->column + c;
   const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
-  vec y[PARTS], bias[PARTS];
-  if (width > KF_NET_PANEL) width = KF_NET_PANEL;
-  UNROLL
-  for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* adding it changes nothing */
-  if (s->p->bias != NULL) take(s->p->bias, j + width, j, bias);
-  UNROLL
-  for (int v = 0; v < PARTS; v++) y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
-  write_row(&amx, s->p, s->first + s->row, j, width, y);
   if (++s->row == s->rows) s->row = 0, s->panel++;
+  if (s->columns - c < KF_NET_PANEL) {
+    finish_part(p, sums, &(target){i, 1, j, s->columns - c});
+    return;
+  }
+  vec y[PARTS];
+  UNROLL
+  for (int v = 0; v < PARTS; v++) {
+    y[v] = load(sums + v * LANES);
+    if (p->bias != NULL) y[v] = add(y[v], load(p->bias + j + v * LANES));
+    y[v] = activate(activation, y[v]);
+  }
+  if (p->out == NULL) {
+    put_bf16(y, (char *)p->prepared + place(&amx, p->n, i, j));
+    return;
+  }
+  float *out = p->out + i * p->stride + j;
+  UNROLL
+  for (int v = 0; v < PARTS; v++)
+    store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
 }
 
 INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
