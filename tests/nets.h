@@ -249,6 +249,45 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
   kf_free(w);
 }
 
+/* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
+ * powers of two with their neighbours, where a quotient is hardest to round. */
+static inline void check_many_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  enum { STEPS = 40000, PRIME = 107351, POWERS = 256 * 3, N = STEPS + 2 * POWERS };
+  float one = 1, *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias), *out[2];
+  for (uint32_t i = 0; i < N; i++) {
+    uint32_t power = i - STEPS, bits = (power % 256 << 23) + power / 512 - 1u;
+    if (i < STEPS)
+      bits = i * PRIME;
+    else if (power / 256 % 2 == 1)
+      bits |= 0x80000000u;
+    memcpy(&bias[i], &bits, sizeof bits);
+  }
+  for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
+    for (int t = 0; t < 2; t++) {
+      const kf_net_kernel *by = t == 0 ? net : plain;
+      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, zero, N, 1);
+      out[t] = kf_alloc(N, sizeof **out);
+      kf_net_product p = {.x = rows,
+                          .m = 1,
+                          .k = 1,
+                          .weights = weights,
+                          .n = N,
+                          .end = N,
+                          .bias = bias,
+                          .activation = a,
+                          .out = out[t],
+                          .stride = N};
+      start(by);
+      by->multiply(&p);
+      stop(by);
+      kf_free(rows), kf_free(weights);
+    }
+    assert_same(out[0], out[1], N, "activation of a bias");
+    kf_free(out[0]), kf_free(out[1]);
+  }
+  kf_free(zero), kf_free(bias);
+}
+
 /* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
  * in its memory: infinite outputs add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {

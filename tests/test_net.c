@@ -199,11 +199,11 @@ static const struct candidate {
 static const struct check {
   const char *name;
   void (*run)(const kf_net_kernel *net, const kf_net_kernel *plain);
-} checks[] = {{"products", check_products},        {"edges", check_edge_of_denormals},
-              {"padding", check_padding},          {"no_numbers", check_nan},
-              {"activations", check_activations},  {"rows", check_rows_alone},
-              {"norms", check_layer_norms},        {"attention", check_attentions},
-              {"denormals", check_denormals_after}};
+} checks[] = {{"products", check_products},       {"edges", check_edge_of_denormals},
+              {"padding", check_padding},         {"no_numbers", check_nan},
+              {"activations", check_activations}, {"quotients", check_many_activations},
+              {"rows", check_rows_alone},         {"norms", check_layer_norms},
+              {"attention", check_attentions},    {"denormals", check_denormals_after}};
 enum {
   N_CANDIDATES = sizeof candidates / sizeof *candidates,
   N_CHECKS = sizeof checks / sizeof *checks
