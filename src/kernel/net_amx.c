@@ -19,7 +19,7 @@
 #include "kernel/amx_tiles.h"
 
 #ifndef DEPTH
-#define DEPTH 512 /* columns: a strip of this many fills most of the first-level cache */
+#define DEPTH 1024 /* columns: a strip of this many fills most of the first-level cache */
 #endif
 #ifndef PANELS
 #define PANELS 4 /* of a block of outputs */
@@ -33,8 +33,9 @@
 #ifndef AHEAD_WEIGHTS
 #define AHEAD_WEIGHTS 1
 #endif
-#define EDGE       32   /* rows of a strip */
-#define TILE_BYTES 1024 /* bytes of a tile */
+#define EDGE       32         /* rows of a strip */
+#define TILE_BYTES 1024       /* bytes of a tile */
+#define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
 #define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
@@ -84,36 +85,44 @@ typedef struct strip {
   size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
 } strip;
 
+#define SOME 4 /* rows that are finished at a time */
+
 /* The last panel, if it is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
-                                                  const target *t) {
-  finish(&amx, p, sums, t);
+                                                  target t, size_t rows) {
+  for (size_t r = 0; r < rows; r++, t.i++) finish(&amx, p, sums + r * KF_NET_PANEL, &t);
 }
 
-INLINE void finish_row(strip *s, const kf_activation activation) {
+/* SOME rows of a panel, or those that remain. */
+INLINE void finish_some(strip *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
   size_t c = s->panel * KF_NET_PANEL, i = s->first + s->row, j = s->column + c;
+  size_t rows = s->rows - s->row < SOME ? s->rows - s->row : SOME;
   const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
-  if (++s->row == s->rows) s->row = 0, s->panel++;
+  s->row += rows;
+  if (s->row == s->rows) s->row = 0, s->panel++;
   if (s->columns - c < KF_NET_PANEL) {
-    finish_part(p, sums, &(target){i, 1, j, s->columns - c});
+    finish_part(p, sums, (target){i, 1, j, s->columns - c}, rows);
     return;
   }
-  vec y[PARTS];
-  UNROLL
-  for (int v = 0; v < PARTS; v++) {
-    y[v] = load(sums + v * LANES);
-    if (p->bias != NULL) y[v] = add(y[v], load(p->bias + j + v * LANES));
-    y[v] = activate(activation, y[v]);
+  vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
+  if (p->bias != NULL) bias[0] = load(p->bias + j), bias[1] = load(p->bias + j + LANES);
+  char *prepared = p->out == NULL ? (char *)p->prepared + place(&amx, p->n, i, j) : NULL;
+  float *out = p->out != NULL ? p->out + i * p->stride + j : NULL;
+  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++)
+      y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
+    if (prepared != NULL) {
+      put_bf16(y, prepared + r * 64);
+      continue;
+    }
+    UNROLL
+    for (int v = 0; v < PARTS; v++)
+      store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
+    out += p->stride;
   }
-  if (p->out == NULL) {
-    put_bf16(y, (char *)p->prepared + place(&amx, p->n, i, j));
-    return;
-  }
-  float *out = p->out + i * p->stride + j;
-  UNROLL
-  for (int v = 0; v < PARTS; v++)
-    store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
 }
 
 INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
@@ -161,11 +170,22 @@ INLINE void end_sums(float *sums, const bool both) {
   }
 }
 
+/* How often rows are finished: `times` after so many `steps`, as many rows of the strip before as
+ * are multiplied. */
+typedef struct finish_pace {
+  size_t steps, times, left;
+} finish_pace;
+
+INLINE finish_pace pace_for(size_t depth) {
+  size_t steps = depth * SOME / (EDGE * KF_NET_STEP), rows = depth * SOME;
+  if (steps < 1) steps = 1;
+  return (finish_pace){steps, steps > 1 ? 1 : (EDGE * KF_NET_STEP + rows - 1) / rows, steps};
+}
+
 /* Adds the products of 32 rows, or 16, with one panel over some columns to `sums`. Tiles 0 to 3 are
- * sums, 4 and 5 rows, 6 and 7 weights. After each step, `some` rows of the strip before are
- * finished. */
+ * sums, 4 and 5 rows, 6 and 7 weights. Every so often, rows of the strip before are finished. */
 INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t steps, float *sums,
-                      bool fresh, const bool both, strip *before, size_t some, ahead *next,
+                      bool fresh, const bool both, strip *before, finish_pace *pace, ahead *next,
                       const kf_activation activation) {
   begin_sums(sums, fresh, both);
   for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
@@ -180,7 +200,9 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t st
       _tile_dpbf16ps(3, 5, 7);
     }
     fetch_ahead(next);
-    for (size_t i = 0; i < some && unfinished(before); i++) finish_row(before, activation);
+    if (--pace->left > 0) continue;
+    pace->left = pace->steps;
+    for (size_t i = 0; i < pace->times && unfinished(before); i++) finish_some(before, activation);
   }
   end_sums(sums, both);
 }
@@ -191,7 +213,8 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
   const kf_net_product *p = s->p;
   size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
   size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
-  size_t half = rows_bytes(&amx, 16, p->k), some = (EDGE * KF_NET_STEP + depth - 1) / depth;
+  size_t half = rows_bytes(&amx, 16, p->k);
+  finish_pace pace = pace_for(depth);
   const char *rows = (const char *)p->x + place(&amx, p->k, s->first, 0);
   const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
   /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
@@ -203,9 +226,9 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
       const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
       float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
       if (s->rows > 16)
-        sum_panel(x, half, w, steps, to, k == 0, true, before, some, next, activation);
+        sum_panel(x, half, w, steps, to, k == 0, true, before, &pace, next, activation);
       else
-        sum_panel(x, half, w, steps, to, k == 0, false, before, some, next, activation);
+        sum_panel(x, half, w, steps, to, k == 0, false, before, &pace, next, activation);
     }
 }
 
@@ -223,7 +246,13 @@ INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
   float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
   size_t panel = panel_bytes(&amx, p->k), depth_steps = padded(p->k) / KF_NET_STEP, now = 0;
+  bool far = rows_bytes(&amx, p->m, p->k) > NEAR;
   strip before = {.p = p};
+#ifdef PHASE
+  static _Thread_local float phase[PHASE][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  strip later[PHASE];
+  size_t kept = 0;
+#endif
   ahead next;
   for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
     size_t columns = block_columns(p, j), left = p->end - j - columns;
@@ -236,13 +265,28 @@ INLINE void multiply_by(const kf_net_product *p, const kf_activation activation)
              after = i + EDGE < p->m ? p->m - i - EDGE : 0;
       strip s = {p, sums[now], i, rows, j, columns, 0, 0};
       next.rows = ahead_of((const char *)p->x + place(&amx, p->k, i + EDGE, 0),
-                           rows_bytes(&amx, after < EDGE ? after : EDGE, p->k), steps);
+                           far ? rows_bytes(&amx, after < EDGE ? after : EDGE, p->k) : 0, steps);
+#ifdef PHASE
+      if (activation != KF_ACT_NONE) {
+        float *to = phase[kept];
+        s.sums = to;
+        strip nothing = {.p = p};
+        sum_strip(&s, to, &nothing, &next, activation);
+        later[kept++] = s;
+        if (kept == PHASE || i + EDGE >= p->m) {
+          for (size_t z = 0; z < kept; z++)
+            while (unfinished(&later[z])) finish_some(&later[z], activation);
+          kept = 0;
+        }
+        continue;
+      }
+#endif
       sum_strip(&s, sums[now], &before, &next, activation);
-      while (unfinished(&before)) finish_row(&before, activation);
+      while (unfinished(&before)) finish_some(&before, activation);
       before = s;
     }
   }
-  while (unfinished(&before)) finish_row(&before, activation);
+  while (unfinished(&before)) finish_some(&before, activation);
 }
 
 static void amx_multiply(const kf_net_product *p) {

@@ -94,14 +94,16 @@ INLINE vec horner(const float *poly, int terms, vec x) {
   return sum;
 }
 
-INLINE vec exponential(vec given) {
+/* Of a number; of anything else, anything. */
+INLINE vec power_of_e(vec given) {
   vec x = larger(all(-KF_EXP_MOST), smaller(all(KF_EXP_MOST), given));
   vec shifted = fused(x, all(KF_LOG2_E), all(KF_ROUND)), n = V(sub_ps)(shifted, all(KF_ROUND));
   vec r = fused(n, all(-KF_LN2_LOW), fused(n, all(-KF_LN2_HIGH), x));
   vec y = add(fused(times(r, r), horner(kf_exp_poly, KF_EXP_TERMS, r), r), all(1.0f));
-  y = as_vec(V(add_epi32)(as_bits(y), V(slli_epi32)(as_bits(shifted), 23)));
-  return choose(is_nan(given), given, y);
+  return as_vec(V(add_epi32)(as_bits(y), V(slli_epi32)(as_bits(shifted), 23)));
 }
+
+INLINE vec exponential(vec x) { return choose(is_nan(x), x, power_of_e(x)); }
 
 INLINE vec error_function(vec x) {
   vec a = smaller(all(KF_ERF_MOST), magnitude(x));
@@ -115,7 +117,7 @@ INLINE vec error_function(vec x) {
  * of Newton make r the reciprocal rounded to nearest, except for a d of ones alone, whose reciprocal
  * is just above the middle of two numbers; one more step corrects x * r (Markstein), unless
  * there is nothing to correct: the sign of a zero stays, and an infinite x. */
-#ifdef __AVX512F__
+#if defined __AVX512F__ && !defined DIV
 INLINE vec quotient(vec x, vec d) {
   vec r = _mm512_rcp14_ps(d), one = all(1.0f);
   r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
@@ -127,19 +129,19 @@ INLINE vec quotient(vec x, vec d) {
   return _mm512_mask3_fmadd_ps(rest, r, y, _mm512_cmp_ps_mask(rest, none(), _CMP_NEQ_OQ));
 }
 #else
-INLINE vec quotient(vec x, vec d) { return _mm256_div_ps(x, d); }
+INLINE vec quotient(vec x, vec d) { return V(div_ps)(x, d); }
 #endif
 
 INLINE vec activate(kf_activation activation, vec x) {
   switch (activation) {
   case KF_ACT_QUICK_GELU:
-    return quotient(x, add(all(1.0f), exponential(times(x, all(-KF_QUICK_GELU)))));
+    return quotient(x, add(all(1.0f), power_of_e(times(x, all(-KF_QUICK_GELU)))));
   case KF_ACT_GELU:
     return times(times(x, all(0.5f)), add(all(1.0f), error_function(times(x, all(KF_SQRT_HALF)))));
   case KF_ACT_GELU_TANH: {
     vec minus = as_vec(V(add_epi32)(as_bits(x), all_bits(0x80000000u)));
     vec u = times(minus, fused(times(x, x), all(KF_GELU_TANH_B), all(KF_GELU_TANH_A)));
-    return quotient(x, add(all(1.0f), exponential(u)));
+    return quotient(x, add(all(1.0f), power_of_e(u)));
   }
   case KF_ACT_NONE: break;
   }
