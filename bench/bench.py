@@ -46,6 +46,8 @@ def arguments():
     p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
     p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
     p.add_argument("--data", choices=("gaussian", "synth"), default="gaussian", help="rows of search (default: %(default)s)")
+    p.add_argument("--precision", type=words, default=["f32", "bf16"], metavar="NAME,…",
+                   help="of the encoder, f32 or bf16 (default: both)")
     p.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch and transformers, for the encoder")
     p.add_argument("--work", help="folder for temporary files, some gigabytes")
     o = p.parse_args()
@@ -82,7 +84,7 @@ def write(path, name, text):
 def main():
     o = arguments()
     load = os.getloadavg()[0]
-    usual_search = not o.dims and o.metric == "cosine" and o.data == "gaussian"
+    usual = not o.dims and o.metric == "cosine" and o.data == "gaussian" and len(o.precision) == 2
     table = Table(FLOORS, checked=not o.quick, tell=say)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)
@@ -94,7 +96,7 @@ def main():
         except KeyboardInterrupt:
             table.fail("interrupted: the table is not complete")
         bench.stop_sides()
-    if not o.quick and usual_search and not table.wrong:
+    if not o.quick and usual and not table.wrong:
         for line in table.unused(o.only, bench.isas):
             table.fail(line)
     head = remarks(o, load)

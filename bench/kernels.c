@@ -60,10 +60,10 @@ static float *numbers(size_t n) {
 static void multiply(const kf_net_kernel *net, size_t m, size_t k, size_t n, unsigned threads,
                      bench_time *best) {
   float *x = numbers(m * k), *w = numbers(n * k), *bias = numbers(n);
-  void *rows = room(m * net->row_size(k)), *weights = room(net->weights_size(n, k));
-  void *next = room(m * net->row_size(n));
+  void *rows = room(net->rows_size(m, k)), *weights = room(net->weights_size(n, k));
+  void *next = room(net->rows_size(m, n));
   float *out = room(m * n * sizeof *out);
-  net->prepare(x, k, m, k, rows);
+  net->prepare(x, k, 0, m, k, rows);
   for (size_t j = 0; j < n; j += KF_NET_PANEL)
     net->pack(w + j * k, n, k, j, n - j < KF_NET_PANEL ? n - j : KF_NET_PANEL, weights);
   work shares[64];

@@ -95,7 +95,7 @@ def towers(b):
         make_model(folder, *shape)
         pixels = np.random.default_rng(1).standard_normal((pictures, 3, PICTURE, PICTURE), dtype="f4")
         np.save(b.path("pixels.npy"), pixels)
-        for precision in ("f32", "bf16"):
+        for precision in b.o.precision:
             compare_towers(b, f"{name}, {precision}", precision, folder,
                            1e-9 * pictures * operations(width, layers, patch, out))
 

@@ -46,9 +46,11 @@ static inline void *used_memory(size_t size) {
 }
 
 static inline void *prepared_rows(const kf_net_kernel *net, const float *x, size_t m, size_t k) {
-  assert_int_equal(net->row_size(k) % 64, 0);
-  void *rows = used_memory(m * net->row_size(k));
-  net->prepare(x, k, m, k, rows);
+  assert_int_equal(net->rows_size(m, k) % 64, 0);
+  void *rows = used_memory(net->rows_size(m, k));
+  size_t some = m / 3; /* in two parts */
+  net->prepare(x, k, 0, some, k, rows);
+  net->prepare(x + some * k, k, some, m - some, k, rows);
   return rows;
 }
 
@@ -108,7 +110,7 @@ static inline void check_product(const kf_net_kernel *net, const kf_net_kernel *
   for (size_t t = 0; t < 2; t++) {
     const kf_net_kernel *by = kernel[t];
     void *rows = prepared_rows(by, x, s.m, s.k), *weights = packed_weights(by, w, s.n, s.k);
-    void *next = used_memory(s.m * by->row_size(s.n)), *ones = packed_weights(by, unit, s.n, s.n);
+    void *next = used_memory(by->rows_size(s.m, s.n)), *ones = packed_weights(by, unit, s.n, s.n);
     for (size_t i = 0; i < 3; i++) {
       out[i][t] = kf_alloc(size, sizeof *before);
       memcpy(out[i][t], before, size * sizeof *before);
@@ -247,6 +249,45 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
   kf_free(w);
 }
 
+/* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
+ * powers of two with their neighbours, where a quotient is hardest to round. */
+static inline void check_many_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  enum { STEPS = 40000, PRIME = 107351, POWERS = 256 * 3, N = STEPS + 2 * POWERS };
+  float one = 1, *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias), *out[2];
+  for (uint32_t i = 0; i < N; i++) {
+    uint32_t power = i - STEPS, bits = (power % 256 << 23) + power / 512 - 1u;
+    if (i < STEPS)
+      bits = i * PRIME;
+    else if (power / 256 % 2 == 1)
+      bits |= 0x80000000u;
+    memcpy(&bias[i], &bits, sizeof bits);
+  }
+  for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
+    for (int t = 0; t < 2; t++) {
+      const kf_net_kernel *by = t == 0 ? net : plain;
+      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, zero, N, 1);
+      out[t] = kf_alloc(N, sizeof **out);
+      kf_net_product p = {.x = rows,
+                          .m = 1,
+                          .k = 1,
+                          .weights = weights,
+                          .n = N,
+                          .end = N,
+                          .bias = bias,
+                          .activation = a,
+                          .out = out[t],
+                          .stride = N};
+      start(by);
+      by->multiply(&p);
+      stop(by);
+      kf_free(rows), kf_free(weights);
+    }
+    assert_same(out[0], out[1], N, "activation of a bias");
+    kf_free(out[0]), kf_free(out[1]);
+  }
+  kf_free(zero), kf_free(bias);
+}
+
 /* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
  * in its memory: infinite outputs add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
@@ -254,8 +295,8 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   enum { N = 5 };
   float x = INFINITY, ones[N] = {1, 1, 1, 1, 1}, out;
   void *rows = prepared_rows(net, &x, 1, 1), *first = packed_weights(net, ones, N, 1);
-  void *next = used_memory(net->row_size(N)), *second = packed_weights(net, ones, 1, N);
-  memset(next, 0xff, net->row_size(N)); /* no numbers */
+  void *next = used_memory(net->rows_size(1, N)), *second = packed_weights(net, ones, 1, N);
+  memset(next, 0xff, net->rows_size(1, N)); /* no numbers */
   kf_net_product p = {
       .x = rows, .m = 1, .k = 1, .weights = first, .n = N, .end = N, .prepared = next};
   kf_net_product q = {
@@ -330,9 +371,11 @@ static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kerne
   net->multiply(&p);
   p.out = one, p.m = 1;
   for (size_t i = 0; i < M; i++) {
-    p.x = rows + i * net->row_size(K);
+    void *row = prepared_rows(net, x + i * K, 1, K);
+    p.x = row;
     net->multiply(&p);
     assert_same(all + i * N, one, N, "a row alone");
+    kf_free(row);
   }
   stop(net);
   kf_free(x), kf_free(w), kf_free(all), kf_free(rows), kf_free(weights);

@@ -61,7 +61,7 @@ static void rounding(void **state) {
     float x, row[KF_NET_STEP];
     uint32_t got;
     memcpy(&x, &cases[i][0], sizeof x);
-    net->prepare(&x, 1, 1, 1, row);
+    net->prepare(&x, 1, 0, 1, 1, row);
     memcpy(&got, row, sizeof got);
     if (got != cases[i][1]) fail_msg("%08x becomes %08x", cases[i][0], got);
   }
@@ -71,8 +71,8 @@ static void rounding(void **state) {
 static float activated(const kf_net_kernel *net, kf_activation activation, float x) {
   float one = 1, out;
   char rows[512] __attribute__((aligned(64))), weights[8192] __attribute__((aligned(64)));
-  assert_true(net->row_size(1) <= sizeof rows && net->weights_size(1, 1) <= sizeof weights);
-  net->prepare(&x, 1, 1, 1, rows);
+  assert_true(net->rows_size(1, 1) <= sizeof rows && net->weights_size(1, 1) <= sizeof weights);
+  net->prepare(&x, 1, 0, 1, 1, rows);
   net->pack(&one, 1, 1, 0, 1, weights);
   kf_net_product p = {.x = rows,
                       .m = 1,
@@ -199,11 +199,11 @@ static const struct candidate {
 static const struct check {
   const char *name;
   void (*run)(const kf_net_kernel *net, const kf_net_kernel *plain);
-} checks[] = {{"products", check_products},        {"edges", check_edge_of_denormals},
-              {"padding", check_padding},          {"no_numbers", check_nan},
-              {"activations", check_activations},  {"rows", check_rows_alone},
-              {"norms", check_layer_norms},        {"attention", check_attentions},
-              {"denormals", check_denormals_after}};
+} checks[] = {{"products", check_products},       {"edges", check_edge_of_denormals},
+              {"padding", check_padding},         {"no_numbers", check_nan},
+              {"activations", check_activations}, {"quotients", check_many_activations},
+              {"rows", check_rows_alone},         {"norms", check_layer_norms},
+              {"attention", check_attentions},    {"denormals", check_denormals_after}};
 enum {
   N_CANDIDATES = sizeof candidates / sizeof *candidates,
   N_CHECKS = sizeof checks / sizeof *checks

@@ -89,10 +89,6 @@ static size_t blocks(size_t rows) { return (rows + BLOCK - 1) / BLOCK; }
 
 static float *line_of(const kf_walk *w, size_t worker) { return w->lines + worker * w->line; }
 
-static unsigned char *ready_row(const kf_walk *w, size_t row) {
-  return w->ready + row * w->net->row_size(w->width);
-}
-
 /* --- products -------------------------------------------------------------------------------- */
 
 static size_t panels_of(size_t n) { return (n + KF_NET_PANEL - 1) / KF_NET_PANEL; }
@@ -130,7 +126,7 @@ static void norm_block(kf_walk *w, size_t i, size_t worker) {
   float *line = line_of(w, worker);
   w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
                      line, d);
-  w->net->prepare(line, d, n, d, ready_row(w, row));
+  w->net->prepare(line, d, row, n, d, w->ready);
 }
 
 static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
@@ -144,7 +140,7 @@ static void attended_block(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
   const float *attended = (const float *)(const void *)w->wide;
-  w->net->prepare(attended + row * d, d, n, d, ready_row(w, row));
+  w->net->prepare(attended + row * d, d, row, n, d, w->ready);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -216,7 +212,7 @@ static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
 
 static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   (void)i, (void)worker;
-  w->net->prepare(w->tower->probe, w->width, 1, w->width, ready_row(w, w->first[w->n]));
+  w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
 /* SigLIP: the probe is one more row after all others; its query attends to every sequence. */
@@ -255,16 +251,15 @@ size_t kf_image_rows(const kf_encoder *encoder) {
 void kf_walk_put_image(kf_walk *w, size_t i, const float *pixels) {
   const kf_tower_config *c = &w->tower->config;
   size_t size = c->image_size, side = c->patch_size, across = size / side;
-  size_t k = w->tower->patch.k, bytes = w->net->row_size(k);
+  size_t k = w->tower->patch.k;
   float *line = line_of(w, 0);
-  unsigned char *to = w->wide + i * across * across * bytes;
-  for (size_t patch = 0; patch < across * across; patch++, to += bytes) {
+  for (size_t patch = 0; patch < across * across; patch++) {
     const float *corner = pixels + patch / across * side * size + patch % across * side;
     for (size_t channel = 0; channel < 3; channel++)
       for (size_t y = 0; y < side; y++)
         memcpy(line + (channel * side + y) * side, corner + (channel * size + y) * size,
                side * sizeof *line);
-    w->net->prepare(line, k, 1, k, to);
+    w->net->prepare(line, k, i * across * across + patch, 1, k, w->wide);
   }
 }
 
@@ -363,14 +358,14 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->width = c->width;
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
-  size_t wide = larger(rows * net->row_size(c->inner), rows * d * sizeof(float));
-  if (images) wide = larger(wide, sequences * kf_patches(c) * net->row_size(tower->patch.k));
+  size_t wide = larger(net->rows_size(rows, c->inner), rows * d * sizeof(float));
+  if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
   w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
   KF_TAKE(arena, w->first, sequences + 1);
   KF_TAKE(arena, w->x, rows * d);
   KF_TAKE(arena, w->qkv, (rows + 1) * 3 * d);
-  KF_TAKE(arena, w->ready, (rows + 1) * net->row_size(d));
+  KF_TAKE(arena, w->ready, net->rows_size(rows + 1, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);
   KF_TAKE(arena, w->scratch, w->workers * w->scratch_size);

@@ -17,36 +17,15 @@
 #define ROWS 1024
 #define STEP 64   /* rows of data in a tile */
 #define TILE 1024 /* bytes of a tile */
+#ifdef SIX
+#define WEIGHTS 6
+#else
+#define WEIGHTS 5
+#endif
 /* packed[form][digit][half][step][TILE]: forms left and right, halves of 16 columns. */
 #define HALF  (ROWS / STEP * TILE)
 #define DIGIT (2 * HALF)
 #define FORM  (3 * DIGIT)
-
-/* Transposes 16 x 16 dwords: from[k][j] to to[j][k]. */
-static void transpose16(const int32_t *from, int32_t *to) {
-  __m512i a[16], b[16];
-  for (int i = 0; i < 16; i++) a[i] = _mm512_load_si512(from + 16 * i);
-  for (int i = 0; i < 16; i += 2) {
-    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int h = 0; h < 2; h++) {
-      a[i + 2 * h] = _mm512_unpacklo_epi64(b[i + h], b[i + h + 2]);
-      a[i + 2 * h + 1] = _mm512_unpackhi_epi64(b[i + h], b[i + h + 2]);
-    }
-  /* a[4q + r] holds, in its four 128-bit lanes, column 4*lane + r of rows 4q … 4q + 3. */
-  for (int r = 0; r < 4; r++) {
-    __m512i even01 = _mm512_shuffle_i32x4(a[r], a[4 + r], 0x88);
-    __m512i odd01 = _mm512_shuffle_i32x4(a[r], a[4 + r], 0xdd);
-    __m512i even23 = _mm512_shuffle_i32x4(a[8 + r], a[12 + r], 0x88);
-    __m512i odd23 = _mm512_shuffle_i32x4(a[8 + r], a[12 + r], 0xdd);
-    _mm512_store_si512(to + 16 * r, _mm512_shuffle_i32x4(even01, even23, 0x88));
-    _mm512_store_si512(to + 16 * (r + 8), _mm512_shuffle_i32x4(even01, even23, 0xdd));
-    _mm512_store_si512(to + 16 * (r + 4), _mm512_shuffle_i32x4(odd01, odd23, 0x88));
-    _mm512_store_si512(to + 16 * (r + 12), _mm512_shuffle_i32x4(odd01, odd23, 0xdd));
-  }
-}
 
 /* The low bytes of four vectors as the four bytes of each dword. */
 static __m512i join(const __m512i x[4]) {
@@ -85,47 +64,142 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
         for (size_t d = 0; d < 3; d++)
           _mm512_store_si512(right + d * DIGIT + to + 64 * group, digit[d]);
       }
-      for (size_t d = 0; d < 3; d++)
-        transpose16((const int32_t *)(const void *)(right + d * DIGIT + to),
-                    (int32_t *)(void *)(left + d * DIGIT + to));
+      for (size_t d = 0; d < 3; d++) {
+        __m512i rows[16];
+        for (size_t i = 0; i < 16; i++)
+          rows[i] = _mm512_load_si512(right + d * DIGIT + to + 64 * i);
+        transpose16(rows, left + d * DIGIT + to, 64);
+      }
     }
 }
 
-/* Adds one digit of the left panel times one of the right to tiles 0 … 3, the 2 x 2 halves of the
- * 32 x 32 tile. */
-static inline void digit_product(const char *left, const char *right, size_t steps) {
-  for (size_t k = 0; k < steps; k++) {
-    _tile_loadd(4, left + k * TILE, 64);
-    _tile_loadd(5, left + HALF + k * TILE, 64);
-    _tile_loadd(6, right + k * TILE, 64);
-    _tile_loadd(7, right + HALF + k * TILE, 64);
-    _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 4, 7);
-    _tile_dpbssd(2, 5, 6);
-    _tile_dpbssd(3, 5, 7);
+/* --- products -------------------------------------------------------------------------------- */
+
+#ifndef CHUNK
+#define CHUNK 8 /* steps that are multiplied at a time */
+#endif
+
+/* Sums of 16 x 16 columns: one tile for each weight, the highest first. */
+typedef int32_t block_sums[WEIGHTS][16][16];
+
+/* Sums that are complete, to be added to those of 64 bits, row by row. */
+typedef struct block {
+  const int32_t (*sums)[16][16]; /* [WEIGHTS] */
+  int64_t *to;
+  size_t stride, row; /* the next row; 16: all are done */
+} block;
+
+/* x[0] 2^24 + x[1] 2^16 + x[2] 2^8 + x[3] */
+static inline __m512i join_weights(const __m256i x[4]) {
+  __m512i y = _mm512_cvtepi32_epi64(x[0]);
+  for (int i = 1; i < 4; i++)
+    y = _mm512_add_epi64(_mm512_slli_epi64(y, 8), _mm512_cvtepi32_epi64(x[i]));
+  return y;
+}
+
+static inline void add_row(block *b) {
+  int64_t *to = b->to + b->row * b->stride;
+  __m512i x[WEIGHTS];
+  __m256i low[4], high[4];
+  for (int w = 0; w < WEIGHTS; w++) x[w] = _mm512_load_si512(b->sums[w][b->row]);
+  x[1] = _mm512_add_epi32(_mm512_slli_epi32(x[0], 8), x[1]); /* |a a'| <= 2^12: no overflow */
+#ifdef SIX
+  x[2] = _mm512_add_epi32(x[2], x[5]);
+#endif
+  for (int w = 0; w < 4; w++) {
+    low[w] = _mm512_castsi512_si256(x[w + 1]);
+    high[w] = _mm512_extracti64x4_epi64(x[w + 1], 1);
   }
+  _mm512_storeu_si512(to, _mm512_add_epi64(_mm512_loadu_si512(to), join_weights(low)));
+  _mm512_storeu_si512(to + 8, _mm512_add_epi64(_mm512_loadu_si512(to + 8), join_weights(high)));
+  b->row++;
+}
+
+/* The nine products of one step of 16 columns on the left and 16 on the right. Tiles 0 to 4 are
+ * sums. */
+static inline void multiply_step(const char *left, const char *right) {
+#ifdef SIX
+  _tile_loadd(6, left, 64);
+  _tile_loadd(7, right, 64);
+  _tile_dpbssd(0, 6, 7);
+  _tile_loadd(7, right + DIGIT, 64);
+  _tile_dpbssd(1, 6, 7);
+  _tile_loadd(7, right + 2 * DIGIT, 64);
+  _tile_dpbssd(2, 6, 7);
+  _tile_loadd(6, left + DIGIT, 64);
+  _tile_dpbssd(3, 6, 7);
+  _tile_loadd(7, right + DIGIT, 64);
+  _tile_dpbssd(5, 6, 7);
+  _tile_loadd(7, right, 64);
+  _tile_dpbssd(1, 6, 7);
+  _tile_loadd(6, left + 2 * DIGIT, 64);
+  _tile_dpbssd(2, 6, 7);
+  _tile_loadd(7, right + DIGIT, 64);
+  _tile_dpbssd(3, 6, 7);
+  _tile_loadd(7, right + 2 * DIGIT, 64);
+  _tile_dpbssd(4, 6, 7);
+#else
+  _tile_loadd(5, left, 64);
+  _tile_loadd(6, right, 64);
+  _tile_loadd(7, right + DIGIT, 64);
+  _tile_dpbssd(0, 5, 6);
+  _tile_dpbssd(1, 5, 7);
+  _tile_loadd(5, left + DIGIT, 64);
+  _tile_dpbssd(2, 5, 7);
+  _tile_dpbssd(1, 5, 6);
+  _tile_loadd(5, left + 2 * DIGIT, 64);
+  _tile_dpbssd(3, 5, 7);
+  _tile_dpbssd(2, 5, 6);
+  _tile_loadd(6, right + 2 * DIGIT, 64);
+  _tile_dpbssd(4, 5, 6);
+  _tile_loadd(5, left + DIGIT, 64);
+  _tile_dpbssd(3, 5, 6);
+  _tile_loadd(5, left, 64);
+  _tile_dpbssd(2, 5, 6);
+#endif
+}
+
+/* Sums over some steps; meanwhile the rows of the block before are added, a few after each step. */
+static inline void multiply_block(const char *left, const char *right, size_t steps,
+                                  block_sums sums, block *before) {
+  size_t some = (16 + steps - 1) / steps;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+#ifdef SIX
+  _tile_zero(5);
+#endif
+  for (size_t k = 0; k < steps; k++) {
+    multiply_step(left + k * TILE, right + k * TILE);
+    for (size_t i = 0; i < some && before->row < 16; i++) add_row(before);
+  }
+  _tile_stored(0, sums[0], 64);
+  _tile_stored(1, sums[1], 64);
+  _tile_stored(2, sums[2], 64);
+  _tile_stored(3, sums[3], 64);
+  _tile_stored(4, sums[4], 64);
+#ifdef SIX
+  _tile_stored(5, sums[5], 64);
+#endif
 }
 
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
-  const char *left = a, *right = (const char *)b + FORM;
+  block_sums part[2] __attribute__((aligned(64)));
+  block before = {.row = 16};
   size_t steps = (n + STEP - 1) / STEP;
-  int32_t part[EDGE * EDGE] __attribute__((aligned(64)));
-  for (size_t weight = 0; weight < 5; weight++) { /* digit numbers p + q = weight; 0 is highest */
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (size_t p = weight < 3 ? 0 : weight - 2; p <= 2 && p <= weight; p++)
-      digit_product(left + p * DIGIT, right + (weight - p) * DIGIT, steps);
-    _tile_stored(0, part, EDGE * sizeof *part);
-    _tile_stored(1, part + 16, EDGE * sizeof *part);
-    _tile_stored(2, part + 16 * EDGE, EDGE * sizeof *part);
-    _tile_stored(3, part + 16 * EDGE + 16, EDGE * sizeof *part);
-    unsigned shift = (unsigned)(8 * (4 - weight));
-    for (size_t i = 0; i < EDGE; i++)
-      for (size_t j = 0; j < EDGE; j += 16)
-        add_shifted(sums + i * stride + j, _mm512_load_si512(part + i * EDGE + j), shift);
-  }
+  int now = 0;
+  for (size_t k = 0; k < steps; k += CHUNK)
+    for (size_t i = 0; i < 2; i++)
+      for (size_t j = 0; j < 2; j++, now ^= 1) {
+        const char *left = (const char *)a + i * HALF + k * TILE;
+        const char *right = (const char *)b + FORM + j * HALF + k * TILE;
+        multiply_block(left, right, steps - k < CHUNK ? steps - k : CHUNK, part[now], &before);
+        before = (block){(const int32_t(*)[16][16])part[now], sums + 16 * i * stride + 16 * j,
+                         stride, 0};
+      }
+  while (before.row < 16) add_row(&before);
 }
 
 const kf_moment_kernel kf_moment_amx = {

@@ -31,7 +31,7 @@ typedef enum kf_activation {
 
 /* out = activation(x . W^T + bias) for m rows and outputs [first, end). */
 typedef struct kf_net_product {
-  const void *x; /* prepared rows [m], row_size(k) bytes each, 64-byte aligned */
+  const void *x; /* prepared rows [m], 64-byte aligned */
   size_t m, k;
   const void *weights; /* packed [n][k] */
   size_t n;
@@ -43,7 +43,7 @@ typedef struct kf_net_product {
   float *out; /* NULL: to `prepared` */
   size_t stride;
   bool add;       /* f32 rows: add the result instead of storing it */
-  void *prepared; /* [m], row_size(n) bytes each */
+  void *prepared; /* rows_size(m, n) bytes */
 } kf_net_product;
 
 /* Attention of one head: out = softmax(scale * q . k^T) . v, over the keys that a query sees. */
@@ -63,9 +63,10 @@ typedef struct kf_net_kernel {
    * variance (divided by d) are canonical sums in f64 (kf_add_lanes). out may be x. */
   void (*layer_norm)(const float *x, size_t stride, size_t m, size_t d, const float *gamma,
                      const float *beta, float eps, float *out, size_t out_stride);
-  kf_dtype precision;           /* of products: KF_F32 or KF_BF16 */
-  size_t (*row_size)(size_t k); /* bytes of a prepared row; a multiple of 64 */
-  void (*prepare)(const float *x, size_t stride, size_t m, size_t k, void *prepared);
+  kf_dtype precision;                      /* of products: KF_F32 or KF_BF16 */
+  size_t (*rows_size)(size_t m, size_t k); /* bytes of m prepared rows; a multiple of 64 */
+  /* Prepares rows [first, first + m) of such a buffer. */
+  void (*prepare)(const float *x, size_t stride, size_t first, size_t m, size_t k, void *prepared);
   size_t (*weights_size)(size_t n, size_t k); /* bytes; a multiple of 64 */
   /* Packs rows [first, first + count) of W [n][k], given as w[count][k]; first is a multiple of
    * KF_NET_PANEL, and count is KF_NET_PANEL or what remains. Denormals become zero in bf16. */

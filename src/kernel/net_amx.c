@@ -1,101 +1,303 @@
 /* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
- * rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
- * computed at a time, 32 rows times a panel. Rows past the last are read as zeros, from a copy. */
+ * rows times one of 16 outputs adds 32 columns to each of 256 sums.
+ *
+ * Rows and weights are in memory tile by tile. Tiles past the last row are read, and nobody sees what
+ * becomes of them.
+ *
+ * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
+ * through all panels of a block of outputs, whose weights are in the second-level cache by then,
+ * and DEPTH columns at a time, so that the strip stays in the first-level one.
+ *
+ * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
+ * itself. So the sums of a strip are finished while the tiles compute those of the next: a few rows
+ * after each step of four products, too few to fill the processor's window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
+#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define EDGE       32  /* rows of four tiles */
-#define DEPTH      512 /* columns: 32 rows of this many fill most of the first-level cache */
-#define SUM_STRIDE (BLOCK_N * sizeof(float))
+#ifndef DEPTH
+#define DEPTH 1024 /* columns: a strip of this many fills most of the first-level cache */
+#endif
+#ifndef PANELS
+#define PANELS 4 /* of a block of outputs */
+#endif
+#ifndef LOAD_WEIGHTS
+#define LOAD_WEIGHTS _tile_stream_loadd
+#endif
+#ifndef AHEAD_ROWS
+#define AHEAD_ROWS 1
+#endif
+#ifndef AHEAD_WEIGHTS
+#define AHEAD_WEIGHTS 1
+#endif
+#define EDGE       32         /* rows of a strip */
+#define TILE_BYTES 1024       /* bytes of a tile */
+#define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
+#define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
+#define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
-static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
-  _mm512_store_si512(row + j * sizeof(uint16_t), (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
+static inline void put_bf16(const vec y[PARTS], char *to) {
+  _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* 32 rows, or 16, times a panel. Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */
-INLINE void multiply_tiles(const char *x, size_t row, const char *weights, size_t steps,
-                           float *sums, bool fresh, const bool both_halves) {
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    if (both_halves) {
-      _tile_zero(2);
-      _tile_zero(3);
+/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half. */
+static void pack_tiles(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += 64)
+    for (size_t half = 0; half < 2; half++) {
+      bits even = as_bits(to_bf16(load(block + half * LANES)));
+      bits odd = as_bits(to_bf16(load(block + stride + half * LANES)));
+      _mm512_store_si512(to + half * TILE_BYTES, either(_mm512_srli_epi32(even, 16), odd));
     }
-  } else {
-    _tile_loadd(0, sums, SUM_STRIDE);
-    _tile_loadd(1, sums + 16, SUM_STRIDE);
-    if (both_halves) {
-      _tile_loadd(2, sums + 16 * BLOCK_N, SUM_STRIDE);
-      _tile_loadd(3, sums + 16 * BLOCK_N + 16, SUM_STRIDE);
+}
+
+/* Pairs of columns are dwords, which are transposed. */
+static void pack_turned(const float *block, size_t stride, size_t count, char *to) {
+  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += TILE_BYTES) {
+    __m512i rows[16];
+    for (size_t i = 0; i < 16; i++) {
+      const float *row = block + (half + i) * stride;
+      rows[i] = half + i < count ? (__m512i)_mm512_cvtne2ps_pbh(load(row + LANES), load(row))
+                                 : _mm512_setzero_si512();
     }
+    transpose16(rows, to, 64);
   }
-  for (size_t k = 0; k < steps; k += KF_NET_STEP) {
-    _tile_loadd(6, weights, LINE);
-    _tile_loadd(7, weights + 64, LINE);
-    _tile_loadd(4, x, row);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if (both_halves) {
-      _tile_loadd(5, x + 16 * row, row);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-    x += KF_NET_STEP * sizeof(uint16_t);
-    weights += KF_NET_STEP / 2 * LINE;
-  }
-  _tile_stored(0, sums, SUM_STRIDE);
-  _tile_stored(1, sums + 16, SUM_STRIDE);
-  if (both_halves) {
-    _tile_stored(2, sums + 16 * BLOCK_N, SUM_STRIDE);
-    _tile_stored(3, sums + 16 * BLOCK_N + 16, SUM_STRIDE);
-  }
-}
-
-/* The sums of up to 32 rows with all panels; sums has room for all 32. */
-static void sum_rows(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                     size_t panels, size_t steps, float *sums, bool fresh) {
-  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
-  __asm__ volatile("" : : : "memory");
-  for (size_t p = 0; p < panels; p++, weights += panel, sums += KF_NET_PANEL)
-    if (rows > 16)
-      multiply_tiles(x, row, weights, steps, sums, fresh, true);
-    else
-      multiply_tiles(x, row, weights, steps, sums, fresh, false);
-}
-
-/* The rows after the last full 32, unless they are 16. */
-static void sum_rest(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                     size_t panels, size_t steps, float *sums, bool fresh) {
-  uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
-  for (size_t r = 0; r < (rows > 16 ? 32u : 16u); r++)
-    if (r < rows)
-      memcpy(copy[r], x + r * row, steps * sizeof **copy);
-    else
-      memset(copy[r], 0, steps * sizeof **copy);
-  sum_rows((const char *)copy, sizeof *copy, rows, weights, panel, panels, steps, sums, fresh);
-}
-
-static void sum_tiled(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
-                      size_t panels, size_t steps, float *sums, bool fresh) {
-  for (; rows >= EDGE || rows == 16; x += EDGE * row, sums += EDGE * BLOCK_N) {
-    size_t now = rows < EDGE ? rows : EDGE;
-    sum_rows(x, row, now, weights, panel, panels, steps, sums, fresh);
-    rows -= now;
-  }
-  if (rows > 0) sum_rest(x, row, rows, weights, panel, panels, steps, sums, fresh);
 }
 
 static const format amx = {.element = 2,
+                           .tall = 16,
                            .weight = 2,
-                           .depth = DEPTH,
                            .round = to_bf16,
                            .put = put_bf16,
-                           .pack = pack_pairs,
-                           .sum = sum_tiled};
+                           .pack = pack_tiles,
+                           .pack_turned = pack_turned};
+
+/* --- what follows the sums ------------------------------------------------------------------- */
+
+/* Sums of a strip with a block of outputs, finished one row of a panel at a time. */
+typedef struct strip {
+  const kf_net_product *p;
+  const float *sums;      /* [panels][EDGE][KF_NET_PANEL] */
+  size_t first, rows;     /* of the product */
+  size_t column, columns; /* and outputs */
+  size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
+} strip;
+
+#define SOME 4 /* rows that are finished at a time */
+
+/* The last panel, if it is not full. */
+static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
+                                                  target t, size_t rows) {
+  for (size_t r = 0; r < rows; r++, t.i++) finish(&amx, p, sums + r * KF_NET_PANEL, &t);
+}
+
+/* SOME rows of a panel, or those that remain. */
+INLINE void finish_some(strip *s, const kf_activation activation) {
+  const kf_net_product *p = s->p;
+  size_t c = s->panel * KF_NET_PANEL, i = s->first + s->row, j = s->column + c;
+  size_t rows = s->rows - s->row < SOME ? s->rows - s->row : SOME;
+  const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
+  s->row += rows;
+  if (s->row == s->rows) s->row = 0, s->panel++;
+  if (s->columns - c < KF_NET_PANEL) {
+    finish_part(p, sums, (target){i, 1, j, s->columns - c}, rows);
+    return;
+  }
+  vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
+  if (p->bias != NULL) bias[0] = load(p->bias + j), bias[1] = load(p->bias + j + LANES);
+  char *prepared = p->out == NULL ? (char *)p->prepared + place(&amx, p->n, i, j) : NULL;
+  float *out = p->out != NULL ? p->out + i * p->stride + j : NULL;
+  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++)
+      y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
+    if (prepared != NULL) {
+      put_bf16(y, prepared + r * 64);
+      continue;
+    }
+    UNROLL
+    for (int v = 0; v < PARTS; v++)
+      store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
+    out += p->stride;
+  }
+}
+
+INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
+
+/* --- products -------------------------------------------------------------------------------- */
+
+/* What is prefetched while a strip is multiplied: the next one, and the weights of the next block. */
+typedef struct ahead {
+  kf_ahead rows, weights;
+} ahead;
+
+INLINE void fetch_ahead(ahead *a) {
+#if AHEAD_ROWS
+  kf_ahead_step(&a->rows);
+#endif
+#if AHEAD_WEIGHTS
+  kf_ahead_step(&a->weights);
+#endif
+}
+
+INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
+  if (fresh) {
+    _tile_zero(0);
+    _tile_zero(1);
+    if (both) {
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    return;
+  }
+  _tile_loadd(0, sums, SUM_STRIDE);
+  _tile_loadd(1, sums + 16, SUM_STRIDE);
+  if (both) {
+    _tile_loadd(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
+    _tile_loadd(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+  }
+}
+
+INLINE void end_sums(float *sums, const bool both) {
+  _tile_stored(0, sums, SUM_STRIDE);
+  _tile_stored(1, sums + 16, SUM_STRIDE);
+  if (both) {
+    _tile_stored(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
+    _tile_stored(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+  }
+}
+
+/* How often rows are finished: `times` after so many `steps`, as many rows of the strip before as
+ * are multiplied. */
+typedef struct finish_pace {
+  size_t steps, times, left;
+} finish_pace;
+
+INLINE finish_pace pace_for(size_t depth) {
+  size_t steps = depth * SOME / (EDGE * KF_NET_STEP), rows = depth * SOME;
+  if (steps < 1) steps = 1;
+  return (finish_pace){steps, steps > 1 ? 1 : (EDGE * KF_NET_STEP + rows - 1) / rows, steps};
+}
+
+/* Adds the products of 32 rows, or 16, with one panel over some columns to `sums`. Tiles 0 to 3 are
+ * sums, 4 and 5 rows, 6 and 7 weights. Every so often, rows of the strip before are finished. */
+INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t steps, float *sums,
+                      bool fresh, const bool both, strip *before, finish_pace *pace, ahead *next,
+                      const kf_activation activation) {
+  begin_sums(sums, fresh, both);
+  for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
+    LOAD_WEIGHTS(6, weights, 64);
+    LOAD_WEIGHTS(7, weights + TILE_BYTES, 64);
+    _tile_loadd(4, x, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if (both) {
+      _tile_loadd(5, x + half, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    fetch_ahead(next);
+    if (--pace->left > 0) continue;
+    pace->left = pace->steps;
+    for (size_t i = 0; i < pace->times && unfinished(before); i++) finish_some(before, activation);
+  }
+  end_sums(sums, both);
+}
+
+/* All sums of strip s, to `sums`, while the one before is finished. */
+INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
+                      const kf_activation activation) {
+  const kf_net_product *p = s->p;
+  size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
+  size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
+  size_t half = rows_bytes(&amx, 16, p->k);
+  finish_pace pace = pace_for(depth);
+  const char *rows = (const char *)p->x + place(&amx, p->k, s->first, 0);
+  const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
+  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
+  __asm__ volatile("" : : : "memory");
+  for (size_t k = 0; k < depth; k += part)
+    for (size_t c = 0; c < s->columns; c += KF_NET_PANEL) {
+      size_t steps = depth - k < part ? depth - k : part;
+      const char *x = rows + place(&amx, p->k, 0, k);
+      const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
+      float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
+      if (s->rows > 16)
+        sum_panel(x, half, w, steps, to, k == 0, true, before, &pace, next, activation);
+      else
+        sum_panel(x, half, w, steps, to, k == 0, false, before, &pace, next, activation);
+    }
+}
+
+INLINE kf_ahead ahead_of(const void *at, size_t bytes, size_t steps) {
+  const uint8_t *from = at;
+  return (kf_ahead){from, from + bytes, (bytes / steps + 63) / 64 * 64};
+}
+
+INLINE size_t block_columns(const kf_net_product *p, size_t j) {
+  return p->end - j < PANELS * KF_NET_PANEL ? p->end - j : PANELS * KF_NET_PANEL;
+}
+
+INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
+
+INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
+  float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  size_t panel = panel_bytes(&amx, p->k), depth_steps = padded(p->k) / KF_NET_STEP, now = 0;
+  bool far = rows_bytes(&amx, p->m, p->k) > NEAR;
+  strip before = {.p = p};
+#ifdef PHASE
+  static _Thread_local float phase[PHASE][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  strip later[PHASE];
+  size_t kept = 0;
+#endif
+  ahead next;
+  for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
+    size_t columns = block_columns(p, j), left = p->end - j - columns;
+    size_t steps = panels_of(columns) * depth_steps;
+    next.weights = ahead_of((const char *)p->weights + (j / KF_NET_PANEL + PANELS) * panel,
+                            left > 0 ? panels_of(block_columns(p, j + columns)) * panel : 0,
+                            (p->m + EDGE - 1) / EDGE * steps);
+    for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
+      size_t rows = p->m - i < EDGE ? p->m - i : EDGE,
+             after = i + EDGE < p->m ? p->m - i - EDGE : 0;
+      strip s = {p, sums[now], i, rows, j, columns, 0, 0};
+      next.rows = ahead_of((const char *)p->x + place(&amx, p->k, i + EDGE, 0),
+                           far ? rows_bytes(&amx, after < EDGE ? after : EDGE, p->k) : 0, steps);
+#ifdef PHASE
+      if (activation != KF_ACT_NONE) {
+        float *to = phase[kept];
+        s.sums = to;
+        strip nothing = {.p = p};
+        sum_strip(&s, to, &nothing, &next, activation);
+        later[kept++] = s;
+        if (kept == PHASE || i + EDGE >= p->m) {
+          for (size_t z = 0; z < kept; z++)
+            while (unfinished(&later[z])) finish_some(&later[z], activation);
+          kept = 0;
+        }
+        continue;
+      }
+#endif
+      sum_strip(&s, sums[now], &before, &next, activation);
+      while (unfinished(&before)) finish_some(&before, activation);
+      before = s;
+    }
+  }
+  while (unfinished(&before)) finish_some(&before, activation);
+}
+
+static void amx_multiply(const kf_net_product *p) {
+  switch (p->activation) {
+  case KF_ACT_NONE: multiply_by(p, KF_ACT_NONE); break;
+  case KF_ACT_QUICK_GELU: multiply_by(p, KF_ACT_QUICK_GELU); break;
+  case KF_ACT_GELU: multiply_by(p, KF_ACT_GELU); break;
+  case KF_ACT_GELU_TANH: multiply_by(p, KF_ACT_GELU_TANH); break;
+  }
+}
+
 NET(amx, KF_BF16, kf_full_tiles_on, kf_tiles_off);
 
 #endif

@@ -11,20 +11,20 @@
 
 #define TILE_ROWS 6
 
-static inline void put_pairs(const vec y[PARTS], char *row, size_t j) {
+static inline void put_pairs(const vec y[PARTS], char *to) {
   const __m512i order =
       _mm512_broadcast_i32x4(_mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11));
   __m512i x = (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]);
-  _mm512_store_si512(row + j * sizeof(uint16_t), _mm512_shuffle_epi8(x, order));
+  _mm512_store_si512(to, _mm512_shuffle_epi8(x, order));
 }
 
-static void pack_split(const float *block, char *to) {
+static void pack_split(const float *block, size_t stride, char *to) {
   for (size_t k = 0; k < KF_NET_STEP; k += 4)
     for (size_t odd = 0; odd < 2; odd++, to += LINE) {
       UNROLL
       for (int v = 0; v < PARTS; v++) {
-        bits upper = as_bits(to_bf16(load(block + (k + odd) * KF_NET_PANEL + v * LANES)));
-        bits lower = as_bits(to_bf16(load(block + (k + 2 + odd) * KF_NET_PANEL + v * LANES)));
+        bits upper = as_bits(to_bf16(load(block + (k + odd) * stride + v * LANES)));
+        bits lower = as_bits(to_bf16(load(block + (k + 2 + odd) * stride + v * LANES)));
         store((float *)(void *)to + v * LANES, as_vec(either(V(srli_epi32)(lower, 16), upper)));
       }
     }
@@ -80,12 +80,14 @@ static void sum_pairs(const char *x, size_t row, size_t rows, const char *weight
 }
 
 static const format avx512bf16 = {.element = 2,
+                                  .tall = 1,
                                   .weight = 2,
                                   .depth = 1024,
                                   .round = to_bf16,
                                   .put = put_pairs,
                                   .pack = pack_split,
                                   .sum = sum_pairs};
+NET_MULTIPLY(avx512bf16)
 NET(avx512bf16, KF_BF16, NULL, NULL);
 
 #endif

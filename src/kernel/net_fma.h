@@ -34,12 +34,14 @@ INLINE vec element(const char *x, const char *half, int i, size_t row) {
 
 static inline vec keep(vec x) { return x; }
 
-static inline void put_f32(const vec y[PARTS], char *row, size_t j) {
+static inline void put_f32(const vec y[PARTS], char *to) {
   UNROLL
-  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, y[v]);
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)to + v * LANES, y[v]);
 }
 
-static void pack_f32(const float *block, char *to) { memcpy(to, block, KF_NET_STEP * LINE); }
+static void pack_f32(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k++, block += stride, to += LINE) memcpy(to, block, LINE);
+}
 
 INLINE void tile_f32(const char *x, size_t row, const char *weights, size_t steps, float *sums,
                      bool fresh, const int rows) {
@@ -77,9 +79,9 @@ static void sum_f32(const char *x, size_t row, size_t rows, const char *weights,
 
 /* --- bf16 ------------------------------------------------------------------------------------ */
 
-static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
+static inline void put_bf16(const vec y[PARTS], char *to) {
   UNROLL
-  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, to_bf16(y[v]));
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)to + v * LANES, to_bf16(y[v]));
 }
 
 /* The chain of the even (0) or odd (1) k of a block, from zero. */
@@ -88,13 +90,15 @@ INLINE void chain(const char *x, size_t row, const char *weights, const int odd,
   UNROLL
   for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = none();
   x += odd * (int)sizeof(float);
+  bits upper = all_bits(0xffff0000u);
+  __asm__("" : "+x"(upper)); /* a register; it would be loaded on every turn */
   const char *half = middle(x, row, rows), *end = x + KF_NET_STEP * sizeof(float);
   for (; x < end; x += 2 * sizeof(float), half += 2 * sizeof(float), weights += LINE) {
     vec w[2];
     UNROLL
     for (int v = 0; v < 2; v++) {
       bits pair = as_bits(load((const float *)(const void *)weights + v * LANES));
-      w[v] = as_vec(odd ? both(pair, all_bits(0xffff0000u)) : V(slli_epi32)(pair, 16));
+      w[v] = as_vec(odd ? both(pair, upper) : V(slli_epi32)(pair, 16));
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -139,12 +143,12 @@ static void sum_bf16(const char *x, size_t row, size_t rows, const char *weights
 
 #define FORMAT_F32                                                                                 \
   {                                                                                                \
-    .element = 4, .weight = 4, .depth = 512, .round = keep, .put = put_f32, .pack = pack_f32,      \
-    .sum = sum_f32                                                                                 \
+    .element = 4, .tall = 1, .weight = 4, .depth = 512, .round = keep, .put = put_f32,             \
+    .pack = pack_f32, .sum = sum_f32                                                               \
   }
 #define FORMAT_BF16                                                                                \
   {                                                                                                \
-    .element = 4, .weight = 2, .depth = 512, .round = to_bf16, .put = put_bf16,                    \
+    .element = 4, .tall = 1, .weight = 2, .depth = 512, .round = to_bf16, .put = put_bf16,         \
     .pack = pack_pairs, .sum = sum_bf16                                                            \
   }
 

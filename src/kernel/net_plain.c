@@ -12,9 +12,7 @@
 
 static size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-static size_t row_size(size_t k) { return padded(k) * sizeof(float); }
-
-static size_t weights_size(size_t n, size_t k) { return n * row_size(k); }
+static size_t rows_size(size_t m, size_t k) { return m * padded(k) * sizeof(float); }
 
 /* --- bf16 ------------------------------------------------------------------------------------ */
 
@@ -165,7 +163,7 @@ static void layer_norm(const float *x, size_t stride, size_t m, size_t d, const 
 
 /* Two rows of `dim` and two of `keys`. */
 static size_t attention_size(size_t keys, size_t dim) {
-  return 2 * (row_size(keys) + row_size(dim));
+  return rows_size(2, keys) + rows_size(2, dim);
 }
 
 /* weight[j] = exp(score[j] - the largest), rounded like factors of products; 0 from `seen` on.
@@ -201,8 +199,9 @@ static void attention(const rules *r, const kf_net_attention *a) {
 
 /* The table of a precision and its functions. */
 #define NET(name, type)                                                                            \
-  static void prepare_##name(const float *x, size_t stride, size_t m, size_t k, void *to) {        \
-    prepare(&name##_rules, x, stride, m, k, to);                                                   \
+  static void prepare_##name(const float *x, size_t stride, size_t first, size_t m, size_t k,      \
+                             void *to) {                                                           \
+    prepare(&name##_rules, x, stride, m, k, (float *)to + first * padded(k));                      \
   }                                                                                                \
   static void pack_##name(const float *w, size_t n, size_t k, size_t first, size_t count,          \
                           void *to) {                                                              \
@@ -213,9 +212,9 @@ static void attention(const rules *r, const kf_net_attention *a) {
   static void attention_##name(const kf_net_attention *a) { attention(&name##_rules, a); }         \
   const kf_net_kernel kf_net_plain_##name = {.layer_norm = layer_norm,                             \
                                              .precision = type,                                    \
-                                             .row_size = row_size,                                 \
+                                             .rows_size = rows_size,                               \
                                              .prepare = prepare_##name,                            \
-                                             .weights_size = weights_size,                         \
+                                             .weights_size = rows_size,                            \
                                              .pack = pack_##name,                                  \
                                              .multiply = multiply_##name,                          \
                                              .attention_size = attention_size,                     \

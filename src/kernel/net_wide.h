@@ -94,14 +94,16 @@ INLINE vec horner(const float *poly, int terms, vec x) {
   return sum;
 }
 
-INLINE vec exponential(vec given) {
+/* Of a number; of anything else, anything. */
+INLINE vec power_of_e(vec given) {
   vec x = larger(all(-KF_EXP_MOST), smaller(all(KF_EXP_MOST), given));
   vec shifted = fused(x, all(KF_LOG2_E), all(KF_ROUND)), n = V(sub_ps)(shifted, all(KF_ROUND));
   vec r = fused(n, all(-KF_LN2_LOW), fused(n, all(-KF_LN2_HIGH), x));
   vec y = add(fused(times(r, r), horner(kf_exp_poly, KF_EXP_TERMS, r), r), all(1.0f));
-  y = as_vec(V(add_epi32)(as_bits(y), V(slli_epi32)(as_bits(shifted), 23)));
-  return choose(is_nan(given), given, y);
+  return as_vec(V(add_epi32)(as_bits(y), V(slli_epi32)(as_bits(shifted), 23)));
 }
+
+INLINE vec exponential(vec x) { return choose(is_nan(x), x, power_of_e(x)); }
 
 INLINE vec error_function(vec x) {
   vec a = smaller(all(KF_ERF_MOST), magnitude(x));
@@ -111,16 +113,35 @@ INLINE vec error_function(vec x) {
   return choose(less(a, all(1.0f)), near, far);
 }
 
+/* x / d for 1 <= d < 2^126, rounded as by a division, which would take three times as long: two steps
+ * of Newton make r the reciprocal rounded to nearest, except for a d of ones alone, whose reciprocal
+ * is just above the middle of two numbers; one more step corrects x * r (Markstein), unless
+ * there is nothing to correct: the sign of a zero stays, and an infinite x. */
+#if defined __AVX512F__ && !defined DIV
+INLINE vec quotient(vec x, vec d) {
+  vec r = _mm512_rcp14_ps(d), one = all(1.0f);
+  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
+  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
+  mask ones =
+      _mm512_testn_epi32_mask(_mm512_add_epi32(as_bits(d), all_bits(1)), all_bits(0x007fffffu));
+  r = as_vec(_mm512_mask_or_epi32(as_bits(r), ones, as_bits(r), all_bits(1)));
+  vec y = times(x, r), rest = _mm512_fnmadd_ps(d, y, x);
+  return _mm512_mask3_fmadd_ps(rest, r, y, _mm512_cmp_ps_mask(rest, none(), _CMP_NEQ_OQ));
+}
+#else
+INLINE vec quotient(vec x, vec d) { return V(div_ps)(x, d); }
+#endif
+
 INLINE vec activate(kf_activation activation, vec x) {
   switch (activation) {
   case KF_ACT_QUICK_GELU:
-    return V(div_ps)(x, add(all(1.0f), exponential(times(x, all(-KF_QUICK_GELU)))));
+    return quotient(x, add(all(1.0f), power_of_e(times(x, all(-KF_QUICK_GELU)))));
   case KF_ACT_GELU:
     return times(times(x, all(0.5f)), add(all(1.0f), error_function(times(x, all(KF_SQRT_HALF)))));
   case KF_ACT_GELU_TANH: {
     vec minus = as_vec(V(add_epi32)(as_bits(x), all_bits(0x80000000u)));
     vec u = times(minus, fused(times(x, x), all(KF_GELU_TANH_B), all(KF_GELU_TANH_A)));
-    return V(div_ps)(x, add(all(1.0f), exponential(u)));
+    return quotient(x, add(all(1.0f), power_of_e(u)));
   }
   case KF_ACT_NONE: break;
   }
@@ -227,13 +248,16 @@ static void wide_layer_norm(const float *x, size_t stride, size_t m, size_t d, c
 
 typedef struct format {
   size_t element; /* bytes of an element of a prepared row */
+  size_t tall;    /* rows whose blocks of 32 columns lie side by side; a power of 2 */
   size_t weight;  /* and of a packed weight */
   size_t depth;   /* columns that are multiplied at a time; a multiple of KF_NET_STEP */
   vec (*round)(vec x);
-  /* Writes columns [j, j + 32) of a prepared row. */
-  void (*put)(const vec y[PARTS], char *row, size_t j);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k][output]. */
-  void (*pack)(const float *block, char *to);
+  /* Writes 32 columns of a prepared row, from a multiple of 32 on. */
+  void (*put)(const vec y[PARTS], char *to);
+  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k * stride + output]. */
+  void (*pack)(const float *block, size_t stride, char *to);
+  /* The same for block[output * stride + k] with `count` outputs, zeros for others; may be NULL. */
+  void (*pack_turned)(const float *block, size_t stride, size_t count, char *to);
   /* Adds the products of `rows` rows with the outputs of some panels, over `steps` columns, to
    * sums[r][c] (BLOCK_N apart), which start at 0 if `fresh`. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
@@ -242,10 +266,21 @@ typedef struct format {
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines, so that successive rows do not share a set of the cache. */
+/* An odd number of cache lines for rows that lie one after the other, which do not share a set of
+ * the cache then. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
-  return (lines | 1) * 64;
+  return (f->tall > 1 ? lines : lines | 1) * 64;
+}
+
+INLINE size_t rows_bytes(const format *f, size_t m, size_t k) {
+  return (m + f->tall - 1) / f->tall * f->tall * row_bytes(f, k);
+}
+
+/* Where columns [j, j + 32) of row i are: in [rows / tall][columns / 32][tall][32]. */
+INLINE size_t place(const format *f, size_t k, size_t i, size_t j) {
+  return i / f->tall * f->tall * row_bytes(f, k) +
+         (j * f->tall + i % f->tall * KF_NET_STEP) * f->element;
 }
 
 INLINE size_t panel_bytes(const format *f, size_t k) {
@@ -265,13 +300,13 @@ INLINE void take(const float *x, size_t k, size_t j, vec y[PARTS]) {
   for (int v = 0; v < PARTS; v++) y[v] = load(from + v * LANES);
 }
 
-INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t m, size_t k,
-                         char *to) {
-  for (size_t i = 0; i < m; i++, x += stride, to += row_bytes(f, k))
+INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t first, size_t m,
+                         size_t k, char *to) {
+  for (size_t i = first; i < first + m; i++, x += stride)
     for (size_t j = 0; j < k; j += KF_NET_PANEL) {
       vec y[PARTS];
       take(x, k, j, y);
-      f->put(y, to, j);
+      f->put(y, to + place(f, k, i, j));
     }
 }
 
@@ -304,6 +339,10 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
+    if (f->pack_turned != NULL && steps == KF_NET_STEP) {
+      f->pack_turned(w + at, stride, count, to);
+      continue;
+    }
     if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
       for (size_t i = 0; i < KF_NET_PANEL; i += 8)
         for (size_t j = 0; j < KF_NET_STEP; j += 8)
@@ -313,7 +352,7 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
       for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < steps; j++) block[j * KF_NET_PANEL + i] = w[i * stride + at + j];
     }
-    f->pack(block, to);
+    f->pack(block, KF_NET_PANEL, to);
   }
 }
 
@@ -323,6 +362,10 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
+    if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
+      f->pack(w + at * stride, stride, to);
+      continue;
+    }
     if (steps < KF_NET_STEP) memset(block, 0, sizeof block);
     for (size_t j = 0; j < steps; j++) {
       vec y[PARTS];
@@ -330,17 +373,17 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
       UNROLL
       for (int v = 0; v < PARTS; v++) store(block + j * KF_NET_PANEL + v * LANES, y[v]);
     }
-    f->pack(block, to);
+    f->pack(block, KF_NET_PANEL, to);
   }
 }
 
 /* Packs pairs of k, the even one in the lower half. */
-INLINE void pack_pairs(const float *block, char *to) {
-  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * KF_NET_PANEL, to += LINE) {
+INLINE void pack_pairs(const float *block, size_t stride, char *to) {
+  for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += LINE) {
     UNROLL
     for (int v = 0; v < PARTS; v++) {
       bits even = as_bits(to_bf16(load(block + v * LANES)));
-      bits odd = as_bits(to_bf16(load(block + KF_NET_PANEL + v * LANES)));
+      bits odd = as_bits(to_bf16(load(block + stride + v * LANES)));
       store((float *)(void *)to + v * LANES, as_vec(either(V(srli_epi32)(even, 16), odd)));
     }
   }
@@ -365,7 +408,7 @@ INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t
     for (int v = 0; v < PARTS; v++) y[v] = load(buffer + v * LANES);
   }
   if (p->out == NULL) {
-    f->put(y, (char *)p->prepared + i * row_bytes(f, p->n), j);
+    f->put(y, (char *)p->prepared + place(f, p->n, i, j));
     return;
   }
   float *out = p->out + i * p->stride + j, *to = width == KF_NET_PANEL ? out : buffer;
@@ -449,8 +492,8 @@ INLINE attention_space divide(const format *f, char *at, size_t keys, size_t dim
   char *from = at;
   s.keys = at, at += packed_bytes(f, keys, dim);
   s.values = at, at += packed_bytes(f, dim, keys);
-  s.query = at, at += QUERIES * row_bytes(f, dim);
-  s.weight = at, at += QUERIES * row_bytes(f, keys);
+  s.query = at, at += rows_bytes(f, QUERIES, dim);
+  s.weight = at, at += rows_bytes(f, QUERIES, keys);
   s.score = (float *)(void *)at, at += QUERIES * padded(keys) * sizeof(float);
   s.size = (size_t)(at - from);
   return s;
@@ -468,20 +511,41 @@ INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
   return choose(below(index, all_bits((uint32_t)seen)), x, all(otherwise));
 }
 
+#ifdef __AVX512F__
+INLINE __m256 lower_half(vec x) { return _mm512_castps512_ps256(x); }
+INLINE __m256 upper_half(vec x) { return _mm512_extractf32x8_ps(x, 1); }
+#endif
+
 INLINE float largest_score(const float *score, float scale, size_t seen) {
   vec most = all(-INFINITY);
   for (size_t j = 0; j < seen; j += LANES)
     most = larger(most, seen_or(times(load(score + j), all(scale)), j, seen, -INFINITY));
-  float lane[LANES], largest = -INFINITY;
-  store(lane, most);
-  for (int i = 0; i < LANES; i++) largest = largest > lane[i] ? largest : lane[i];
-  return largest;
+#ifdef __AVX512F__
+  __m256 eight = _mm256_max_ps(lower_half(most), upper_half(most));
+#else
+  __m256 eight = most;
+#endif
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
-/* Turns a row of scores into a prepared row of weights; returns their sum. */
+/* Adds 16 lanes, halves to halves. */
+INLINE float add_halves(const vec sum[16 / LANES]) {
+#ifdef __AVX512F__
+  __m256 eight = _mm256_add_ps(lower_half(sum[0]), upper_half(sum[0]));
+#else
+  __m256 eight = _mm256_add_ps(sum[0], sum[1]);
+#endif
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+/* Turns a row of scores into row i of the prepared weights; returns their sum. */
 INLINE float soften(const format *f, const float *score, float scale, size_t seen, size_t keys,
-                    char *weight) {
-  float largest = largest_score(score, scale, seen), lane[16];
+                    char *weights, size_t i) {
+  float largest = largest_score(score, scale, seen);
   vec sum[16 / LANES], y[PARTS];
   UNROLL
   for (int v = 0; v < 16 / LANES; v++) sum[v] = none();
@@ -493,13 +557,9 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
       y[v] = seen_or(f->round(exponential(x)), at, seen, 0);
       sum[v % (16 / LANES)] = add(sum[v % (16 / LANES)], y[v]);
     }
-    f->put(y, weight, j);
+    f->put(y, weights + place(f, keys, i, j));
   }
-  UNROLL
-  for (int v = 0; v < 16 / LANES; v++) store(lane + v * LANES, sum[v]);
-  for (size_t half = 8; half > 0; half /= 2)
-    for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
-  return lane[0];
+  return add_halves(sum);
 }
 
 INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
@@ -512,24 +572,21 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   for (size_t c = 0; c < a->dim; c += KF_NET_PANEL)
     pack_columns(f, a->v + c, a->kv_stride, a->dim - c < KF_NET_PANEL ? a->dim - c : KF_NET_PANEL,
                  a->keys, s.values + c / KF_NET_PANEL * panel_bytes(f, a->keys));
-  /* Scores beyond the last key are read, but not used. */
-  memset(s.score, 0, QUERIES * padded(a->keys) * sizeof *s.score);
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
     float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
-    prepare_rows(f, a->q + i * a->q_stride, a->q_stride, n, a->dim, s.query);
+    prepare_rows(f, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
                                  .k = a->dim,
                                  .weights = s.keys,
-                                 .n = a->keys,
-                                 .end = a->keys,
+                                 .n = padded(a->keys), /* scores beyond the last key are zero */
+                                 .end = padded(a->keys),
                                  .out = s.score,
                                  .stride = padded(a->keys)});
     for (size_t r = 0; r < n; r++)
-      part[r] =
-          1.0f / soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
-                        a->keys, s.weight + r * row_bytes(f, a->keys));
+      part[r] = 1.0f / soften(f, s.score + r * padded(a->keys), a->scale,
+                              a->causal ? i + r + 1 : a->keys, a->keys, s.weight, r);
     product_of(&(kf_net_product){.x = s.weight,
                                  .m = n,
                                  .k = a->keys,
@@ -601,26 +658,31 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The table of a format and its functions, whose names all begin with `name`. */
+/* The product of a format whose sums are made in blocks. */
+#define NET_MULTIPLY(name)                                                                         \
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
+
+/* The table of a format and its functions, whose names all begin with `name`; name_multiply is
+ * there. */
 #define NET(name, type, on, off)                                                                   \
-  static size_t name##_row_size(size_t k) { return row_bytes(&name, k); }                          \
+  static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
-  static void name##_prepare(const float *x, size_t stride, size_t m, size_t k, void *to) {        \
-    prepare_rows(&name, x, stride, m, k, to);                                                      \
+  static void name##_prepare(const float *x, size_t stride, size_t first, size_t m, size_t k,      \
+                             void *to) {                                                           \
+    prepare_rows(&name, x, stride, first, m, k, to);                                               \
   }                                                                                                \
   static void name##_pack(const float *w, size_t n, size_t k, size_t first, size_t count,          \
                           void *to) {                                                              \
     (void)n;                                                                                       \
     pack_rows(&name, w, k, count, k, (char *)to + first / KF_NET_PANEL * panel_bytes(&name, k));   \
   }                                                                                                \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
   static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
-                                       .row_size = name##_row_size,                                \
+                                       .rows_size = name##_rows_size,                              \
                                        .prepare = name##_prepare,                                  \
                                        .weights_size = name##_weights_size,                        \
                                        .pack = name##_pack,                                        \
