@@ -28,8 +28,9 @@ typedef struct kf_view {
   double *directions; /* [D][rank] in columns */
   double *means;      /* [n][rank] class means along them */
   double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
-  float *directions_f32, *columns_f32[3]; /* the same, if products are in f32 */
-  double *squares[3];                     /* [n] squared lengths in the three metrics */
+  float *directions_f32; /* the same, if products are in f32 */
+  float *columns_f32[3]; /* and in the memory of `columns` */
+  double *squares[3];    /* [n] squared lengths in the three metrics */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */

@@ -200,6 +200,8 @@ kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEF
 const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
+/* As kf_measure_within, of the statistics for S_w. */
+void kf_fitter_measure(const kf_fitter *fitter, double *trace, double *norm2);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
 double kf_fitter_prior(const kf_fitter *fitter); /* of its models */
 /* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */

@@ -273,6 +273,55 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   return status;
 }
 
+/* --- the trace alone --------------------------------------------------------------------------- */
+
+#define TRACE_BLOCK 32u /* columns */
+
+typedef struct diagonal {
+  const kf_stats *stats;
+  double *out; /* [dim] of S_w */
+} diagonal;
+
+/* Elements [32 i, 32 i + 32) of the diagonal of S_w, with the bits of kf_stats_scatter. */
+static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const diagonal *t = argument;
+  const kf_stats *s = t->stats;
+  uint32_t first = (uint32_t)block * TRACE_BLOCK;
+  uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
+  kf_i128 a[TRACE_BLOCK] = {0};
+  double e[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
+  for (uint32_t k = 0; k < s->n_classes; k++) {
+    const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
+    int64_t count = s->counts[k];
+    for (uint32_t i = 0; count > 0 && i < n; i++) {
+      int64_t mean = divide_rounded(sums[i], count), rest = sums[i] - count * mean;
+      double h = (double)mean + (double)rest / (2 * (double)count), r = (double)rest;
+      a[i] += (kf_i128)count * mean * mean;
+      e[i] += h * r;
+      e[i] += r * h;
+    }
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
+    t->out[first + i] = ((double)(s->moments[at] - a[i]) - e[i]) * unit;
+  }
+  return KF_OK;
+}
+
+kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
+  if (stats->rows == 0) return kf_fail(&ctx->err, KF_ERR_MATH, "the statistics hold no rows");
+  diagonal t = {.stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
+  if (t.out == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status =
+      kf_parallel(ctx, (stats->dim + TRACE_BLOCK - 1) / TRACE_BLOCK, find_diagonal, &t);
+  *trace = 0;
+  for (uint32_t i = 0; status == KF_OK && i < stats->dim; i++) *trace += t.out[i];
+  kf_free(t.out);
+  return status;
+}
+
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
@@ -280,7 +329,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
+  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
   kf_free(s_w);
   return status;
 }
