@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
-#define MEANS      64u   /* class means that are turned together */
+#define MEANS      96u   /* class means that are turned together */
 #define MOST_GRAM  4u    /* times D: products of class means are kept for up to this many classes */
 
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {

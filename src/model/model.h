@@ -40,7 +40,7 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err);
 
 /* Maps up to KF_MAP_ROWS rows in f64: out[n][L] = T (x - centre). `scratch` has room for
  * kf_map_scratch(map) doubles. */
-#define KF_MAP_ROWS 64u
+#define KF_MAP_ROWS 96u /* whole tiles of every product */
 uint64_t kf_map_scratch(const kf_map *map);
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out);
