@@ -223,9 +223,6 @@ typedef struct kf_product {
   bool upper;
 } kf_product;
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
-/* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
- * shares with the others, but a few for each thread. */
-size_t kf_task_rows(const kf_ctx *ctx, size_t n);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
 /* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:

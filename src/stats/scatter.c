@@ -28,7 +28,6 @@
 #include <string.h>
 
 #define CLASS_BLOCK 128u
-#define ROW_BLOCK   96u
 #define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
 
 typedef struct counted {
@@ -55,7 +54,8 @@ typedef struct scatter {
   /* E, class block by class block. */
   double *left, *right; /* [2 CLASS_BLOCK][dim]: h over r, r over h */
   size_t depth;
-  double *e; /* [dim][dim]; on and above the diagonal blocks */
+  size_t share; /* rows of e for a task */
+  double *e;    /* [dim][dim]; on and above the diagonal blocks */
   double *s_w, *s_b;
 } scatter;
 
@@ -118,9 +118,8 @@ static kf_status sum_chosen(scatter *t, int64_t weight) {
   size_t blocks = (t->n_chosen + t->block - 1) / t->block;
   t->weight = weight;
   KF_TRY(kf_parallel_limited(t->ctx, kf_moments_workers(t->moments), blocks, add_class_means, t));
-  kf_moments_flush(t->moments, weight);
   t->n_chosen = 0;
-  return KF_OK;
+  return kf_moments_flush(t->moments, weight);
 }
 
 static int by_rising_count(const void *a, const void *b) {
@@ -165,13 +164,13 @@ static kf_status sum_class_means(scatter *t) {
 
 /* --- E ---------------------------------------------------------------------------------------- */
 
-/* Rows [96 i, 96 i + 96) of e, from their diagonal block on, += left^T right. */
+/* The rows of a task of e, from their diagonal block on, += left^T right. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
-  size_t dim = t->stats->dim, first = i * ROW_BLOCK;
-  size_t n = dim - first < ROW_BLOCK ? dim - first : ROW_BLOCK;
+  size_t dim = t->stats->dim, first = i * t->share;
+  size_t n = dim - first < t->share ? dim - first : t->share;
   t->ctx->kernels->gemm_tn(t->left + first, dim, t->right + first, dim, t->e + first * dim + first,
                            dim, n, dim - first, t->depth);
   return KF_OK;
@@ -196,7 +195,8 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
 
 static kf_status sum_remainders(scatter *t) {
   const kf_stats *s = t->stats;
-  size_t n = 0, blocks = (s->dim + ROW_BLOCK - 1) / ROW_BLOCK;
+  t->share = kf_task_rows(t->ctx, s->dim);
+  size_t n = 0, blocks = (s->dim + t->share - 1) / t->share;
   for (uint32_t k = 0; k < s->n_classes; k++)
     if (t->inexact[k]) t->chosen[n++] = k;
   for (t->n_chosen = 0; t->n_chosen < n; t->n_chosen += CLASS_BLOCK) {

@@ -47,7 +47,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
 void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, int64_t weight);
-void kf_moments_flush(kf_moments *m, int64_t weight);
+kf_status kf_moments_flush(kf_moments *m, int64_t weight);
 
 /* The factor that turns a row of squared length norm2 into integers. */
 double kf_fixed_scale(bool normalized, int exponent, double norm2);
