@@ -61,7 +61,8 @@ FLOORS = [
     Floor("fit", "fit, default", LDA, FASTER, {"all": 5}),
     Floor("fit", "fit, default", GRID, FASTER, {"all": 300}),
     Floor("fit", "fit, default", GRID_JOBS, FASTER, {"avx512": 150, "amx": 150}),
-    Floor("solver", "fit of statistics, D = 768", limit("0.12 s"), COST, {"all": 1}),
+    # The aim is 0.12 s; docs/performance.md says what stands in its way.
+    Floor("solver", "fit of statistics, D = 768", limit("0.12 s"), COST, {"all": 1.5}),
     Floor("solver", "fit of statistics, D = 1024", growth(768), COST, {"all": 1.25}),
     Floor("solver", "fit of statistics, D = 2048", growth(768), COST, {"all": 1.25}),
     Floor("choosing", "choosing λ, default", STATISTICS, COST, {"all": 1}),
@@ -73,7 +74,7 @@ FLOORS = [
     # Rows are mapped first, and the model is read; eval looks in two spaces.
     Floor("classes", "classify", ENGINE, COST, {"all": 1.75}),
     Floor("classes", "eval", ENGINE, COST, {"all": 2.75}),
-    Floor("latency", "1 query", READING, COST, {"all": 1.3}),
+    Floor("latency", "1 query", READING, COST, {"all": 1.5}),
 ]
 for data, floors in SEARCH.items():
     for dim in SEARCHED:

@@ -24,7 +24,7 @@
 
 #define SMALLEST 1e-290 /* has an inverse */
 #define LARGEST  1e30   /* in f32: sums stay far from its range */
-/* Rows and prototypes at a time: their sums stay in the cache, and products have whole tiles. */
+/* Rows (the most of kf_task_rows) and prototypes at a time: their sums stay in the cache. */
 #define ROWS  192u
 #define PANEL 640u
 
@@ -355,7 +355,7 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
                        kf_eval_result *counts) {
   rank_job j = {.ranker = ranker, .use = use, .argument = argument};
   kf_judged_pass pass = {.what = "rank",
-                         .rows = ROWS,
+                         .rows = kf_task_rows(ctx, data->rows), /* ROWS at most */
                          .judge = judge,
                          .work = rank_judged,
                          .argument = &j,
