@@ -40,7 +40,7 @@ SEARCHED = (768, 256, 128, 64, 32)
 SEARCH = {
     "gaussian": {"avx512": dict.fromkeys(SEARCHED, 3) | {768: 3.5}, "amx": dict.fromkeys(SEARCHED, 10),
                  "avx2": {768: 1, 128: 2, 64: 2, 32: 2}},
-    "synth": {"avx512": dict.fromkeys(SEARCHED, 3) | {768: 5}, "amx": {}, "avx2": {}},
+    "synth": {"avx512": dict.fromkeys(SEARCHED, 3) | {768: 5, 256: 5}, "amx": {}, "avx2": {}},
 }
 TOWERS = ("ViT-B/32", "ViT-L/14")
 SHAPES = ((400, 768, 3072), (400, 3072, 768), (514, 1024, 4096))

@@ -89,14 +89,21 @@ def mkl():
     return {"LD_PRELOAD": f"{folder}/libiomp5.so {folder}/{found[-1]}"} if found and "libiomp5.so" in names else None
 
 
-def fastest_faiss(b, level, sizes):
-    """Of what there is, tuned for queries of these sizes: that of the virtual environment with its own BLAS and
-    with MKL, and Debian's. `level`: the instruction sets that it is held to."""
+def faiss_sources():
+    """That of the virtual environment with its own BLAS and with MKL, and Debian's."""
     sources = [(sys.executable, {})] + ([(sys.executable, mkl())] if mkl() else [])
     if os.path.exists(DEBIAN_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN_PYTHON):
         sources.append((DEBIAN_PYTHON, {}))
-    best, least, why = None, float("inf"), []
-    for python, preload in sources:
+    return sources
+
+
+FASTEST = {}  # source by level, sizes and dimensions: what the rows are does not matter
+
+
+def fastest_faiss(b, level, sizes, dim):
+    """Of what there is, tuned for queries of these sizes. `level`: the instruction sets that it is held to."""
+    best, least, why, key = None, float("inf"), [], (level, *sizes, dim)
+    for python, preload in FASTEST.get(key, faiss_sources()):
         try:
             side = b.python_side("sides_search.py", {**blas_environment(b.o.threads, level), **preload}, python,
                                  kind="faiss", folder=b.work, k=K, metric=b.o.metric, sizes=sizes)
@@ -106,6 +113,7 @@ def fastest_faiss(b, level, sizes):
         seconds, side.what = side.what.split(maxsplit=1)
         if float(seconds) < least:
             best, side, least = side, best, float(seconds)
+            FASTEST[key] = [(python, preload)]
         if side:
             side.stop()  # the slower one, which holds all rows
     if best is None:
@@ -118,14 +126,14 @@ def levels(b):
     return {isa: "avx2" if isa == "avx2" or not cpu_has("avx512bw") else "avx512" for isa in b.isas}
 
 
-def search_sides(b, sizes, line, announced=0):
+def search_sides(b, sizes, line, dim, announced=0):
     """Turns of koofu by instruction set and of FAISS by level, for each size."""
     sides = {}
     for isa in b.isas:
         side = koofu_side(b, isa, announced=announced)
         sides.update({(isa, size): lambda side=side, size=size: side.ask(line(size)) for size in sizes})
     for level in sorted(set(levels(b).values())):
-        side = b.peer(lambda level=level: fastest_faiss(b, level, sizes), FAISS)
+        side = b.peer(lambda level=level: fastest_faiss(b, level, sizes, dim), FAISS)
         if side:
             sides.update({(level, FAISS, size): lambda side=side, size=size: side.ask(line(size)) for size in sizes})
     return sides
@@ -136,7 +144,7 @@ def search_sides(b, sizes, line, announced=0):
 
 def compare_search(b, group, n, n_queries, dim, what, data="gaussian"):
     make_rows(b, n, n_queries, dim, data)
-    sides = search_sides(b, [n_queries], lambda size: f"{size} 1", announced=n_queries)
+    sides = search_sides(b, [n_queries], lambda size: f"{size} 1", dim, announced=n_queries)
     ceilings = b.c_side("ceilings", b.o.threads)
     sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"int8 {isa}") for isa in b.isas})
     times = b.turns(sides)
@@ -169,7 +177,7 @@ def latency(b):
     of them stays in the last cache."""
     n, dim, sizes, calls = b.size(1000000, 10000), 256, (1, 4, 16), b.size(20, 3)
     make_rows(b, n, 1000, dim)
-    sides, ceilings = search_sides(b, sizes, lambda size: f"{size} {calls}"), b.c_side("ceilings", b.o.threads)
+    sides, ceilings = search_sides(b, sizes, lambda size: f"{size} {calls}", dim), b.c_side("ceilings", b.o.threads)
     sides[READING] = lambda: ceilings.ask(f"memory {n * dim}")
     times = b.turns(sides)
     for size in sizes:
