@@ -17,7 +17,7 @@ from floors import FLOORS
 from rows_choosing import choosing, many_classes
 from rows_encoder import kernels, towers
 from rows_fit import fits, solver, statistics
-from rows_search import latency, paper, search
+from rows_search import DATA, latency, paper, search
 from table import Table, write_block
 
 GROUPS = {"stats": statistics, "fit": fits, "solver": solver, "choosing": choosing, "classes": many_classes,
@@ -45,13 +45,14 @@ def arguments():
                    "instruction set")
     p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
     p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
-    p.add_argument("--data", choices=("gaussian", "synth"), default="gaussian", help="rows of search (default: %(default)s)")
     p.add_argument("--precision", type=words, default=["f32", "bf16"], metavar="NAME,…",
                    help="of the encoder, f32 or bf16 (default: both)")
+    p.add_argument("--data", type=words, default=DATA, metavar="NAME,…",
+                   help=f"rows of search, of {', '.join(DATA)} (in clusters; default: both)")
     p.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch and transformers, for the encoder")
     p.add_argument("--work", help="folder for temporary files, some gigabytes")
     o = p.parse_args()
-    unknown = [name for name in o.only if name not in GROUPS] + [name for name in o.isa if name not in ISAS]
+    unknown = [name for names, known in ((o.only, GROUPS), (o.isa, ISAS), (o.data, DATA)) for name in names if name not in known]
     if unknown:
         p.error(f"unknown: {', '.join(unknown)}")
     return o
@@ -84,7 +85,7 @@ def write(path, name, text):
 def main():
     o = arguments()
     load = os.getloadavg()[0]
-    usual = not o.dims and o.metric == "cosine" and o.data == "gaussian" and len(o.precision) == 2
+    usual = not o.dims and o.metric == "cosine" and o.data == DATA and len(o.precision) == 2
     table = Table(FLOORS, checked=not o.quick, tell=say)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)

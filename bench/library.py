@@ -14,7 +14,8 @@ class CtxOptions(c.Structure):
 
 
 class IndexOptions(c.Structure):
-    _fields_ = [("metric", c.c_int), ("rows_in_place", c.c_int), ("reserved", c.c_uint64 * 4)]
+    _fields_ = [("metric", c.c_int), ("rows_in_place", c.c_int), ("dtype", c.c_int), ("queries", c.c_uint64),
+                ("reserved", c.c_uint64 * 2)]
 
 
 class Report(c.Structure):
@@ -49,10 +50,10 @@ class Koofu:
 
 
 class Index:
-    def __init__(self, koofu, rows, metric, in_place=False):
+    def __init__(self, koofu, rows, metric, in_place=False, queries=0):
         self.koofu, self.rows, self.index = koofu, rows if in_place else None, c.c_void_p()
-        koofu.call("kf_index_new", rows.ctypes.data, *rows.shape, c.byref(IndexOptions(METRIC[metric], in_place)),
-                   c.byref(self.index))
+        options = IndexOptions(METRIC[metric], in_place, queries=queries)
+        koofu.call("kf_index_new", rows.ctypes.data, *rows.shape, c.byref(options), c.byref(self.index))
 
     def __del__(self):
         self.koofu.lib.kf_index_free(self.index)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from floors import STATISTICS, limit
+from floors import ENGINE, STATISTICS, limit
 from rows_fit import FULL, TINY
 from rows_search import koofu_side
 from table import COST, Sample
@@ -57,7 +57,7 @@ def many_classes(b):
     for isa in b.isas:
         for name in commands:
             if name in ("classify", "eval"):
-                b.table.compare("classes", name, isa, times[isa, name], "search of as many rows", times[isa, "engine"], COST)
+                b.table.compare("classes", name, isa, times[isa, name], ENGINE, times[isa, "engine"], COST)
             elif name != "fit, λ given":
                 b.table.compare("classes", name, isa, times[isa, name], "fit, λ given", times[isa, "fit, λ given"], COST)
                 seconds = 30 if "--dim auto" in name else 10

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from common import tensors
-from floors import GIVEN, GRID, LAPACK, LDA, growth, limit, peak
+from floors import GIVEN, GRID, GRID_JOBS, LAPACK, LDA, growth, limit, peak
 from table import COST, Sample
 
 FULL, TINY = (1000, 768), (20, 48)  # classes and dimensions
@@ -49,17 +49,18 @@ def fits(b):
         sides[isa, "fit, λ given"] = b.command(isa, *fit, "--method", "paper", "--lambda", "0.3x")
         sides[isa, "fit, λ given, shrunk"] = b.command(isa, *fit, "--lambda", "0.3x")
         sides[isa, "fit, default"] = b.command(isa, *fit)
-    for name, kind in ((LDA, "lda"), (GRID, "grid")):
-        side = b.peer(lambda kind=kind: b.python_side("sides_fit.py", kind=kind, folder=folder), name)
+    for name, kind, jobs in ((LDA, "lda", 1), (GRID, "grid", 1), (GRID_JOBS, "grid", b.o.threads)):
+        side = b.peer(lambda kind=kind, jobs=jobs: b.python_side("sides_fit.py", kind=kind, folder=folder, jobs=jobs), name)
         if side:
             sides[name] = side.ask
     times = b.turns(sides)
-    if GRID in times:
-        times[GRID] = times[GRID] * GRID_FITS + times[LDA]  # which is fitted to all rows at the end
+    for name in (GRID, GRID_JOBS):
+        if name in times:
+            times[name] = times[name] * GRID_FITS + times[LDA]  # which is fitted to all rows at the end
     for isa in b.isas:
         for what in ("fit, λ given, shrunk", "fit, default"):
             b.table.compare("fit", what, isa, times[isa, what], GIVEN, times[isa, GIVEN], COST)
-        for what, other in (("fit, λ given", LDA), ("fit, default", LDA), ("fit, default", GRID)):
+        for what, other in (("fit, λ given", LDA), ("fit, default", LDA), ("fit, default", GRID), ("fit, default", GRID_JOBS)):
             b.compare("fit", what, isa, times[isa, what], other, times.get(other))
 
 

@@ -1,9 +1,9 @@
 """The peers of a fit, each in a process of its own (side.py).
 
-usage: sides_fit.py '{"kind": "lda" | "grid" | "lapack", "folder": …, "threads": …}'
+usage: sides_fit.py '{"kind": "lda" | "grid" | "lapack", "folder": …, "threads": …, "jobs": …}'
 
 lda: scikit-learn's LDA from x.npy and y.npy in the folder to a fitted object. grid: one of five folds and one
-shrinkage in GridSearchCV, the mean of as many as there are threads, which run at a time. lapack: a line is D;
+shrinkage in GridSearchCV, the mean of as many as run at a time (jobs). lapack: a line is D;
 all eigenvectors of a scatter matrix by dsyevd.
 """
 
@@ -34,8 +34,8 @@ def lda(o):
 
 
 def grid(o):
-    """Threads get a fold each, and one thread of the BLAS: faster than a fold at a time with all of them, since
-    most of LDA does not use the BLAS."""
+    """With one job, as scikit-learn does it by default: a fold at a time, and all threads for the BLAS. With as many
+    jobs as threads, threads get a fold each, and one thread of the BLAS: faster, since most of LDA does not use it."""
     import sklearn
     from joblib import parallel_backend
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -43,10 +43,10 @@ def grid(o):
     from threadpoolctl import threadpool_limits
 
     rows, labels = load(o["folder"])
-    folds = list(StratifiedKFold(5).split(rows, labels))[:o["threads"]]
+    folds, jobs = list(StratifiedKFold(5).split(rows, labels))[:o["jobs"]], o["jobs"]
 
     def search():
-        with parallel_backend("threading", n_jobs=o["threads"]), threadpool_limits(1):
+        with parallel_backend("threading", n_jobs=jobs), threadpool_limits(o["threads"] // jobs):
             GridSearchCV(LinearDiscriminantAnalysis(solver="eigen"), {"shrinkage": [0.1]}, cv=folds, refit=False,
                          error_score="raise").fit(rows, labels)
 
@@ -54,7 +54,7 @@ def grid(o):
         wall, busy, _ = clock(search)
         return wall / len(folds), busy / len(folds)
 
-    serve(f"scikit-learn {sklearn.__version__}: GridSearchCV, timed on {len(folds)} of 65 fits and scaled", answer)
+    serve(f"scikit-learn {sklearn.__version__}: GridSearchCV, {jobs} at a time, timed on {len(folds)} of 65 fits and scaled", answer)
 
 
 def scatter(dim):

@@ -4,7 +4,7 @@ be set before it is loaded.
 usage: sides_search.py '{"kind": "koofu" | "faiss", "folder": …, "k": …, "threads": …, "metric": …, "sizes": […], …}'
 
 The folder holds base.npy and queries.npy. A line `N CALLS` asks for the median of so many calls with N queries
-each. FAISS is tuned for the sizes, and the first word of what it says is the seconds of the best settings. koofu
+each; `announced` of them are announced to koofu. FAISS is tuned for the sizes, and the first word of what it says is the seconds of the best settings. koofu
 leaves its last neighbours, and how many rows it scored in double precision for them, in found-ISA.npz.
 """
 
@@ -44,7 +44,7 @@ def blas():
 
 
 class Faiss:
-    def __init__(self, o, base):
+    def __init__(self, o, base, _):
         import faiss
         self.faiss, self.threads, self.k, self.clock = faiss, o["threads"], o["k"], o["clock"]
         faiss.omp_set_num_threads(self.threads)
@@ -102,12 +102,12 @@ class Faiss:
 
 
 class Ours:
-    def __init__(self, o, base):
+    def __init__(self, o, base, queries):
         from library import Index, Koofu, load
         lib = load(o["library"])
         self.k, self.out = o["k"], os.path.join(o["folder"], f"found-{o['isa']}.npz")
         self.version = f"koofu {lib.kf_version().decode()}"
-        self.index = Index(Koofu(lib, o["threads"], o["isa"]), base, o["metric"])
+        self.index = Index(Koofu(lib, o["threads"], o["isa"]), base, o["metric"], queries=queries)
 
     def search(self, queries):
         self.found, self.candidates = self.index.search(queries, self.k)
@@ -117,7 +117,7 @@ def main():
     o = json.loads(sys.argv[1])
     base, queries = (np.load(os.path.join(o["folder"], name)) for name in ("base.npy", "queries.npy"))
     try:
-        side = {"koofu": Ours, "faiss": Faiss}[o["kind"]](o, base)
+        side = {"koofu": Ours, "faiss": Faiss}[o["kind"]](o, base, o.get("announced", 0))
     except ImportError as reason:
         missing(str(reason))
     del base

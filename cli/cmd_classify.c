@@ -18,8 +18,8 @@
 /* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
  * per thread: half a second of plain C, so that a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but at least this many rows per thread: prototypes are made ready for every block. */
-enum { LEAST_ROWS = 512 };
+/* ... but at least this many rows per thread, which pass over the prototypes together. */
+enum { LEAST_ROWS = 256 };
 
 /* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
@@ -29,6 +29,7 @@ typedef struct classify_job {
   kf_gallery *gallery; /* NULL: prototypes */
   cli_queries queries;
   kf_classify_options options; /* of prototypes */
+  kf_classifier *classifier;   /* with these; NULL: not needed yet */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
   const char *score_name;
@@ -146,6 +147,13 @@ static void print_json(const classify_job *job, uint64_t i) {
 
 /* --- blocks of rows --------------------------------------------------------------------------- */
 
+static int make_classifier(classify_job *job) {
+  cli_run *cli = job->cli;
+  if (job->gallery || job->classifier) return EXIT_OK;
+  kf_status status = kf_classifier_new(cli->ctx, model_of(job), &job->options, &job->classifier);
+  return status == KF_OK ? own_classifier(cli, job->classifier) : fail(cli, status);
+}
+
 static kf_status answer(classify_job *job) {
   kf_ctx *ctx = job->cli->ctx;
   const kf_reader_block *b = &job->block;
@@ -153,15 +161,16 @@ static kf_status answer(classify_job *job) {
     return kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
                                job->scores, NULL);
   if (!job->probabilities)
-    return kf_classify(ctx, model_of(job), b->rows, b->n, &job->options, job->classes, job->scores);
-  return kf_classify_probabilities(ctx, model_of(job), b->rows, b->n, &job->options, job->classes,
-                                   job->scores, job->probabilities);
+    return kf_classifier_classify(ctx, job->classifier, b->rows, b->n, job->classes, job->scores);
+  return kf_classifier_probabilities(ctx, job->classifier, b->rows, b->n, job->classes, job->scores,
+                                     job->probabilities);
 }
 
 static int classify_block(classify_job *job, uint64_t first) {
   kf_reader_block *b = &job->block;
   kf_status status = kf_reader_next(job->cli->ctx, job->queries.reader, b);
   if (status != KF_OK) return fail(job->cli, status);
+  if (b->n > 0) TRY(make_classifier(job));
   if (b->n > 0) status = answer(job);
   if (status != KF_OK) return fail(job->cli, status);
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */

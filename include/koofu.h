@@ -652,6 +652,21 @@ KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, c
                                            uint64_t n, const kf_classify_options *options,
                                            int32_t *classes, double *scores, double *probabilities);
 
+/* The prototypes of a model, made ready once for many calls: with many classes, or few rows in a call,
+ * that takes longer than classifying. The model must outlive it. Several threads may use it at a time,
+ * each with a context of its own. */
+typedef struct kf_classifier kf_classifier;
+KF_API kf_status kf_classifier_new(kf_ctx *ctx, const kf_model *model,
+                                   const kf_classify_options *options, kf_classifier **out);
+KF_API void kf_classifier_free(kf_classifier *classifier);
+/* As kf_classify and kf_classify_probabilities, which are a classifier for one call. */
+KF_API kf_status kf_classifier_classify(kf_ctx *ctx, const kf_classifier *classifier,
+                                        const float *rows, uint64_t n, int32_t *classes,
+                                        double *scores);
+KF_API kf_status kf_classifier_probabilities(kf_ctx *ctx, const kf_classifier *classifier,
+                                             const float *rows, uint64_t n, int32_t *classes,
+                                             double *scores, double *probabilities);
+
 /* Whether the best score of a row, as kf_classify gives it by default, reaches the threshold of the
  * model (1 or 0). 1 if the model has none. */
 KF_API int kf_model_knows(const kf_model *model, double score);

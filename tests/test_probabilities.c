@@ -43,6 +43,45 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
   for (int k = 0; k < K; k++) out[k] /= sum;
 }
 
+/* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
+ * error, and what is missing is. */
+static void in_many_calls(void **state) {
+  (void)state;
+  static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
+  static int32_t classes[N * K], want_classes[N * K];
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(2, KF_ISA_AUTO, raw);
+    kf_classify_options all = {.top = K};
+    kf_classifier *c;
+    assert_ok(p.ctx, kf_classifier_new(p.ctx, p.model, &all, &c));
+    assert_ok(p.ctx, kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, want_classes,
+                                               want, want_odds));
+    for (int first = 0, n = 1; first < N; first += n, n += 5) {
+      uint64_t count = (uint64_t)(N - first < n ? N - first : n);
+      const float *rows = p.w.rows + first * D;
+      assert_ok(p.ctx, kf_classifier_classify(p.ctx, c, rows, count, classes + first * K,
+                                              scores + first * K));
+      assert_ok(p.ctx, kf_classifier_probabilities(p.ctx, c, rows, count, classes + first * K,
+                                                   got + first * K, odds + first * K));
+    }
+    assert_memory_equal(classes, want_classes, sizeof classes);
+    assert_memory_equal(scores, want, sizeof want);
+    assert_memory_equal(got, want, sizeof want);
+    assert_memory_equal(odds, want_odds, sizeof odds);
+    assert_ok(p.ctx, kf_classifier_classify(p.ctx, c, NULL, 0, NULL, NULL));
+    assert_error(p.ctx, KF_ERR_ARG, "NULL",
+                 kf_classifier_classify(p.ctx, c, p.w.rows, 1, NULL, scores));
+    assert_error(p.ctx, KF_ERR_ARG, "NULL",
+                 kf_classifier_probabilities(p.ctx, NULL, p.w.rows, 1, classes, scores, odds));
+    kf_classifier_free(c);
+    all.top = K + 1;
+    assert_error(p.ctx, KF_ERR_ARG, "take part", kf_classifier_new(p.ctx, p.model, &all, &c));
+    assert_null(c);
+    kf_classifier_free(NULL);
+    clear_problem(&p);
+  }
+}
+
 static void as_defined(void **state) {
   (void)state;
   static double scores[N * K], plain[N * K], got[N * K], first[N * K], want[K];
@@ -444,17 +483,12 @@ static void many_classes_fewer_dimensions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),
-      cmocka_unit_test(which_temperature),
-      cmocka_unit_test(extremes),
-      cmocka_unit_test(calibration),
-      cmocka_unit_test(edges_of_bins),
-      cmocka_unit_test(several_right),
-      cmocka_unit_test(mistakes),
-      cmocka_unit_test(known_rows),
-      cmocka_unit_test(fewer_dimensions),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(many_classes_fewer_dimensions),
+      cmocka_unit_test(as_defined),        cmocka_unit_test(in_many_calls),
+      cmocka_unit_test(which_temperature), cmocka_unit_test(extremes),
+      cmocka_unit_test(calibration),       cmocka_unit_test(edges_of_bins),
+      cmocka_unit_test(several_right),     cmocka_unit_test(mistakes),
+      cmocka_unit_test(known_rows),        cmocka_unit_test(fewer_dimensions),
+      cmocka_unit_test(many_classes),      cmocka_unit_test(many_classes_fewer_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,6 +333,16 @@ static void names_are_matched(void **state) {
 
 /* --- scatter ---------------------------------------------------------------------------------- */
 
+/* The trace alone has the bits of that of the whole matrix. */
+static void assert_trace(kf_ctx *ctx, const kf_stats *s, const double *s_w) {
+  double trace, want = 0, measured, norm2;
+  for (size_t i = 0; i < D; i++) want += s_w[i * D + i];
+  assert_ok(ctx, kf_trace_within(ctx, s, &trace));
+  assert_true(trace == want);
+  assert_ok(ctx, kf_measure_within(ctx, s, &measured, &norm2));
+  assert_true(measured == want);
+}
+
 /* Against sums over the integer rows in long double, around the true means. */
 static void scatter_matrices(void **state) {
   (void)state;
@@ -346,6 +356,7 @@ static void scatter_matrices(void **state) {
   memset(w, 0, sizeof w);
   memset(b, 0, sizeof b);
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, s_b, mean));
+  assert_trace(ctx, s, s_w);
   for (size_t i = 0; i < N; i++) {
     int64_t fixed[D];
     fixed_row(rows + i * D, fixed);
@@ -395,6 +406,7 @@ static void equal_counts(void **state) {
   assert_ok(ctx, kf_data_open_memory(ctx, rows, ROWS, D, of, NULL, CLASSES, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+  assert_trace(ctx, s, s_w);
   for (size_t i = 0; i < ROWS; i++) {
     int64_t fixed[D];
     fixed_row(rows + i * D, fixed);
@@ -432,6 +444,7 @@ static void narrow_classes(void **state) {
     static kf_i128 moment[K][D][D];
     memset(moment, 0, sizeof moment);
     assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+    assert_trace(ctx, s, s_w);
     for (size_t i = 0; i < N; i++) {
       int64_t fixed[D];
       fixed_row(x + i * D, fixed);

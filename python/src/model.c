@@ -296,6 +296,7 @@ typedef struct use {
   const kf_model *model;
   kf_transform_options transform;
   kf_classify_options classify;
+  kf_classifier *classifier; /* NULL before the first block */
   uint32_t top;
   float *mapped;
   int32_t *classes;
@@ -311,13 +312,17 @@ static kf_status transform_block(void *argument, kf_ctx *ctx, uint64_t first, ui
 
 static kf_status classify_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                                 const float *block) {
-  const use *u = argument;
+  use *u = argument;
   uint64_t to = first * u->top;
   double *scores = u->scores != NULL ? u->scores + to : NULL;
+  kf_status status = KF_OK;
+  if (u->classifier == NULL)
+    status = kf_classifier_new(ctx, u->model, &u->classify, &u->classifier);
+  if (status != KF_OK) return status;
   if (u->probabilities == NULL)
-    return kf_classify(ctx, u->model, block, n, &u->classify, u->classes + to, scores);
-  return kf_classify_probabilities(ctx, u->model, block, n, &u->classify, u->classes + to, scores,
-                                   u->probabilities + to);
+    return kf_classifier_classify(ctx, u->classifier, block, n, u->classes + to, scores);
+  return kf_classifier_probabilities(ctx, u->classifier, block, n, u->classes + to, scores,
+                                     u->probabilities + to);
 }
 
 /* transform(model, rows, normalize, out): f32 */
@@ -393,6 +398,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
       u.scores = a.has_scores ? a.scores.buf : NULL;
       u.probabilities = a.has_probabilities ? a.probabilities.buf : NULL;
       source_each(&s, &c, classify_block, &u);
+      kf_classifier_free(u.classifier);
     }
     answers_release(&a);
     source_close(&s);
@@ -404,6 +410,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
 typedef struct table {
   const kf_model *model;
   kf_classify_options options;
+  kf_classifier *classifier; /* NULL before the first block */
   bool probabilities;
   double sign, absent; /* of distances; of classes that take no part */
   uint32_t classes, answers;
@@ -414,8 +421,8 @@ static kf_status table_rows(const table *t, kf_ctx *ctx, uint64_t n, const float
                             double *out, int32_t *found, double *values, double *unused) {
   kf_status status =
       t->probabilities
-          ? kf_classify_probabilities(ctx, t->model, block, n, &t->options, found, unused, values)
-          : kf_classify(ctx, t->model, block, n, &t->options, found, values);
+          ? kf_classifier_probabilities(ctx, t->classifier, block, n, found, unused, values)
+          : kf_classifier_classify(ctx, t->classifier, block, n, found, values);
   if (status != KF_OK) return status;
   for (uint64_t i = 0; i < n * t->classes; i++) out[i] = t->absent;
   for (uint64_t i = 0; i < n; i++)
@@ -427,12 +434,14 @@ static kf_status table_rows(const table *t, kf_ctx *ctx, uint64_t n, const float
 
 static kf_status table_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                              const float *block) {
-  const table *t = argument;
+  table *t = argument;
   uint64_t size = ((uint64_t)1 << 20) / t->answers + 1, dim = kf_model_dim_in(t->model);
   if (size > n) size = n;
   int32_t *found = malloc(size * t->answers * sizeof *found);
   double *values = malloc(2 * size * t->answers * sizeof *values);
   kf_status status = found == NULL || values == NULL ? KF_ERR_MEM : KF_OK;
+  if (status == KF_OK && t->classifier == NULL)
+    status = kf_classifier_new(ctx, t->model, &t->options, &t->classifier);
   for (uint64_t i = 0; status == KF_OK && i < n; i += size) {
     uint64_t count = n - i < size ? n - i : size;
     status = table_rows(t, ctx, count, block + i * dim, t->out + (first + i) * t->classes, found,
@@ -468,6 +477,7 @@ static PyObject *py_score_table(PyObject *module, PyObject *const *args, Py_ssiz
         take_buffer(args[9], &out, true, sizeof(double), (int64_t)(s.n * t.classes))) {
       t.out = out.buf;
       source_each(&s, &c, table_block, &t);
+      kf_classifier_free(t.classifier);
       PyBuffer_Release(&out);
     }
     source_close(&s);

@@ -218,6 +218,9 @@ kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument);
 /* The same on at most `workers` threads; worker is in [0, workers). */
 kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn task,
                               void *argument);
+/* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
+ * shares with the others, but a few for each thread. */
+size_t kf_task_rows(const kf_ctx *ctx, size_t n);
 
 /* Reports progress; KF_ERR_CANCELLED if the caller asks to stop. */
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total);

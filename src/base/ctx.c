@@ -196,6 +196,13 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   return finish_job(ctx);
 }
 
+size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
+  enum { STEP = 48, MOST = 192 }; /* whole tiles of every kernel; what a kernel packs at a time */
+  size_t share = (n / (2 * (size_t)ctx->threads) + STEP - 1) / STEP * STEP;
+  if (share > MOST) return MOST;
+  return share > STEP ? share : STEP;
+}
+
 /* --- the context ----------------------------------------------------------------------------- */
 
 /* Bytes for decoding pictures, all threads together: a thread's share holds 10 million pixels that are

@@ -55,8 +55,8 @@ kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
                                 const kf_dim_temperature *options, double *out);
 
 /* As kf_near_duplicates, without near rows of the same group; groups may be NULL (near.c). */
-kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                          const uint32_t *groups, kf_near_rows *out);
+kf_status kf_near_outside(const kf_fitter *fitter, const kf_data *data, const uint32_t *groups,
+                          kf_near_rows *out);
 
 /* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
 

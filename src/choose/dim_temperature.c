@@ -68,15 +68,6 @@ static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
   return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
 }
 
-/* Keeps `most` of the rows, spread evenly. */
-static void keep_some(kf_row_list *rows, uint64_t most) {
-  uint64_t n = rows->n;
-  if (n <= most) return;
-  rows->n = 0;
-  for (uint64_t i = 0; i < n; i++)
-    if (kf_takes(i, most, n)) kf_row_list_add(rows, rows->row[i], rows->label[i]);
-}
-
 /* Priors of the fold's model. */
 static kf_status weigh_classes(folds_job *j, const kf_fold *fold) {
   const kf_prototypes *p = j->prototypes;
@@ -97,7 +88,7 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
       kf_prototypes_new(j->ctx, model, KF_METRIC_DEFAULT, false,
                         model->text != NULL ? KF_PART_FUSED : KF_PART_IMAGES, NULL, &p);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, err);
-  if (status == KF_OK && j->many) keep_some(&rows, FEW_ROWS);
+  if (status == KF_OK && j->many) kf_row_list_keep(&rows, FEW_ROWS);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, err);
   j->prototypes = p;
   j->unit = unit_of(fold->without);

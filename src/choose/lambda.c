@@ -22,6 +22,8 @@
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
 #define MANY_SCORES (1u << 18)
+/* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
+#define MOST_PAIRS (UINT64_C(1) << 27)
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
@@ -374,6 +376,7 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   if (hits && o->groups == NULL) {
     KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
     KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
+    if (o->sample == 0) kf_row_list_keep(&s->rows, MOST_PAIRS / kf_fitter_stats(fitter)->n_classes);
     return choose(s, o);
   }
   kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};

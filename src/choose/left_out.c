@@ -34,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEANS 64u /* class means, or rows, that are turned together */
+#define MEANS 96u /* class means, or rows, that are turned together */
 
 /* --- making it --------------------------------------------------------------------------------- */
 

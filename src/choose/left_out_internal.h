@@ -21,15 +21,16 @@ typedef struct kf_view {
   double prior;   /* of kf_prior2, by distances; 0: none */
   double largest; /* number of rows of a class */
   uint32_t rank;
-  uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
-  bool fast;          /* products are in f32 */
-  double *root;       /* [D] of 1 / (w + lambda) */
-  double *gamma;      /* [rank] */
-  double *directions; /* [D][rank] in columns */
-  double *means;      /* [n][rank] class means along them */
-  double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
-  float *directions_f32, *columns_f32[3]; /* the same, if products are in f32 */
-  double *squares[3];                     /* [n] squared lengths in the three metrics */
+  uint32_t metrics;      /* 3, or 1 if class means are not shrunk */
+  bool fast;             /* products are in f32 */
+  double *root;          /* [D] of 1 / (w + lambda) */
+  double *gamma;         /* [rank] */
+  double *directions;    /* [D][rank] in columns */
+  double *means;         /* [n][rank] class means along them */
+  double *columns[3];    /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
+  float *directions_f32; /* the same, if products are in f32 */
+  float *columns_f32[3]; /* and in the memory of `columns` */
+  double *squares[3];    /* [n] squared lengths in the three metrics */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
-#define MEANS      64u   /* class means that are turned together */
+#define MEANS      96u   /* class means that are turned together */
 #define MOST_GRAM  4u    /* times D: products of class means are kept for up to this many classes */
 
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
@@ -24,9 +24,9 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   KF_TAKE(arena, v->gamma, dim);
   KF_TAKE(arena, v->directions, dim * rank);
   KF_TAKE(arena, v->means, n * rank);
-  KF_TAKE(arena, v->whitened, dim * n);
   if (!l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
   if (n <= dim) {
+    KF_TAKE(arena, v->whitened, dim * n);
     KF_TAKE(arena, v->weighted, n * dim);
     KF_TAKE(arena, v->square, n * n);
     KF_TAKE(arena, v->vectors, n * n);
@@ -34,9 +34,10 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   for (uint32_t m = 0; m < v->metrics; m++) {
     KF_TAKE(arena, v->squares[m], n);
     KF_TAKE(arena, v->columns[m], rank * n);
-    if (!l->euclidean) KF_TAKE(arena, v->columns_f32[m], rank * n);
+    v->columns_f32[m] = (float *)v->columns[m];
     if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
   }
+  if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
 }
 
 /* How many of the eigenvalues, which fall, are more than rounding. */

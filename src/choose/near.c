@@ -105,14 +105,15 @@ static double nearest_to(const near_job *j, const float *rows, uint64_t begin, u
 
 static kf_status fetch_class(const near_job *j, uint64_t begin, uint64_t n, float *rows,
                              double *norm2, kf_err *err) {
-  kf_data *class_rows;
-  KF_TRY(kf_data_new_pick(j->data, j->rows.row + begin, n, &class_rows, err));
-  kf_status status = kf_data_fetch(class_rows, j->ctx->kernels, 0, n, rows, NULL, norm2, err);
-  kf_data_free(class_rows);
-  uint32_t dim = j->data->dim;
-  for (uint64_t i = 0; status == KF_OK && j->unit && i < n; i++)
-    kf_unit_f32(rows + i * dim, norm2[i], dim, rows + i * dim);
-  return status;
+  const uint64_t *row = j->rows.row + begin, dim = j->data->dim;
+  for (uint64_t i = 0, run; i < n; i += run) {
+    for (run = 1; i + run < n && row[i + run] == row[i] + run;) run++;
+    KF_TRY(
+        kf_data_fetch(j->data, j->ctx->kernels, row[i], run, rows + i * dim, NULL, norm2 + i, err));
+  }
+  for (uint64_t i = 0; j->unit && i < n; i++)
+    kf_unit_f32(rows + i * dim, norm2[i], j->data->dim, rows + i * dim);
+  return KF_OK;
 }
 
 static kf_status look_at_class(void *argument, size_t k, size_t worker, kf_err *err) {
@@ -156,43 +157,52 @@ static kf_status look(near_job *j, const kf_stats *stats) {
   return kf_parallel(ctx, k, look_at_class, j);
 }
 
-static kf_status measure(near_job *j, const kf_stats *stats, bool *any) {
-  double trace, norm2;
+/* Whether there can be any. */
+static bool measure(near_job *j, const kf_stats *stats, double trace, double norm2) {
   uint64_t with_rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) with_rows += stats->counts[k] > 0;
-  KF_TRY(kf_measure_within(j->ctx, stats, &trace, &norm2));
-  *any = trace > 0 && stats->rows > with_rows;
-  if (!*any) return KF_OK;
+  if (!(trace > 0 && stats->rows > with_rows)) return false;
   double typical = 2 * trace / (double)(stats->rows - with_rows);
   j->copy = COPY * typical;
   j->near = trace * trace >= LEAST_IN_USE * norm2 ? NEAR * typical : j->copy;
-  return KF_OK;
+  return true;
+}
+
+static kf_status count(near_job *j, const kf_stats *stats, double trace, double norm2,
+                       kf_near_rows *out) {
+  kf_near_rows found = {0};
+  bool any = measure(j, stats, trace, norm2);
+  kf_status status = any ? look(j, stats) : KF_OK;
+  for (uint32_t k = 0; status == KF_OK && any && k < stats->n_classes; k++) {
+    found.n += j->n_looked_up[k];
+    found.near += j->n_near[k];
+    found.copies += j->n_copies[k];
+  }
+  double low, high;
+  kf_interval95(found.near, found.n, &low, &high);
+  found.many = found.n > 0 && low > MANY;
+  kf_row_list_clear(&j->rows);
+  kf_arena_free(&j->arena);
+  if (status == KF_OK) *out = found;
+  return status;
 }
 
 kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                              kf_near_rows *out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  return kf_near_outside(ctx, stats, data, NULL, out);
+  double trace, norm2;
+  KF_TRY(kf_measure_within(ctx, stats, &trace, &norm2));
+  near_job j = {.ctx = ctx, .data = data, .unit = stats->normalized};
+  return count(&j, stats, trace, norm2, out);
 }
 
-kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                          const uint32_t *groups, kf_near_rows *out) {
-  near_job j = {.ctx = ctx, .data = data, .groups = groups, .unit = stats->normalized};
-  kf_near_rows found = {0};
-  bool any;
-  kf_status status = measure(&j, stats, &any);
-  if (status == KF_OK && any) status = look(&j, stats);
-  for (uint32_t k = 0; status == KF_OK && any && k < stats->n_classes; k++) {
-    found.n += j.n_looked_up[k];
-    found.near += j.n_near[k];
-    found.copies += j.n_copies[k];
-  }
-  double low, high;
-  kf_interval95(found.near, found.n, &low, &high);
-  found.many = found.n > 0 && low > MANY;
-  kf_row_list_clear(&j.rows);
-  kf_arena_free(&j.arena);
-  if (status == KF_OK) *out = found;
-  return status;
+kf_status kf_near_outside(const kf_fitter *fitter, const kf_data *data, const uint32_t *groups,
+                          kf_near_rows *out) {
+  const kf_stats *stats = kf_fitter_stats(fitter);
+  double trace, norm2;
+  kf_fitter_measure(fitter, &trace, &norm2);
+  near_job j = {
+      .ctx = kf_fitter_ctx(fitter), .data = data, .groups = groups, .unit = stats->normalized};
+  return count(&j, stats, trace, norm2, out);
 }

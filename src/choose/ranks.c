@@ -24,7 +24,9 @@
 
 #define SMALLEST 1e-290 /* has an inverse */
 #define LARGEST  1e30   /* in f32: sums stay far from its range */
-#define PANEL    2048u  /* prototypes at a time: their sums stay in the cache */
+/* Rows (the most of kf_task_rows) and prototypes at a time: their sums stay in the cache. */
+#define ROWS  192u
+#define PANEL 640u
 
 /* What is known of the right class of a row at a setting. */
 typedef struct right_value {
@@ -41,14 +43,14 @@ typedef struct row_stretch {
 } row_stretch;
 
 typedef struct work {
-  double *mapped;         /* [KF_MAP_ROWS][dim_out] */
+  double *mapped;         /* [ROWS][dim_out] */
   double *scratch;        /* for the map */
-  float *z;               /* [most][KF_MAP_ROWS] mapped rows divided by their size */
-  double *scaled;         /* [KF_MAP_ROWS][most] the same numbers */
-  double *length;         /* [KF_MAP_ROWS][n_dims] of the rows of z at each setting */
-  right_value *right;     /* [KF_MAP_ROWS][n_dims] */
-  row_stretch *stretches; /* [KF_MAP_ROWS][n_stretches] */
-  float *sums;            /* [KF_MAP_ROWS][PANEL] */
+  float *z;               /* [most][ROWS] mapped rows divided by their size */
+  double *scaled;         /* [ROWS][most] the same numbers */
+  double *length;         /* [ROWS][n_dims] of the rows of z at each setting */
+  right_value *right;     /* [ROWS][n_dims] */
+  row_stretch *stretches; /* [ROWS][n_stretches] */
+  float *sums;            /* [ROWS][PANEL] */
   uint32_t *list;         /* [PANEL] */
   float *row, *prototype; /* [most + 1] for canonical scores */
 } work;
@@ -63,7 +65,7 @@ typedef struct ranked_row {
 } ranked_row;
 
 static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
-  uint64_t rows = KF_MAP_ROWS;
+  uint64_t rows = ROWS;
   KF_TAKE(arena, w->mapped, rows * r->model->map.dim_out);
   KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(&r->model->map));
   KF_TAKE(arena, w->z, rows * r->most);
@@ -145,7 +147,7 @@ static kf_status take_row(const kf_ranker *r, work *w, uint64_t i, kf_err *err) 
   for (size_t t = 0, l = 0; t < r->n_dims; t++) {
     for (; l < r->dims[t]; l++) {
       float x = (float)(z[l] * inverse);
-      w->z[l * KF_MAP_ROWS + i] = x;
+      w->z[l * ROWS + i] = x;
       scaled[l] = (double)x;
       length2 += scaled[l] * scaled[l];
     }
@@ -295,7 +297,7 @@ static void rank_rows(const kf_ranker *r, work *w, uint64_t n, const kf_right *r
     memset(w->sums, 0, n * PANEL * sizeof *w->sums);
     for (size_t s = 0; s < r->n_stretches; s++) {
       uint32_t to = r->dims[r->stretches[s].at];
-      r->kernels->gemm_tn_f32(w->z + (uint64_t)from * KF_MAP_ROWS, KF_MAP_ROWS,
+      r->kernels->gemm_tn_f32(w->z + (uint64_t)from * ROWS, ROWS,
                               r->columns + (uint64_t)from * r->n + first, r->n, w->sums, PANEL, n,
                               classes, to - from);
       from = to;
@@ -305,17 +307,25 @@ static void rank_rows(const kf_ranker *r, work *w, uint64_t n, const kf_right *r
   }
 }
 
+static void map_rows(const kf_ranker *r, work *w, const float *rows, const double *norm2,
+                     uint64_t n) {
+  const kf_map *map = &r->model->map;
+  for (uint64_t first = 0; first < n; first += KF_MAP_ROWS) {
+    uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
+    kf_map_rows_f64(map, r->kernels, rows + first * map->dim_in, norm2 + first, count, w->scratch,
+                    w->mapped + first * map->dim_out);
+  }
+}
+
 kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *norm2, uint64_t n,
                          const kf_right *right, unsigned char *ranks, kf_err *err) {
   kf_arena arena = {0};
   work w;
   take_work(&w, r, &arena);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
-  uint64_t dim = r->model->map.dim_in;
-  for (uint64_t first = 0; status == KF_OK && first < n; first += KF_MAP_ROWS) {
-    uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
-    kf_map_rows_f64(&r->model->map, r->kernels, rows + first * dim, norm2 + first, count, w.scratch,
-                    w.mapped);
+  for (uint64_t first = 0; status == KF_OK && first < n; first += ROWS) {
+    uint64_t count = n - first < ROWS ? n - first : ROWS;
+    map_rows(r, &w, rows + first * r->model->map.dim_in, norm2 + first, count);
     for (uint64_t i = 0; status == KF_OK && i < count; i++) status = take_row(r, &w, i, err);
     if (status == KF_OK) rank_rows(r, &w, count, right + first, ranks + first * r->n_dims);
   }
@@ -333,7 +343,7 @@ typedef struct rank_job {
 
 static kf_status rank_judged(void *argument, const kf_judged *rows, kf_err *err) {
   const rank_job *j = argument;
-  unsigned char *ranks = rows->scratch; /* [KF_MAP_ROWS][n_dims] */
+  unsigned char *ranks = rows->scratch; /* [ROWS][n_dims] */
   KF_TRY(kf_ranker_rank(j->ranker, rows->rows, rows->norm2, rows->n, rows->right, ranks, err));
   for (uint64_t i = 0; i < rows->n; i++)
     j->use(j->argument, rows->worker, rows->number[i], ranks + i * j->ranker->n_dims);
@@ -345,10 +355,10 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
                        kf_eval_result *counts) {
   rank_job j = {.ranker = ranker, .use = use, .argument = argument};
   kf_judged_pass pass = {.what = "rank",
-                         .rows = KF_MAP_ROWS,
+                         .rows = kf_task_rows(ctx, data->rows), /* ROWS at most */
                          .judge = judge,
                          .work = rank_judged,
                          .argument = &j,
-                         .scratch_size = KF_MAP_ROWS * ranker->n_dims};
+                         .scratch_size = ROWS * ranker->n_dims};
   return kf_each_judged(ctx, data, &pass, counts);
 }

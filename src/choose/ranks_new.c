@@ -7,7 +7,7 @@
 
 #define SMALLEST     1e-290 /* has an inverse */
 #define MOST_GROWTH  4.0    /* of a prototype within a stretch */
-#define SLACK        0.03   /* what a stretch may add to a cosine, about */
+#define SLACK        0.05   /* what a stretch may add to a cosine, about */
 #define PROFILED     512u   /* prototypes that tell how lengths grow */
 #define ROUNDED_UP   (1 + 0x1p-20)
 #define LENGTH_ERROR 0x1p-40 /* of a squared length, relative: sums and differences in f64 */

@@ -33,6 +33,9 @@ static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 
+/* Keeps `most` of the rows, spread evenly. */
+void kf_row_list_keep(kf_row_list *rows, uint64_t most);
+
 /* The first most[k] rows of each class k, or all that it has. */
 kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out);
 

@@ -90,6 +90,14 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
   return status;
 }
 
+void kf_row_list_keep(kf_row_list *rows, uint64_t most) {
+  uint64_t n = rows->n;
+  if (n <= most) return;
+  rows->n = 0;
+  for (uint64_t i = 0; i < n; i++)
+    if (kf_takes(i, most, n)) kf_row_list_add(rows, rows->row[i], rows->label[i]);
+}
+
 /* --- the first rows of each class ------------------------------------------------------------- */
 
 static kf_status take_first(void *argument, const kf_batch *b, kf_err *err) {

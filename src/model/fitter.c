@@ -83,6 +83,7 @@ struct kf_fitter {
   bool keep;              /* the present ones are to be kept */
   double *room;           /* of the eigensolver */
   double decomposed;      /* the lambda that u, scale and gamma are of; NaN: of none */
+  double trace, norm2;    /* of S_w, before columns are scaled */
   double mean_eigenvalue; /* of S_w */
   double noise;           /* an eigenvalue this small is rounding */
   uint32_t rank;          /* of S_w */
@@ -209,6 +210,8 @@ static kf_status prepare(kf_fitter *f) {
     KF_TRY(kf_stats_scatter(ctx, f->within, f->c, NULL, NULL));
     KF_TRY(kf_stats_scatter(ctx, f->between, NULL, f->between_in_v, f->mean));
   }
+  for (uint64_t i = 0; i < n; i++) f->trace += f->c[i * n + i];
+  f->norm2 = ctx->kernels->dot(n * n, f->c, f->c);
   KF_TRY(kf_progress(ctx, "fit", 1, STEPS));
   KF_TRY(scale_columns(f));
   KF_TRY(decompose(f));
@@ -249,6 +252,10 @@ const double *kf_fitter_column(const kf_fitter *f) { return f->column; }
 kf_method kf_fitter_method(const kf_fitter *f) { return f->method; }
 const double *kf_fitter_between(const kf_fitter *f) { return f->between_in_v; }
 bool kf_fitter_total(const kf_fitter *f) { return f->total; }
+void kf_fitter_measure(const kf_fitter *f, double *trace, double *norm2) {
+  *trace = f->trace;
+  *norm2 = f->norm2;
+}
 
 kf_status kf_check_method(kf_method method, kf_err *err) {
   if ((unsigned)method <= KF_METHOD_PAPER) return KF_OK;

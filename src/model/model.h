@@ -40,7 +40,7 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err);
 
 /* Maps up to KF_MAP_ROWS rows in f64: out[n][L] = T (x - centre). `scratch` has room for
  * kf_map_scratch(map) doubles. */
-#define KF_MAP_ROWS 64u
+#define KF_MAP_ROWS 96u /* whole tiles of every product */
 uint64_t kf_map_scratch(const kf_map *map);
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out);
@@ -208,6 +208,8 @@ kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEF
 const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
+/* As kf_measure_within, of the statistics for S_w. */
+void kf_fitter_measure(const kf_fitter *fitter, double *trace, double *norm2);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
 /* KF_ERR_ARG if the method has no such priors. */
 kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
@@ -235,9 +237,6 @@ typedef struct kf_product {
   bool upper;
 } kf_product;
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
-/* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
- * shares with the others, but a few for each thread. */
-size_t kf_task_rows(const kf_ctx *ctx, size_t n);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
 /* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:

@@ -24,13 +24,6 @@ static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
-size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
-  enum { STEP = 48, MOST = 192 }; /* whole tiles of every kernel; what a kernel packs at a time */
-  size_t share = (n / (2 * (size_t)ctx->threads) + STEP - 1) / STEP * STEP;
-  if (share > MOST) return MOST;
-  return share > STEP ? share : STEP;
-}
-
 kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
   product_job j = {.kernels = ctx->kernels, .p = product, .share = kf_task_rows(ctx, product.m)};
   return kf_parallel(ctx, (product.m + j.share - 1) / j.share, product_rows, &j);

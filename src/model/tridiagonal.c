@@ -119,12 +119,13 @@ static kf_status reduce_row(reduction *r, size_t i) {
   return KF_OK;
 }
 
-/* Rows [96 i, 96 i + 96) of A, up to the end of their block on the diagonal. */
+/* The i-th block of 96 rows of A from below, up to the end of its block on the diagonal: the longest
+ * rows first, so that threads end together. */
 static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const reduction *r = argument;
-  size_t ld = r->t->ld, first = i * ROW_BLOCK;
+  size_t ld = r->t->ld, first = (r->size - 1) / ROW_BLOCK * ROW_BLOCK - i * ROW_BLOCK;
   size_t rows = r->size - first < ROW_BLOCK ? r->size - first : ROW_BLOCK;
   r->ctx->kernels->gemm_tn(r->pairs + first, ld, r->swapped, ld, r->t->a + first * ld, ld, rows,
                            first + rows, 2 * r->n_pairs);

@@ -199,7 +199,7 @@ static kf_status look_for_twins(kf_fit_job *j) {
   kf_fit_report *r = j->report;
   kf_near_rows found;
   if (!j->has_rows) return KF_OK;
-  KF_TRY(kf_near_outside(j->ctx, j->stats, j->data, j->options.groups, &found));
+  KF_TRY(kf_near_outside(j->fitter, j->data, j->options.groups, &found));
   r->n_compared = found.n;
   r->n_near = found.near;
   r->many_near = found.many;
@@ -221,9 +221,9 @@ static kf_status take_statistics(kf_fit_job *j) {
     KF_TRY(kf_text_check(o->text, j->stats->dim, &j->stats->origin, &ctx->err));
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
   }
-  KF_TRY(look_for_twins(j));
   KF_TRY(kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter));
-  return kf_fitter_set_priors(j->fitter, o->priors);
+  KF_TRY(kf_fitter_set_priors(j->fitter, o->priors));
+  return look_for_twins(j);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,

@@ -66,8 +66,6 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 /* --- prototypes ------------------------------------------------------------------------------ */
 
 #define KF_CLASSIFY_ROWS 256u /* queries that pass over the prototypes together, at most */
-/* The same for n queries: few enough for all threads to have some. */
-uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n);
 
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
  * length for cosine. Only of classes that take part: not of those without rows. */
@@ -114,17 +112,6 @@ static inline uint32_t kf_prototypes_place(const kf_prototypes *p, int32_t class
   }
   return low;
 }
-
-/* What a public call that classifies rows begins with: prototypes, and the rows as a data set
- * (NULL: n is 0). To be cleared on failure, too. Errors go to the context. */
-typedef struct kf_classifying {
-  kf_prototypes *prototypes;
-  kf_data *data;
-  uint32_t top;
-} kf_classifying;
-kf_status kf_classifying_start(kf_classifying *c, kf_ctx *ctx, const kf_model *model,
-                               const float *rows, uint64_t n, const kf_classify_options *options);
-void kf_classifying_clear(kf_classifying *c);
 
 /* --- probabilities (probabilities.c) ---------------------------------------------------------- */
 

@@ -108,8 +108,7 @@ static kf_status run(job *j, const char *what) {
                                   .argument = j,
                                   .scratch_size = sizeof(int32_t *),
                                   .make_scratch = make_scratch}));
-  kf_moments_flush(j->moments, 1);
-  return KF_OK;
+  return kf_moments_flush(j->moments, 1);
 }
 
 /* As many rows as keep their floats and integers in the second-level cache. */

@@ -21,6 +21,7 @@ typedef struct worker {
 } worker;
 
 struct kf_moments {
+  kf_ctx *ctx;
   const kf_moment_kernel *kernel;
   uint32_t dim;
   size_t panels;
@@ -51,17 +52,20 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
                          kf_moments **out) {
   kf_moments *m = kf_alloc_zero(1, sizeof *m);
   if (m == NULL) return kf_fail_memory(&ctx->err);
+  m->ctx = ctx;
   m->kernel = ctx->kernels->moment;
   m->dim = dim;
   m->panels = (dim + m->kernel->edge - 1) / m->kernel->edge;
   m->totals = totals;
   pthread_mutex_init(&m->lock, NULL);
   m->n_workers = worker_count(ctx, m, calls);
+  int64_t *products; /* of all workers in one piece: it takes large pages */
   KF_TAKE_ZERO(&m->arena, m->workers, m->n_workers);
+  KF_TAKE_ZERO(&m->arena, products, m->n_workers * product_count(m));
   for (size_t t = 0; !m->arena.failed && t < m->n_workers; t++) {
     worker *w = &m->workers[t];
     w->packed = kf_arena_take(&m->arena, m->panels, m->kernel->panel_size);
-    KF_TAKE_ZERO(&m->arena, w->products, product_count(m));
+    w->products = products + t * product_count(m);
   }
   KF_HAND_OUT(m->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK, out, m, kf_moments_free);
 }
@@ -91,26 +95,74 @@ static void multiply(const kf_moments *m, worker *w) {
   w->filled = 0;
 }
 
-static void flush(kf_moments *m, worker *w, int64_t weight) {
-  if (w->pending == 0) return;
-  if (w->filled > 0) multiply(m, w);
-  pthread_mutex_lock(&m->lock);
-  kf_i128 *to = m->totals;
+/* Adds row r of a worker's sums to the totals. */
+static void add_row(const kf_moments *m, const worker *w, size_t r, int64_t weight) {
   size_t edge = m->kernel->edge;
-  for (size_t r = 0; r < m->dim; r++)
-    for (size_t q = r / edge; q < m->panels; q++) {
-      const int64_t *from = w->products + tile_at(m, r / edge, q) + r % edge * edge;
-      size_t first = q * edge < r ? r - q * edge : 0;
-      size_t end = m->dim - q * edge < edge ? m->dim - q * edge : edge;
-      for (size_t c = first; c < end; c++) *to++ += (kf_i128)from[c] * weight;
-    }
-  pthread_mutex_unlock(&m->lock);
+  kf_i128 *to = m->totals + kf_triangle_at(m->dim, (uint32_t)r, (uint32_t)r);
+  for (size_t q = r / edge; q < m->panels; q++) {
+    const int64_t *from = w->products + tile_at(m, r / edge, q) + r % edge * edge;
+    size_t first = q * edge < r ? r - q * edge : 0;
+    size_t end = m->dim - q * edge < edge ? m->dim - q * edge : edge;
+    for (size_t c = first; c < end; c++) *to++ += (kf_i128)from[c] * weight;
+  }
+}
+
+static void empty(const kf_moments *m, worker *w) {
   memset(w->products, 0, product_count(m) * sizeof *w->products);
   w->pending = 0;
 }
 
-void kf_moments_flush(kf_moments *m, int64_t weight) {
-  for (size_t t = 0; t < m->n_workers; t++) flush(m, &m->workers[t], weight);
+/* What one worker has, while others go on. */
+static void flush(kf_moments *m, worker *w, int64_t weight) {
+  if (w->pending == 0) return;
+  if (w->filled > 0) multiply(m, w);
+  pthread_mutex_lock(&m->lock);
+  for (size_t r = 0; r < m->dim; r++) add_row(m, w, r, weight);
+  pthread_mutex_unlock(&m->lock);
+  empty(m, w);
+}
+
+/* --- all workers at the end, by all threads ---------------------------------------------------- */
+
+#define ROW_BLOCK 32u
+
+typedef struct ending {
+  const kf_moments *m;
+  int64_t weight;
+} ending;
+
+static kf_status finish_block(void *argument, size_t t, size_t number, kf_err *err) {
+  (void)number;
+  (void)err;
+  const kf_moments *m = ((const ending *)argument)->m;
+  if (m->workers[t].filled > 0) multiply(m, &m->workers[t]);
+  return KF_OK;
+}
+
+static kf_status add_rows(void *argument, size_t i, size_t number, kf_err *err) {
+  (void)number;
+  (void)err;
+  const ending *e = argument;
+  const kf_moments *m = e->m;
+  for (size_t t = 0; t < m->n_workers; t++)
+    for (size_t r = i * ROW_BLOCK; r < m->dim && r < (i + 1) * ROW_BLOCK; r++)
+      if (m->workers[t].pending > 0) add_row(m, &m->workers[t], r, e->weight);
+  return KF_OK;
+}
+
+static kf_status empty_sums(void *argument, size_t t, size_t number, kf_err *err) {
+  (void)number;
+  (void)err;
+  const kf_moments *m = ((const ending *)argument)->m;
+  if (m->workers[t].pending > 0) empty(m, &m->workers[t]);
+  return KF_OK;
+}
+
+kf_status kf_moments_flush(kf_moments *m, int64_t weight) {
+  ending e = {m, weight};
+  KF_TRY(kf_parallel(m->ctx, m->n_workers, finish_block, &e));
+  KF_TRY(kf_parallel(m->ctx, (m->dim + ROW_BLOCK - 1) / ROW_BLOCK, add_rows, &e));
+  return kf_parallel(m->ctx, m->n_workers, empty_sums, &e);
 }
 
 void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, int64_t weight) {

@@ -28,7 +28,6 @@
 #include <string.h>
 
 #define CLASS_BLOCK 128u
-#define ROW_BLOCK   96u
 #define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
 
 typedef struct counted {
@@ -55,7 +54,8 @@ typedef struct scatter {
   /* E, class block by class block. */
   double *left, *right; /* [2 CLASS_BLOCK][dim]: h over r, r over h */
   size_t depth;
-  double *e; /* [dim][dim]; on and above the diagonal blocks */
+  size_t share; /* rows of e for a task */
+  double *e;    /* [dim][dim]; on and above the diagonal blocks */
   double *s_w, *s_b;
 } scatter;
 
@@ -118,9 +118,8 @@ static kf_status sum_chosen(scatter *t, int64_t weight) {
   size_t blocks = (t->n_chosen + t->block - 1) / t->block;
   t->weight = weight;
   KF_TRY(kf_parallel_limited(t->ctx, kf_moments_workers(t->moments), blocks, add_class_means, t));
-  kf_moments_flush(t->moments, weight);
   t->n_chosen = 0;
-  return KF_OK;
+  return kf_moments_flush(t->moments, weight);
 }
 
 static int by_rising_count(const void *a, const void *b) {
@@ -165,13 +164,13 @@ static kf_status sum_class_means(scatter *t) {
 
 /* --- E ---------------------------------------------------------------------------------------- */
 
-/* Rows [96 i, 96 i + 96) of e, from their diagonal block on, += left^T right. */
+/* The rows of a task of e, from their diagonal block on, += left^T right. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
-  size_t dim = t->stats->dim, first = i * ROW_BLOCK;
-  size_t n = dim - first < ROW_BLOCK ? dim - first : ROW_BLOCK;
+  size_t dim = t->stats->dim, first = i * t->share;
+  size_t n = dim - first < t->share ? dim - first : t->share;
   t->ctx->kernels->gemm_tn(t->left + first, dim, t->right + first, dim, t->e + first * dim + first,
                            dim, n, dim - first, t->depth);
   return KF_OK;
@@ -196,7 +195,8 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
 
 static kf_status sum_remainders(scatter *t) {
   const kf_stats *s = t->stats;
-  size_t n = 0, blocks = (s->dim + ROW_BLOCK - 1) / ROW_BLOCK;
+  t->share = kf_task_rows(t->ctx, s->dim);
+  size_t n = 0, blocks = (s->dim + t->share - 1) / t->share;
   for (uint32_t k = 0; k < s->n_classes; k++)
     if (t->inexact[k]) t->chosen[n++] = k;
   for (t->n_chosen = 0; t->n_chosen < n; t->n_chosen += CLASS_BLOCK) {
@@ -273,6 +273,55 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   return status;
 }
 
+/* --- the trace alone --------------------------------------------------------------------------- */
+
+#define TRACE_BLOCK 32u /* columns */
+
+typedef struct diagonal {
+  const kf_stats *stats;
+  double *out; /* [dim] of S_w */
+} diagonal;
+
+/* Elements [32 i, 32 i + 32) of the diagonal of S_w, with the bits of kf_stats_scatter. */
+static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const diagonal *t = argument;
+  const kf_stats *s = t->stats;
+  uint32_t first = (uint32_t)block * TRACE_BLOCK;
+  uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
+  kf_i128 a[TRACE_BLOCK] = {0};
+  double e[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
+  for (uint32_t k = 0; k < s->n_classes; k++) {
+    const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
+    int64_t count = s->counts[k];
+    for (uint32_t i = 0; count > 0 && i < n; i++) {
+      int64_t mean = divide_rounded(sums[i], count), rest = sums[i] - count * mean;
+      double h = (double)mean + (double)rest / (2 * (double)count), r = (double)rest;
+      a[i] += (kf_i128)count * mean * mean;
+      e[i] += h * r;
+      e[i] += r * h;
+    }
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
+    t->out[first + i] = ((double)(s->moments[at] - a[i]) - e[i]) * unit;
+  }
+  return KF_OK;
+}
+
+kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
+  if (stats->rows == 0) return kf_fail(&ctx->err, KF_ERR_MATH, "the statistics hold no rows");
+  diagonal t = {.stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
+  if (t.out == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status =
+      kf_parallel(ctx, (stats->dim + TRACE_BLOCK - 1) / TRACE_BLOCK, find_diagonal, &t);
+  *trace = 0;
+  for (uint32_t i = 0; status == KF_OK && i < stats->dim; i++) *trace += t.out[i];
+  kf_free(t.out);
+  return status;
+}
+
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
@@ -280,7 +329,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
+  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
   kf_free(s_w);
   return status;
 }

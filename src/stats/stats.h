@@ -31,8 +31,9 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
-/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (or
- * NULL). */
+/* The trace of S_w, which is D times its mean eigenvalue. */
+kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace);
+/* The same, and its squared Frobenius norm, which takes far longer. */
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
 /* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
@@ -46,7 +47,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
 void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, int64_t weight);
-void kf_moments_flush(kf_moments *m, int64_t weight);
+kf_status kf_moments_flush(kf_moments *m, int64_t weight);
 
 /* The factor that turns a row of squared length norm2 into integers. */
 double kf_fixed_scale(bool normalized, int exponent, double norm2);

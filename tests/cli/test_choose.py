@@ -40,6 +40,15 @@ def lambda_is_chosen_by_default(box):
 
 
 @test
+def few_rows_of_many_classes(box):
+    """Hits are counted in 2^27 pairs of a row and a class at most."""
+    box.works("synth", "--classes", 30000, "--dim", 16, "--per-class", 2, "-o", "train.safetensors", "-q")
+    said = box.works("fit", "train.safetensors", "--method", "paper", "-o", "a.safetensors").err
+    check(f"of {2**27 // 30000:,} rows left out in turn" in said, said)
+    check("these are a sample of 60,000 rows" in said, said)
+
+
+@test
 def lambda_by_accuracy(box):
     make_data(box)
     line = (r"lambda (\S+)x by leave-one-out: right for (\S+) % of 150 rows left out in turn \(standard error (\S+) points\); "
