@@ -21,7 +21,7 @@
 
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
-#define MANY_SCORES (1u << 18)
+#define MANY_SCORES 300000u
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
