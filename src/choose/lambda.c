@@ -21,7 +21,7 @@
 
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
-#define MANY_SCORES (1u << 18)
+#define MANY_SCORES 300000u
 /* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
 #define MOST_PAIRS (UINT64_C(1) << 27)
 
