@@ -1,16 +1,16 @@
-/* device_api.h - what a plug-in for a device offers: a table of plain C functions. `cuda/` implements
- * it for NVIDIA's, `tests/twin/` in plain C, so that everything above it is tested without a device.
- * Includes nothing of koofu.
+/* device_api.h - what a plug-in for a device offers: a table of plain C functions. `cuda/`
+ * implements it for NVIDIA's, `tests/twin/` in plain C, so that everything above it is tested
+ * without a device. Includes nothing of koofu.
  *
  * A plug-in is a shared library with one symbol, `kf_device_plugin`. It finds; the library decides:
  * what is computed here is either integers (moments, dot products of bytes), canonical sums in f64
  * (docs/numerics.md), whose bits are defined, or bounds that only need to hold.
  *
- * Calls on one kf_dev come from one thread at a time. Each returns a kf_dev_status and, unless it is
- * KF_DEV_OK, a sentence in kf_dev_message(dev). After KF_DEV_LOST only the `free` and `close` calls are
- * allowed. Host pointers may be pageable; memory of host_alloc makes copies faster. Unless said
- * otherwise a call may return before the device is done, the caller's arrays may be reused after it
- * returns if they are pageable, and after `wait` if they are not. */
+ * Calls on one kf_dev come from one thread at a time. Each returns a kf_dev_status and, unless it
+ * is KF_DEV_OK, a sentence in kf_dev_message(dev). After KF_DEV_LOST only the `free` and `close`
+ * calls are allowed. Host pointers may be pageable; memory of host_alloc makes copies faster.
+ * Unless said otherwise a call may return before the device is done, the caller's arrays may be
+ * reused after it returns if they are pageable, and after `wait` if they are not. */
 #ifndef KF_DEVICE_API_H
 #define KF_DEVICE_API_H
 
@@ -110,15 +110,15 @@ typedef struct kf_dev_piece {
   kf_dev_type values; /* how rows are kept for scoring; KF_DEV_NO_VALUES: the host scores */
 } kf_dev_piece;
 
-/* An answer in the making. score: what smaller is nearer: the canonical squared distance, or minus the
- * canonical dot product or cosine. row: of the index, that is `first` of the piece plus its number in
- * the piece. */
+/* An answer in the making. score: what smaller is nearer: the canonical squared distance, or minus
+ * the canonical dot product or cosine. row: of the index, that is `first` of the piece plus its
+ * number in the piece. */
 typedef struct kf_dev_scored {
   double score;
   int64_t row; /* negative: none */
 } kf_dev_scored;
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 typedef struct kf_device_api {
   uint32_t version;   /* KF_DEVICE_VERSION */
@@ -146,13 +146,13 @@ typedef struct kf_device_api {
   uint64_t (*rows_bytes)(const kf_dev_piece *piece); /* on the device */
   kf_dev_status (*rows_new)(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out);
   void (*rows_free)(kf_dev *dev, kf_dev_rows *rows);
-  /* Tiles [first, first + n): bytes [n * tile_rows][padded] from -127 to 127, and the number within the
-   * piece of the row at each place [n * tile_rows], UINT32_MAX: none (its bytes are zero). */
+  /* Tiles [first, first + n): bytes [n * tile_rows][padded] from -127 to 127, and the number within
+   * the piece of the row at each place [n * tile_rows], UINT32_MAX: none (its bytes are zero). */
   kf_dev_status (*rows_put_tiles)(kf_dev_rows *rows, uint64_t first, uint64_t n,
                                   const int8_t *bytes, const uint32_t *numbers,
                                   const kf_dev_tile *tiles);
-  /* Rows [first, first + n) of the piece as given, in its type, and for cosine their canonical squared
-   * lengths (otherwise NULL). */
+  /* Rows [first, first + n) of the piece as given, in its type, and for cosine their canonical
+   * squared lengths (otherwise NULL). */
   kf_dev_status (*rows_put_values)(kf_dev_rows *rows, uint64_t first, uint64_t n,
                                    const void *values, const double *norm2);
 
@@ -162,16 +162,16 @@ typedef struct kf_device_api {
   kf_dev_status (*queries_new)(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
                                uint64_t hits, kf_dev_queries **out);
   void (*queries_free)(kf_dev *dev, kf_dev_queries *queries);
-  /* Takes n queries [n][dim] and forgets those before: centres and rounds them, sets their bounds (a
-   * query that is too long has infinite ones: every row is a hit), least = -infinity, no best rows.
-   * leave_out [n] or NULL: the row of the index that a query must not find, or negative. All queries
-   * are `chosen`. */
+  /* Takes n queries [n][dim] and forgets those before: centres and rounds them, sets their bounds
+   * (a query that is too long has infinite ones: every row is a hit), least = -infinity, no best
+   * rows. leave_out [n] or NULL: the row of the index that a query must not find, or negative. All
+   * queries are `chosen`. */
   kf_dev_status (*queries_put)(kf_dev_queries *queries, const float *x, uint32_t n,
                                const int64_t *leave_out);
-  /* Sets `least` of each chosen query from some tiles of the rows, spread over all of them. proven = 0:
-   * to a key that at least `rank` rows of the piece most likely have, and not many more; where it is
-   * too high, settle finds out. proven = 1: raises it to a key that at least `rank` rows that the query
-   * may find certainly have; where the tiles looked at prove nothing, it stays. */
+  /* Sets `least` of each chosen query from some tiles of the rows, spread over all of them. proven
+   * = 0: to a key that at least `rank` rows of the piece most likely have, and not many more; where
+   * it is too high, settle finds out. proven = 1: raises it to a key that at least `rank` rows that
+   * the query may find certainly have; where the tiles looked at prove nothing, it stays. */
   kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
                          int proven);
   /* The first pass: collects, for every chosen query, at least the rows whose key may be `least` or
@@ -179,34 +179,33 @@ typedef struct kf_device_api {
    * there is room for, and the survivors are not kept: the caller makes more room or chooses fewer
    * queries. */
   kf_dev_status (*scan)(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
-  /* Scores the survivors canonically, except rows to be left out, and merges them into the best rows
-   * of their queries, in order of score and then of row. The rows need values. A row never appears
-   * twice: the caller scans a piece again only after the best rows of a query were dropped. */
+  /* Scores the survivors canonically, except rows to be left out, and merges them into the best
+   * rows of their queries, in order of score and then of row. The rows need values. A row never
+   * appears twice: the caller scans a piece again only after the best rows of a query were
+   * dropped. */
   kf_dev_status (*score)(kf_dev_queries *queries, const kf_dev_rows *rows);
   /* Instead of that: hands the survivors to the host, [hits] pairs in any order, rows as in
    * kf_dev_scored; *n: how many (rows to be left out are not among them). Waits. */
   kf_dev_status (*survivors)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,
                              int64_t *row, uint64_t *n);
-  /* Which chosen queries are not certainly complete: fewer than k best rows, or the key of the k-th,
-   * less `slack` (0 or 1) times what rounding may do to it (above), below `least`. These alone stay
-   * chosen, their best rows are dropped, and their `least` becomes what is proven: that key less the
-   * same, or -infinity with fewer than k rows. *left: how many. Waits. */
+  /* Which chosen queries are not certainly complete: fewer than k best rows, or the key of the
+   * k-th, less `slack` (0 or 1) times what rounding may do to it (above), below `least`. These
+   * alone stay chosen, their best rows are dropped, and their `least` becomes what is proven: that
+   * key less the same, or -infinity with fewer than k rows. *left: how many. Waits. */
   kf_dev_status (*settle)(kf_dev_queries *queries, uint32_t k, double slack, uint32_t *left);
   /* Chooses queries by number; all with n = UINT32_MAX. least: [n], or NULL to leave it. */
   kf_dev_status (*choose)(kf_dev_queries *queries, const uint32_t *numbers, uint32_t n,
                           const double *least);
-  /* The numbers of the chosen queries, rising [*n], and the `least` of each of these; either array may
-   * be NULL. Waits. */
+  /* The numbers of the chosen queries, rising [*n], and the `least` of each of these; either array
+   * may be NULL. Waits. */
   kf_dev_status (*chosen)(kf_dev_queries *queries, uint32_t *numbers, double *least, uint32_t *n);
-  /* The best rows of all queries, [n][best], and what turns their scores into keys: `base` of
-   * kf_query_start and `length`, [n] each or NULL. Waits. */
-  kf_dev_status (*answers)(kf_dev_queries *queries, kf_dev_scored *best, double *base,
-                           double *length);
+  /* The best rows of all queries, [n][best]. Waits. */
+  kf_dev_status (*answers)(kf_dev_queries *queries, kf_dev_scored *best);
 
   /* --- statistics ---------------------------------------------------------------------------- */
-  /* Exact moments of rows of dim columns in n_classes classes. normalized: each row is multiplied by
-   * 2^22 / sqrt(its canonical squared length), otherwise by 2^exponent. batch: rows of the largest
-   * put. */
+  /* Exact moments of rows of dim columns in n_classes classes. normalized: each row is multiplied
+   * by 2^22 / sqrt(its canonical squared length), otherwise by 2^exponent. batch: rows of the
+   * largest put. */
   uint64_t (*moments_bytes)(uint32_t dim, uint32_t n_classes, uint32_t batch);
   kf_dev_status (*moments_new)(kf_dev *dev, uint32_t dim, uint32_t n_classes, int normalized,
                                int exponent, uint32_t batch, kf_dev_moments **out);
@@ -214,12 +213,12 @@ typedef struct kf_device_api {
   /* Adds rows [n][dim] of a type whose label is not negative. */
   kf_dev_status (*moments_put)(kf_dev_moments *moments, kf_dev_type type, const void *rows,
                                const int32_t *labels, uint32_t n);
-  /* Waits for the puts so far but the last `behind`. bad: 0, or 1 + the number of the first row (over
-   * all puts since the last take) that is NaN, infinite, zero where lengths count, or too large for the
-   * exponent: nothing of that put was added. */
+  /* Waits for the puts so far but the last `behind`. bad: 0, or 1 + the number of the first row
+   * (over all puts since the last take) that is NaN, infinite, zero where lengths count, or too
+   * large for the exponent: nothing of that put was added. */
   kf_dev_status (*moments_wait)(kf_dev_moments *moments, uint32_t behind, uint64_t *bad);
-  /* Adds everything to the caller's totals and starts anew. moments: the upper triangle by rows as pairs
-   * of 64-bit words, low and high; sums [n_classes][dim]; counts [n_classes]. Waits. */
+  /* Adds everything to the caller's totals and starts anew. moments: the upper triangle by rows as
+   * pairs of 64-bit words, low and high; sums [n_classes][dim]; counts [n_classes]. Waits. */
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
 } kf_device_api;
