@@ -2,7 +2,7 @@
 #ifndef KF_CUDA_MOMENTS_H
 #define KF_CUDA_MOMENTS_H
 
-#include "device/device_api.h"
+#include "device_api.h"
 
 uint64_t kf_cuda_moments_bytes(const kf_dev_moments_plan *plan);
 kf_dev_status kf_cuda_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
