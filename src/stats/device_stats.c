@@ -310,7 +310,8 @@ static kf_status prepare(job *j) {
     plan_batch(j, bytes);
     if (make_feeds(j, &status) == KF_OK) return KF_OK;
     free_feeds(j);
-    if (status != KF_DEV_MEMORY || j->pieces == 1) return j->err.status;
+    if (status != KF_DEV_MEMORY || j->plan.batch <= kf_stats_batch(j->plan.dim))
+      return j->err.status;
   }
 }
 
@@ -378,10 +379,12 @@ static kf_dev_type type_of(const kf_data *data) {
   return data->raw_type == KF_TYPE_F16 ? KF_DEV_F16 : KF_DEV_BF16;
 }
 
-static bool pays(const kf_devices *devices, const kf_data *data) {
+/* Without opening a device, which takes a while. */
+static bool pays(const kf_ctx *ctx, const kf_data *data) {
+  const char *device = ctx->options.device;
   uint64_t square = (uint64_t)data->dim * data->dim, products;
-  if (devices->asked || !kf_mul_u64(data->rows, square, &products)) return true;
-  return products >= LEAST_PRODUCTS;
+  if (device != NULL && strcmp(device, "auto") != 0) return true;
+  return !kf_mul_u64(data->rows, square, &products) || products >= LEAST_PRODUCTS;
 }
 
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
@@ -389,8 +392,9 @@ kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_d
   kf_devices *devices = NULL;
   kf_stats *part = NULL;
   *done = false;
+  if (data->rows == 0 || !pays(ctx, data)) return KF_OK;
   KF_TRY(kf_devices_for(ctx, &devices));
-  if (devices->n == 0 || data->rows == 0 || !pays(devices, data)) return KF_OK;
+  if (devices->n == 0) return KF_OK;
   job *j = kf_alloc_zero(1, sizeof *j);
   if (j == NULL) return kf_fail_memory(&ctx->err);
   kf_dev_type type = type_of(data);
