@@ -1,8 +1,9 @@
-/* test_device_stats.c - statistics made on devices are the CPU's, to the bit, and so are its errors;
- * a device that fails loses nothing. With the twin, or with the plug-in in KOOFU_TEST_PLUGIN.
+/* test_device_stats.c - statistics made on devices are the CPU's, to the bit, and so are its
+ * errors; a device that fails loses nothing. With the twin, or with the plug-in in
+ * KOOFU_TEST_PLUGIN.
  *
- * Failures and small memories are made here: the device's table is replaced by one that looks before it
- * calls the other. */
+ * Failures and small memories are made here: the device's table is replaced by one that looks
+ * before it calls the other. */
 #include "test.h"
 
 #include "device/device.h"
@@ -10,7 +11,7 @@
 
 #include <math.h>
 
-/* --- contexts ---------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 static const char *plugin(void) {
   const char *path = getenv("KOOFU_TEST_PLUGIN");
@@ -31,7 +32,7 @@ static kf_ctx *context(unsigned threads, const char *device) {
   return ctx;
 }
 
-/* --- a table that looks first ------------------------------------------------------------------- */
+/* --- a table that looks first ----------------------------------------------------------------- */
 
 static struct {
   const kf_device_api *real;
@@ -122,7 +123,7 @@ static kf_devices *wrap_small(kf_ctx *ctx, uint32_t dim, uint32_t classes, kf_de
   return devices;
 }
 
-/* --- data -------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 typedef struct set {
   uint64_t n;
@@ -191,7 +192,7 @@ static void compare(kf_ctx *cpu, kf_ctx *device, const kf_data *data, const kf_s
 
 static const kf_stats_options raw = {.normalize = KF_OFF};
 
-/* --- the same integers ------------------------------------------------------------------------- */
+/* --- the same integers ------------------------------------------------------------------------ */
 
 static void every_type(void **state) {
   (void)state;
@@ -293,7 +294,7 @@ static void several_devices(void **state) {
   kf_ctx_free(device);
 }
 
-/* --- where rows come from ---------------------------------------------------------------------- */
+/* --- where rows come from --------------------------------------------------------------------- */
 
 static int bring(void *user, uint64_t first, uint64_t n, float *out) {
   const set *s = user;
@@ -389,7 +390,7 @@ static void files(void **state) {
   test_remove(folder);
 }
 
-/* --- rows that are wrong ----------------------------------------------------------------------- */
+/* --- rows that are wrong ---------------------------------------------------------------------- */
 
 static void bad_rows(void **state) {
   (void)state;
@@ -465,10 +466,10 @@ static void adding(void **state) {
   kf_ctx_free(device);
 }
 
-/* --- devices that fail ------------------------------------------------------------------------- */
+/* --- devices that fail ------------------------------------------------------------------------ */
 
-/* Every call fails, at first and later. Asked for by name, that is an error, and nothing has changed;
- * otherwise the CPU takes over. */
+/* Every call fails, at first and later. Asked for by name, that is an error, and nothing has
+ * changed; otherwise the CPU takes over. */
 static void failing_device(void **state) {
   (void)state;
   static const char *const calls[] = {"new", "put", "wait", "take"};

@@ -69,7 +69,7 @@ kf_dev_status kf_twin_moments_put(kf_dev_moments *m, const void *rows, const int
   return KF_DEV_OK;
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static float of_f16(uint16_t bits) {
   int exponent = bits >> 10 & 31, fraction = bits & 1023;
