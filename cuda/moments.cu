@@ -2,22 +2,22 @@
  *
  * A put is copied to one of KF_DEV_PUTS slots on a stream of its own. On the other stream, in turn:
  *
- * `quantise` takes 32 rows in a block. Their canonical squared lengths come from 8 threads each, one
- * for each lane; then each thread takes one column of all 32 rows, turns them into integers, adds these
- * to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b and c in
- * -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64], so that the rows of a
- * column lie together, as mma.sync wants both its operands.
+ * `quantise` takes 32 rows in a block. Their canonical squared lengths come from 8 threads each,
+ * one for each lane; then each thread takes one column of all 32 rows, turns them into integers,
+ * adds these to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b
+ * and c in -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64]. The rows
+ * of a column lie together, as mma.sync wants both its operands.
  *
  * `multiply` adds the products of two panels of 64 columns, p <= q, over some of the rows. The nine
- * products of digits have five weights, and those of one weight share a 32-bit sum: at most 2^15 a row
- * (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), and a block takes at most 2^15 rows. The
- * block adds its 64 x 64 sums to 64-bit ones: |XX'| <= 2^44.
+ * products of digits have five weights, and those of one weight share a 32-bit sum: at most 2^15 a
+ * row (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), and a block takes at most 2^15
+ * rows. The block adds its 64 x 64 sums to 64-bit ones: |XX'| <= 2^44.
  *
  * `widen` adds these to 128-bit totals before more than 2^18 rows are in them: 2^62.
  *
- * Integer sums do not depend on their order, so atomic additions are as exact as any. The length and
- * the rounding are those of the CPU: the square of an f32 is exact in f64, so that a fused multiply-add
- * rounds once, as the sum does; root, quotient and product are IEEE's. */
+ * Integer sums do not depend on their order, so atomic additions are exact. Length and rounding are
+ * the CPU's: the square of an f32 is exact in f64, so a fused multiply-add rounds once, as the sum
+ * does; root, quotient and product are IEEE's. */
 #include "moments.h"
 #include "device.cuh"
 
@@ -77,7 +77,7 @@ size_t type_size(kf_dev_type type) { return type == KF_DEV_F32 ? 4 : 2; }
 uint64_t triangle(uint64_t dim) { return dim * (dim + 1) / 2; }
 uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 
-/* --- rows to digits ---------------------------------------------------------------------------- */
+/* --- rows to digits --------------------------------------------------------------------------- */
 
 __device__ float value_of(float x) { return x; }
 __device__ float value_of(__half x) { return __half2float(x); }
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(8 * ROWS, 3) quantise(const quantise_job j) {
   }
 }
 
-/* --- products ---------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
 /* The bytes of a column in a stage are four chunks of 16, moved about so that the eight rows that
  * ldmatrix reads at once are in different banks. */
@@ -203,7 +203,8 @@ __device__ void copy16(uint32_t to, const void *from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/* What a thread copies of a step: one chunk of columns t / 4 and t / 4 + 32, of each digit and side. */
+/* What a thread copies of a step: one chunk of columns t / 4 and t / 4 + 32, of each digit and
+ * side. */
 struct share {
   const int8_t *left, *right; /* in the digits of the next step */
   size_t digit;               /* bytes from one digit to the next */
@@ -241,8 +242,8 @@ __device__ void multiply_add(int32_t (&sums)[4], const uint32_t (&a)[4], uint32_
 /* 32 x 32 sums of a warp, by weight; 0 is the highest. */
 typedef int32_t warp_sums[WEIGHTS][2][4][4];
 
-/* One stage: 64 rows, 32 at a time. left, right: where the warp's columns begin in the stage, for this
- * thread. */
+/* One stage: 64 rows, 32 at a time. left, right: where the warp's columns begin in the stage, for
+ * this thread. */
 __device__ void multiply_stage(uint32_t stage, uint32_t left, uint32_t right, warp_sums &sums) {
 #pragma unroll
   for (uint32_t half = 0; half < 2; half++) {
@@ -334,7 +335,7 @@ __global__ void widen(uint32_t dim, uint32_t panels, u64 *products, ulonglong2 *
   }
 }
 
-/* --- on the host --------------------------------------------------------------------------------- */
+/* --- on the host ------------------------------------------------------------------------------ */
 
 #define TRY(moments, what, call)                                                                   \
   do {                                                                                             \
