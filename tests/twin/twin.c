@@ -34,10 +34,19 @@ static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, 
   return KF_DEV_OK;
 }
 
+static kf_device_api table;
+
+static void set_table(void) {
+  table.tile_rows = (uint32_t)kf_twin.tile_rows;
+  table.pad = (uint32_t)kf_twin.pad;
+  table.most_best = (uint32_t)kf_twin.most_best;
+}
+
 static kf_dev_status open_device(uint32_t number, kf_dev **out, char *message, size_t size) {
   if (kf_twin.no_open) return say(message, size, KF_DEV_FAILED, "it does not open");
   kf_dev *dev = calloc(1, sizeof *dev);
   if (dev == NULL) return say(message, size, KF_DEV_FAILED, "no memory on the host");
+  set_table();
   dev->number = number;
   *out = dev;
   return KF_DEV_OK;
@@ -176,8 +185,6 @@ VISIBLE const kf_device_api *kf_device_plugin(uint32_t version);
 const kf_device_api *kf_device_plugin(uint32_t version) {
   if (version != KF_DEVICE_VERSION) return NULL;
   read_environment();
-  table.tile_rows = (uint32_t)kf_twin.tile_rows;
-  table.pad = (uint32_t)kf_twin.pad;
-  table.most_best = (uint32_t)kf_twin.most_best;
+  set_table();
   return &table;
 }
