@@ -77,7 +77,7 @@ typedef struct window {
   uint64_t piece_first; /* that of its piece */
   float *fetched;       /* [n][dim]; NULL: the index has them */
   sort_key *keys;       /* [n] */
-  uint64_t fitting;     /* that are not too long: they come first */
+  uint64_t *start;      /* [tiles + 1] the first key of each tile */
   double *y;            /* [threads][dim] */
   float *x;             /* [threads][dim] */
   kf_tiles out;         /* tiles of the chunk at hand */
@@ -158,23 +158,38 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
   w->out.tile[at] = tile;
 }
 
-static uint64_t tiles_for(const kf_lane *lane, uint64_t rows) {
-  uint32_t each = lane->device->api->tile_rows;
-  return (rows + each - 1) / each;
-}
+/* Tiles that end early, because the next row is far larger. Each leaves places empty, which are scanned
+ * all the same, so there are few. */
+static uint64_t most_breaks(uint64_t tiles) { return tiles / 64 < 8 ? tiles / 64 : 8; }
 /* Those of a window, at most: rows that are too long have tiles of their own. */
-static uint64_t most_tiles(const kf_lane *lane, uint64_t rows) { return tiles_for(lane, rows) + 1; }
+static uint64_t most_tiles(const kf_lane *lane, uint64_t rows) {
+  uint32_t each = lane->device->api->tile_rows;
+  uint64_t tiles = (rows + each - 1) / each;
+  return tiles + most_breaks(tiles) + 1;
+}
+
+/* Divides sorted rows into tiles. */
+static void divide(window *w) {
+  uint64_t rows = w->lane->device->api->tile_rows, tiles = most_tiles(w->lane, w->n), tile = 0;
+  uint64_t breaks = most_breaks((w->n + rows - 1) / rows);
+  const sort_key *keys = w->keys;
+  w->start[0] = 0;
+  for (uint64_t i = 1; i < w->n; i++) {
+    uint64_t first = keys[w->start[tile]].key;
+    bool jump = keys[i].key == TOO_LONG ? first != TOO_LONG
+                                        : breaks > 0 && keys[i].key >> 34 >= (first >> 34) + 2;
+    if (!jump && i - w->start[tile] < rows) continue;
+    if (jump && keys[i].key != TOO_LONG) breaks--;
+    w->start[++tile] = i;
+  }
+  while (tile < tiles) w->start[++tile] = w->n;
+}
 
 static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
   const window *w = argument;
-  uint64_t rows = w->lane->device->api->tile_rows, tile = w->tile + i;
-  uint64_t fitting = tiles_for(w->lane, w->fitting);
-  bool always = tile >= fitting;
-  uint64_t from = always ? w->fitting + (tile - fitting) * rows : tile * rows;
-  uint64_t end = always ? w->n : w->fitting;
-  uint64_t left = from < end ? end - from : 0;
-  make_tile(w, i, from, left < rows ? left : rows, always && left > 0, worker);
+  uint64_t from = w->start[w->tile + i], n = w->start[w->tile + i + 1] - from;
+  make_tile(w, i, from, n, n > 0 && w->keys[from].key == TOO_LONG, worker);
   return KF_OK;
 }
 
@@ -186,8 +201,7 @@ static kf_status sort_window(window *w, sort_key *other) {
                                &w->ctx->err));
   KF_TRY(kf_parallel(w->ctx, (size_t)((w->n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE), measure_rows, w));
   sort_keys(w->keys, other, w->n);
-  w->fitting = w->n;
-  while (w->fitting > 0 && w->keys[w->fitting - 1].key == TOO_LONG) w->fitting--;
+  divide(w);
   return KF_OK;
 }
 
@@ -338,6 +352,7 @@ static kf_status make_piece(kf_ctx *ctx, const kf_index *index, kf_lane *lane, k
                  .fine = tiles > MANY_TILES};
   KF_TAKE(&arena, m.w.keys, rows);
   KF_TAKE(&arena, m.other, rows);
+  KF_TAKE(&arena, m.w.start, tiles + 1);
   KF_TAKE(&arena, m.w.y, threads * index->dim);
   KF_TAKE(&arena, m.w.x, threads * index->dim);
   if (index->in_place) KF_TAKE(&arena, m.w.fetched, rows * index->dim);
@@ -505,6 +520,8 @@ static kf_dev_status take_room(kf_lane *lane, uint64_t most, uint32_t best) {
   if (hits < MANY_HITS) hits = MANY_HITS;
   kf_dev_status status = d->api->memory_left(d->dev, &left);
   if (status != KF_DEV_OK) return status;
+  uint64_t pieces = lane->stays ? 0 : 2 * d->api->rows_bytes(&lane->pieces[0].is);
+  left = left > pieces ? left - pieces : 0;
   for (;;) {
     status = KF_DEV_MEMORY;
     if (d->api->queries_bytes(&lane->space, (uint32_t)most, best, hits) <= left)
