@@ -1,16 +1,16 @@
-/* device_api.h - what a plug-in for a device offers: a table of plain C functions. `cuda/` implements
- * it for NVIDIA's, `src/device/twin.c` in plain C, so that everything above it is tested without a
- * device. Includes nothing of koofu.
+/* device_api.h - what a plug-in for a device offers: a table of plain C functions. `cuda/`
+ * implements it for NVIDIA's, `tests/twin/` in plain C, so that everything above it is tested
+ * without a device. Includes nothing of koofu.
  *
  * A plug-in is a shared library with one symbol, `kf_device_plugin`. It finds; the library decides:
  * what is computed here is either integers (moments, dot products of bytes), canonical sums in f64
  * (docs/numerics.md), whose bits are defined, or bounds that only need to hold.
  *
- * Calls on one kf_dev come from one thread at a time. Each returns a kf_dev_status and, unless it is
- * KF_DEV_OK, a sentence in kf_dev_message(dev). After KF_DEV_LOST only the `free` and `close` calls are
- * allowed. Host pointers may be pageable; memory of host_alloc makes copies faster. Unless said
- * otherwise a call may return before the device is done, the caller's arrays may be reused after it
- * returns if they are pageable, and after `wait` if they are not. */
+ * Calls on one kf_dev come from one thread at a time. Each returns a kf_dev_status and, unless it
+ * is KF_DEV_OK, a sentence in kf_dev_message(dev). After KF_DEV_LOST only the `free` and `close`
+ * calls are allowed. Host pointers may be pageable; memory of host_alloc makes copies faster.
+ * Unless said otherwise a call may return before the device is done, the caller's arrays may be
+ * reused after it returns if they are pageable, and after `wait` if they are not. */
 #ifndef KF_DEVICE_API_H
 #define KF_DEVICE_API_H
 
@@ -62,11 +62,21 @@ typedef enum kf_dev_metric {
  *
  * The words are those of src/search/index.h: with the centre m, rows y = x - m and queries p = q - m
  * (x, q at unit length for cosine) are ranked by the key a = p . y - h, and bytes give
- * v = (bytes of p . bytes of y) * factor * scale - h with |v - a| <= margin, where for a row of a tile
+ * v = (bytes of p . bytes of y) * factor * scale. For every row of a tile
  *
+ *     v - tile.high - margin <= a <= v - tile.low + margin
  *     margin = bound_scale * (by_length * tile.length + by_error * tile.error + fixed + tile.fixed)
  *
- * and by_length, by_error and fixed of a query are those of kf_query_round. */
+ * where factor, by_length, by_error and fixed of a query are those of kf_query_factor and
+ * kf_query_round (src/search/index.c) with bytes up to 127. Any order of summation will do for them.
+ *
+ * The key of a canonical score c (kf_key) is c - q . m, or (|p|^2 - c) / 2 for distances. Rounding
+ * may put it off by (kf_key_error)
+ *
+ *     rounding_share * length * (longest + centre_length)      dot products and cosines
+ *     2 * rounding_share * (2 * length + 2 * sqrt(c))^2        distances
+ *
+ * with `length` of the query as kf_query_start sets it; for cosines longest is 2 + centre_length. */
 
 /* What all rows and queries of an index have in common. */
 typedef struct kf_dev_space {
@@ -74,7 +84,8 @@ typedef struct kf_dev_space {
   uint32_t dim;
   uint32_t padded;       /* columns of bytes: dim, and zeros up to a multiple of pad (below) */
   double centre_length;  /* not less than |m| */
-  double least_factor;   /* of a query */
+  double longest;        /* not less than any |y| of the index, outliers included */
+  double least_factor;   /* of a query: it is raised to that */
   double bound_scale;    /* 1; tests take less */
   double rounding_share; /* gamma of index.c */
   const double *centre;  /* [dim] */
@@ -85,34 +96,38 @@ typedef struct kf_dev_tile {
   float scale;  /* y is about scale * bytes; 0: every row of the tile is a hit of every query */
   float length; /* not less than any |y| */
   float error;  /* not less than any |y - scale * bytes| */
-  float low;    /* not more than any h */
-  float high;   /* not less than any h */
+  float low;    /* not more than any h, rounded down */
+  float high;   /* not less than any h, rounded up */
   float fixed;  /* see margin */
 } kf_dev_tile;
 
-/* A piece of an index: rows [0, n) of the piece, in tiles. */
+/* A piece of an index: its rows [first, first + n), in tiles. */
 typedef struct kf_dev_piece {
   const kf_dev_space *space;
+  int64_t first;
   uint64_t n;         /* rows, fewer than 2^32 */
   uint64_t n_tiles;   /* places: n_tiles * tile_rows >= n */
   kf_dev_type values; /* how rows are kept for scoring; KF_DEV_NO_VALUES: the host scores */
 } kf_dev_piece;
 
-/* An answer in the making. score: what smaller is nearer: the canonical squared distance, or minus the
- * canonical dot product or cosine. row: of the piece plus `first` of the call that found it. */
+/* An answer in the making. score: what smaller is nearer: the canonical squared distance, or minus
+ * the canonical dot product or cosine. row: of the index, that is `first` of the piece plus its
+ * number in the piece. */
 typedef struct kf_dev_scored {
   double score;
   int64_t row; /* negative: none */
 } kf_dev_scored;
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 typedef struct kf_device_api {
   uint32_t version;   /* KF_DEVICE_VERSION */
   uint32_t size;      /* sizeof(kf_device_api) */
   uint32_t tile_rows; /* of kf_dev_tile */
   uint32_t pad;       /* padded is a multiple of this */
+  uint32_t most_best; /* the longest list of best rows of a query */
   const char *name;   /* "cuda", "twin" */
+  const char *build;  /* what it was made with, in words: "CUDA 13.0, sm_80 sm_90a" */
 
   /* --- devices ------------------------------------------------------------------------------- */
   /* How many there are. KF_DEV_NONE, with a sentence [size], if there is no driver. */
@@ -131,13 +146,13 @@ typedef struct kf_device_api {
   uint64_t (*rows_bytes)(const kf_dev_piece *piece); /* on the device */
   kf_dev_status (*rows_new)(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out);
   void (*rows_free)(kf_dev *dev, kf_dev_rows *rows);
-  /* Tiles [first, first + n): bytes [n * tile_rows][padded] from -127 to 127, and the number within the
-   * piece of the row at each place [n * tile_rows], UINT32_MAX: none (its bytes are zero). */
+  /* Tiles [first, first + n): bytes [n * tile_rows][padded] from -127 to 127, and the number within
+   * the piece of the row at each place [n * tile_rows], UINT32_MAX: none (its bytes are zero). */
   kf_dev_status (*rows_put_tiles)(kf_dev_rows *rows, uint64_t first, uint64_t n,
                                   const int8_t *bytes, const uint32_t *numbers,
                                   const kf_dev_tile *tiles);
-  /* Rows [first, first + n) of the piece as given, in its type, and for cosine their canonical squared
-   * lengths (otherwise NULL). */
+  /* Rows [first, first + n) of the piece as given, in its type, and for cosine their canonical
+   * squared lengths (otherwise NULL). */
   kf_dev_status (*rows_put_values)(kf_dev_rows *rows, uint64_t first, uint64_t n,
                                    const void *values, const double *norm2);
 
@@ -147,42 +162,50 @@ typedef struct kf_device_api {
   kf_dev_status (*queries_new)(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
                                uint64_t hits, kf_dev_queries **out);
   void (*queries_free)(kf_dev *dev, kf_dev_queries *queries);
-  /* Takes n queries [n][dim] and forgets those before: centres and rounds them, sets their bounds (a
-   * query that is too long has infinite ones: every row is a hit), least = -infinity, no best rows.
-   * leave_out [n] or NULL: the row that a query must not find (as in kf_dev_scored), or negative. All
+  /* Takes n queries [n][dim] and forgets those before: centres and rounds them, sets their bounds
+   * (a query that is too long has infinite ones: every row is a hit), least = -infinity, no best
+   * rows. leave_out [n] or NULL: the row of the index that a query must not find, or negative. All
    * queries are `chosen`. */
   kf_dev_status (*queries_put)(kf_dev_queries *queries, const float *x, uint32_t n,
                                const int64_t *leave_out);
-  /* Guesses `least` of each chosen query from some tiles of the rows, spread over all of them: a key
-   * that about `rank` rows of the whole index of `all` rows should reach. A guess need not hold. With
-   * proven != 0 it must: at least `rank` rows (which the query may find) certainly have that key. */
-  kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t all,
-                         uint32_t rank, int proven);
+  /* Sets `least` of each chosen query from some tiles of the rows, spread over all of them. proven
+   * = 0: to a key that at least `rank` rows of the piece most likely have, and not many more; where
+   * it is too high, settle finds out. proven = 1: raises it to a key that at least `rank` rows that
+   * the query may find certainly have; where the tiles looked at prove nothing, it stays. */
+  kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                         int proven);
   /* The first pass: collects, for every chosen query, at least the rows whose key may be `least` or
-   * more. Waits. *hits: how many were found. KF_DEV_MORE: that is more than there is room for, and the
-   * survivors are not kept: the caller makes more room or chooses fewer queries. */
-  kf_dev_status (*scan)(kf_dev_queries *queries, const kf_dev_rows *rows, int64_t first,
-                        uint64_t *hits);
-  /* Scores the survivors canonically and merges them into the best rows of their queries, in order of
-   * score and then of row. The rows need values. */
-  kf_dev_status (*score)(kf_dev_queries *queries, const kf_dev_rows *rows, int64_t first);
-  /* Instead of that: hands the survivors to the host, [hits] pairs in any order. Waits. */
-  kf_dev_status (*survivors)(kf_dev_queries *queries, uint32_t *query, uint32_t *row);
-  /* Which chosen queries are not certainly complete: fewer than k best rows, or the key of the k-th,
-   * less `slack` times its size, below `least`. These stay chosen, without best rows, and their `least`
-   * becomes what is proven: that key less the slack, or -infinity with fewer than k rows. *left: how
-   * many. Waits. */
+   * more. Waits. *hits: how many were found, or not less than that. KF_DEV_MORE: that is more than
+   * there is room for, and the survivors are not kept: the caller makes more room or chooses fewer
+   * queries. */
+  kf_dev_status (*scan)(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
+  /* Scores the survivors canonically, except rows to be left out, and merges them into the best
+   * rows of their queries, in order of score and then of row. The rows need values. A row never
+   * appears twice: the caller scans a piece again only after the best rows of a query were
+   * dropped. */
+  kf_dev_status (*score)(kf_dev_queries *queries, const kf_dev_rows *rows);
+  /* Instead of that: hands the survivors to the host, [hits] pairs in any order, rows as in
+   * kf_dev_scored; *n: how many (rows to be left out are not among them). Waits. */
+  kf_dev_status (*survivors)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,
+                             int64_t *row, uint64_t *n);
+  /* Which chosen queries are not certainly complete: fewer than k best rows, or the key of the
+   * k-th, less `slack` (0 or 1) times what rounding may do to it (above), below `least`. These
+   * alone stay chosen, their best rows are dropped, and their `least` becomes what is proven: that
+   * key less the same, or -infinity with fewer than k rows. *left: how many. Waits. */
   kf_dev_status (*settle)(kf_dev_queries *queries, uint32_t k, double slack, uint32_t *left);
-  /* Chooses queries by number; all with n = UINT32_MAX. least: [n] or NULL to leave it. */
+  /* Chooses queries by number; all with n = UINT32_MAX. least: [n], or NULL to leave it. */
   kf_dev_status (*choose)(kf_dev_queries *queries, const uint32_t *numbers, uint32_t n,
                           const double *least);
+  /* The numbers of the chosen queries, rising [*n], and the `least` of each of these; either array
+   * may be NULL. Waits. */
+  kf_dev_status (*chosen)(kf_dev_queries *queries, uint32_t *numbers, double *least, uint32_t *n);
   /* The best rows of all queries, [n][best]. Waits. */
   kf_dev_status (*answers)(kf_dev_queries *queries, kf_dev_scored *best);
 
   /* --- statistics ---------------------------------------------------------------------------- */
-  /* Exact moments of rows of dim columns in n_classes classes. normalized: each row is multiplied by
-   * 2^22 / sqrt(its canonical squared length), otherwise by 2^exponent. batch: rows of the largest
-   * put. */
+  /* Exact moments of rows of dim columns in n_classes classes. normalized: each row is multiplied
+   * by 2^22 / sqrt(its canonical squared length), otherwise by 2^exponent. batch: rows of the
+   * largest put. */
   uint64_t (*moments_bytes)(uint32_t dim, uint32_t n_classes, uint32_t batch);
   kf_dev_status (*moments_new)(kf_dev *dev, uint32_t dim, uint32_t n_classes, int normalized,
                                int exponent, uint32_t batch, kf_dev_moments **out);
@@ -190,12 +213,12 @@ typedef struct kf_device_api {
   /* Adds rows [n][dim] of a type whose label is not negative. */
   kf_dev_status (*moments_put)(kf_dev_moments *moments, kf_dev_type type, const void *rows,
                                const int32_t *labels, uint32_t n);
-  /* Waits for the puts so far but the last `behind`. bad: 0, or 1 + the number of the first row (over
-   * all puts since the last take) that is NaN, infinite, zero where lengths count, or too large for the
-   * exponent: nothing of that put was added. */
+  /* Waits for the puts so far but the last `behind`. bad: 0, or 1 + the number of the first row
+   * (over all puts since the last take) that is NaN, infinite, zero where lengths count, or too
+   * large for the exponent: nothing of that put was added. */
   kf_dev_status (*moments_wait)(kf_dev_moments *moments, uint32_t behind, uint64_t *bad);
-  /* Adds everything to the caller's totals and starts anew. moments: the upper triangle by rows as pairs
-   * of 64-bit words, low and high; sums [n_classes][dim]; counts [n_classes]. Waits. */
+  /* Adds everything to the caller's totals and starts anew. moments: the upper triangle by rows as
+   * pairs of 64-bit words, low and high; sums [n_classes][dim]; counts [n_classes]. Waits. */
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
 } kf_device_api;
