@@ -182,6 +182,11 @@ static kf_dev_status wait(kf_dev *dev) {
   return KF_DEV_OK;
 }
 
+#define TEXT_OF(x) TEXT(x)
+#define TEXT(x)    #x
+#define KF_CUDA_BUILD \
+  "CUDA " TEXT_OF(__CUDACC_VER_MAJOR__) "." TEXT_OF(__CUDACC_VER_MINOR__) ", sm_80 sm_90a"
+
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const kf_device_api table = {
@@ -189,7 +194,9 @@ static const kf_device_api table = {
     sizeof(kf_device_api),
     KF_CUDA_TILE_ROWS,
     KF_CUDA_PAD,
+    KF_CUDA_MOST_BEST,
     "cuda",
+    KF_CUDA_BUILD,
     count,
     describe,
     open,
@@ -214,6 +221,7 @@ static const kf_device_api table = {
     kf_cuda_survivors,
     kf_cuda_settle,
     kf_cuda_choose,
+    kf_cuda_chosen,
     kf_cuda_answers,
     KF_CUDA_MOMENTS};
 

@@ -42,11 +42,9 @@ struct kf_hit_writer {
 /* Sets the number of chunks, and returns the number of blocks of the grid, one for each processor at
  * most. A chunk should stay in the second-level cache while all groups of queries pass over it, and
  * the items should come out even. */
-static inline uint32_t kf_share_out(const kf_dev *dev, kf_pass *p, uint64_t tile_bytes,
-                                    uint32_t per_processor) {
+static inline uint32_t kf_share_out(const kf_dev *dev, kf_pass *p, uint64_t tile_bytes) {
   const uint64_t cached = 25u << 20, start = 6; /* what beginning an item costs, in tiles */
   uint32_t processors = (uint32_t)dev->processors;
-  (void)per_processor;
   uint64_t most = cached / tile_bytes, best_cost = UINT64_MAX;
   if (most > 340) most = 340;
   uint32_t least = (uint32_t)((p->n_tiles + most - 1) / most);

@@ -40,6 +40,7 @@ kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_ro
   rows->dim = space->dim;
   rows->padded = space->padded;
   rows->bound_scale = space->bound_scale;
+  rows->first = piece->first;
   rows->n = piece->n;
   rows->n_tiles = piece->n_tiles;
   kf_cuda_arena *arena = &rows->arena;
@@ -88,15 +89,15 @@ kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA(dev,
           cudaMemcpyAsync(rows->bytes + place * rows->padded, bytes, places * rows->padded,
-                          cudaMemcpyHostToDevice, dev->stream),
+                          cudaMemcpyDefault, dev->stream),
           what);
   KF_CUDA(dev,
           cudaMemcpyAsync(rows->numbers + place, numbers, places * sizeof *numbers,
-                          cudaMemcpyHostToDevice, dev->stream),
+                          cudaMemcpyDefault, dev->stream),
           what);
   kf_dev_tile *given;
   KF_CUDA(dev, cudaMallocAsync(&given, n * sizeof *given, dev->stream), "making room for tiles");
-  cudaError_t error = cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyHostToDevice,
+  cudaError_t error = cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyDefault,
                                       dev->stream);
   if (error == cudaSuccess) {
     see_tiles<<<(unsigned)(n < 4096 ? n : 4096), KF_TILE_ROWS, 0, dev->stream>>>(
@@ -120,11 +121,11 @@ kf_dev_status kf_cuda_rows_put_values(kf_dev_rows *rows, uint64_t first, uint64_
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA(dev,
           cudaMemcpyAsync((char *)rows->values + first * each, values, n * each,
-                          cudaMemcpyHostToDevice, dev->stream),
+                          cudaMemcpyDefault, dev->stream),
           what);
   if (rows->norm2 != NULL)
     KF_CUDA(dev,
-            cudaMemcpyAsync(rows->norm2 + first, norm2, n * sizeof *norm2, cudaMemcpyHostToDevice,
+            cudaMemcpyAsync(rows->norm2 + first, norm2, n * sizeof *norm2, cudaMemcpyDefault,
                             dev->stream),
             what);
   return KF_DEV_OK;

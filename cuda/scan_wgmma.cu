@@ -197,8 +197,32 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
   __syncwarp();
 }
 
+#ifndef KF_ORDER
+#define KF_ORDER 1
+#endif
+
+/* Warpgroups multiply in turn: the products of one then come while another compares, and not those of
+ * all at the same time. */
+template <int WARPGROUPS>
+struct turn {
+  int mine, next;
+  __device__ __forceinline__ turn(int warpgroup)
+      : mine(1 + warpgroup), next(1 + (warpgroup + 1) % WARPGROUPS) {
+    if (KF_ORDER > 0 && warpgroup == WARPGROUPS - 1) pass();
+  }
+  __device__ __forceinline__ void take() {
+    if (KF_ORDER > 0) asm volatile("bar.sync %0, 256;" ::"r"(mine) : "memory");
+  }
+  __device__ __forceinline__ void pass() {
+    if (KF_ORDER > 0) asm volatile("bar.arrive %0, 256;" ::"r"(next) : "memory");
+  }
+  __device__ __forceinline__ void end() { /* the last one has passed it to nobody */
+    if (KF_ORDER > 0 && mine == 1) take();
+  }
+};
+
 /* Twelve warps: products and hits. */
-template <class S, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
+template <class S, int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
 __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int columns) {
   ring r = {0, (int)p.stages, 0};
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warpgroup = warp / 4;
@@ -206,6 +230,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
   const uint32_t column = (lane & 3) * 2;
   uint32_t query_parity = 0;
   kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
+  turn<WARPGROUPS> t(warpgroup);
   int32_t d[96];
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
@@ -226,10 +251,12 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
             uint64_t a = kf_operand<128>(l.queries + (c * S::queries + first) * 128);
             uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
             kf_pin(d);
+            t.take();
             kf_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
             kf_wgmma_commit();
+            t.pass();
             if (c > 0) {
               kf_wgmma_wait<1>();
               if (lane == 0) kf_barrier_arrive(l.empty + 8 * before);
@@ -241,10 +268,12 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           uint64_t a = kf_operand<128>(l.queries + ((columns - 1) * S::queries + first) * 128);
           uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
           kf_pin(d);
+          t.take();
           kf_wgmma_fence();
 #pragma unroll
           for (int k = 0; k < STEPS; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, 1);
           kf_wgmma_commit();
+          t.pass();
           t0 = l.threshold[r.at * S::queries + first + mine];
           t1 = l.threshold[r.at * S::queries + first + mine + 8];
           kf_wgmma_wait<1>();
@@ -254,6 +283,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           t0 = l.threshold[r.at * S::queries + first + mine];
           t1 = l.threshold[r.at * S::queries + first + mine + 8];
           kf_pin(d);
+          t.take();
           kf_wgmma_fence();
 #pragma unroll
           for (int c = 0; c < S::chunks; c++) {
@@ -265,8 +295,10 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
               kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
           }
           kf_wgmma_commit();
+          if (KF_ORDER == 1) t.pass();
         }
         kf_wgmma_wait<0>();
+        if (KF_ORDER == 2 && !LONG) t.pass();
         kf_pin(d);
         if (block == BLOCKS - 1) {
           __syncwarp();
@@ -288,6 +320,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
     __syncwarp();
     if (lane == 0) kf_barrier_arrive(l.query_empty);
   }
+  t.end();
   if (!MAXIMA) w.close();
 }
 
@@ -324,7 +357,7 @@ __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
   } else {
     if (WARPGROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     if (WARPGROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply<S, BLOCKS, STEPS, LONG, MAXIMA>(p, l, columns);
+    multiply<S, WARPGROUPS, BLOCKS, STEPS, LONG, MAXIMA>(p, l, columns);
   }
 #endif
 }
@@ -352,7 +385,7 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   while (stages > 2 && S::bytes(columns, stages) > dev->shared) stages--;
   p->stages = (uint32_t)stages;
   p->n_groups = (p->n_queries + S::queries - 1) / S::queries;
-  uint32_t blocks = kf_share_out(dev, p, S::stage_bytes * (LONG ? columns : 1), S::chunks);
+  uint32_t blocks = kf_share_out(dev, p, (uint64_t)S::stage_bytes * (LONG ? columns : 1));
   CUtensorMap query_map, row_map;
   if (!map_bytes(dev, &query_map, p->queries, p->padded, p->n_queries, S::width, 64) ||
       !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->n_tiles * p->stride * TILE,

@@ -10,6 +10,7 @@
  * fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
 #define KF_HIT_BLOCK 8192u
 #define KF_HIT_ROOM  4096u
+#define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
 
 /* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale. */
 typedef float4 kf_tile_bound;
@@ -32,6 +33,7 @@ struct kf_dev_rows {
   kf_dev_type type;
   uint32_t dim, padded;
   double bound_scale;
+  int64_t first;
   uint64_t n, n_tiles;
   int8_t *bytes;     /* [n_tiles * KF_TILE_ROWS][padded] */
   uint32_t *numbers; /* [n_tiles * KF_TILE_ROWS] */
@@ -57,7 +59,7 @@ struct kf_dev_queries {
   kf_dev *dev;
   kf_dev_metric metric;
   uint32_t dim, padded;
-  double centre_length, least_factor, bound_scale, rounding_share;
+  double centre_length, longest, least_factor, bound_scale, rounding_share;
   uint32_t most, best, n;
   uint64_t room; /* survivors */
   double *centre;
@@ -87,7 +89,8 @@ struct kf_dev_queries {
   kf_cuda_arena arena;
 };
 
-#define KF_DIGIT 254
+#define KF_DIGIT      254
+#define KF_MOST_PARTS 4096u /* maxima of a query, at most */
 
 /* counters */
 enum { KF_NEXT_BLOCK = 0, KF_ALL_HITS = 1, KF_LEFT = 2, KF_KEPT = 3, KF_N_COUNTERS = 8 };
