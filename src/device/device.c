@@ -132,6 +132,8 @@ kf_device *kf_device_hold(kf_device *device) {
   return device;
 }
 
+bool kf_device_here(const kf_device *device) { return device->process == getpid(); }
+
 void kf_device_release(kf_device *device) {
   if (device == NULL) return;
   pthread_mutex_lock(&lock);
@@ -144,7 +146,7 @@ void kf_device_release(kf_device *device) {
   pthread_mutex_unlock(&lock);
   if (!last) return;
   /* A device of the parent is left alone: its driver does not know this process. */
-  if (device->process == getpid()) device->api->close(device->dev);
+  if (kf_device_here(device)) device->api->close(device->dev);
   pthread_mutex_destroy(&device->lock);
   kf_free(device);
 }

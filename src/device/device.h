@@ -41,6 +41,9 @@ kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out);
 /* One device more to hold, and no longer. */
 kf_device *kf_device_hold(kf_device *device);
 void kf_device_release(kf_device *device); /* NULL: nothing */
+/* Whether this process opened it. After a fork the child must leave it alone, and all that is on
+ * it. */
+bool kf_device_here(const kf_device *device);
 
 /* The error of a call that did not return KF_DEV_OK: `what` says what was being done, "search". */
 kf_status kf_device_fail(const kf_device *device, kf_dev_status status, const char *what,

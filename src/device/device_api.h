@@ -118,6 +118,22 @@ typedef struct kf_dev_scored {
   int64_t row; /* negative: none */
 } kf_dev_scored;
 
+/* --- statistics ------------------------------------------------------------------------------
+ *
+ * Exact moments (src/stats/accumulate.c): a row becomes integers, rounded to nearest even, and these
+ * are added to the sums of its class and, multiplied by each other, to the moments. */
+
+#define KF_DEV_PUTS 4u
+
+typedef struct kf_dev_moments_plan {
+  uint32_t dim;
+  uint32_t n_classes;
+  kf_dev_type type; /* of the rows */
+  int normalized;   /* rows are multiplied by 2^22 / sqrt(their canonical squared length), */
+  int exponent;     /* otherwise by 2^exponent */
+  uint32_t batch;   /* rows of the largest put, 1 … 2^18 */
+} kf_dev_moments_plan;
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 typedef struct kf_device_api {
@@ -203,22 +219,20 @@ typedef struct kf_device_api {
   kf_dev_status (*answers)(kf_dev_queries *queries, kf_dev_scored *best);
 
   /* --- statistics ---------------------------------------------------------------------------- */
-  /* Exact moments of rows of dim columns in n_classes classes. normalized: each row is multiplied
-   * by 2^22 / sqrt(its canonical squared length), otherwise by 2^exponent. batch: rows of the
-   * largest put. */
-  uint64_t (*moments_bytes)(uint32_t dim, uint32_t n_classes, uint32_t batch);
-  kf_dev_status (*moments_new)(kf_dev *dev, uint32_t dim, uint32_t n_classes, int normalized,
-                               int exponent, uint32_t batch, kf_dev_moments **out);
+  uint64_t (*moments_bytes)(const kf_dev_moments_plan *plan); /* on the device */
+  kf_dev_status (*moments_new)(kf_dev *dev, const kf_dev_moments_plan *plan, kf_dev_moments **out);
   void (*moments_free)(kf_dev *dev, kf_dev_moments *moments);
-  /* Adds rows [n][dim] of a type whose label is not negative. */
-  kf_dev_status (*moments_put)(kf_dev_moments *moments, kf_dev_type type, const void *rows,
-                               const int32_t *labels, uint32_t n);
-  /* Waits for the puts so far but the last `behind`. bad: 0, or 1 + the number of the first row
-   * (over all puts since the last take) that is NaN, infinite, zero where lengths count, or too
-   * large for the exponent: nothing of that put was added. */
-  kf_dev_status (*moments_wait)(kf_dev_moments *moments, uint32_t behind, uint64_t *bad);
-  /* Adds everything to the caller's totals and starts anew. moments: the upper triangle by rows as
-   * pairs of 64-bit words, low and high; sums [n_classes][dim]; counts [n_classes]. Waits. */
+  /* Adds the rows [n][dim] whose label is not negative; n <= batch. Rows and labels may be reused after
+   * the put has been waited for. At most KF_DEV_PUTS puts may not have been waited for. */
+  kf_dev_status (*moments_put)(kf_dev_moments *moments, const void *rows, const int32_t *labels,
+                               uint32_t n);
+  /* Waits for the oldest put that has not been waited for. *bad: 0, or 1 + the number of its first bad
+   * row: one that is NaN, infinite or zero, labelled or not, or a labelled one with a value too large
+   * for the exponent. Bad rows are not added. */
+  kf_dev_status (*moments_wait)(kf_dev_moments *moments, uint32_t *bad);
+  /* Adds everything to the caller's totals and starts anew; all puts have been waited for. totals: the
+   * upper triangle by rows as pairs of 64-bit words, low and high; sums [n_classes][dim]; counts
+   * [n_classes]. The totals change on success alone. */
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
 } kf_device_api;
