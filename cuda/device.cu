@@ -1,5 +1,6 @@
 /* device.cu - devices, their memory, and the table of the plug-in. */
 #include "device.cuh"
+#include "moments.h"
 #include "table.h"
 
 #include <cuda.h>
@@ -143,12 +144,20 @@ static cudaError_t start(kf_dev *dev) {
   error = cudaHostAlloc(&dev->answer, KF_CUDA_ANSWER, cudaHostAllocDefault);
   if (error == cudaSuccess)
     error = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
+  if (error == cudaSuccess)
+    error = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
+  if (error == cudaSuccess)
+    error = cudaEventCreateWithFlags(&dev->free_again, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&dev->arrived, cudaEventDisableTiming);
   return error;
 }
 
 static void close(kf_dev *dev) {
   if (dev == NULL) return;
   cudaSetDevice(dev->number);
+  if (dev->arrived != NULL) cudaEventDestroy(dev->arrived);
+  if (dev->free_again != NULL) cudaEventDestroy(dev->free_again);
+  if (dev->copies != NULL) cudaStreamDestroy(dev->copies);
   if (dev->stream != NULL) cudaStreamDestroy(dev->stream);
   if (dev->answer != NULL) cudaFreeHost(dev->answer);
   cudaGetLastError();
@@ -223,7 +232,12 @@ static const kf_device_api table = {
     kf_cuda_choose,
     kf_cuda_chosen,
     kf_cuda_answers,
-    KF_CUDA_MOMENTS};
+    kf_cuda_moments_bytes,
+    kf_cuda_moments_new,
+    kf_cuda_moments_free,
+    kf_cuda_moments_put,
+    kf_cuda_moments_wait,
+    kf_cuda_moments_take};
 
 extern "C" __attribute__((visibility("default"))) const kf_device_api *
 kf_device_plugin(uint32_t version) {

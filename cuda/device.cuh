@@ -12,7 +12,9 @@ struct kf_dev {
   int major, minor;
   int processors;
   size_t shared;       /* bytes of shared memory that a block can have */
-  cudaStream_t stream; /* everything of the search is in it */
+  cudaStream_t stream; /* everything of the search is in it, */
+  cudaStream_t copies; /* but for queries that come while others are searched for */
+  cudaEvent_t free_again, arrived;
   void *encode;        /* the driver's cuTensorMapEncodeTiled; NULL before Hopper */
   void *answer;        /* page-locked, KF_CUDA_ANSWER bytes: for numbers the host waits for */
   char message[512];

@@ -12,9 +12,10 @@ struct kf_hit_writer {
   uint32_t *found;
   uint2 *to;
   __device__ __forceinline__ kf_hit_writer(const kf_pass &pass, uint32_t warp, uint32_t *shared)
-      : p(pass), block(warp), found(shared), to(pass.hits + (uint64_t)warp * KF_HIT_BLOCK) {}
+      : p(pass), block(pass.first_block + warp), found(shared),
+        to(pass.hits + (uint64_t)block * KF_HIT_BLOCK) {}
   __device__ __forceinline__ void add(uint32_t query, uint32_t place) {
-    to[atomicAdd(found, 1u)] = make_uint2(query, place);
+    to[atomicAdd(found, 1u)] = make_uint2(p.first_query + query, place);
   }
   /* All lanes. */
   __device__ __forceinline__ void close() {

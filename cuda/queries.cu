@@ -83,7 +83,7 @@ uint64_t kf_cuda_queries_bytes(const kf_dev_space *space, uint32_t most, uint32_
   kf_dev_queries q = {};
   room r = {NULL, 0};
   describe(&q, space, most, best, hits);
-  take_all(&q, &r, kf_pass_warps(NULL));
+  take_all(&q, &r, 2 * kf_pass_warps(NULL));
   return r.bytes;
 }
 
@@ -106,7 +106,7 @@ kf_dev_status kf_cuda_queries_new(kf_dev *dev, const kf_dev_space *space, uint32
   q->dev = dev;
   describe(q, space, most, best, hits);
   room r = {&q->arena, 0};
-  take_all(q, &r, kf_pass_warps(dev));
+  take_all(q, &r, 2 * kf_pass_warps(dev));
   cudaError_t error = q->arena.error;
   if (error == cudaSuccess)
     error = cudaMemcpyAsync(q->centre, space->centre, q->dim * sizeof *q->centre,
@@ -217,38 +217,67 @@ __global__ void __launch_bounds__(128) start_queries(const start_args a) {
   a.chosen[query] = query;
 }
 
-#define PUT_BYTES (32u << 20) /* that are copied while those before are rounded */
+#define LATE_BYTES (16u << 20) /* of queries, from which on most of them come while others are at work */
+#define EARLY      6912u       /* queries that are waited for: a multiple of all groups */
+
+static kf_dev_status start_some(kf_dev_queries *q, uint32_t first, uint32_t n) {
+  kf_dev *dev = q->dev;
+  start_args a = {q->x, q->centre, q->leaves_out ? q->left_out : NULL, q->bytes, q->digits,
+                  q->known, q->chosen, first, n, q->dim, q->padded, q->metric, q->centre_length,
+                  q->least_factor, q->rounding_share};
+  start_queries<<<(n + 15) / 16, 128, 0, dev->stream>>>(a);
+  KF_CUDA(dev, cudaGetLastError(), "rounding queries");
+  return KF_DEV_OK;
+}
+
+static kf_dev_status copy_some(kf_dev_queries *q, const float *x, uint32_t first, uint32_t n,
+                               cudaStream_t stream) {
+  uint64_t at = (uint64_t)first * q->dim;
+  KF_CUDA(q->dev,
+          cudaMemcpyAsync(q->x + at, x + at, (uint64_t)n * q->dim * sizeof *x, cudaMemcpyDefault,
+                          stream),
+          "copying queries");
+  return KF_DEV_OK;
+}
 
 kf_dev_status kf_cuda_queries_put(kf_dev_queries *q, const float *x, uint32_t n,
                                   const int64_t *leave_out) {
   kf_dev *dev = q->dev;
+  const char *what = "copying queries";
   if (n > q->most) return kf_cuda_refuse(dev, KF_DEV_FAILED, "more queries than there is room for");
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  q->n = q->n_chosen = n;
+  q->n = q->n_chosen = q->late = n;
   q->all = true;
-  q->gathered = false;
+  q->gathered = q->guess_late = false;
   q->n_hits = 0;
-  if (leave_out != NULL)
+  q->leaves_out = leave_out != NULL;
+  if (n == 0) return KF_DEV_OK;
+  if (q->leaves_out)
     KF_CUDA(dev,
             cudaMemcpyAsync(q->left_out, leave_out, n * sizeof *leave_out, cudaMemcpyDefault,
                             dev->stream),
-            "copying queries");
-  start_args a = {q->x, q->centre, leave_out != NULL ? q->left_out : NULL, q->bytes, q->digits,
-                  q->known, q->chosen, 0, 0, q->dim, q->padded, q->metric, q->centre_length,
-                  q->least_factor, q->rounding_share};
-  uint32_t step = (uint32_t)(PUT_BYTES / (4ull * q->dim));
-  if (step < 1) step = 1;
-  for (; a.first < n; a.first += a.n) {
-    a.n = n - a.first < step ? n - a.first : step;
-    KF_CUDA(dev,
-            cudaMemcpyAsync(q->x + (uint64_t)a.first * q->dim, x + (uint64_t)a.first * q->dim,
-                            (uint64_t)a.n * q->dim * sizeof *x, cudaMemcpyDefault,
-                            dev->stream),
-            "copying queries");
-    start_queries<<<(a.n + 15) / 16, 128, 0, dev->stream>>>(a);
-    KF_CUDA(dev, cudaGetLastError(), "rounding queries");
+            what);
+  if ((uint64_t)n * q->dim * sizeof *x >= LATE_BYTES && n >= 4 * EARLY) q->late = EARLY;
+  KF_CUDA_TRY(copy_some(q, x, 0, q->late, dev->stream));
+  if (q->late < n) {
+    KF_CUDA(dev, cudaEventRecord(dev->free_again, dev->stream), what);
+    KF_CUDA(dev, cudaStreamWaitEvent(dev->copies, dev->free_again, 0), what);
+    KF_CUDA_TRY(copy_some(q, x, q->late, n - q->late, dev->copies));
+    KF_CUDA(dev, cudaEventRecord(dev->arrived, dev->copies), what);
   }
-  return KF_DEV_OK;
+  return start_some(q, 0, q->late);
+}
+
+kf_dev_status kf_cuda_catch_up(kf_dev_queries *q) {
+  kf_dev *dev = q->dev;
+  uint32_t first = q->late;
+  if (first >= q->n) return KF_DEV_OK;
+  q->late = q->n;
+  KF_CUDA(dev, cudaStreamWaitEvent(dev->stream, dev->arrived, 0), "copying queries");
+  KF_CUDA_TRY(start_some(q, first, q->n - first));
+  if (!q->guess_late) return KF_DEV_OK;
+  q->guess_late = false;
+  return kf_cuda_guess_some(q, q->late_rows, q->late_rank, 0, first, q->n - first);
 }
 
 /* --- which queries take part ------------------------------------------------------------------ */
@@ -323,6 +352,7 @@ kf_dev_status kf_cuda_settle(kf_dev_queries *q, uint32_t k, double slack, uint32
   if (q->n_chosen == 0) return KF_DEV_OK;
   if (k > q->best) return kf_cuda_refuse(dev, KF_DEV_FAILED, "more best rows than are kept");
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  KF_CUDA_TRY(kf_cuda_catch_up(q));
   settle_args a = {q->chosen, q->known, q->best_rows, q->count, q->n_chosen, q->best, k, q->metric,
                    slack, q->rounding_share, q->longest, q->centre_length};
   settle_queries<<<(a.n + 127) / 128, 128, 0, dev->stream>>>(a);
@@ -359,6 +389,7 @@ kf_dev_status kf_cuda_choose(kf_dev_queries *q, const uint32_t *numbers, uint32_
   kf_dev *dev = q->dev;
   const char *what = "choosing queries";
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  KF_CUDA_TRY(kf_cuda_catch_up(q));
   q->all = n == UINT32_MAX;
   q->gathered = false;
   q->n_chosen = q->all ? q->n : n;
@@ -395,6 +426,7 @@ kf_dev_status kf_cuda_chosen(kf_dev_queries *q, uint32_t *numbers, double *least
   *n = q->n_chosen;
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  KF_CUDA_TRY(kf_cuda_catch_up(q));
   if (numbers != NULL)
     KF_CUDA(dev,
             cudaMemcpyAsync(numbers, q->chosen, q->n_chosen * sizeof *numbers,
@@ -429,6 +461,7 @@ kf_dev_status kf_cuda_answers(kf_dev_queries *q, kf_dev_scored *best) {
   uint64_t n = (uint64_t)q->n * q->best;
   if (n == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  KF_CUDA_TRY(kf_cuda_catch_up(q));
   end_lists<<<(unsigned)((n + 255) / 256), 256, 0, dev->stream>>>(q->known, q->n, q->best,
                                                                   q->best_rows);
   KF_CUDA(dev, cudaGetLastError(), what);

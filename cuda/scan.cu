@@ -113,25 +113,28 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
     k->least = least;
 }
 
-kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
-                            int proven) {
-  kf_dev *dev = q->dev;
-  kf_pass p = {};
-  if (q->n_chosen == 0) return KF_DEV_OK;
-  KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  uint32_t n_tiles = (uint32_t)rows->n_tiles, tiles = n_tiles / SHARE;
+/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to be. */
+static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
+  uint32_t tiles = n_tiles / SHARE;
   if (tiles < FEWEST) tiles = n_tiles < FEWEST ? n_tiles : FEWEST;
   if (tiles > MOST_TILES) tiles = MOST_TILES;
-  p.stride = n_tiles / tiles;
-  p.n_tiles = n_tiles / p.stride < KF_MOST_PARTS ? n_tiles / p.stride : KF_MOST_PARTS;
-  if (p.n_tiles > MOST_TILES) p.n_tiles = MOST_TILES;
-  uint32_t wanted = proven ? rank + 1 : sample_rank(rank, (double)p.n_tiles / n_tiles);
-  p.parts = wanted * 4 > p.n_tiles ? 12 : 1;
-  if (p.n_tiles * p.parts > KF_MOST_PARTS) p.n_tiles = KF_MOST_PARTS / p.parts;
-  if (!proven) wanted = sample_rank(rank, (double)p.n_tiles / n_tiles);
-  guess_args a = {q->maxima, rows->tiles, q->chosen, q->known, 0, p.n_tiles * p.parts, p.parts,
-                  p.stride, proven ? rank : wanted, proven, q->bound_scale};
+  p->stride = n_tiles / tiles;
+  p->n_tiles = n_tiles / p->stride < MOST_TILES ? n_tiles / p->stride : MOST_TILES;
+  *wanted = proven ? rank : sample_rank(rank, (double)p->n_tiles / n_tiles);
+  p->parts = *wanted * 4 > p->n_tiles ? 12 : 1;
+  if (p->n_tiles * p->parts > KF_MOST_PARTS) p->n_tiles = KF_MOST_PARTS / p->parts;
+  if (!proven) *wanted = sample_rank(rank, (double)p->n_tiles / n_tiles);
+}
+
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
+                                 int proven, uint32_t first, uint32_t n) {
+  kf_dev *dev = q->dev;
+  kf_pass p = {};
+  uint32_t wanted;
   const int8_t *bytes;
+  plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
+  guess_args a = {q->maxima, rows->tiles, q->chosen, q->known, 0, p.n_tiles * p.parts, p.parts,
+                  p.stride, wanted, proven, q->bound_scale};
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
   p.rows = rows->bytes;
   p.padded = q->padded;
@@ -142,8 +145,8 @@ kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t
                                (int)shared),
           "guessing");
   uint32_t step = (uint32_t)(q->maxima_room / a.parts);
-  for (uint32_t first = 0; first < q->n_chosen; first += a.n) {
-    a.n = q->n_chosen - first < step ? q->n_chosen - first : step;
+  for (uint32_t end = first + n; first < end; first += a.n) {
+    a.n = end - first < step ? end - first : step;
     a.chosen = q->chosen + first;
     p.queries = bytes + (uint64_t)first * q->padded;
     p.n_queries = a.n;
@@ -152,6 +155,18 @@ kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t
     KF_CUDA(dev, cudaGetLastError(), "guessing");
   }
   return KF_DEV_OK;
+}
+
+kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
+                            int proven) {
+  if (q->n_chosen == 0) return KF_DEV_OK;
+  KF_CUDA(q->dev, cudaSetDevice(q->dev->number), "using");
+  if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
+  bool late = q->late < q->n; /* then all are chosen */
+  q->guess_late = late;
+  q->late_rows = rows;
+  q->late_rank = rank;
+  return kf_cuda_guess_some(q, rows, rank, proven, 0, late ? q->late : q->n_chosen);
 }
 
 /* --- the first pass --------------------------------------------------------------------------- */
@@ -251,22 +266,21 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
   counters[KF_ALL_HITS] = counters[KF_KEPT] = 0;
 }
 
-kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {
+/* Scans for chosen queries [first, first + n). */
+static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first,
+                               uint32_t n) {
   kf_dev *dev = q->dev;
   kf_pass p = {};
-  const char *what = "scanning";
-  *hits = q->n_hits = 0;
-  if (q->n_chosen == 0) return KF_DEV_OK;
-  KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA_TRY(chosen_bytes(q, &p.queries));
-  set_bounds<<<(q->n_chosen + 127) / 128, 128, 0, dev->stream>>>(
-      q->chosen, q->known, q->n_chosen, q->bound_scale, q->bounds);
-  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, kf_pass_warps(dev));
-  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
-          what);
+  p.queries += (uint64_t)first * q->padded;
+  set_bounds<<<(n + 127) / 128, 128, 0, dev->stream>>>(q->chosen + first, q->known, n,
+                                                       q->bound_scale, q->bounds);
+  KF_CUDA(dev, cudaGetLastError(), "scanning");
   p.rows = rows->bytes;
   p.padded = q->padded;
-  p.n_queries = q->n_chosen;
+  p.first_query = first;
+  p.first_block = first > 0 ? kf_pass_warps(dev) : 0;
+  p.n_queries = n;
   p.n_tiles = (uint32_t)rows->n_tiles;
   p.stride = 1;
   p.query_bounds = q->bounds;
@@ -275,7 +289,24 @@ kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t 
   p.filled = q->filled;
   p.n_blocks = (uint32_t)q->n_blocks;
   p.counters = q->counters;
-  KF_CUDA_TRY(run(dev, &p, false));
+  return run(dev, &p, false);
+}
+
+kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {
+  kf_dev *dev = q->dev;
+  const char *what = "scanning";
+  *hits = q->n_hits = 0;
+  if (q->n_chosen == 0) return KF_DEV_OK;
+  KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, 2ull * kf_pass_warps(dev));
+  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
+          what);
+  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
+  if (early > 0) {
+    KF_CUDA_TRY(scan_some(q, rows, 0, early));
+    KF_CUDA_TRY(kf_cuda_catch_up(q));
+  }
+  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early));
   KF_CUDA_TRY(group_hits(q, rows));
   unsigned long long *answer = (unsigned long long *)dev->answer;
   KF_CUDA(dev,

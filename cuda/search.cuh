@@ -71,6 +71,11 @@ struct kf_dev_queries {
   uint32_t n_chosen;
   bool all;    /* the numbers are 0, 1, ... */
   bool gathered; /* `picked` is up to date */
+  /* Queries [late, n) are still on their way; a guess that they need as well. */
+  uint32_t late;
+  bool leaves_out, guess_late;
+  const kf_dev_rows *late_rows;
+  uint32_t late_rank;
   kf_query_bound *bounds; /* [most] of chosen queries, for one scan */
   int64_t *left_out;      /* upload */
   /* survivors */
@@ -100,6 +105,8 @@ typedef struct kf_pass {
   const int8_t *queries; /* [n_queries][padded] */
   const int8_t *rows;
   uint32_t padded;
+  uint32_t first_query;          /* added to the numbers of queries in hits */
+  uint32_t first_block;          /* of hits */
   uint32_t n_queries, n_groups;  /* groups: of queries that a block takes together */
   uint32_t n_tiles, n_chunks;    /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
   uint32_t stride;               /* between tiles */
@@ -120,6 +127,12 @@ bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 kf_dev_status kf_mma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
+
+/* Waits, on the device, for queries that are on their way, and does for them what was asked for. */
+kf_dev_status kf_cuda_catch_up(kf_dev_queries *queries);
+/* scan.cu: a guess for chosen queries [first, first + n). */
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                                 int proven, uint32_t first, uint32_t n);
 
 /* The least dot product with which the key of a row of the tile can be high enough. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {

@@ -40,6 +40,4 @@ kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows
 /* score.cu */
 kf_dev_status kf_cuda_score(kf_dev_queries *queries, const kf_dev_rows *rows);
 
-#define KF_CUDA_MOMENTS NULL, NULL, NULL, NULL, NULL, NULL
-
 #endif

@@ -7,8 +7,8 @@
  *
  * A last word `mma` takes the pass of devices before Hopper.
  */
-#include "device.cuh"
-#include "table.h"
+#include "../device.cuh"
+#include "../table.h"
 
 #include <algorithm>
 #include <chrono>
