@@ -402,8 +402,11 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
 template <bool MAXIMA>
 static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
   uint32_t steps = p->padded / 32;
-  if (steps == 1) return launch<3, 2, 1, false, MAXIMA>(dev, p);
-  if (steps == 2) return launch<3, 2, 2, false, MAXIMA>(dev, p);
+#ifndef KF_B
+#define KF_B 2
+#endif
+  if (steps == 1) return launch<3, KF_B, 1, false, MAXIMA>(dev, p);
+  if (steps == 2) return launch<3, KF_B, 2, false, MAXIMA>(dev, p);
   if (steps == 3) return launch<3, 2, 3, false, MAXIMA>(dev, p);
   if (steps == 4) return launch<3, 2, 4, false, MAXIMA>(dev, p);
   if (steps <= 6) return launch<3, 1, 6, false, MAXIMA>(dev, p);
