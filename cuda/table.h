@@ -3,6 +3,7 @@
 #define KF_CUDA_TABLE_H
 
 #include "device_api.h"
+#include "moments.h"
 
 #define KF_CUDA_TILE_ROWS 192u
 #define KF_CUDA_PAD       32u
@@ -39,7 +40,5 @@ kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows
                                 int64_t *row, uint64_t *n);
 /* score.cu */
 kf_dev_status kf_cuda_score(kf_dev_queries *queries, const kf_dev_rows *rows);
-
-#define KF_CUDA_MOMENTS NULL, NULL, NULL, NULL, NULL, NULL
 
 #endif
