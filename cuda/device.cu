@@ -142,10 +142,8 @@ static cudaError_t start(kf_dev *dev) {
     dev->encode = NULL;
   }
   error = cudaHostAlloc(&dev->answer, KF_CUDA_ANSWER, cudaHostAllocDefault);
-  if (error == cudaSuccess)
-    error = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
-  if (error == cudaSuccess)
-    error = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
   if (error == cudaSuccess)
     error = cudaEventCreateWithFlags(&dev->free_again, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&dev->arrived, cudaEventDisableTiming);
@@ -193,51 +191,50 @@ static kf_dev_status wait(kf_dev *dev) {
 
 #define TEXT_OF(x) TEXT(x)
 #define TEXT(x)    #x
-#define KF_CUDA_BUILD \
+#define KF_CUDA_BUILD                                                                              \
   "CUDA " TEXT_OF(__CUDACC_VER_MAJOR__) "." TEXT_OF(__CUDACC_VER_MINOR__) ", sm_80 sm_90a"
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const kf_device_api table = {
-    KF_DEVICE_VERSION,
-    sizeof(kf_device_api),
-    KF_CUDA_TILE_ROWS,
-    KF_CUDA_PAD,
-    KF_CUDA_MOST_BEST,
-    "cuda",
-    KF_CUDA_BUILD,
-    count,
-    describe,
-    open,
-    close,
-    message_of,
-    memory_left,
-    wait,
-    host_alloc,
-    host_free,
-    kf_cuda_rows_bytes,
-    kf_cuda_rows_new,
-    kf_cuda_rows_free,
-    kf_cuda_rows_put_tiles,
-    kf_cuda_rows_put_values,
-    kf_cuda_queries_bytes,
-    kf_cuda_queries_new,
-    kf_cuda_queries_free,
-    kf_cuda_queries_put,
-    kf_cuda_guess,
-    kf_cuda_scan,
-    kf_cuda_score,
-    kf_cuda_survivors,
-    kf_cuda_settle,
-    kf_cuda_choose,
-    kf_cuda_chosen,
-    kf_cuda_answers,
-    kf_cuda_moments_bytes,
-    kf_cuda_moments_new,
-    kf_cuda_moments_free,
-    kf_cuda_moments_put,
-    kf_cuda_moments_wait,
-    kf_cuda_moments_take};
+static const kf_device_api table = {KF_DEVICE_VERSION,
+                                    sizeof(kf_device_api),
+                                    KF_CUDA_TILE_ROWS,
+                                    KF_CUDA_PAD,
+                                    KF_CUDA_MOST_BEST,
+                                    "cuda",
+                                    KF_CUDA_BUILD,
+                                    count,
+                                    describe,
+                                    open,
+                                    close,
+                                    message_of,
+                                    memory_left,
+                                    wait,
+                                    host_alloc,
+                                    host_free,
+                                    kf_cuda_rows_bytes,
+                                    kf_cuda_rows_new,
+                                    kf_cuda_rows_free,
+                                    kf_cuda_rows_put_tiles,
+                                    kf_cuda_rows_put_values,
+                                    kf_cuda_queries_bytes,
+                                    kf_cuda_queries_new,
+                                    kf_cuda_queries_free,
+                                    kf_cuda_queries_put,
+                                    kf_cuda_guess,
+                                    kf_cuda_scan,
+                                    kf_cuda_score,
+                                    kf_cuda_survivors,
+                                    kf_cuda_settle,
+                                    kf_cuda_choose,
+                                    kf_cuda_chosen,
+                                    kf_cuda_answers,
+                                    kf_cuda_moments_bytes,
+                                    kf_cuda_moments_new,
+                                    kf_cuda_moments_free,
+                                    kf_cuda_moments_put,
+                                    kf_cuda_moments_wait,
+                                    kf_cuda_moments_take};
 
 extern "C" __attribute__((visibility("default"))) const kf_device_api *
 kf_device_plugin(uint32_t version) {

@@ -15,8 +15,8 @@ struct kf_dev {
   cudaStream_t stream; /* everything of the search is in it, */
   cudaStream_t copies; /* but for queries that come while others are searched for */
   cudaEvent_t free_again, arrived;
-  void *encode;        /* the driver's cuTensorMapEncodeTiled; NULL before Hopper */
-  void *answer;        /* page-locked, KF_CUDA_ANSWER bytes: for numbers the host waits for */
+  void *encode; /* the driver's cuTensorMapEncodeTiled; NULL before Hopper */
+  void *answer; /* page-locked, KF_CUDA_ANSWER bytes: for numbers the host waits for */
   char message[512];
 };
 
@@ -28,15 +28,15 @@ kf_dev_status kf_cuda_fail(kf_dev *dev, cudaError_t error, const char *what);
 kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sentence);
 
 /* Returns from the caller on failure. */
-#define KF_CUDA(dev, call, what)                                                     \
-  do {                                                                               \
-    cudaError_t kf_cuda_error_ = (call);                                             \
-    if (kf_cuda_error_ != cudaSuccess) return kf_cuda_fail(dev, kf_cuda_error_, what); \
+#define KF_CUDA(dev, call, what)                                                                   \
+  do {                                                                                             \
+    cudaError_t kf_cuda_error_ = (call);                                                           \
+    if (kf_cuda_error_ != cudaSuccess) return kf_cuda_fail(dev, kf_cuda_error_, what);             \
   } while (0)
-#define KF_CUDA_TRY(call)                                    \
-  do {                                                       \
-    kf_dev_status kf_cuda_status_ = (call);                  \
-    if (kf_cuda_status_ != KF_DEV_OK) return kf_cuda_status_; \
+#define KF_CUDA_TRY(call)                                                                          \
+  do {                                                                                             \
+    kf_dev_status kf_cuda_status_ = (call);                                                        \
+    if (kf_cuda_status_ != KF_DEV_OK) return kf_cuda_status_;                                      \
   } while (0)
 
 /* Device memory that is freed together. A failure is kept, and what follows is not tried. */

@@ -2,22 +2,22 @@
  *
  * A put is copied to one of KF_DEV_PUTS slots on a stream of its own. On the other stream, in turn:
  *
- * `quantise` takes 32 rows in a block. Their canonical squared lengths come from 8 threads each, one
- * for each lane; then each thread takes one column of all 32 rows, turns them into integers, adds these
- * to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b and c in
- * -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64], so that the rows of a
- * column lie together, as mma.sync wants both its operands.
+ * `quantise` takes 32 rows in a block. Their canonical squared lengths come from 8 threads each,
+ * one for each lane; then each thread takes one column of all 32 rows, turns them into integers,
+ * adds these to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b
+ * and c in -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64]. The rows
+ * of a column lie together, as mma.sync wants both its operands.
  *
  * `multiply` adds the products of two panels of 64 columns, p <= q, over some of the rows. The nine
- * products of digits have five weights, and those of one weight share a 32-bit sum: at most 2^15 a row
- * (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), and a block takes at most 2^15 rows. The
- * block adds its 64 x 64 sums to 64-bit ones: |XX'| <= 2^44.
+ * products of digits have five weights, and those of one weight share a 32-bit sum: at most 2^15 a
+ * row (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), and a block takes at most 2^15
+ * rows. The block adds its 64 x 64 sums to 64-bit ones: |XX'| <= 2^44.
  *
  * `widen` adds these to 128-bit totals before more than 2^18 rows are in them: 2^62.
  *
- * Integer sums do not depend on their order, so atomic additions are as exact as any. The length and
- * the rounding are those of the CPU: the square of an f32 is exact in f64, so that a fused multiply-add
- * rounds once, as the sum does; root, quotient and product are IEEE's. */
+ * Integer sums do not depend on their order, so atomic additions are exact. Length and rounding are
+ * the CPU's: the square of an f32 is exact in f64, so a fused multiply-add rounds once, as the sum
+ * does; root, quotient and product are IEEE's. */
 #include "moments.h"
 #include "device.cuh"
 
@@ -77,7 +77,7 @@ size_t type_size(kf_dev_type type) { return type == KF_DEV_F32 ? 4 : 2; }
 uint64_t triangle(uint64_t dim) { return dim * (dim + 1) / 2; }
 uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 
-/* --- rows to digits ---------------------------------------------------------------------------- */
+/* --- rows to digits --------------------------------------------------------------------------- */
 
 __device__ float value_of(float x) { return x; }
 __device__ float value_of(__half x) { return __half2float(x); }
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(8 * ROWS, 3) quantise(const quantise_job j) {
   }
 }
 
-/* --- products ---------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
 /* The bytes of a column in a stage are four chunks of 16, moved about so that the eight rows that
  * ldmatrix reads at once are in different banks. */
@@ -203,7 +203,8 @@ __device__ void copy16(uint32_t to, const void *from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/* What a thread copies of a step: one chunk of columns t / 4 and t / 4 + 32, of each digit and side. */
+/* What a thread copies of a step: one chunk of columns t / 4 and t / 4 + 32, of each digit and
+ * side. */
 struct share {
   const int8_t *left, *right; /* in the digits of the next step */
   size_t digit;               /* bytes from one digit to the next */
@@ -241,8 +242,8 @@ __device__ void multiply_add(int32_t (&sums)[4], const uint32_t (&a)[4], uint32_
 /* 32 x 32 sums of a warp, by weight; 0 is the highest. */
 typedef int32_t warp_sums[WEIGHTS][2][4][4];
 
-/* One stage: 64 rows, 32 at a time. left, right: where the warp's columns begin in the stage, for this
- * thread. */
+/* One stage: 64 rows, 32 at a time. left, right: where the warp's columns begin in the stage, for
+ * this thread. */
 __device__ void multiply_stage(uint32_t stage, uint32_t left, uint32_t right, warp_sums &sums) {
 #pragma unroll
   for (uint32_t half = 0; half < 2; half++) {
@@ -334,13 +335,7 @@ __global__ void widen(uint32_t dim, uint32_t panels, u64 *products, ulonglong2 *
   }
 }
 
-/* --- on the host --------------------------------------------------------------------------------- */
-
-#define TRY(moments, what, call)                                                                   \
-  do {                                                                                             \
-    cudaError_t try_error = (call);                                                                \
-    if (try_error != cudaSuccess) return kf_cuda_fail((moments)->dev, try_error, what);            \
-  } while (0)
+/* --- on the host ------------------------------------------------------------------------------ */
 
 void plan_tiles(const kf_dev_moments_plan *plan, uint32_t *columns, uint32_t *panels,
                 uint64_t *tiles) {
@@ -389,26 +384,30 @@ kf_dev_status make(kf_dev_moments *m) {
   m->tiles = (uint32_t)tiles;
   m->factor = ldexp(1.0, plan->exponent);
   m->limit = ldexp(4194304.0, -plan->exponent);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "asking for its processors",
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, m->dev->number));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev,
+          cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, m->dev->number),
+          "asking for its processors");
   m->blocks = 2 * (uint32_t)processors;
-  TRY(m, "preparing the moments",
-      cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           (int)(STAGES * STAGE)));
-  TRY(m, "making a stream", cudaStreamCreateWithFlags(&m->copying, cudaStreamNonBlocking));
-  TRY(m, "making a stream", cudaStreamCreateWithFlags(&m->working, cudaStreamNonBlocking));
-  for (slot &s : m->slots) TRY(m, "memory for rows", make_slot(&s, plan));
+  KF_CUDA(m->dev,
+          cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               (int)(STAGES * STAGE)),
+          "preparing the moments");
+  KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->copying, cudaStreamNonBlocking), "making a stream");
+  KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->working, cudaStreamNonBlocking), "making a stream");
+  for (slot &s : m->slots) KF_CUDA(m->dev, make_slot(&s, plan), "memory for rows");
   void **bad = (void **)&m->bad;
-  TRY(m, "memory for rows", cudaHostAlloc(bad, KF_DEV_PUTS * sizeof *m->bad, 0));
+  KF_CUDA(m->dev, cudaHostAlloc(bad, KF_DEV_PUTS * sizeof *m->bad, 0), "memory for rows");
   uint64_t padded = round_up(plan->batch, STEP);
-  TRY(m, "memory for moments", take_memory(&m->digits, padded * m->columns * DIGITS));
-  TRY(m, "memory for moments", take_memory(&m->products, tiles * EDGE * EDGE * sizeof(u64)));
-  TRY(m, "memory for moments", take_memory(&m->totals, triangle(plan->dim) * sizeof(ulonglong2)));
-  TRY(m, "memory for class sums",
-      take_memory(&m->sums, (uint64_t)plan->n_classes * plan->dim * sizeof(u64)));
-  TRY(m, "memory for class sums", take_memory(&m->counts, plan->n_classes * sizeof(u64)));
-  TRY(m, "clearing the moments", clear(m));
+  KF_CUDA(m->dev, take_memory(&m->digits, padded * m->columns * DIGITS), "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->products, tiles * EDGE * EDGE * sizeof(u64)),
+          "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->totals, triangle(plan->dim) * sizeof(ulonglong2)),
+          "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->sums, (uint64_t)plan->n_classes * plan->dim * sizeof(u64)),
+          "memory for class sums");
+  KF_CUDA(m->dev, take_memory(&m->counts, plan->n_classes * sizeof(u64)), "memory for class sums");
+  KF_CUDA(m->dev, clear(m), "clearing the moments");
   return KF_DEV_OK;
 }
 
@@ -457,7 +456,7 @@ kf_dev_status start_put(kf_dev_moments *m, slot *s, uint32_t n) {
   uint32_t padded = round_up(n, STEP);
   launch_quantise(plan->type, padded / ROWS, job, m->working);
   launch_multiply(m, padded / STEP);
-  TRY(m, "adding rows", cudaGetLastError());
+  KF_CUDA(m->dev, cudaGetLastError(), "adding rows");
   return KF_DEV_OK;
 }
 
@@ -517,26 +516,31 @@ kf_dev_status kf_cuda_moments_put(kf_dev_moments *m, const void *rows, const int
   uint32_t number = (uint32_t)(m->puts % KF_DEV_PUTS);
   slot *s = &m->slots[number]; /* free: its put has been waited for */
   size_t bytes = (size_t)n * plan->dim * type_size(plan->type);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "copying rows", cudaMemcpyAsync(s->rows, rows, bytes, cudaMemcpyHostToDevice, m->copying));
-  TRY(m, "copying labels",
-      cudaMemcpyAsync(s->labels, labels, n * sizeof *labels, cudaMemcpyHostToDevice, m->copying));
-  TRY(m, "copying labels", cudaMemsetAsync(s->bad, 255, sizeof *s->bad, m->copying));
-  TRY(m, "copying rows", cudaEventRecord(s->copied, m->copying));
-  TRY(m, "adding rows", cudaStreamWaitEvent(m->working, s->copied, 0));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev, cudaMemcpyAsync(s->rows, rows, bytes, cudaMemcpyHostToDevice, m->copying),
+          "copying rows");
+  KF_CUDA(
+      m->dev,
+      cudaMemcpyAsync(s->labels, labels, n * sizeof *labels, cudaMemcpyHostToDevice, m->copying),
+      "copying labels");
+  KF_CUDA(m->dev, cudaMemsetAsync(s->bad, 255, sizeof *s->bad, m->copying), "copying labels");
+  KF_CUDA(m->dev, cudaEventRecord(s->copied, m->copying), "copying rows");
+  KF_CUDA(m->dev, cudaStreamWaitEvent(m->working, s->copied, 0), "adding rows");
   kf_dev_status status = start_put(m, s, n);
   if (status != KF_DEV_OK) return status;
-  TRY(m, "adding rows",
-      cudaMemcpyAsync(&m->bad[number], s->bad, sizeof *s->bad, cudaMemcpyDeviceToHost, m->working));
-  TRY(m, "adding rows", cudaEventRecord(s->done, m->working));
+  KF_CUDA(
+      m->dev,
+      cudaMemcpyAsync(&m->bad[number], s->bad, sizeof *s->bad, cudaMemcpyDeviceToHost, m->working),
+      "adding rows");
+  KF_CUDA(m->dev, cudaEventRecord(s->done, m->working), "adding rows");
   m->puts++;
   return KF_DEV_OK;
 }
 
 kf_dev_status kf_cuda_moments_wait(kf_dev_moments *m, uint32_t *bad) {
   uint32_t number = (uint32_t)(m->waited % KF_DEV_PUTS);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "adding rows", cudaEventSynchronize(m->slots[number].done));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev, cudaEventSynchronize(m->slots[number].done), "adding rows");
   m->waited++;
   *bad = m->bad[number] + 1; /* UINT32_MAX: none */
   return KF_DEV_OK;
@@ -547,7 +551,7 @@ kf_dev_status kf_cuda_moments_take(kf_dev_moments *m, uint64_t *totals, int64_t 
   const kf_dev_moments_plan *plan = &m->plan;
   uint64_t n_totals = 2 * triangle(plan->dim), n_counts = plan->n_classes;
   uint64_t n_sums = n_counts * plan->dim, n = n_totals + n_sums + n_counts;
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
   uint64_t *all = (uint64_t *)malloc(n * sizeof *all);
   if (all == nullptr)
     return kf_cuda_fail(m->dev, cudaErrorMemoryAllocation, "memory of the host for moments");

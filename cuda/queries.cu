@@ -27,8 +27,7 @@ typedef struct room {
   kf_cuda_arena *arena; /* NULL: count */
   uint64_t bytes;
 } room;
-template <class T>
-static void take(room *r, T **array, uint64_t n) {
+template <class T> static void take(room *r, T **array, uint64_t n) {
   r->bytes += n * sizeof **array + 512;
   if (r->arena != NULL) *array = (T *)kf_cuda_take(r->arena, n * sizeof **array);
 }
@@ -109,8 +108,8 @@ kf_dev_status kf_cuda_queries_new(kf_dev *dev, const kf_dev_space *space, uint32
   take_all(q, &r, 2 * kf_pass_warps(dev));
   cudaError_t error = q->arena.error;
   if (error == cudaSuccess)
-    error = cudaMemcpyAsync(q->centre, space->centre, q->dim * sizeof *q->centre,
-                            cudaMemcpyDefault, dev->stream);
+    error = cudaMemcpyAsync(q->centre, space->centre, q->dim * sizeof *q->centre, cudaMemcpyDefault,
+                            dev->stream);
   if (error == cudaSuccess) error = cudaStreamSynchronize(dev->stream);
   if (error != cudaSuccess) {
     kf_dev_status status = kf_cuda_fail(dev, error, "making room for queries");
@@ -217,14 +216,27 @@ __global__ void __launch_bounds__(128) start_queries(const start_args a) {
   a.chosen[query] = query;
 }
 
-#define LATE_BYTES (16u << 20) /* of queries, from which on most of them come while others are at work */
-#define EARLY      6912u       /* queries that are waited for: a multiple of all groups */
+#define LATE_BYTES                                                                                 \
+  (16u << 20)       /* of queries, from which on most of them come while others are at work */
+#define EARLY 6912u /* queries that are waited for: a multiple of all groups */
 
 static kf_dev_status start_some(kf_dev_queries *q, uint32_t first, uint32_t n) {
   kf_dev *dev = q->dev;
-  start_args a = {q->x, q->centre, q->leaves_out ? q->left_out : NULL, q->bytes, q->digits,
-                  q->known, q->chosen, first, n, q->dim, q->padded, q->metric, q->centre_length,
-                  q->least_factor, q->rounding_share};
+  start_args a = {q->x,
+                  q->centre,
+                  q->leaves_out ? q->left_out : NULL,
+                  q->bytes,
+                  q->digits,
+                  q->known,
+                  q->chosen,
+                  first,
+                  n,
+                  q->dim,
+                  q->padded,
+                  q->metric,
+                  q->centre_length,
+                  q->least_factor,
+                  q->rounding_share};
   start_queries<<<(n + 15) / 16, 128, 0, dev->stream>>>(a);
   KF_CUDA(dev, cudaGetLastError(), "rounding queries");
   return KF_DEV_OK;
@@ -353,8 +365,8 @@ kf_dev_status kf_cuda_settle(kf_dev_queries *q, uint32_t k, double slack, uint32
   if (k > q->best) return kf_cuda_refuse(dev, KF_DEV_FAILED, "more best rows than are kept");
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA_TRY(kf_cuda_catch_up(q));
-  settle_args a = {q->chosen, q->known, q->best_rows, q->count, q->n_chosen, q->best, k, q->metric,
-                   slack, q->rounding_share, q->longest, q->centre_length};
+  settle_args a = {q->chosen, q->known, q->best_rows,      q->count,   q->n_chosen,     q->best, k,
+                   q->metric, slack,    q->rounding_share, q->longest, q->centre_length};
   settle_queries<<<(a.n + 127) / 128, 128, 0, dev->stream>>>(a);
   keep_some<<<1, 1024, 0, dev->stream>>>(q->chosen, q->count, a.n, q->next, q->counters + KF_LEFT);
   KF_CUDA(dev, cudaGetLastError(), what);
@@ -399,14 +411,14 @@ kf_dev_status kf_cuda_choose(kf_dev_queries *q, const uint32_t *numbers, uint32_
   if (q->all)
     count_up<<<blocks, 128, 0, dev->stream>>>(q->chosen, q->n);
   else
-    KF_CUDA(dev,
-            cudaMemcpyAsync(q->chosen, numbers, n * sizeof *numbers, cudaMemcpyDefault,
-                            dev->stream),
-            what);
+    KF_CUDA(
+        dev,
+        cudaMemcpyAsync(q->chosen, numbers, n * sizeof *numbers, cudaMemcpyDefault, dev->stream),
+        what);
   if (least != NULL) {
     KF_CUDA(dev,
-            cudaMemcpyAsync(q->host_least, least, q->n_chosen * sizeof *least,
-                            cudaMemcpyDefault, dev->stream),
+            cudaMemcpyAsync(q->host_least, least, q->n_chosen * sizeof *least, cudaMemcpyDefault,
+                            dev->stream),
             what);
     set_least<<<blocks, 128, 0, dev->stream>>>(q->chosen, q->host_least, q->n_chosen, q->known);
   }
@@ -465,10 +477,10 @@ kf_dev_status kf_cuda_answers(kf_dev_queries *q, kf_dev_scored *best) {
   end_lists<<<(unsigned)((n + 255) / 256), 256, 0, dev->stream>>>(q->known, q->n, q->best,
                                                                   q->best_rows);
   KF_CUDA(dev, cudaGetLastError(), what);
-  KF_CUDA(dev,
-          cudaMemcpyAsync(best, q->best_rows, n * sizeof *best, cudaMemcpyDeviceToHost,
-                          dev->stream),
-          what);
+  KF_CUDA(
+      dev,
+      cudaMemcpyAsync(best, q->best_rows, n * sizeof *best, cudaMemcpyDeviceToHost, dev->stream),
+      what);
   KF_CUDA(dev, cudaStreamSynchronize(dev->stream), what);
   return KF_DEV_OK;
 }

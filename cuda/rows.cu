@@ -97,8 +97,8 @@ kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t
           what);
   kf_dev_tile *given;
   KF_CUDA(dev, cudaMallocAsync(&given, n * sizeof *given, dev->stream), "making room for tiles");
-  cudaError_t error = cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyDefault,
-                                      dev->stream);
+  cudaError_t error =
+      cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyDefault, dev->stream);
   if (error == cudaSuccess) {
     see_tiles<<<(unsigned)(n < 4096 ? n : 4096), KF_TILE_ROWS, 0, dev->stream>>>(
         given, rows->numbers + place, n, rows->bound_scale, rows->bounds + first,
@@ -120,8 +120,8 @@ kf_dev_status kf_cuda_rows_put_values(kf_dev_rows *rows, uint64_t first, uint64_
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "rows that the piece does not have");
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA(dev,
-          cudaMemcpyAsync((char *)rows->values + first * each, values, n * each,
-                          cudaMemcpyDefault, dev->stream),
+          cudaMemcpyAsync((char *)rows->values + first * each, values, n * each, cudaMemcpyDefault,
+                          dev->stream),
           what);
   if (rows->norm2 != NULL)
     KF_CUDA(dev,

@@ -33,10 +33,10 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
 
 /* --- guesses ---------------------------------------------------------------------------------- */
 
-#define SHARE       20   /* one tile in so many is looked at, */
-#define FEWEST      64u  /* but at least so many if there are, */
-#define MOST_TILES  1024 /* and at most so many */
-#define UNLUCKY     0.012 /* of all guesses may be too high */
+#define SHARE      20    /* one tile in so many is looked at, */
+#define FEWEST     64u   /* but at least so many if there are, */
+#define MOST_TILES 1024  /* and at most so many */
+#define UNLUCKY    0.012 /* of all guesses may be too high */
 
 /* The least m such that m or more of the first `rank` rows are with probability UNLUCKY at most among
  * those looked at, each of which is with probability `share`. */
@@ -133,17 +133,17 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   uint32_t wanted;
   const int8_t *bytes;
   plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
-  guess_args a = {q->maxima, rows->tiles, q->chosen, q->known, 0, p.n_tiles * p.parts, p.parts,
-                  p.stride, wanted, proven, q->bound_scale};
+  guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
+                  p.stride,  wanted,      proven,    q->bound_scale};
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
   p.rows = rows->bytes;
   p.padded = q->padded;
   p.maxima = q->maxima;
   size_t shared = 4 * a.parts * sizeof(uint32_t);
-  KF_CUDA(dev,
-          cudaFuncSetAttribute(choose_least, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               (int)shared),
-          "guessing");
+  KF_CUDA(
+      dev,
+      cudaFuncSetAttribute(choose_least, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+      "guessing");
   uint32_t step = (uint32_t)(q->maxima_room / a.parts);
   for (uint32_t end = first + n; first < end; first += a.n) {
     a.n = end - first < step ? end - first : step;
@@ -157,8 +157,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   return KF_DEV_OK;
 }
 
-kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
-                            int proven) {
+kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank, int proven) {
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(q->dev, cudaSetDevice(q->dev->number), "using");
   if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
@@ -249,13 +248,12 @@ __global__ void __launch_bounds__(256) place_hits(const group_args a) {
 
 static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows) {
   kf_dev *dev = q->dev;
-  group_args a = {q->hits, q->filled, rows->numbers, q->chosen, q->known, q->count, q->list,
-                  q->start, q->room, rows->first};
+  group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
+                  q->count, q->list,   q->start,      q->room,   rows->first};
   KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
           "sorting survivors");
   count_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
-  find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start,
-                                           q->counters + KF_KEPT);
+  find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start, q->counters + KF_KEPT);
   place_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
   KF_CUDA(dev, cudaGetLastError(), "sorting survivors");
   return KF_DEV_OK;
@@ -341,16 +339,16 @@ kf_dev_status kf_cuda_survivors(kf_dev_queries *q, const kf_dev_rows *rows, uint
   *n = q->n_hits;
   if (q->n_hits == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  name_hits<<<(q->n_chosen + 3) / 4, 128, 0, dev->stream>>>(
-      q->start, q->list, rows->numbers, q->chosen, q->n_chosen, q->hits);
+  name_hits<<<(q->n_chosen + 3) / 4, 128, 0, dev->stream>>>(q->start, q->list, rows->numbers,
+                                                            q->chosen, q->n_chosen, q->hits);
   KF_CUDA(dev, cudaGetLastError(), what);
   uint2 *part = new (std::nothrow) uint2[PAIRS];
   if (part == NULL) return kf_cuda_refuse(dev, KF_DEV_FAILED, "out of memory");
   cudaError_t error = cudaSuccess;
   for (uint64_t at = 0; at < q->n_hits && error == cudaSuccess; at += PAIRS) {
     uint64_t m = q->n_hits - at < PAIRS ? q->n_hits - at : PAIRS;
-    error = cudaMemcpyAsync(part, q->hits + at, m * sizeof *part, cudaMemcpyDeviceToHost,
-                            dev->stream);
+    error =
+        cudaMemcpyAsync(part, q->hits + at, m * sizeof *part, cudaMemcpyDeviceToHost, dev->stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(dev->stream);
     for (uint64_t i = 0; i < m && error == cudaSuccess; i++) {
       query[at + i] = part[i].x;

@@ -49,18 +49,18 @@ __device__ __forceinline__ void load_step(const kf_pass &p, const item &it, uint
       bool query = row < QUERIES;
       uint32_t at = column + unit * 16, number = it.first_query + row;
       bool there = at < p.padded && (!query || number < p.n_queries);
-      const int8_t *from =
-          query ? p.queries + (uint64_t)(there ? number : 0) * p.padded
-                : p.rows + ((uint64_t)tile * TILE + (row - QUERIES)) * p.padded;
-      uint32_t address = query ? to + swizzled(row, unit)
-                               : to + QUERIES * WIDTH + swizzled(row - QUERIES, unit);
+      const int8_t *from = query ? p.queries + (uint64_t)(there ? number : 0) * p.padded
+                                 : p.rows + ((uint64_t)tile * TILE + (row - QUERIES)) * p.padded;
+      uint32_t address =
+          query ? to + swizzled(row, unit) : to + QUERIES * WIDTH + swizzled(row - QUERIES, unit);
       copy16(address, from + (there ? at : 0), there);
     }
   }
   asm volatile("cp.async.commit_group;");
 }
 
-__device__ __forceinline__ void multiply_step(int32_t (&d)[4][8][4], uint32_t stage, int wm, int wn) {
+__device__ __forceinline__ void multiply_step(int32_t (&d)[4][8][4], uint32_t stage, int wm,
+                                              int wn) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int k = 0; k < WIDTH / 32; k++) {
@@ -190,8 +190,7 @@ __global__ void __launch_bounds__(THREADS, 1) scan(const __grid_constant__ kf_pa
   if (!MAXIMA) w.close();
 }
 
-template <bool MAXIMA>
-static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
+template <bool MAXIMA> static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   p->stages = STAGES;
   p->n_groups = (p->n_queries + QUERIES - 1) / QUERIES;
   uint32_t blocks = kf_share_out(dev, p, (uint64_t)TILE * p->padded);

@@ -17,8 +17,7 @@
 #define TILE ((int)KF_TILE_ROWS)
 
 /* Long: a stage holds 128 columns, the last one STEPS * 32. */
-template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG>
-struct shape {
+template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG> struct shape {
   static constexpr int width = LONG || STEPS > 2 ? 128 : 32 * STEPS;
   static constexpr int chunks = LONG ? 1 : (32 * STEPS + width - 1) / width; /* of a stage */
   static constexpr int queries = WARPGROUPS * BLOCKS * 64;
@@ -28,7 +27,9 @@ struct shape {
   static constexpr int tail(int stages) { /* what is not filled by the copy engine */
     return 16 * stages + 16 + queries * 16 + stages * queries * 4 + warps * 4;
   }
-  __host__ __device__ static constexpr int query_bytes(int columns) { return queries * columns * width; }
+  __host__ __device__ static constexpr int query_bytes(int columns) {
+    return queries * columns * width;
+  }
   static constexpr size_t bytes(int columns, int stages) {
     return 1024 + (size_t)query_bytes(columns) + (size_t)stages * stage_bytes + tail(stages);
   }
@@ -203,8 +204,7 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
 
 /* Warpgroups multiply in turn: the products of one then come while another compares, and not those of
  * all at the same time. */
-template <int WARPGROUPS>
-struct turn {
+template <int WARPGROUPS> struct turn {
   int mine, next;
   __device__ __forceinline__ turn(int warpgroup)
       : mine(1 + warpgroup), next(1 + (warpgroup + 1) % WARPGROUPS) {
@@ -392,15 +392,15 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
                  S::width, TILE))
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "the driver cannot describe rows to the copy engine");
   size_t bytes = S::bytes(columns, stages);
-  KF_CUDA(dev, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+  KF_CUDA(dev,
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
           "scanning");
   kernel<<<blocks, S::threads, bytes, dev->stream>>>(query_map, row_map, *p);
   KF_CUDA(dev, cudaGetLastError(), "scanning");
   return KF_DEV_OK;
 }
 
-template <bool MAXIMA>
-static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
+template <bool MAXIMA> static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
   uint32_t steps = p->padded / 32;
 #ifndef KF_B
 #define KF_B 2

@@ -192,8 +192,7 @@ __device__ __forceinline__ void score_work(const score_args &a, const view &v, d
   const bool euclidean = a.metric == KF_DEV_EUCLIDEAN;
   for (uint32_t i = threadIdx.x / 8; i < n; i += GROUPS) {
     uint32_t number = a.numbers[v.work[i]];
-    double value =
-        canonical(a, v.x, (const T *)a.values + (uint64_t)number * a.dim, euclidean);
+    double value = canonical(a, v.x, (const T *)a.values + (uint64_t)number * a.dim, euclidean);
     if ((threadIdx.x & 7) > 0) continue;
     if (a.metric == KF_DEV_COSINE) {
       double lengths2 = norm2 * a.norm2[number];
@@ -250,7 +249,8 @@ __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
     double upper = a.fine ? (double)v.upper[i] : INFINITY;
-    if (upper >= from && (upper < to || to == INFINITY)) v.work[atomicAdd(&n_work, 1u)] = v.place[i];
+    if (upper >= from && (upper < to || to == INFINITY))
+      v.work[atomicAdd(&n_work, 1u)] = v.place[i];
   }
   __syncthreads();
   uint32_t work = n_work;
@@ -295,8 +295,7 @@ __global__ void __launch_bounds__(THREADS) score_queries(const __grid_constant__
   if (threadIdx.x == 0) a.known[query].n_best = kept;
 }
 
-template <class T>
-static kf_dev_status launch(kf_dev *dev, const score_args &a, uint32_t n) {
+template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a, uint32_t n) {
   size_t bytes = shared_bytes(a);
   if (bytes > dev->shared)
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "rows are too wide to be scored on this device");
@@ -317,10 +316,11 @@ kf_dev_status kf_cuda_score(kf_dev_queries *q, const kf_dev_rows *rows) {
   if (rows->type == KF_DEV_NO_VALUES)
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "rows without values cannot be scored");
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  score_args a = {q->x, q->bytes, q->digits, q->known, q->chosen, q->start, q->list, rows->bytes,
-                  rows->numbers, rows->tiles, rows->values, rows->norm2, q->best_rows, q->dim,
-                  q->padded, q->best, 512, 512, q->metric, q->dim >= FINE_FROM, q->bound_scale,
-                  rows->first};
+  score_args a = {q->x,           q->bytes,    q->digits,    q->known,      q->chosen,
+                  q->start,       q->list,     rows->bytes,  rows->numbers, rows->tiles,
+                  rows->values,   rows->norm2, q->best_rows, q->dim,        q->padded,
+                  q->best,        512,         512,          q->metric,     q->dim >= FINE_FROM,
+                  q->bound_scale, rows->first};
   if (q->best > 256) a.batch = 1024;
   while (a.sorted < q->best + a.batch) a.sorted *= 2;
   if (rows->type == KF_DEV_F32) return launch<float>(dev, a, q->n_chosen);

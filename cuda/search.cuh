@@ -8,8 +8,8 @@
 #define KF_PAD       32u
 /* Survivors are collected in blocks of this many; a warp fills one at a time, and takes the next when
  * fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
-#define KF_HIT_BLOCK 8192u
-#define KF_HIT_ROOM  4096u
+#define KF_HIT_BLOCK  8192u
+#define KF_HIT_ROOM   4096u
 #define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
 
 /* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale. */
@@ -47,7 +47,7 @@ struct kf_dev_rows {
 /* What is known of a query. */
 typedef struct kf_query_known {
   double norm2, base, length;
-  double by_length, by_error, fixed; /* of bytes */
+  double by_length, by_error, fixed;    /* of bytes */
   double fine_by_length, fine_by_error; /* of bytes with the second digit */
   double least;
   float factor;
@@ -69,7 +69,7 @@ struct kf_dev_queries {
   kf_query_known *known;   /* [most] */
   uint32_t *chosen, *next; /* [most] numbers of chosen queries, and room for others */
   uint32_t n_chosen;
-  bool all;    /* the numbers are 0, 1, ... */
+  bool all;      /* the numbers are 0, 1, ... */
   bool gathered; /* `picked` is up to date */
   /* Queries [late, n) are still on their way; a guess that they need as well. */
   uint32_t late;
@@ -105,12 +105,13 @@ typedef struct kf_pass {
   const int8_t *queries; /* [n_queries][padded] */
   const int8_t *rows;
   uint32_t padded;
-  uint32_t first_query;          /* added to the numbers of queries in hits */
-  uint32_t first_block;          /* of hits */
-  uint32_t n_queries, n_groups;  /* groups: of queries that a block takes together */
-  uint32_t n_tiles, n_chunks;    /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
-  uint32_t stride;               /* between tiles */
-  uint32_t stages;               /* of shared memory */
+  uint32_t first_query;         /* added to the numbers of queries in hits */
+  uint32_t first_block;         /* of hits */
+  uint32_t n_queries, n_groups; /* groups: of queries that a block takes together */
+  uint32_t n_tiles,
+      n_chunks;    /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
+  uint32_t stride; /* between tiles */
+  uint32_t stages; /* of shared memory */
   const kf_query_bound *query_bounds;
   const kf_tile_bound *tile_bounds;
   uint2 *hits;
@@ -142,7 +143,8 @@ __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound 
   float floor = (((q.x + t.x) - length) - error) - 0x1p-20f * size; /* far more than rounding */
   floor = floor * q.w * t.w;
   floor -= 0x1p-20f * fabsf(floor) + 2;
-  return floor > -2e9f ? (floor < 2e9f ? __float2int_rd(floor) : INT32_MAX - 1) : INT32_MIN; /* NaN: all */
+  return floor > -2e9f ? (floor < 2e9f ? __float2int_rd(floor) : INT32_MAX - 1)
+                       : INT32_MIN; /* NaN: all */
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define KF_CUDA_TABLE_H
 
 #include "device_api.h"
+#include "moments.h"
 
 #define KF_CUDA_TILE_ROWS 192u
 #define KF_CUDA_PAD       32u

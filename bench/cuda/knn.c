@@ -177,13 +177,13 @@ static void print_line(const settings *s, uint32_t dim, const double *times, dou
   double middle = times[s->repeat / 2];
   double operations = 2.0 * (double)s->rows * (double)s->queries * dim;
   printf("%4u %10.3f %9.3f %9.3f %6.0f %5.1f%% %9.1f", dim, middle * 1e3, times[0] * 1e3,
-         times[s->repeat - 1] * 1e3, operations / middle * 1e-12, operations / middle / INT8_PEAK * 100,
-         candidates);
+         times[s->repeat - 1] * 1e3, operations / middle * 1e-12,
+         operations / middle / INT8_PEAK * 100, candidates);
   int same = s->rows == 1281167 && s->queries == 50000 && s->k == 15;
   for (size_t i = 0; i < sizeof peers / sizeof *peers && same; i++)
     if (peers[i].dim == dim)
-      printf("  paper %.2f s, %.1f x; FAISS %.3f s, %.1f x", peers[i].paper, peers[i].paper / middle,
-             peers[i].faiss, peers[i].faiss / middle);
+      printf("  paper %.2f s, %.1f x; FAISS %.3f s, %.1f x", peers[i].paper,
+             peers[i].paper / middle, peers[i].faiss, peers[i].faiss / middle);
   printf("  (index %.2f s, first search %.2f s)", build, first);
   if (s->check > 0) printf("  %llu wrong", (unsigned long long)wrong);
   printf("\n");
@@ -199,8 +199,8 @@ static uint64_t run(const settings *s, kf_ctx *ctx, const locked *l, uint32_t di
   double *times = need(malloc((size_t)s->repeat * sizeof *times));
   fill_rows(rows, s->rows, dim, (uint64_t)1 << 40, s->kind);
   fill_rows(queries, s->queries, dim, (uint64_t)1 << 50, s->kind);
-  kf_index_options options = {.metric = KF_METRIC_INNER, .rows_in_place = 1,
-                              .dtype = s->f16 ? KF_F16 : KF_F32};
+  kf_index_options options = {
+      .metric = KF_METRIC_INNER, .rows_in_place = 1, .dtype = s->f16 ? KF_F16 : KF_F32};
   if (s->f16) options.rows_in_place = 0;
   kf_index *index;
   double start = now();
@@ -257,7 +257,8 @@ static int take(settings *s, int left, char **word) {
 }
 
 int main(int argc, char **argv) {
-  settings s = {.rows = 1281167, .queries = 50000, .k = 15, .check = 200, .repeat = 5, .device = "cuda"};
+  settings s = {
+      .rows = 1281167, .queries = 50000, .k = 15, .check = 200, .repeat = 5, .device = "cuda"};
   int at = 1, words;
   uint64_t wrong = 0;
   locked l = {0};
@@ -271,8 +272,8 @@ int main(int argc, char **argv) {
   if (s.pinned) locked_open(&l, &s);
   printf("%s, %llu rows%s, %llu queries%s, k = %u, %s, median of %d\n",
          devices->n > 0 ? devices->devices[0].name : "CPU", (unsigned long long)s.rows,
-         s.f16 ? " in f16" : "", (unsigned long long)s.queries, s.pinned ? " in page-locked memory" : "",
-         s.k, kinds[s.kind], s.repeat);
+         s.f16 ? " in f16" : "", (unsigned long long)s.queries,
+         s.pinned ? " in page-locked memory" : "", s.k, kinds[s.kind], s.repeat);
   printf("   d         ms     least      most TOP/s   peak survivors\n");
   for (; at < argc; at++) wrong += run(&s, ctx, &l, (uint32_t)strtoul(argv[at], NULL, 10));
   if (s.pinned) l.api->close(l.dev);

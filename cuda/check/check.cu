@@ -69,8 +69,7 @@ __host__ __device__ static float number(uint64_t seed, int kind, uint64_t i, uin
 static double add_lanes(const double *l) {
   return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
 }
-template <class X, class Y>
-static double dot(const X *x, const Y *y, uint32_t n) {
+template <class X, class Y> static double dot(const X *x, const Y *y, uint32_t n) {
   double lane[8] = {0};
   for (uint32_t i = 0; i < n; i++) lane[i % 8] += (double)x[i] * (double)y[i];
   return add_lanes(lane);
@@ -116,14 +115,22 @@ static void pack(packed &p, kf_dev_metric metric, const std::vector<float> &rows
     for (uint32_t j = 0; j < dim; j++) to[j] = rows[(size_t)i * dim + j] * scale[i] - p.centre[j];
     length[i] = sqrt(dot(to, to, dim));
     longest = std::max(longest, length[i]);
-    p.h[i] = metric == KF_DEV_EUCLIDEAN ? length[i] * length[i] / 2 : -dot(p.centre.data(), to, dim);
+    p.h[i] =
+        metric == KF_DEV_EUCLIDEAN ? length[i] * length[i] / 2 : -dot(p.centre.data(), to, dim);
   }
   std::vector<uint32_t> order(n);
   for (uint32_t i = 0; i < n; i++) order[i] = i;
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return p.h[a] < p.h[b]; });
   double gamma = (dim + 64) * 0x1p-51;
-  p.space = {metric, dim, padded, sqrt(dot(p.centre.data(), p.centre.data(), dim)) * (1 + 1e-6),
-             longest * (1 + 1e-6), 0, 1, gamma, p.centre.data()};
+  p.space = {metric,
+             dim,
+             padded,
+             sqrt(dot(p.centre.data(), p.centre.data(), dim)) * (1 + 1e-6),
+             longest * (1 + 1e-6),
+             0,
+             1,
+             gamma,
+             p.centre.data()};
   uint32_t n_tiles = (n + tile_rows - 1) / tile_rows;
   p.bytes.assign((size_t)n_tiles * tile_rows * padded, 0);
   p.numbers.assign((size_t)n_tiles * tile_rows, UINT32_MAX);
@@ -133,14 +140,16 @@ static void pack(packed &p, kf_dev_metric metric, const std::vector<float> &rows
     double largest = 0, far = 0, error = 0;
     uint32_t first = t * tile_rows, last = std::min(n, first + tile_rows);
     for (uint32_t i = first; i < last; i++)
-      for (uint32_t j = 0; j < dim; j++) largest = std::max(largest, fabs(y[(size_t)order[i] * dim + j]));
+      for (uint32_t j = 0; j < dim; j++)
+        largest = std::max(largest, fabs(y[(size_t)order[i] * dim + j]));
     tile.scale = (float)(largest / 127 * (1 + 0x1p-22));
     for (uint32_t i = first; i < last; i++) {
       uint32_t r = order[i];
       p.numbers[i] = r;
       double e2 = 0;
       for (uint32_t j = 0; j < dim; j++) {
-        double b = rint(y[(size_t)r * dim + j] / tile.scale), e = y[(size_t)r * dim + j] - tile.scale * b;
+        double b = rint(y[(size_t)r * dim + j] / tile.scale),
+               e = y[(size_t)r * dim + j] - tile.scale * b;
         p.bytes[(size_t)i * padded + j] = (int8_t)b;
         e2 += e * e;
       }
@@ -171,7 +180,8 @@ static uint16_t half_bits(kf_dev_type type, float x) {
   memcpy(&bits, &x, 4);
   if (type == KF_DEV_BF16) return (uint16_t)(bits >> 16);
   if (x == 0) return 0;
-  return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 255) - 112) << 10 | (bits >> 13 & 0x3ff));
+  return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 255) - 112) << 10 |
+                    (bits >> 13 & 0x3ff));
 }
 
 struct set {
@@ -181,8 +191,8 @@ struct set {
   int kind;
 };
 
-static double score_of(const set &s, const packed &p, const float *x, double norm2, const float *row,
-                       uint32_t number) {
+static double score_of(const set &s, const packed &p, const float *x, double norm2,
+                       const float *row, uint32_t number) {
   if (s.metric == KF_DEV_EUCLIDEAN) return distance2(x, row, s.dim);
   double value = dot(x, row, s.dim);
   if (s.metric == KF_DEV_COSINE) {
@@ -193,8 +203,8 @@ static double score_of(const set &s, const packed &p, const float *x, double nor
 }
 
 /* Searches as a caller would; returns the number of rounds. */
-static int search(kf_dev_queries *q, const kf_dev_rows *rows, const std::vector<float> &x, uint32_t n,
-                  uint32_t k, const int64_t *leave_out, uint64_t *hits) {
+static int search(kf_dev_queries *q, const kf_dev_rows *rows, const std::vector<float> &x,
+                  uint32_t n, uint32_t k, const int64_t *leave_out, uint64_t *hits) {
   uint32_t left;
   int rounds = 0;
   *hits = 0;
@@ -240,7 +250,8 @@ static void check_survivors(const set &s, const packed &p, kf_dev_queries *q, kf
     double base = 0, missing = 0;
     for (uint32_t j = 0; j < s.dim; j++) {
       double w = xi[j] * scale;
-      base += s.metric == KF_DEV_EUCLIDEAN ? (w - p.centre[j]) * (w - p.centre[j]) : w * p.centre[j];
+      base +=
+          s.metric == KF_DEV_EUCLIDEAN ? (w - p.centre[j]) * (w - p.centre[j]) : w * p.centre[j];
     }
     for (uint32_t r = 0; r < s.n; r++) {
       double score = score_of(s, p, xi, norm2, &all[(size_t)r * s.dim], r);
@@ -258,7 +269,8 @@ static void check_set(const set &s) {
   for (size_t i = 0; i < all.size(); i++)
     all[i] = round_to(s.type, number(5, s.kind, i / s.dim, (uint32_t)(i % s.dim), s.dim));
   for (size_t i = 0; i < x.size(); i++)
-    x[i] = i / s.dim % 5 == 4 ? all[i] : number(1u << 30, s.kind, i / s.dim, (uint32_t)(i % s.dim), s.dim);
+    x[i] = i / s.dim % 5 == 4 ? all[i]
+                              : number(1u << 30, s.kind, i / s.dim, (uint32_t)(i % s.dim), s.dim);
   packed p;
   pack(p, s.metric, all, s.n, s.dim);
   kf_dev_piece piece = {&p.space, 1000, s.n, p.tiles.size(), s.type};
@@ -291,7 +303,8 @@ static void check_set(const set &s) {
     double norm2 = dot(xi, xi, s.dim);
     for (uint32_t r = 0; r < s.n; r++)
       if (1000 + (int64_t)r != leave_out[i])
-        true_rows.push_back({score_of(s, p, xi, norm2, &all[(size_t)r * s.dim], r), 1000 + (int64_t)r});
+        true_rows.push_back(
+            {score_of(s, p, xi, norm2, &all[(size_t)r * s.dim], r), 1000 + (int64_t)r});
     uint32_t k = std::min<uint32_t>(s.k, (uint32_t)true_rows.size());
     std::partial_sort(true_rows.begin(), true_rows.begin() + k, true_rows.end());
     for (uint32_t j = 0; j < k; j++) {
@@ -321,7 +334,8 @@ static void check_overflow() {
   kf_dev_queries *q;
   uint64_t hits;
   MUST(api->rows_new(dev, &piece, &rows));
-  MUST(api->rows_put_tiles(rows, 0, p.tiles.size(), p.bytes.data(), p.numbers.data(), p.tiles.data()));
+  MUST(api->rows_put_tiles(rows, 0, p.tiles.size(), p.bytes.data(), p.numbers.data(),
+                           p.tiles.data()));
   MUST(api->rows_put_values(rows, 0, s.n, all.data(), NULL));
   MUST(api->queries_new(dev, &p.space, s.q, 12, 1000, &q));
   MUST(api->queries_put(q, x.data(), s.q, NULL));
@@ -349,7 +363,8 @@ static void check_overflow() {
 /* --- large sets -------------------------------------------------------------------------------- */
 
 /* Rows at unit length; the centre is zero. */
-__global__ void make_rows(float *rows, uint64_t first, uint64_t n, uint32_t dim, uint64_t seed, int kind) {
+__global__ void make_rows(float *rows, uint64_t first, uint64_t n, uint32_t dim, uint64_t seed,
+                          int kind) {
   uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / 32;
   uint32_t lane = threadIdx.x & 31;
   if (i >= n) return;
@@ -363,8 +378,8 @@ __global__ void make_rows(float *rows, uint64_t first, uint64_t n, uint32_t dim,
 }
 
 /* A block packs a tile. */
-__global__ void pack_tiles(const float *rows, uint64_t n, uint32_t dim, uint32_t padded, int8_t *bytes,
-                           kf_dev_tile *tiles) {
+__global__ void pack_tiles(const float *rows, uint64_t n, uint32_t dim, uint32_t padded,
+                           int8_t *bytes, kf_dev_tile *tiles) {
   __shared__ float most, error, length;
   uint64_t first = (uint64_t)blockIdx.x * 192;
   if (threadIdx.x == 0) most = error = length = 0;
@@ -406,10 +421,10 @@ __global__ void brute(const float *x, const float *rows, uint64_t n, uint32_t di
       -(((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
 }
 
-#define CK(call)                                                                     \
-  do {                                                                               \
-    cudaError_t e = (call);                                                          \
-    if (e != cudaSuccess) printf("%s: %s\n", #call, cudaGetErrorString(e)), exit(1); \
+#define CK(call)                                                                                   \
+  do {                                                                                             \
+    cudaError_t e = (call);                                                                        \
+    if (e != cudaSuccess) printf("%s: %s\n", #call, cudaGetErrorString(e)), exit(1);               \
   } while (0)
 
 struct times {
@@ -418,8 +433,8 @@ struct times {
   uint32_t repeated;
 };
 
-static times once(kf_dev_queries *q, const kf_dev_rows *rows, const float *x, uint32_t n, uint32_t k,
-                  kf_dev_scored *answers, bool parts) {
+static times once(kf_dev_queries *q, const kf_dev_rows *rows, const float *x, uint32_t n,
+                  uint32_t k, kf_dev_scored *answers, bool parts) {
   times t = {};
   double start = seconds(), now = start;
   auto lap = [&](double *to) {
@@ -457,7 +472,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   uint32_t padded = (dim + api->pad - 1) / api->pad * api->pad;
   uint64_t n_tiles = (n + 191) / 192, places = n_tiles * 192;
   std::vector<double> centre(dim, 0);
-  kf_dev_space space = {KF_DEV_INNER, dim, padded, 0, 1.0001, 0, 1, (dim + 64) * 0x1p-51, centre.data()};
+  kf_dev_space space = {KF_DEV_INNER,         dim,          padded, 0, 1.0001, 0, 1,
+                        (dim + 64) * 0x1p-51, centre.data()};
   kf_dev_piece piece = {&space, 0, n, n_tiles, KF_DEV_F32};
   kf_dev_rows *rows;
   kf_dev_queries *q;
@@ -477,7 +493,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   std::vector<kf_dev_tile> host_tiles(n_tiles);
   for (uint64_t i = 0; i < places; i++) numbers[i] = i < n ? (uint32_t)i : UINT32_MAX;
   CK(cudaMemcpy(host_tiles.data(), tiles, n_tiles * sizeof *tiles, cudaMemcpyDefault));
-  MUST(api->rows_put_tiles(rows, 0, n_tiles, bytes, numbers.data(), host_tiles.data())); /* unified addresses */
+  MUST(api->rows_put_tiles(rows, 0, n_tiles, bytes, numbers.data(),
+                           host_tiles.data())); /* unified addresses */
   MUST(api->rows_put_values(rows, 0, n, made, NULL));
   MUST(api->wait(dev));
   float *x = (float *)api->host_alloc(dev, (size_t)nq * dim * 4), *device_x;
@@ -493,7 +510,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   for (int i = 0; i < repeat; i++) all.push_back(once(q, rows, x, nq, k, answers, false).all);
   std::sort(all.begin(), all.end());
   double ops = 2.0 * n * nq * padded;
-  printf("d %u n %llu q %u k %u kind %d: %.3f ms (%.3f to %.3f); put %.3f guess %.3f scan %.3f (%.0f TOP/s) score %.3f "
+  printf("d %u n %llu q %u k %u kind %d: %.3f ms (%.3f to %.3f); put %.3f guess %.3f scan %.3f "
+         "(%.0f TOP/s) score %.3f "
          "settle %.3f repeated %.3f (%u queries) answers %.3f; %.1f survivors\n",
          dim, (unsigned long long)n, nq, k, kind, all[repeat / 2] * 1e3, all[0] * 1e3,
          all[repeat - 1] * 1e3, t.put * 1e3, t.guess * 1e3, t.scan * 1e3, ops / t.scan * 1e-12,
@@ -505,7 +523,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   CK(cudaMalloc(&scores, checked * n * 8));
   CK(cudaMalloc(&few, (size_t)checked * dim * 4));
   for (uint32_t i = 0; i < checked; i++)
-    CK(cudaMemcpy(few + (size_t)i * dim, x + (size_t)i * (nq / checked) * dim, dim * 4, cudaMemcpyDefault));
+    CK(cudaMemcpy(few + (size_t)i * dim, x + (size_t)i * (nq / checked) * dim, dim * 4,
+                  cudaMemcpyDefault));
   brute<<<dim3((unsigned)((n + 127) / 128), checked), 128>>>(few, made, n, dim, scores);
   std::vector<double> host(n);
   std::vector<uint32_t> order(n);
@@ -513,7 +532,9 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   for (uint32_t i = 0; i < checked; i++) {
     CK(cudaMemcpy(host.data(), scores + i * n, n * 8, cudaMemcpyDefault));
     for (uint64_t r = 0; r < n; r++) order[r] = (uint32_t)r;
-    auto less = [&](uint32_t a, uint32_t b) { return host[a] < host[b] || (host[a] == host[b] && a < b); };
+    auto less = [&](uint32_t a, uint32_t b) {
+      return host[a] < host[b] || (host[a] == host[b] && a < b);
+    };
     std::nth_element(order.begin(), order.begin() + k, order.end(), less);
     std::sort(order.begin(), order.begin() + k, less);
     for (uint32_t j = 0; j < k; j++) {
@@ -524,7 +545,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   printf("   %d wrong of %u\n", bad, checked * k);
   fflush(stdout);
   wrong += bad;
-  cudaFree(scores), cudaFree(few), cudaFree(device_x), cudaFree(made), cudaFree(bytes), cudaFree(tiles);
+  cudaFree(scores), cudaFree(few), cudaFree(device_x), cudaFree(made), cudaFree(bytes),
+      cudaFree(tiles);
   api->host_free(dev, x);
   api->host_free(dev, answers);
   api->queries_free(dev, q);
@@ -545,11 +567,14 @@ int main(int argc, char **argv) {
     argc--;
   }
   if (argc > 2 && strcmp(argv[1], "time") == 0) {
-    auto given = [&](int i, uint64_t other) { return argc > i ? strtoull(argv[i], NULL, 10) : other; };
+    auto given = [&](int i, uint64_t other) {
+      return argc > i ? strtoull(argv[i], NULL, 10) : other;
+    };
     time_set((uint32_t)given(2, 768), given(3, 1281167), (uint32_t)given(4, 50000),
              (uint32_t)given(5, 15), (int)given(6, 0));
   } else {
-    uint32_t dims[] = {1, 7, 32, 33, 64, 76, 96, 128, 160, 192, 200, 256, 288, 300, 384, 512, 640, 768, 800, 1024, 1280, 1500};
+    uint32_t dims[] = {1,   7,   32,  33,  64,  76,  96,  128, 160,  192,  200,
+                       256, 288, 300, 384, 512, 640, 768, 800, 1024, 1280, 1500};
     int i = 0;
     uint32_t size = argc > 1 ? (uint32_t)atoi(argv[1]) : 6000;
     for (uint32_t dim : dims) {

@@ -184,9 +184,11 @@ static bool parse_one(const char *text, wish *w, const char **end) {
   return true;
 }
 
+static bool is_auto(const char *text) { return text == NULL || strcmp(text, "auto") == 0; }
+
 static kf_status parse(const char *text, wish *w, kf_err *err) {
   *w = (wish){0};
-  if (text == NULL || strcmp(text, "auto") == 0) {
+  if (is_auto(text)) {
     w->n = 1;
     return KF_OK;
   }
@@ -281,6 +283,8 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   if (found) kf_log(ctx, "the CPU does all the work: %s", d->missing);
   return KF_OK;
 }
+
+bool kf_devices_asked(const kf_ctx *ctx) { return !is_auto(ctx->options.device); }
 
 kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out) {
   if (ctx->devices == NULL) {

@@ -38,6 +38,10 @@ typedef struct kf_devices {
 /* The devices of a context, which are found and opened by the first call. Without any (*out)->n is
  * 0; that is an error only where they were asked for by name. The error is in ctx->err. */
 kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out);
+/* Whether devices were asked for by name (or the CPU): whether it pays does not matter then. */
+bool kf_devices_asked(const kf_ctx *ctx);
+/* Whether kf_devices_for has been called. The first call may take a third of a second. */
+static inline bool kf_devices_known(const kf_ctx *ctx) { return ctx->devices != NULL; }
 /* One device more to hold, and no longer. */
 kf_device *kf_device_hold(kf_device *device);
 void kf_device_release(kf_device *device); /* NULL: nothing */

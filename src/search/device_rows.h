@@ -53,7 +53,8 @@ typedef struct kf_device_rows {
 struct kf_index_devices {
   pthread_mutex_t lock;
   kf_device_rows *rows; /* NULL: they are not on a device */
-  uint64_t asked;       /* queries so far that a device could have taken */
+  uint64_t asked;       /* queries so far that a device could have taken, and */
+  double products;      /* rows x queries x columns */
   bool refused;         /* they do not fit: not again, unless devices are asked for by name */
 };
 struct kf_index_devices *kf_index_devices_new(void); /* NULL: out of memory */

@@ -19,19 +19,23 @@
 
 #define WORTH_PRODUCTS 0x1p28 /* rows x queries x columns: a millisecond or two of one thread */
 #define WORTH_A_COPY   512u   /* queries that cost as much as copying the rows to a device */
+#define WORTH_A_START  0x1p35 /* products, for each thread: a quarter of a second */
 
 /* Rows in a list: k and a few more, among which exact scores may choose. */
 static uint32_t list_rows(uint32_t k) { return (k + 5 + 3) / 4 * 4; }
 
-/* With the lock of the index. */
-static bool is_worth(const kf_request *r, const kf_devices *devices) {
+/* Whether to look for a device: what it costs to start one, to copy the rows there and to ask it
+ * must be little beside what the CPU would take. With the lock of the index. */
+static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
   struct kf_index_devices *own = r->index->devices;
-  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return false;
-  if (devices->asked) return true;
-  own->asked += r->n;
+  if (kf_devices_asked(ctx)) return true;
   double products = (double)r->n * (double)r->index->n * r->index->dim;
+  own->asked += r->n;
+  own->products += products;
   if (own->refused || products < WORTH_PRODUCTS) return false;
-  return kf_device_rows_on(own->rows, devices) || own->asked >= WORTH_A_COPY;
+  if (own->rows != NULL) return true;
+  return own->asked >= WORTH_A_COPY &&
+         (kf_devices_known(ctx) || own->products >= WORTH_A_START * ctx->threads);
 }
 
 /* --- a search --------------------------------------------------------------------------------- */
@@ -572,28 +576,32 @@ static kf_status search_locked(kf_ctx *ctx, const kf_request *r, const kf_device
   return search_on(ctx, r, own->rows, candidates, fault);
 }
 
+/* The same; *done: it was worth it. */
+static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *candidates,
+                                 bool *fault, bool *done) {
+  kf_devices *devices = NULL;
+  if (!is_worth(ctx, r)) return KF_OK;
+  KF_TRY(kf_devices_for(ctx, &devices));
+  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  *done = true;
+  return search_locked(ctx, r, devices, candidates, fault);
+}
+
 kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
   struct kf_index_devices *own = r->index->devices;
-  kf_devices *devices;
   uint64_t found = 0;
   bool fault = false;
-  KF_TRY(kf_devices_for(ctx, &devices));
-  if (devices->n == 0) return KF_OK;
   pthread_mutex_lock(&own->lock);
-  *done = is_worth(r, devices);
-  kf_status status = *done ? search_locked(ctx, r, devices, &found, &fault) : KF_OK;
+  kf_status status = search_if_worth(ctx, r, &found, &fault, done);
   if (status != KF_OK && fault) { /* what is there may be of no use */
     kf_device_rows_free(own->rows);
     own->rows = NULL;
     own->refused = true;
   }
   pthread_mutex_unlock(&own->lock);
-  if (status == KF_OK) {
-    if (candidates != NULL) *candidates += found;
-    return KF_OK;
-  }
+  if (status == KF_OK && candidates != NULL) *candidates += found;
+  if (status == KF_OK || !fault) return status;
   *done = false;
-  if (!fault) return status;
   kf_err failure = ctx->err;
   kf_enter(ctx);
   return kf_devices_failed(ctx, &failure);

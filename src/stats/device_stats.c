@@ -1,30 +1,32 @@
 /* device_stats.c - exact moments on the devices of the context, with the integers of the CPU.
  *
- * All threads read: the rows of a batch, in the type that the files have, go to page-locked memory in
- * pieces, one task each. Whoever reads the last piece of a batch puts it on its device, which adds it
- * while the next ones are read; batches go round all devices. A device has KF_DEV_PUTS batches in its
- * hands, so a piece may have to wait for an earlier batch. Tasks start in rising order, and no batch
- * waits for a later one.
+ * All threads read: the rows of a batch, in the type that the files have, go to page-locked memory
+ * in pieces, one task each. Whoever reads the last piece of a batch puts it on its device, which
+ * adds it while the next ones are read; batches go round all devices. A device has KF_DEV_PUTS
+ * batches in its hands, so a piece may have to wait for an earlier batch. Tasks start in rising
+ * order, and no batch waits for a later one.
  *
- * Errors are those of the CPU. A device leaves bad rows out and says that there was one; the batch is
- * then checked once more by the code of the CPU, which fails as always or, where bad rows are skipped,
- * finds nothing wrong. The lowest batch that fails is the one that is reported.
+ * Errors are those of the CPU. A device leaves bad rows out and says that there was one; the batch
+ * is then checked once more by the code of the CPU, which fails as always or, where bad rows are
+ * skipped, finds nothing wrong. The lowest batch that fails is the one that is reported.
  *
- * The sums of the devices are added to the statistics at the end, so that the CPU can still do it all
- * if a device fails. */
+ * The sums of the devices are added to the statistics at the end, so that the CPU can still do it
+ * all if a device fails. */
 #include "stats/stats.h"
 #include "device/device.h"
 
 #include <string.h>
 
 /* Of a batch and of a piece, in bytes of rows. */
-#define BATCH_BYTES ((uint64_t)16 << 20)
-#define PIECE_BYTES ((uint64_t)1 << 20)
+#define BATCH_BYTES ((uint64_t)8 << 20)
+#define PIECE_BYTES ((uint64_t)512 << 10)
 #define AHEAD       ((uint64_t)8 << 20) /* that the system is told of before they are needed */
 #define MOST_BATCH  ((uint64_t)1 << 18) /* rows, kf_dev_moments_plan */
-/* Where nobody has asked for a device, one is used for at least this many products: opening it takes
- * longer than adding fewer rows does. */
-#define LEAST_PRODUCTS ((uint64_t)1 << 38)
+/* Where nobody has asked for a device, it is used if each thread of the CPU would have to add more
+ * products than these: about what it does while a device is opened, half a second, and while one
+ * that is open gets its memory. */
+#define WHILE_OPENING  ((uint64_t)1 << 35)
+#define WHILE_STARTING ((uint64_t)1 << 32)
 
 typedef struct slot {
   void *rows; /* [batch][dim] */
@@ -65,7 +67,7 @@ typedef struct job {
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t parts_of(uint64_t n, uint64_t part) { return (n + part - 1) / part; }
 
-/* --- errors ------------------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 /* With the lock. */
 static void note_failure(job *j, uint64_t batch, const kf_err *err, bool checked) {
@@ -113,7 +115,7 @@ static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err
   return status;
 }
 
-/* --- batches ----------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 static uint64_t batch_count(const job *j) { return parts_of(j->data->rows, j->plan.batch); }
 
@@ -156,8 +158,8 @@ static void start_puts(job *j, feed *f) {
   }
 }
 
-/* Waits for the oldest put of a feed, which is not busy and has one. With the lock, which is given up
- * meanwhile. */
+/* Waits for the oldest put of a feed, which is not busy and has one. With the lock, which is given
+ * up meanwhile. */
 static void wait_for_put(job *j, feed *f) {
   kf_device *d = f->device;
   uint64_t own = f->waited, batch = batch_of(j, f, own);
@@ -198,7 +200,7 @@ static bool wait_for_slot(job *j, feed *f, uint64_t own) {
   return needed;
 }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Rows [first, first + n), as row `at` of a slot and after it. */
 static kf_status read_rows(const job *j, const slot *s, uint64_t first, uint64_t n, uint64_t at,
@@ -238,7 +240,7 @@ static kf_status run_piece(void *argument, size_t i, size_t worker, kf_err *err)
   return status;
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void free_feed(feed *f) {
   kf_device *d = f->device;
@@ -315,7 +317,7 @@ static kf_status prepare(job *j) {
   }
 }
 
-/* --- all together ------------------------------------------------------------------------------ */
+/* --- all together ----------------------------------------------------------------------------- */
 
 /* Waits for what is on the devices, and finds out which error counts. */
 static kf_status settle(job *j) {
@@ -379,12 +381,12 @@ static kf_dev_type type_of(const kf_data *data) {
   return data->raw_type == KF_TYPE_F16 ? KF_DEV_F16 : KF_DEV_BF16;
 }
 
-/* Without opening a device, which takes a while. */
+/* Without opening a device. */
 static bool pays(const kf_ctx *ctx, const kf_data *data) {
-  const char *device = ctx->options.device;
   uint64_t square = (uint64_t)data->dim * data->dim, products;
-  if (device != NULL && strcmp(device, "auto") != 0) return true;
-  return !kf_mul_u64(data->rows, square, &products) || products >= LEAST_PRODUCTS;
+  uint64_t least = kf_devices_known(ctx) ? WHILE_STARTING : WHILE_OPENING;
+  if (kf_devices_asked(ctx) || !kf_mul_u64(data->rows, square, &products)) return true;
+  return products / ctx->threads >= least;
 }
 
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,

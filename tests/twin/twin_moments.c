@@ -2,7 +2,8 @@
  *
  * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
  * gets other sums. */
-#include "twin.h"
+#include "twin/twin_moments.h"
+#include "twin/twin.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ typedef struct put {
 
 struct kf_dev_moments {
   kf_dev *dev;
-  kf_dev_moments_plan plan;
   uint64_t bytes;
+  kf_dev_moments_plan plan;
   put puts[KF_DEV_PUTS];
   uint64_t n_puts, waited;
   float *row;     /* [dim] */
@@ -38,15 +39,15 @@ uint64_t kf_twin_moments_bytes(const kf_dev_moments_plan *plan) {
 
 kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
                                   kf_dev_moments **out) {
-  if (kf_twin_should_fail(dev, "moments_new"))
-    return kf_twin_fail(dev, KF_DEV_FAILED, "moments_new was told to fail");
   uint64_t bytes = kf_twin_moments_bytes(plan);
-  if (!kf_twin_take(dev, bytes)) return kf_twin_fail(dev, KF_DEV_MEMORY, "memory for moments");
+  kf_dev_status status = kf_twin_enter(dev);
+  if (status != KF_DEV_OK) return status;
+  if (!kf_twin_take(dev, bytes)) return kf_twin_fail(dev, KF_DEV_MEMORY, "no room for moments");
   kf_dev_moments *m = calloc(1, sizeof *m);
   if (m == NULL) abort();
   m->dev = dev;
-  m->plan = *plan;
   m->bytes = bytes;
+  m->plan = *plan;
   m->row = calloc(plan->dim, sizeof *m->row);
   m->fixed = calloc(plan->dim, sizeof *m->fixed);
   m->totals = calloc(triangle(plan->dim), sizeof *m->totals);
@@ -70,14 +71,14 @@ void kf_twin_moments_free(kf_dev *dev, kf_dev_moments *m) {
 
 kf_dev_status kf_twin_moments_put(kf_dev_moments *m, const void *rows, const int32_t *labels,
                                   uint32_t n) {
-  if (kf_twin_should_fail(m->dev, "moments_put"))
-    return kf_twin_fail(m->dev, KF_DEV_LOST, "moments_put was told to fail");
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (n == 0 || n > m->plan.batch || m->n_puts - m->waited >= KF_DEV_PUTS) abort();
   m->puts[m->n_puts++ % KF_DEV_PUTS] = (put){rows, labels, n};
   return KF_DEV_OK;
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static float of_f16(uint16_t bits) {
   int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -142,8 +143,8 @@ static bool take_row(kf_dev_moments *m, const put *p, uint32_t r) {
 }
 
 kf_dev_status kf_twin_moments_wait(kf_dev_moments *m, uint32_t *bad) {
-  if (kf_twin_should_fail(m->dev, "moments_wait"))
-    return kf_twin_fail(m->dev, KF_DEV_LOST, "moments_wait was told to fail");
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (m->waited >= m->n_puts) abort();
   const put *p = &m->puts[m->waited++ % KF_DEV_PUTS];
   *bad = 0;
@@ -154,8 +155,8 @@ kf_dev_status kf_twin_moments_wait(kf_dev_moments *m, uint32_t *bad) {
 
 kf_dev_status kf_twin_moments_take(kf_dev_moments *m, uint64_t *totals, int64_t *sums,
                                    int64_t *counts) {
-  if (kf_twin_should_fail(m->dev, "moments_take"))
-    return kf_twin_fail(m->dev, KF_DEV_LOST, "moments_take was told to fail");
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (m->waited != m->n_puts) abort();
   size_t n_totals = triangle(m->plan.dim), n_sums = (size_t)m->plan.n_classes * m->plan.dim;
   for (size_t i = 0; i < n_totals; i++) {
