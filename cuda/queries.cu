@@ -298,26 +298,20 @@ kf_dev_status kf_cuda_catch_up(kf_dev_queries *q) {
 __global__ void __launch_bounds__(1024)
     keep_some(const uint32_t *chosen, const uint32_t *wanted, uint32_t n, uint32_t *out,
               unsigned long long *left) {
-  __shared__ uint32_t before[33];
-  __shared__ uint32_t done;
+  __shared__ uint32_t kept[32];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  if (threadIdx.x == 0) done = 0;
+  uint32_t done = 0;
   for (uint32_t first = 0; first < n; first += blockDim.x) {
     uint32_t i = first + threadIdx.x;
     bool keep = i < n && wanted[i] > 0;
     uint32_t ballot = __ballot_sync(~0u, keep);
+    if (lane == 0) kept[warp] = __popc(ballot);
     __syncthreads();
-    if (lane == 0) before[warp + 1] = __popc(ballot);
+    uint32_t mine = kept[lane], before = __reduce_add_sync(~0u, lane < warp ? mine : 0);
+    if (keep) out[done + before + __popc(ballot & ((1u << lane) - 1))] = chosen[i];
+    done += __reduce_add_sync(~0u, mine);
     __syncthreads();
-    if (threadIdx.x == 0) {
-      before[0] = done;
-      for (uint32_t w = 0; w < 32; w++) before[w + 1] += before[w];
-      done = before[32];
-    }
-    __syncthreads();
-    if (keep) out[before[warp] + __popc(ballot & ((1u << lane) - 1))] = chosen[i];
   }
-  __syncthreads();
   if (threadIdx.x == 0) *left = done;
 }
 

@@ -377,24 +377,37 @@ __global__ void make_rows(float *rows, uint64_t first, uint64_t n, uint32_t dim,
   for (uint32_t j = lane; j < dim; j += 32) row[j] *= rsqrtf(sum);
 }
 
-/* A block packs a tile. */
-__global__ void pack_tiles(const float *rows, uint64_t n, uint32_t dim, uint32_t padded,
-                           int8_t *bytes, kf_dev_tile *tiles) {
+/* The largest number of each row. */
+__global__ void find_largest(const float *rows, uint64_t n, uint32_t dim, float *largest) {
+  uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / 32;
+  float most = 0;
+  if (i >= n) return;
+  for (uint32_t j = threadIdx.x & 31; j < dim; j += 32) most = fmaxf(most, fabsf(rows[i * dim + j]));
+  for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+  if ((threadIdx.x & 31) == 0) largest[i] = most;
+}
+
+/* A block packs a tile: rows in the order of numbers. */
+__global__ void pack_tiles(const float *rows, const uint32_t *numbers, uint32_t dim,
+                           uint32_t padded, int8_t *bytes, kf_dev_tile *tiles) {
   __shared__ float most, error, length;
   uint64_t first = (uint64_t)blockIdx.x * 192;
   if (threadIdx.x == 0) most = error = length = 0;
   __syncthreads();
   float x = 0;
-  for (uint32_t i = threadIdx.x; i < 192 * dim; i += blockDim.x)
-    if (first + i / dim < n) x = fmaxf(x, fabsf(rows[first * dim + i]));
+  for (uint32_t i = threadIdx.x; i < 192 * dim; i += blockDim.x) {
+    uint32_t r = numbers[first + i / dim];
+    if (r != UINT32_MAX) x = fmaxf(x, fabsf(rows[(uint64_t)r * dim + i % dim]));
+  }
   atomicMax((int *)&most, __float_as_int(x));
   __syncthreads();
   float scale = most / 127 * (1 + 0x1p-20f);
-  for (uint32_t r = threadIdx.x / 32; r < 192; r += blockDim.x / 32) {
+  for (uint32_t i = threadIdx.x / 32; i < 192; i += blockDim.x / 32) {
     double e2 = 0, l2 = 0;
+    uint32_t r = numbers[first + i];
     for (uint32_t j = threadIdx.x & 31; j < padded; j += 32) {
-      double v = j < dim && first + r < n ? rows[(first + r) * dim + j] : 0, b = rint(v / scale);
-      bytes[(first + r) * padded + j] = (int8_t)b;
+      double v = j < dim && r != UINT32_MAX ? rows[(uint64_t)r * dim + j] : 0, b = rint(v / scale);
+      bytes[(first + i) * padded + j] = (int8_t)b;
       e2 += (v - scale * b) * (v - scale * b);
       l2 += v * v;
     }
@@ -487,11 +500,21 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   CK(cudaMalloc(&bytes, places * padded));
   CK(cudaMalloc(&tiles, n_tiles * sizeof *tiles));
   make_rows<<<(unsigned)((n + 7) / 8), 256>>>(made, 0, n, dim, 1ull << 40, kind);
-  pack_tiles<<<(unsigned)n_tiles, 256>>>(made, n, dim, padded, bytes, tiles);
-  CK(cudaDeviceSynchronize());
-  std::vector<uint32_t> numbers(places);
+  std::vector<uint32_t> numbers(places, UINT32_MAX);
   std::vector<kf_dev_tile> host_tiles(n_tiles);
-  for (uint64_t i = 0; i < places; i++) numbers[i] = i < n ? (uint32_t)i : UINT32_MAX;
+  std::vector<float> largest(n);
+  float *device_largest;
+  uint32_t *device_numbers;
+  CK(cudaMalloc(&device_largest, n * 4));
+  CK(cudaMalloc(&device_numbers, places * 4));
+  find_largest<<<(unsigned)((n + 7) / 8), 256>>>(made, n, dim, device_largest);
+  CK(cudaMemcpy(largest.data(), device_largest, n * 4, cudaMemcpyDefault));
+  for (uint64_t i = 0; i < n; i++) numbers[i] = (uint32_t)i;
+  std::sort(numbers.begin(), numbers.begin() + n,
+            [&](uint32_t a, uint32_t b) { return largest[a] < largest[b]; });
+  CK(cudaMemcpy(device_numbers, numbers.data(), places * 4, cudaMemcpyDefault));
+  pack_tiles<<<(unsigned)n_tiles, 256>>>(made, device_numbers, dim, padded, bytes, tiles);
+  CK(cudaDeviceSynchronize());
   CK(cudaMemcpy(host_tiles.data(), tiles, n_tiles * sizeof *tiles, cudaMemcpyDefault));
   MUST(api->rows_put_tiles(rows, 0, n_tiles, bytes, numbers.data(),
                            host_tiles.data())); /* unified addresses */
@@ -546,7 +569,8 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   fflush(stdout);
   wrong += bad;
   cudaFree(scores), cudaFree(few), cudaFree(device_x), cudaFree(made), cudaFree(bytes),
-      cudaFree(tiles);
+      cudaFree(tiles),
+      cudaFree(device_largest), cudaFree(device_numbers);
   api->host_free(dev, x);
   api->host_free(dev, answers);
   api->queries_free(dev, q);
