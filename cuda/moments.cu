@@ -337,12 +337,6 @@ __global__ void widen(uint32_t dim, uint32_t panels, u64 *products, ulonglong2 *
 
 /* --- on the host ------------------------------------------------------------------------------ */
 
-#define TRY(moments, what, call)                                                                   \
-  do {                                                                                             \
-    cudaError_t try_error = (call);                                                                \
-    if (try_error != cudaSuccess) return kf_cuda_fail((moments)->dev, try_error, what);            \
-  } while (0)
-
 void plan_tiles(const kf_dev_moments_plan *plan, uint32_t *columns, uint32_t *panels,
                 uint64_t *tiles) {
   *columns = round_up(plan->dim, EDGE);
@@ -390,26 +384,30 @@ kf_dev_status make(kf_dev_moments *m) {
   m->tiles = (uint32_t)tiles;
   m->factor = ldexp(1.0, plan->exponent);
   m->limit = ldexp(4194304.0, -plan->exponent);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "asking for its processors",
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, m->dev->number));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev,
+          cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, m->dev->number),
+          "asking for its processors");
   m->blocks = 2 * (uint32_t)processors;
-  TRY(m, "preparing the moments",
-      cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           (int)(STAGES * STAGE)));
-  TRY(m, "making a stream", cudaStreamCreateWithFlags(&m->copying, cudaStreamNonBlocking));
-  TRY(m, "making a stream", cudaStreamCreateWithFlags(&m->working, cudaStreamNonBlocking));
-  for (slot &s : m->slots) TRY(m, "memory for rows", make_slot(&s, plan));
+  KF_CUDA(m->dev,
+          cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               (int)(STAGES * STAGE)),
+          "preparing the moments");
+  KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->copying, cudaStreamNonBlocking), "making a stream");
+  KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->working, cudaStreamNonBlocking), "making a stream");
+  for (slot &s : m->slots) KF_CUDA(m->dev, make_slot(&s, plan), "memory for rows");
   void **bad = (void **)&m->bad;
-  TRY(m, "memory for rows", cudaHostAlloc(bad, KF_DEV_PUTS * sizeof *m->bad, 0));
+  KF_CUDA(m->dev, cudaHostAlloc(bad, KF_DEV_PUTS * sizeof *m->bad, 0), "memory for rows");
   uint64_t padded = round_up(plan->batch, STEP);
-  TRY(m, "memory for moments", take_memory(&m->digits, padded * m->columns * DIGITS));
-  TRY(m, "memory for moments", take_memory(&m->products, tiles * EDGE * EDGE * sizeof(u64)));
-  TRY(m, "memory for moments", take_memory(&m->totals, triangle(plan->dim) * sizeof(ulonglong2)));
-  TRY(m, "memory for class sums",
-      take_memory(&m->sums, (uint64_t)plan->n_classes * plan->dim * sizeof(u64)));
-  TRY(m, "memory for class sums", take_memory(&m->counts, plan->n_classes * sizeof(u64)));
-  TRY(m, "clearing the moments", clear(m));
+  KF_CUDA(m->dev, take_memory(&m->digits, padded * m->columns * DIGITS), "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->products, tiles * EDGE * EDGE * sizeof(u64)),
+          "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->totals, triangle(plan->dim) * sizeof(ulonglong2)),
+          "memory for moments");
+  KF_CUDA(m->dev, take_memory(&m->sums, (uint64_t)plan->n_classes * plan->dim * sizeof(u64)),
+          "memory for class sums");
+  KF_CUDA(m->dev, take_memory(&m->counts, plan->n_classes * sizeof(u64)), "memory for class sums");
+  KF_CUDA(m->dev, clear(m), "clearing the moments");
   return KF_DEV_OK;
 }
 
@@ -458,7 +456,7 @@ kf_dev_status start_put(kf_dev_moments *m, slot *s, uint32_t n) {
   uint32_t padded = round_up(n, STEP);
   launch_quantise(plan->type, padded / ROWS, job, m->working);
   launch_multiply(m, padded / STEP);
-  TRY(m, "adding rows", cudaGetLastError());
+  KF_CUDA(m->dev, cudaGetLastError(), "adding rows");
   return KF_DEV_OK;
 }
 
@@ -518,26 +516,31 @@ kf_dev_status kf_cuda_moments_put(kf_dev_moments *m, const void *rows, const int
   uint32_t number = (uint32_t)(m->puts % KF_DEV_PUTS);
   slot *s = &m->slots[number]; /* free: its put has been waited for */
   size_t bytes = (size_t)n * plan->dim * type_size(plan->type);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "copying rows", cudaMemcpyAsync(s->rows, rows, bytes, cudaMemcpyHostToDevice, m->copying));
-  TRY(m, "copying labels",
-      cudaMemcpyAsync(s->labels, labels, n * sizeof *labels, cudaMemcpyHostToDevice, m->copying));
-  TRY(m, "copying labels", cudaMemsetAsync(s->bad, 255, sizeof *s->bad, m->copying));
-  TRY(m, "copying rows", cudaEventRecord(s->copied, m->copying));
-  TRY(m, "adding rows", cudaStreamWaitEvent(m->working, s->copied, 0));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev, cudaMemcpyAsync(s->rows, rows, bytes, cudaMemcpyHostToDevice, m->copying),
+          "copying rows");
+  KF_CUDA(
+      m->dev,
+      cudaMemcpyAsync(s->labels, labels, n * sizeof *labels, cudaMemcpyHostToDevice, m->copying),
+      "copying labels");
+  KF_CUDA(m->dev, cudaMemsetAsync(s->bad, 255, sizeof *s->bad, m->copying), "copying labels");
+  KF_CUDA(m->dev, cudaEventRecord(s->copied, m->copying), "copying rows");
+  KF_CUDA(m->dev, cudaStreamWaitEvent(m->working, s->copied, 0), "adding rows");
   kf_dev_status status = start_put(m, s, n);
   if (status != KF_DEV_OK) return status;
-  TRY(m, "adding rows",
-      cudaMemcpyAsync(&m->bad[number], s->bad, sizeof *s->bad, cudaMemcpyDeviceToHost, m->working));
-  TRY(m, "adding rows", cudaEventRecord(s->done, m->working));
+  KF_CUDA(
+      m->dev,
+      cudaMemcpyAsync(&m->bad[number], s->bad, sizeof *s->bad, cudaMemcpyDeviceToHost, m->working),
+      "adding rows");
+  KF_CUDA(m->dev, cudaEventRecord(s->done, m->working), "adding rows");
   m->puts++;
   return KF_DEV_OK;
 }
 
 kf_dev_status kf_cuda_moments_wait(kf_dev_moments *m, uint32_t *bad) {
   uint32_t number = (uint32_t)(m->waited % KF_DEV_PUTS);
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
-  TRY(m, "adding rows", cudaEventSynchronize(m->slots[number].done));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
+  KF_CUDA(m->dev, cudaEventSynchronize(m->slots[number].done), "adding rows");
   m->waited++;
   *bad = m->bad[number] + 1; /* UINT32_MAX: none */
   return KF_DEV_OK;
@@ -548,7 +551,7 @@ kf_dev_status kf_cuda_moments_take(kf_dev_moments *m, uint64_t *totals, int64_t 
   const kf_dev_moments_plan *plan = &m->plan;
   uint64_t n_totals = 2 * triangle(plan->dim), n_counts = plan->n_classes;
   uint64_t n_sums = n_counts * plan->dim, n = n_totals + n_sums + n_counts;
-  TRY(m, "choosing the device", cudaSetDevice(m->dev->number));
+  KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
   uint64_t *all = (uint64_t *)malloc(n * sizeof *all);
   if (all == nullptr)
     return kf_cuda_fail(m->dev, cudaErrorMemoryAllocation, "memory of the host for moments");

@@ -349,6 +349,10 @@ static void other_sources(void **state) {
   compare(cpu, device, data, NULL);
   s.classes = 99;
   compare(cpu, device, data, NULL); /* the error, and where */
+  wrap_small(device, 20, 7, KF_DEV_F32);
+  s.rows[20 * 100] = NAN; /* is found later, but comes first */
+  compare(cpu, device, data, NULL);
+  unwrap();
   kf_data_free(data);
   free(half);
   free_set(&s);
@@ -586,6 +590,7 @@ static void little_work(void **state) {
 }
 
 int main(void) {
+  setenv("KOOFU_TWIN", "devices=2", 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_type),      cmocka_unit_test(many_batches),
       cmocka_unit_test(large_sums),      cmocka_unit_test(many_classes),

@@ -18,13 +18,15 @@
 #include <string.h>
 
 /* Of a batch and of a piece, in bytes of rows. */
-#define BATCH_BYTES ((uint64_t)16 << 20)
-#define PIECE_BYTES ((uint64_t)1 << 20)
+#define BATCH_BYTES ((uint64_t)8 << 20)
+#define PIECE_BYTES ((uint64_t)512 << 10)
 #define AHEAD       ((uint64_t)8 << 20) /* that the system is told of before they are needed */
 #define MOST_BATCH  ((uint64_t)1 << 18) /* rows, kf_dev_moments_plan */
-/* Where nobody has asked for a device, one is used for at least this many products: opening it
- * takes longer than adding fewer rows does. */
-#define LEAST_PRODUCTS ((uint64_t)1 << 38)
+/* Where nobody has asked for a device, it is used if each thread of the CPU would have to add more
+ * products than these: about what it does while a device is opened, half a second, and while one
+ * that is open gets its memory. */
+#define WHILE_OPENING  ((uint64_t)1 << 35)
+#define WHILE_STARTING ((uint64_t)1 << 32)
 
 typedef struct slot {
   void *rows; /* [batch][dim] */
@@ -379,12 +381,12 @@ static kf_dev_type type_of(const kf_data *data) {
   return data->raw_type == KF_TYPE_F16 ? KF_DEV_F16 : KF_DEV_BF16;
 }
 
-/* Without opening a device, which takes a while. */
+/* Without opening a device. */
 static bool pays(const kf_ctx *ctx, const kf_data *data) {
-  const char *device = ctx->options.device;
   uint64_t square = (uint64_t)data->dim * data->dim, products;
-  if (device != NULL && strcmp(device, "auto") != 0) return true;
-  return !kf_mul_u64(data->rows, square, &products) || products >= LEAST_PRODUCTS;
+  uint64_t least = kf_devices_known(ctx) ? WHILE_STARTING : WHILE_OPENING;
+  if (kf_devices_asked(ctx) || !kf_mul_u64(data->rows, square, &products)) return true;
+  return products / ctx->threads >= least;
 }
 
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,

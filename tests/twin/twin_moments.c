@@ -2,10 +2,10 @@
  *
  * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
  * gets other sums. */
-#include "twin_moments.h"
+#include "twin/twin_moments.h"
+#include "twin/twin.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +18,8 @@ typedef struct put {
 } put;
 
 struct kf_dev_moments {
+  kf_dev *dev;
+  uint64_t bytes;
   kf_dev_moments_plan plan;
   put puts[KF_DEV_PUTS];
   uint64_t n_puts, waited;
@@ -37,9 +39,14 @@ uint64_t kf_twin_moments_bytes(const kf_dev_moments_plan *plan) {
 
 kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
                                   kf_dev_moments **out) {
-  (void)dev;
+  uint64_t bytes = kf_twin_moments_bytes(plan);
+  kf_dev_status status = kf_twin_enter(dev);
+  if (status != KF_DEV_OK) return status;
+  if (!kf_twin_take(dev, bytes)) return kf_twin_fail(dev, KF_DEV_MEMORY, "no room for moments");
   kf_dev_moments *m = calloc(1, sizeof *m);
   if (m == NULL) abort();
+  m->dev = dev;
+  m->bytes = bytes;
   m->plan = *plan;
   m->row = calloc(plan->dim, sizeof *m->row);
   m->fixed = calloc(plan->dim, sizeof *m->fixed);
@@ -52,8 +59,8 @@ kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
 }
 
 void kf_twin_moments_free(kf_dev *dev, kf_dev_moments *m) {
-  (void)dev;
   if (m == NULL) return;
+  kf_twin_give(dev, m->bytes);
   free(m->row);
   free(m->fixed);
   free(m->totals);
@@ -64,6 +71,8 @@ void kf_twin_moments_free(kf_dev *dev, kf_dev_moments *m) {
 
 kf_dev_status kf_twin_moments_put(kf_dev_moments *m, const void *rows, const int32_t *labels,
                                   uint32_t n) {
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (n == 0 || n > m->plan.batch || m->n_puts - m->waited >= KF_DEV_PUTS) abort();
   m->puts[m->n_puts++ % KF_DEV_PUTS] = (put){rows, labels, n};
   return KF_DEV_OK;
@@ -134,6 +143,8 @@ static bool take_row(kf_dev_moments *m, const put *p, uint32_t r) {
 }
 
 kf_dev_status kf_twin_moments_wait(kf_dev_moments *m, uint32_t *bad) {
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (m->waited >= m->n_puts) abort();
   const put *p = &m->puts[m->waited++ % KF_DEV_PUTS];
   *bad = 0;
@@ -144,6 +155,8 @@ kf_dev_status kf_twin_moments_wait(kf_dev_moments *m, uint32_t *bad) {
 
 kf_dev_status kf_twin_moments_take(kf_dev_moments *m, uint64_t *totals, int64_t *sums,
                                    int64_t *counts) {
+  kf_dev_status status = kf_twin_enter(m->dev);
+  if (status != KF_DEV_OK) return status;
   if (m->waited != m->n_puts) abort();
   size_t n_totals = triangle(m->plan.dim), n_sums = (size_t)m->plan.n_classes * m->plan.dim;
   for (size_t i = 0; i < n_totals; i++) {

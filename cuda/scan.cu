@@ -1,0 +1,361 @@
+/* scan.cu - guesses, the first pass, and its survivors in the order of their queries. */
+#include "search.cuh"
+#include "table.h"
+
+#include <math.h>
+#include <new>
+
+/* --- what both passes need -------------------------------------------------------------------- */
+
+__global__ void gather_bytes(const uint4 *from, const uint32_t *chosen, uint32_t n, uint32_t units,
+                             uint4 *to) {
+  uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < (uint64_t)n * units) to[i] = from[(uint64_t)chosen[i / units] * units + i % units];
+}
+
+/* The bytes of the chosen queries, side by side. */
+static kf_dev_status chosen_bytes(kf_dev_queries *q, const int8_t **out) {
+  *out = q->all ? q->bytes : q->picked;
+  if (q->all || q->gathered) return KF_DEV_OK;
+  uint32_t units = q->padded / 16;
+  uint64_t n = (uint64_t)q->n_chosen * units;
+  gather_bytes<<<(unsigned)((n + 255) / 256), 256, 0, q->dev->stream>>>(
+      (const uint4 *)q->bytes, q->chosen, q->n_chosen, units, (uint4 *)q->picked);
+  KF_CUDA(q->dev, cudaGetLastError(), "choosing queries");
+  q->gathered = true;
+  return KF_DEV_OK;
+}
+
+static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
+  return kf_wgmma_takes(dev, pass->padded) ? kf_wgmma_pass(dev, pass, maxima)
+                                           : kf_mma_pass(dev, pass, maxima);
+}
+
+/* --- guesses ---------------------------------------------------------------------------------- */
+
+#define SHARE      20    /* one tile in so many is looked at, */
+#define FEWEST     64u   /* but at least so many if there are, */
+#define MOST_TILES 1024  /* and at most so many */
+#define UNLUCKY    0.012 /* of all guesses may be too high */
+
+/* The least m such that m or more of the first `rank` rows are with probability UNLUCKY at most among
+ * those looked at, each of which is with probability `share`. */
+static uint32_t sample_rank(uint32_t rank, double share) {
+  if (share >= 1) return rank + 1;
+  double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
+  if (term < 1e-250) /* nearly normal */
+    return (uint32_t)(rank * share + 2.3 * sqrt(rank * share * (1 - share)) + 2);
+  for (uint32_t m = 0; m <= rank; m++) {
+    below += term;
+    if (1 - below <= UNLUCKY) return m + 1;
+    term *= odds * (rank - m) / (m + 1);
+  }
+  return rank + 1;
+}
+
+typedef struct guess_args {
+  const int32_t *maxima; /* [n][parts] */
+  const kf_tile_value *tiles;
+  const uint32_t *chosen;
+  kf_query_known *known;
+  uint32_t n, parts, per_tile, stride, rank;
+  int proven;
+  double bound_scale;
+} guess_args;
+
+/* Floats in rising order as integers in rising order. */
+__device__ __forceinline__ uint32_t ordered(float x) {
+  uint32_t bits = __float_as_uint(x);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ float from_ordered(uint32_t x) {
+  return __uint_as_float(x & 0x80000000u ? x & 0x7fffffffu : ~x);
+}
+
+__device__ __forceinline__ float part_value(const guess_args &a, const kf_query_known &k,
+                                            uint32_t part, int32_t most) {
+  kf_tile_value t = a.tiles[part / a.per_tile * a.stride];
+  if (!(t.scale > 0)) return -INFINITY;
+  double value = (double)most * (double)k.factor * (double)t.scale - (double)t.high;
+  if (a.proven) {
+    if (t.empty > 0 && most <= 0) return -INFINITY; /* it may be that of an empty place */
+    value -= a.bound_scale * (k.by_length * (double)t.length + k.by_error * (double)t.error +
+                              k.fixed + (double)t.fixed);
+    value -= 0x1p-40 * fabs(value);
+  }
+  float out = __double2float_rd(value);
+  return out == out ? out : -INFINITY;
+}
+
+/* A warp for each query: the rank-th largest of its maxima. */
+__global__ void __launch_bounds__(128) choose_least(const guess_args a) {
+  extern __shared__ uint32_t values[]; /* [4][parts] */
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  const uint32_t i = blockIdx.x * 4 + warp;
+  if (i >= a.n) return;
+  uint32_t *mine = values + warp * a.parts;
+  kf_query_known *k = &a.known[a.chosen[i]];
+  const kf_query_known known = *k;
+  for (uint32_t part = lane; part < a.parts; part += 32)
+    mine[part] = ordered(part_value(a, known, part, a.maxima[(uint64_t)i * a.parts + part]));
+  __syncwarp();
+  uint32_t rank = a.rank + (a.proven && known.leave_out >= 0), found = 0;
+  for (int bit = 31; bit >= 0; bit--) {
+    uint32_t trial = found | 1u << bit, n = 0;
+    for (uint32_t part = lane; part < a.parts; part += 32) n += mine[part] >= trial;
+    if (__reduce_add_sync(~0u, n) >= rank) found = trial;
+  }
+  if (lane > 0) return;
+  double least = found > 0 && rank <= a.parts ? (double)from_ordered(found) : -INFINITY;
+  if (!a.proven)
+    k->least = least;
+  else if (least > k->least)
+    k->least = least;
+}
+
+/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to be. */
+static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
+  uint32_t tiles = n_tiles / SHARE;
+  if (tiles < FEWEST) tiles = n_tiles < FEWEST ? n_tiles : FEWEST;
+  if (tiles > MOST_TILES) tiles = MOST_TILES;
+  p->stride = n_tiles / tiles;
+  p->n_tiles = n_tiles / p->stride < MOST_TILES ? n_tiles / p->stride : MOST_TILES;
+  *wanted = proven ? rank : sample_rank(rank, (double)p->n_tiles / n_tiles);
+  p->parts = *wanted * 4 > p->n_tiles ? 12 : 1;
+  if (p->n_tiles * p->parts > KF_MOST_PARTS) p->n_tiles = KF_MOST_PARTS / p->parts;
+  if (!proven) *wanted = sample_rank(rank, (double)p->n_tiles / n_tiles);
+}
+
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
+                                 int proven, uint32_t first, uint32_t n) {
+  kf_dev *dev = q->dev;
+  kf_pass p = {};
+  uint32_t wanted;
+  const int8_t *bytes;
+  plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
+  guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
+                  p.stride,  wanted,      proven,    q->bound_scale};
+  KF_CUDA_TRY(chosen_bytes(q, &bytes));
+  p.rows = rows->bytes;
+  p.padded = q->padded;
+  p.maxima = q->maxima;
+  size_t shared = 4 * a.parts * sizeof(uint32_t);
+  KF_CUDA(
+      dev,
+      cudaFuncSetAttribute(choose_least, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+      "guessing");
+  uint32_t step = (uint32_t)(q->maxima_room / a.parts);
+  for (uint32_t end = first + n; first < end; first += a.n) {
+    a.n = end - first < step ? end - first : step;
+    a.chosen = q->chosen + first;
+    p.queries = bytes + (uint64_t)first * q->padded;
+    p.n_queries = a.n;
+    KF_CUDA_TRY(run(dev, &p, true));
+    choose_least<<<(a.n + 3) / 4, 128, shared, dev->stream>>>(a);
+    KF_CUDA(dev, cudaGetLastError(), "guessing");
+  }
+  return KF_DEV_OK;
+}
+
+kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank, int proven) {
+  if (q->n_chosen == 0) return KF_DEV_OK;
+  KF_CUDA(q->dev, cudaSetDevice(q->dev->number), "using");
+  if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
+  bool late = q->late < q->n; /* then all are chosen */
+  q->guess_late = late;
+  q->late_rows = rows;
+  q->late_rank = rank;
+  return kf_cuda_guess_some(q, rows, rank, proven, 0, late ? q->late : q->n_chosen);
+}
+
+/* --- the first pass --------------------------------------------------------------------------- */
+
+__global__ void set_bounds(const uint32_t *chosen, const kf_query_known *known, uint32_t n,
+                           double bound_scale, kf_query_bound *out) {
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  kf_query_known k = known[chosen[i]];
+  out[i] = make_float4((float)(k.least - bound_scale * k.fixed), (float)(bound_scale * k.by_length),
+                       (float)(bound_scale * k.by_error), 1 / k.factor);
+}
+
+typedef struct group_args {
+  uint2 *hits;
+  const uint32_t *filled, *numbers, *chosen;
+  const kf_query_known *known;
+  uint32_t *count, *list;
+  const uint32_t *start;
+  uint64_t room;
+  int64_t first;
+} group_args;
+
+/* A block for each block of survivors: counts those of each query, and marks those that are none. */
+__global__ void __launch_bounds__(256) count_hits(const group_args a) {
+  uint32_t n = a.filled[blockIdx.x];
+  uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    uint2 hit = hits[i];
+    uint32_t number = a.numbers[hit.y];
+    int64_t row = a.first + (int64_t)number;
+    if (number == UINT32_MAX || row == a.known[a.chosen[hit.x]].leave_out)
+      hits[i].x = UINT32_MAX;
+    else
+      atomicAdd(a.count + hit.x, 1u);
+  }
+}
+
+/* One block: where the survivors of each query begin; the counts become zeros. */
+__global__ void __launch_bounds__(1024)
+    find_starts(uint32_t *count, uint32_t n, uint32_t *start, unsigned long long *kept) {
+  __shared__ unsigned long long before[33];
+  const uint32_t each = (n + 1023) / 1024, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  uint32_t first = threadIdx.x * each < n ? threadIdx.x * each : n;
+  uint32_t last = first + each < n ? first + each : n;
+  unsigned long long sum = 0;
+  for (uint32_t i = first; i < last; i++) sum += count[i];
+  unsigned long long up_to = sum;
+  for (int step = 1; step < 32; step *= 2) {
+    unsigned long long other = __shfl_up_sync(~0u, up_to, step);
+    if (lane >= (uint32_t)step) up_to += other;
+  }
+  if (lane == 31) before[warp + 1] = up_to;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    before[0] = 0;
+    for (int w = 0; w < 32; w++) before[w + 1] += before[w];
+    *kept = before[32];
+  }
+  __syncthreads();
+  unsigned long long at = before[warp] + up_to - sum;
+  for (uint32_t i = first; i < last; i++) {
+    start[i] = (uint32_t)at;
+    at += count[i];
+    count[i] = 0;
+  }
+  if (threadIdx.x == 1023) start[n] = (uint32_t)at;
+}
+
+__global__ void __launch_bounds__(256) place_hits(const group_args a) {
+  uint32_t n = a.filled[blockIdx.x];
+  const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    uint2 hit = hits[i];
+    if (hit.x == UINT32_MAX) continue;
+    uint64_t at = (uint64_t)a.start[hit.x] + atomicAdd(a.count + hit.x, 1u);
+    if (at < a.room) a.list[at] = hit.y;
+  }
+}
+
+static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows) {
+  kf_dev *dev = q->dev;
+  group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
+                  q->count, q->list,   q->start,      q->room,   rows->first};
+  KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
+          "sorting survivors");
+  count_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
+  find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start, q->counters + KF_KEPT);
+  place_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
+  KF_CUDA(dev, cudaGetLastError(), "sorting survivors");
+  return KF_DEV_OK;
+}
+
+__global__ void set_counters(unsigned long long *counters, unsigned long long next) {
+  counters[KF_NEXT_BLOCK] = next;
+  counters[KF_ALL_HITS] = counters[KF_KEPT] = 0;
+}
+
+/* Scans for chosen queries [first, first + n). */
+static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first,
+                               uint32_t n) {
+  kf_dev *dev = q->dev;
+  kf_pass p = {};
+  KF_CUDA_TRY(chosen_bytes(q, &p.queries));
+  p.queries += (uint64_t)first * q->padded;
+  set_bounds<<<(n + 127) / 128, 128, 0, dev->stream>>>(q->chosen + first, q->known, n,
+                                                       q->bound_scale, q->bounds);
+  KF_CUDA(dev, cudaGetLastError(), "scanning");
+  p.rows = rows->bytes;
+  p.padded = q->padded;
+  p.first_query = first;
+  p.first_block = first > 0 ? kf_pass_warps(dev) : 0;
+  p.n_queries = n;
+  p.n_tiles = (uint32_t)rows->n_tiles;
+  p.stride = 1;
+  p.query_bounds = q->bounds;
+  p.tile_bounds = rows->bounds;
+  p.hits = q->hits;
+  p.filled = q->filled;
+  p.n_blocks = (uint32_t)q->n_blocks;
+  p.counters = q->counters;
+  return run(dev, &p, false);
+}
+
+kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {
+  kf_dev *dev = q->dev;
+  const char *what = "scanning";
+  *hits = q->n_hits = 0;
+  if (q->n_chosen == 0) return KF_DEV_OK;
+  KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, 2ull * kf_pass_warps(dev));
+  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
+          what);
+  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
+  if (early > 0) {
+    KF_CUDA_TRY(scan_some(q, rows, 0, early));
+    KF_CUDA_TRY(kf_cuda_catch_up(q));
+  }
+  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early));
+  KF_CUDA_TRY(group_hits(q, rows));
+  unsigned long long *answer = (unsigned long long *)dev->answer;
+  KF_CUDA(dev,
+          cudaMemcpyAsync(answer, q->counters, KF_N_COUNTERS * sizeof *answer,
+                          cudaMemcpyDeviceToHost, dev->stream),
+          what);
+  KF_CUDA(dev, cudaStreamSynchronize(dev->stream), what);
+  bool whole = answer[KF_NEXT_BLOCK] <= q->n_blocks;
+  *hits = whole ? answer[KF_KEPT] : answer[KF_ALL_HITS];
+  if (!whole || *hits > q->room)
+    return kf_cuda_refuse(dev, KF_DEV_MORE, "there are more survivors than room for them");
+  q->n_hits = *hits;
+  return KF_DEV_OK;
+}
+
+/* --- survivors for the host ------------------------------------------------------------------- */
+
+__global__ void name_hits(const uint32_t *start, const uint32_t *list, const uint32_t *numbers,
+                          const uint32_t *chosen, uint32_t n, uint2 *out) {
+  uint32_t i = blockIdx.x * blockDim.x / 32 + threadIdx.x / 32;
+  if (i >= n) return;
+  for (uint32_t at = start[i] + (threadIdx.x & 31); at < start[i + 1]; at += 32)
+    out[at] = make_uint2(chosen[i], numbers[list[at]]);
+}
+
+#define PAIRS (1u << 16) /* that come to the host at a time */
+
+kf_dev_status kf_cuda_survivors(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t *query,
+                                int64_t *row, uint64_t *n) {
+  kf_dev *dev = q->dev;
+  const char *what = "reading survivors";
+  *n = q->n_hits;
+  if (q->n_hits == 0) return KF_DEV_OK;
+  KF_CUDA(dev, cudaSetDevice(dev->number), "using");
+  name_hits<<<(q->n_chosen + 3) / 4, 128, 0, dev->stream>>>(q->start, q->list, rows->numbers,
+                                                            q->chosen, q->n_chosen, q->hits);
+  KF_CUDA(dev, cudaGetLastError(), what);
+  uint2 *part = new (std::nothrow) uint2[PAIRS];
+  if (part == NULL) return kf_cuda_refuse(dev, KF_DEV_FAILED, "out of memory");
+  cudaError_t error = cudaSuccess;
+  for (uint64_t at = 0; at < q->n_hits && error == cudaSuccess; at += PAIRS) {
+    uint64_t m = q->n_hits - at < PAIRS ? q->n_hits - at : PAIRS;
+    error =
+        cudaMemcpyAsync(part, q->hits + at, m * sizeof *part, cudaMemcpyDeviceToHost, dev->stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(dev->stream);
+    for (uint64_t i = 0; i < m && error == cudaSuccess; i++) {
+      query[at + i] = part[i].x;
+      row[at + i] = rows->first + (int64_t)part[i].y;
+    }
+  }
+  delete[] part;
+  KF_CUDA(dev, error, what);
+  return KF_DEV_OK;
+}
