@@ -47,6 +47,7 @@ static void take_all(kf_dev_queries *q, room *r, uint32_t warps) {
   take(r, &q->host_least, most);
   q->n_blocks = blocks_for(warps, q->room);
   take(r, &q->hits, (q->n_blocks + 1) * KF_HIT_BLOCK);
+  take(r, &q->masks, q->padded <= KF_COARSE_MOST ? (q->n_blocks + 1) * KF_HIT_BLOCK : 0);
   take(r, &q->filled, q->n_blocks + 1);
   take(r, &q->counters, KF_N_COUNTERS);
   take(r, &q->count, most + 1);

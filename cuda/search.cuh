@@ -81,6 +81,7 @@ struct kf_dev_queries {
   /* survivors */
   uint64_t n_blocks; /* and one more, for what does not fit */
   uint2 *hits;       /* [n_blocks + 1][KF_HIT_BLOCK] place among the chosen, place of the row */
+  uint16_t *masks;   /* the same, if rows are short */
   uint32_t *filled;  /* [n_blocks + 1] */
   unsigned long long *counters;
   uint32_t *count, *start; /* [most + 1] survivors of a chosen query, and where they begin */
@@ -126,6 +127,14 @@ typedef struct kf_pass {
  * is that of the blocks that must be reserved. */
 bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
+/* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
+ * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a row
+ * they have 16 * tile + 8 * half + 4 * quarter + pair. */
+#define KF_COARSE_MOST 64u
+kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
+__device__ __forceinline__ uint32_t kf_coarse_place(uint32_t code) { /* of the first of the twelve */
+  return (code >> 4) * KF_TILE_ROWS + (code >> 2 & 3) * (KF_TILE_ROWS / 4) + (code & 3) * 2;
+}
 kf_dev_status kf_mma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
 
