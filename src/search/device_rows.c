@@ -547,15 +547,15 @@ kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_
   const kf_device *d = lane->device;
   uint64_t most = (n + QUERIES_STEP - 1) / QUERIES_STEP * QUERIES_STEP;
   if (most > MOST_QUERIES) most = MOST_QUERIES;
-  if (lane->queries != NULL && lane->asked >= most && lane->best >= best && lane->best <= 2 * best)
-    return KF_OK;
-  drop_room(lane);
-  KF_TRY_LANE(lane, take_room(lane, most, best), fault, err);
-  lane->asked = most;
-  uint64_t lists = lane->most * (uint64_t)best;
-  lane->answers = lane->locked[0] = d->api->host_alloc(d->dev, lists * sizeof *lane->answers);
-  if (lane->answers == NULL) KF_TAKE(&lane->lists, lane->answers, lists);
-  if (given)
+  if (lane->queries == NULL || lane->asked < most || lane->best < best || lane->best > 2 * best) {
+    drop_room(lane);
+    KF_TRY_LANE(lane, take_room(lane, most, best), fault, err);
+    lane->asked = most;
+    uint64_t lists = lane->most * (uint64_t)best;
+    lane->answers = lane->locked[0] = d->api->host_alloc(d->dev, lists * sizeof *lane->answers);
+    if (lane->answers == NULL) KF_TAKE(&lane->lists, lane->answers, lists);
+  }
+  if (given && lane->given == NULL)
     lane->given = lane->locked[1] =
         d->api->host_alloc(d->dev, lane->most * (uint64_t)lane->space.dim * sizeof *lane->given);
   if (!lane->lists.failed) return KF_OK;
