@@ -121,6 +121,7 @@ static void one_problem(uint64_t seed) {
     twin->tile_rows = 8u << test_random(&s) % 4;
     twin->devices = 1 + test_random(&s) % 3;
     twin->guess = test_random(&s) % 3;
+    twin->locked = test_random(&s) % 2;
     if (seed % 3 == 1) twin->hits = 1 + test_random(&s) % 3000;
     if (seed % 4 == 1) twin->memory = twin->used + 40000 + test_random(&s) % 400000;
   }

@@ -157,6 +157,8 @@ typedef struct kf_device_api {
   /* Page-locked memory of the host; NULL if there is none left. */
   void *(*host_alloc)(kf_dev *dev, size_t bytes);
   void (*host_free)(kf_dev *dev, void *memory);
+  /* Whether memory of the host is page-locked, whoever made it so (1 or 0). */
+  int (*host_locked)(kf_dev *dev, const void *memory);
 
   /* --- search: rows -------------------------------------------------------------------------- */
   uint64_t (*rows_bytes)(const kf_dev_piece *piece); /* on the device */

@@ -29,8 +29,9 @@ kf_status kf_lane_check(const kf_lane *lane, kf_dev_status status, const char *w
 /* --- sorting ---------------------------------------------------------------------------------- */
 
 typedef struct sort_key {
-  uint64_t key; /* step, then h: as numbers they are in that order */
-  uint32_t row; /* of the window */
+  uint64_t key;  /* step, then h: as numbers they are in that order */
+  uint32_t row;  /* of the window */
+  float largest; /* number of the row, or a little more */
 } sort_key;
 
 #define TOO_LONG UINT64_MAX
@@ -52,9 +53,10 @@ static uint64_t key_of(const kf_measured *m, bool fine) {
   return step << 32 | rising_bits(m->h);
 }
 
-/* By key, and equal ones by row: a radix sort keeps their order. */
-static void sort_keys(sort_key *keys, sort_key *other, uint64_t n) {
+/* By key, and equal ones by row: a radix sort keeps their order. The two arrays may change places. */
+static void sort_keys(sort_key **keys_at, sort_key **other_at, uint64_t n) {
   for (unsigned shift = 0; shift < 64; shift += 8) {
+    sort_key *keys = *keys_at, *other = *other_at;
     uint64_t count[257] = {0};
     for (uint64_t i = 0; i < n; i++) count[(keys[i].key >> shift & 255) + 1]++;
     bool same = false;
@@ -62,7 +64,8 @@ static void sort_keys(sort_key *keys, sort_key *other, uint64_t n) {
     for (unsigned b = 1; b <= 256; b++) count[b] += count[b - 1];
     if (same) continue;
     for (uint64_t i = 0; i < n; i++) other[count[keys[i].key >> shift & 255]++] = keys[i];
-    memcpy(keys, other, n * sizeof *keys);
+    *keys_at = other;
+    *other_at = keys;
   }
 }
 
@@ -100,6 +103,9 @@ static kf_measured measure_at(const window *w, uint64_t row, size_t worker, doub
   return kf_measure(w->index, w->ctx->kernels, largest, y);
 }
 
+static float step_down(double x) { return nextafterf((float)x, -INFINITY); }
+static float step_up(double x) { return nextafterf((float)x, INFINITY); }
+
 static kf_status measure_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
   const window *w = argument;
@@ -107,13 +113,11 @@ static kf_status measure_rows(void *argument, size_t i, size_t worker, kf_err *e
   uint64_t end = first + ROWS_AT_ONCE < w->n ? first + ROWS_AT_ONCE : w->n;
   for (uint64_t row = first; row < end; row++) {
     kf_measured m = measure_at(w, row, worker, w->y + worker * w->index->dim);
-    w->keys[row] = (sort_key){.key = key_of(&m, w->fine), .row = (uint32_t)row};
+    w->keys[row] =
+        (sort_key){.key = key_of(&m, w->fine), .row = (uint32_t)row, .largest = step_up(m.largest)};
   }
   return KF_OK;
 }
-
-static float step_down(double x) { return nextafterf((float)x, -INFINITY); }
-static float step_up(double x) { return nextafterf((float)x, INFINITY); }
 
 /* The bounds of a tile with another row. */
 static void widen(kf_dev_tile *tile, const kf_measured *m, double error) {
@@ -140,7 +144,7 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
   kf_dev_tile tile = {.scale = 1, .low = FLT_MAX, .high = -FLT_MAX};
   double largest = 0, *y = w->y + worker * index->dim;
   for (uint64_t i = 0; !always && i < n; i++)
-    largest = fmax(largest, measure_at(w, w->keys[from + i].row, worker, y).largest);
+    largest = fmax(largest, (double)w->keys[from + i].largest);
   float scale = kf_scale_for(largest, 127);
   if (scale > 0) tile.scale = scale;
   for (uint64_t i = 0; i < n && !always; i++, bytes += padded) {
@@ -194,13 +198,13 @@ static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) 
 }
 
 /* Fetches rows, if need be, and sorts them. */
-static kf_status sort_window(window *w, sort_key *other) {
+static kf_status sort_window(window *w, sort_key **other) {
   const kf_index *index = w->index;
   if (w->fetched != NULL)
     KF_TRY(index->source.fetch(index->source.self, w->ctx->kernels, w->first, w->n, w->fetched,
                                &w->ctx->err));
   KF_TRY(kf_parallel(w->ctx, (size_t)((w->n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE), measure_rows, w));
-  sort_keys(w->keys, other, w->n);
+  sort_keys(&w->keys, other, w->n);
   divide(w);
   return KF_OK;
 }
@@ -211,6 +215,7 @@ static kf_status sort_window(window *w, sort_key *other) {
 typedef struct chunks {
   const kf_lane *lane;
   uint64_t tiles; /* in each */
+  uint64_t size;  /* bytes of each */
   kf_tiles half[2];
   void *locked[2];
   kf_arena arena;
@@ -228,6 +233,7 @@ static bool chunks_take(chunks *c, const kf_lane *lane, uint64_t most) {
   const kf_device *d = lane->device;
   *c = (chunks){.lane = lane, .tiles = CHUNK_BYTES / each > 0 ? CHUNK_BYTES / each : 1};
   if (c->tiles > most) c->tiles = most;
+  c->size = c->tiles * each;
   for (int i = 0; i < 2; i++) {
     c->locked[i] = d->api->host_alloc(d->dev, c->tiles * each);
     c->half[i].bytes = c->locked[i];
@@ -300,17 +306,43 @@ static kf_status send_tiles(maker *m, uint64_t n) {
   return KF_OK;
 }
 
+#define COPIED ((size_t)1 << 20)
+
+typedef struct copy_job {
+  const char *from;
+  char *to;
+  uint64_t bytes;
+} copy_job;
+
+static kf_status copy_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const copy_job *j = argument;
+  uint64_t at = i * COPIED, left = j->bytes - at;
+  memcpy(j->to + at, j->from + at, left < COPIED ? left : COPIED);
+  return KF_OK;
+}
+
+/* Rows as given, through the same memory: from there they go faster. */
 static kf_status send_values(maker *m) {
   const kf_index *index = m->index;
   const kf_device_api *api = m->lane->device->api;
   uint64_t dim = index->dim, at = m->w.first - m->w.piece_first, some;
-  uint64_t chunk = CHUNK_BYTES / (dim * sizeof(float)) + 1;
-  for (uint64_t i = 0; i < m->w.n; i += some) {
+  uint64_t size = dim * (index->halves != NULL ? sizeof *index->halves : sizeof(float));
+  uint64_t chunk = m->chunks.size / size > 0 ? m->chunks.size / size : 1;
+  unsigned turn = 0;
+  for (uint64_t i = 0; i < m->w.n; i += some, turn ^= 1) {
     uint64_t row = m->w.first + i;
     some = m->w.n - i < chunk ? m->w.n - i : chunk;
-    const void *values = m->w.fetched != NULL    ? (const void *)(m->w.fetched + i * dim)
-                         : index->halves != NULL ? (const void *)(index->halves + row * dim)
-                                                 : (const void *)(index->rows + row * dim);
+    const char *values = m->w.fetched != NULL    ? (const char *)(m->w.fetched + i * dim)
+                         : index->halves != NULL ? (const char *)(index->halves + row * dim)
+                                                 : (const char *)(index->rows + row * dim);
+    if (some * size <= m->chunks.size) {
+      copy_job j = {values, (char *)m->chunks.half[turn].bytes, some * size};
+      KF_TRY(kf_parallel(m->ctx, (size_t)((j.bytes + COPIED - 1) / COPIED), copy_some, &j));
+      values = j.to;
+    }
+    KF_TRY_LANE(m->lane, api->wait(m->lane->device->dev), m->fault, &m->ctx->err);
     KF_TRY_LANE(m->lane,
                 api->rows_put_values(m->piece->rows, at + i, some, values,
                                      index->norm2 != NULL ? index->norm2 + row : NULL),
@@ -326,7 +358,7 @@ static kf_status make_windows(maker *m) {
     uint64_t n = piece->n - at < each ? piece->n - at : each;
     m->w.first = (uint64_t)piece->first + at;
     m->w.n = n;
-    KF_TRY(sort_window(&m->w, m->other));
+    KF_TRY(sort_window(&m->w, &m->other));
     KF_TRY((m->lane->stays ? send_tiles : keep_tiles)(m, most_tiles(m->lane, n)));
     if (m->lane->scores) KF_TRY(send_values(m));
   }
@@ -547,15 +579,15 @@ kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_
   const kf_device *d = lane->device;
   uint64_t most = (n + QUERIES_STEP - 1) / QUERIES_STEP * QUERIES_STEP;
   if (most > MOST_QUERIES) most = MOST_QUERIES;
-  if (lane->queries != NULL && lane->asked >= most && lane->best >= best && lane->best <= 2 * best)
-    return KF_OK;
-  drop_room(lane);
-  KF_TRY_LANE(lane, take_room(lane, most, best), fault, err);
-  lane->asked = most;
-  uint64_t lists = lane->most * (uint64_t)best;
-  lane->answers = lane->locked[0] = d->api->host_alloc(d->dev, lists * sizeof *lane->answers);
-  if (lane->answers == NULL) KF_TAKE(&lane->lists, lane->answers, lists);
-  if (given)
+  if (lane->queries == NULL || lane->asked < most || lane->best < best || lane->best > 2 * best) {
+    drop_room(lane);
+    KF_TRY_LANE(lane, take_room(lane, most, best), fault, err);
+    lane->asked = most;
+    uint64_t lists = lane->most * (uint64_t)best;
+    lane->answers = lane->locked[0] = d->api->host_alloc(d->dev, lists * sizeof *lane->answers);
+    if (lane->answers == NULL) KF_TAKE(&lane->lists, lane->answers, lists);
+  }
+  if (given && lane->given == NULL)
     lane->given = lane->locked[1] =
         d->api->host_alloc(d->dev, lane->most * (uint64_t)lane->space.dim * sizeof *lane->given);
   if (!lane->lists.failed) return KF_OK;

@@ -78,7 +78,8 @@ void kf_device_rows_free(kf_device_rows *rows); /* NULL: nothing */
 /* Whether they are on these devices. */
 bool kf_device_rows_on(const kf_device_rows *rows, const kf_devices *devices);
 
-/* Makes room for n queries, or for as many as fit, with lists of `best` rows. */
+/* Makes room for n queries, or for as many as fit, with lists of `best` rows. given: also in
+ * page-locked memory of the host, if there is any. */
 kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_device_fault *fault,
                        kf_err *err);
 

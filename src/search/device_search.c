@@ -48,7 +48,8 @@ typedef struct job {
   uint32_t batch;      /* queries that are searched for together, at most */
   uint64_t first;      /* number of the first query of the batch at hand */
   uint32_t n;          /* queries of the batch */
-  const float *given;  /* [n][dim] */
+  const float *given;  /* [n][dim] what goes to the devices */
+  bool locked;         /* the queries are in page-locked memory as they are */
   bool hosted;         /* the host scores for some lane, and knows more of queries: */
   kf_query *query;     /* [batch] */
   unsigned char *left; /* [lanes][batch] for the CPU to do */
@@ -490,7 +491,7 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   uint64_t dim = j->r->index->dim;
   uint32_t first = (uint32_t)i * ANSWERS_AT_ONCE, left = j->n - first;
   uint32_t n = left < ANSWERS_AT_ONCE ? left : ANSWERS_AT_ONCE;
-  float *locked = j->on->lanes[0].given;
+  float *locked = j->locked ? NULL : j->on->lanes[0].given;
   if (locked != NULL) memcpy(locked + first * dim, query_row(j, first), n * dim * sizeof *locked);
   for (uint32_t q = first; j->hosted && q < first + n; q++)
     j->query[q] =
@@ -500,7 +501,7 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
 
 static kf_status search_batch(job *j, uint64_t *candidates) {
   kf_ctx *ctx = j->ctx;
-  const float *locked = j->on->lanes[0].given;
+  const float *locked = j->locked ? NULL : j->on->lanes[0].given;
   size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
   memset(j->left, 0, (uint64_t)j->on->n * j->batch);
   if (locked != NULL || j->hosted) KF_TRY(kf_parallel(ctx, parts, start_queries, j));
@@ -523,8 +524,9 @@ static kf_status job_make(job *j) {
   for (uint32_t i = 0; i < j->on->n; i++) {
     kf_lane *lane = &j->on->lanes[i];
     pthread_mutex_lock(&lane->device->lock);
+    if (i == 0) j->locked = lane->device->api->host_locked(lane->device->dev, r->queries) != 0;
     kf_status status =
-        kf_lane_room(lane, r->n, list_rows(r->k), i == 0, &j->fault[i], &j->ctx->err);
+        kf_lane_room(lane, r->n, list_rows(r->k), i == 0 && !j->locked, &j->fault[i], &j->ctx->err);
     pthread_mutex_unlock(&lane->device->lock);
     KF_TRY(status);
     if (lane->best < j->best) j->best = lane->best;

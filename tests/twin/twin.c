@@ -113,6 +113,12 @@ static void host_free(kf_dev *dev, void *memory) {
   free(memory);
 }
 
+static int host_locked(kf_dev *dev, const void *memory) {
+  (void)dev;
+  (void)memory;
+  return kf_twin.locked != 0;
+}
+
 /* --- the table --------------------------------------------------------------------------------- */
 
 static kf_device_api table = {.version = KF_DEVICE_VERSION,
@@ -128,6 +134,7 @@ static kf_device_api table = {.version = KF_DEVICE_VERSION,
                               .wait = wait_for,
                               .host_alloc = host_alloc,
                               .host_free = host_free,
+                              .host_locked = host_locked,
                               .rows_bytes = kf_twin_rows_bytes,
                               .rows_new = kf_twin_rows_new,
                               .rows_free = kf_twin_rows_free,

@@ -44,7 +44,10 @@ kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
   if (status != KF_DEV_OK) return status;
   if (!kf_twin_take(dev, bytes)) return kf_twin_fail(dev, KF_DEV_MEMORY, "no room for moments");
   kf_dev_moments *m = calloc(1, sizeof *m);
-  if (m == NULL) abort();
+  if (m == NULL) {
+    kf_twin_give(dev, bytes);
+    return kf_twin_fail(dev, KF_DEV_MEMORY, "no memory on the host");
+  }
   m->dev = dev;
   m->bytes = bytes;
   m->plan = *plan;
@@ -53,7 +56,10 @@ kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
   m->totals = calloc(triangle(plan->dim), sizeof *m->totals);
   m->sums = calloc((size_t)plan->n_classes * plan->dim, sizeof *m->sums);
   m->counts = calloc(plan->n_classes, sizeof *m->counts);
-  if (!m->row || !m->fixed || !m->totals || !m->sums || !m->counts) abort();
+  if (!m->row || !m->fixed || !m->totals || !m->sums || !m->counts) {
+    kf_twin_moments_free(dev, m);
+    return kf_twin_fail(dev, KF_DEV_MEMORY, "no memory on the host");
+  }
   *out = m;
   return KF_DEV_OK;
 }
