@@ -202,7 +202,7 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
 }
 
 #ifndef KF_ORDER
-#define KF_ORDER 1
+#define KF_ORDER 0
 #endif
 
 /* Warpgroups multiply in turn: the products of one then come while another compares, and not those of
