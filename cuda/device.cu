@@ -85,6 +85,15 @@ static void host_free(kf_dev *dev, void *memory) {
   if (memory != NULL) cudaFreeHost(memory);
 }
 
+static int host_locked(kf_dev *dev, const void *memory) {
+  cudaPointerAttributes what;
+  if (cudaSetDevice(dev->number) == cudaSuccess &&
+      cudaPointerGetAttributes(&what, memory) == cudaSuccess)
+    return what.type == cudaMemoryTypeHost;
+  cudaGetLastError();
+  return 0;
+}
+
 /* --- devices --------------------------------------------------------------------------------- */
 
 static kf_dev_status say(kf_dev_status status, const char *what, cudaError_t error, char *message,
@@ -212,6 +221,7 @@ static const kf_device_api table = {KF_DEVICE_VERSION,
                                     wait,
                                     host_alloc,
                                     host_free,
+                                    host_locked,
                                     kf_cuda_rows_bytes,
                                     kf_cuda_rows_new,
                                     kf_cuda_rows_free,
