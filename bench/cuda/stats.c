@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[i], "--plugin") == 0 && i + 1 < argc)
       plugin = argv[++i];
     else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
-      repeat = atoi(argv[++i]);
+      repeat = (int)strtol(argv[++i], NULL, 10);
     else
       path = argv[i];
   }
