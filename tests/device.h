@@ -63,4 +63,21 @@ static inline kf_ctx *device_ctx(unsigned threads, const char *device) {
   return ctx;
 }
 
+/* Around all cases: a real device stays open, since opening one takes a while. */
+static kf_ctx *device_kept;
+static inline int device_keep(void **state) {
+  (void)state;
+  const kf_device_list *found;
+  if (device_twin() != NULL) return 0;
+  device_kept = device_ctx(1, "cuda");
+  if (kf_devices_find(device_kept, &found) == KF_OK) return 0;
+  print_message("%s\n", kf_errmsg(device_kept));
+  return -1;
+}
+static inline int device_let_go(void **state) {
+  (void)state;
+  kf_ctx_free(device_kept);
+  return 0;
+}
+
 #endif

@@ -179,5 +179,5 @@ int main(void) {
       CASE(several_devices),
       CASE(failures),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, device_keep, device_let_go);
 }

@@ -497,5 +497,5 @@ int main(void) {
       CASE(no_memory),       CASE(where_it_pays),
       CASE(shared_index),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, device_keep, device_let_go);
 }
