@@ -33,9 +33,9 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
 
 /* --- guesses ---------------------------------------------------------------------------------- */
 
-#define SHARE      20    /* one tile in so many is looked at, */
-#define FEWEST     64u   /* but at least so many if there are, */
-#define MOST_TILES 1024  /* and at most so many */
+#define SHARE      20   /* one tile in so many is looked at, */
+#define FEWEST     64u  /* but at least so many if there are, */
+#define MOST_TILES 1024 /* and at most so many */
 
 /* The share of guesses that may be too high. A scan for few queries once more costs little; each
  * survivor costs the more in comparison, the shorter rows are. */
@@ -138,6 +138,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   uint32_t wanted;
   const int8_t *bytes;
   p.padded = q->padded;
+  p.all_tiles = (uint32_t)rows->n_tiles;
   plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
   guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
                   p.stride,  wanted,      proven,    q->bound_scale};
@@ -168,6 +169,7 @@ kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t
   if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
   bool late = q->late < q->n; /* then all are chosen */
   q->guess_late = late;
+  q->guessed = proven ? 0 : rank;
   q->late_rows = rows;
   q->late_rank = rank;
   return kf_cuda_guess_some(q, rows, rank, proven, 0, late ? q->late : q->n_chosen);
@@ -214,6 +216,7 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
     uint2 hit = hits[i];
+    if (hit.x == UINT32_MAX) continue; /* dropped before */
     if (takes_part(a, hit.x, hit.y))
       atomicAdd(a.count + hit.x, 1u);
     else
@@ -320,8 +323,8 @@ static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows, bool
   unsigned blocks = (unsigned)q->n_blocks;
   const int8_t *bytes;
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
-  group_args a = {q->hits, q->filled, rows->numbers, q->chosen, q->known,
-                  q->count, q->list, q->start, q->room, rows->first};
+  group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
+                  q->count, q->list,   q->start,      q->room,   rows->first};
   coarse_args c = {(const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds,
                    q->masks};
   KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
@@ -345,11 +348,97 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
   for (int i = 0; i < KF_N_COUNTERS; i++) counters[i] = i == KF_NEXT_BLOCK ? next : 0;
 }
 
+/* --- better guesses on the way ------------------------------------------------------------------ */
+
+/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of the
+ * guess which key `rank` rows have, and fewer rows survive in the other tiles. */
+
+#define RAISE_TILES   2048u /* from which on, */
+#define RAISE_QUERIES 4096u /* and from how many queries, that pays */
+#define RAISE_RANK    256u  /* and up to which rank */
+#define RAISE_VALUES  512u  /* survivors of a query that are looked at */
+
+typedef struct raise_args {
+  const uint32_t *chosen, *start, *list;
+  kf_query_known *known;
+  const kf_tile_value *tiles;
+  const int4 *bytes, *digits, *rows; /* [][units] */
+  uint32_t n, units, wanted;
+  uint64_t room;
+} raise_args;
+
+/* A warp for each query: raises `least` to the key of the wanted-th survivor, as well as it is
+ * known. */
+__global__ void __launch_bounds__(128) raise_least(const raise_args a) {
+  __shared__ uint32_t values[4][RAISE_VALUES];
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31, eighth = lane & 7;
+  const uint32_t i = blockIdx.x * 4 + warp;
+  if (i >= a.n) return;
+  const uint32_t query = a.chosen[i], first = a.start[i];
+  uint32_t n = a.start[i + 1] - first;
+  if (n > RAISE_VALUES) n = RAISE_VALUES;
+  if (n < a.wanted || first + n > a.room) return;
+  const double factor = (double)a.known[query].factor;
+  for (uint32_t s = lane / 8; s < (n + 3) / 4 * 4; s += 4) {
+    uint32_t place = a.list[first + (s < n ? s : 0)];
+    int32_t high = 0, low = 0;
+    for (uint32_t u = eighth; u < a.units; u += 8) {
+      int4 r = __ldg(a.rows + (uint64_t)place * a.units + u);
+      int4 b = __ldg(a.bytes + (uint64_t)query * a.units + u);
+      int4 c = __ldg(a.digits + (uint64_t)query * a.units + u);
+      high = __dp4a(r.x, b.x, __dp4a(r.y, b.y, __dp4a(r.z, b.z, __dp4a(r.w, b.w, high))));
+      low = __dp4a(r.x, c.x, __dp4a(r.y, c.y, __dp4a(r.z, c.z, __dp4a(r.w, c.w, low))));
+    }
+    for (int step = 4; step > 0; step /= 2) {
+      high += __shfl_xor_sync(~0u, high, step);
+      low += __shfl_xor_sync(~0u, low, step);
+    }
+    kf_tile_value t = a.tiles[place / KF_TILE_ROWS];
+    double value =
+        ((double)high + (double)low / KF_DIGIT) * factor * (double)t.scale - (double)t.high;
+    if (eighth == 0 && s < n)
+      values[warp][s] = ordered(t.scale > 0 && value == value ? (float)value : -INFINITY);
+  }
+  __syncwarp();
+  uint32_t found = 0;
+  for (int bit = 31; bit >= 8; bit--) {
+    uint32_t trial = found | 1u << bit, reach = 0;
+    for (uint32_t s = lane; s < n; s += 32) reach += values[warp][s] >= trial;
+    if (__reduce_add_sync(~0u, reach) >= a.wanted) found = trial;
+  }
+  double least = (double)from_ordered(found);
+  if (lane == 0 && least > a.known[query].least) a.known[query].least = least;
+}
+
+static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows) {
+  kf_dev *dev = q->dev;
+  KF_CUDA_TRY(group_hits(q, rows, false));
+  raise_args a = {q->chosen,
+                  q->start,
+                  q->list,
+                  q->known,
+                  rows->tiles,
+                  (const int4 *)q->bytes,
+                  (const int4 *)q->digits,
+                  (const int4 *)rows->bytes,
+                  q->n_chosen,
+                  q->padded / 16,
+                  sample_rank(q->guessed, 1.0 / KF_EVERY, unlucky(q->padded)),
+                  q->room};
+  raise_least<<<(a.n + 3) / 4, 128, 0, dev->stream>>>(a);
+  KF_CUDA(dev, cudaGetLastError(), "guessing");
+  return KF_DEV_OK;
+}
+
+/* --- a scan ------------------------------------------------------------------------------------- */
+
 #define COARSE_QUERIES 2048u /* from which on short rows are scanned coarsely */
 
-/* Scans for chosen queries [first, first + n). */
-static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first, uint32_t n,
-                               bool coarse) {
+enum { ALL_TILES, SOME_TILES, OTHER_TILES };
+
+/* Scans some tiles for chosen queries [first, first + n); number: of the scans of the call. */
+static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first,
+                               uint32_t n, int tiles, bool coarse, uint32_t number) {
   kf_dev *dev = q->dev;
   kf_pass p = {};
   KF_CUDA_TRY(chosen_bytes(q, &p.queries));
@@ -360,10 +449,13 @@ static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint3
   p.rows = rows->bytes;
   p.padded = q->padded;
   p.first_query = first;
-  p.first_block = first > 0 ? kf_pass_warps(dev) : 0;
+  p.first_block = number * kf_pass_warps(dev);
   p.n_queries = n;
-  p.n_tiles = (uint32_t)rows->n_tiles;
-  p.stride = 1;
+  p.all_tiles = p.n_tiles = (uint32_t)rows->n_tiles;
+  p.stride = tiles == SOME_TILES ? KF_EVERY : 1;
+  p.others = tiles == OTHER_TILES;
+  uint32_t some = (p.all_tiles + KF_EVERY - 1) / KF_EVERY;
+  if (tiles != ALL_TILES) p.n_tiles = p.others ? p.all_tiles - some : some;
   p.query_bounds = q->bounds + first;
   p.tile_bounds = rows->bounds;
   p.hits = q->hits;
@@ -373,24 +465,39 @@ static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint3
   return coarse ? kf_wgmma_coarse(dev, &p) : run(dev, &p, false);
 }
 
+/* Everything that a scan asks of the device. */
+static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
+  kf_dev *dev = q->dev;
+  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
+  uint32_t number = 0;
+  bool raise = !coarse && q->guessed > 0 && q->guessed <= RAISE_RANK &&
+               rows->type != KF_DEV_NO_VALUES && rows->n_tiles >= RAISE_TILES &&
+               q->n_chosen >= RAISE_QUERIES;
+  int tiles = raise ? SOME_TILES : ALL_TILES;
+  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, (uint64_t)KF_SCANS * kf_pass_warps(dev));
+  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
+          "scanning");
+  if (early > 0) {
+    KF_CUDA_TRY(scan_some(q, rows, 0, early, tiles, coarse, number++));
+    KF_CUDA_TRY(kf_cuda_catch_up(q));
+  }
+  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early, tiles, coarse, number++));
+  if (raise) {
+    KF_CUDA_TRY(raise_guesses(q, rows));
+    KF_CUDA_TRY(scan_some(q, rows, 0, q->n_chosen, OTHER_TILES, coarse, number));
+  }
+  return group_hits(q, rows, coarse);
+}
+
 kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {
   kf_dev *dev = q->dev;
   const char *what = "scanning";
   *hits = q->n_hits = 0;
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, 2ull * kf_pass_warps(dev));
-  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
-          what);
-  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
   bool coarse = q->n_chosen >= COARSE_QUERIES && q->padded <= KF_COARSE_MOST &&
                 kf_wgmma_takes(dev, q->padded);
-  if (early > 0) {
-    KF_CUDA_TRY(scan_some(q, rows, 0, early, coarse));
-    KF_CUDA_TRY(kf_cuda_catch_up(q));
-  }
-  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early, coarse));
-  KF_CUDA_TRY(group_hits(q, rows, coarse));
+  KF_CUDA_TRY(start_scan(q, rows, coarse));
   unsigned long long *answer = (unsigned long long *)dev->answer;
   KF_CUDA(dev,
           cudaMemcpyAsync(answer, q->counters, KF_N_COUNTERS * sizeof *answer,

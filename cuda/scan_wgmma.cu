@@ -95,7 +95,7 @@ __device__ __forceinline__ void supply(const CUtensorMap *query_map, const CUten
                     c * S::width, (int)(group * S::queries) + b);
     uint32_t n = tiles_of(p, chunk);
     for (uint32_t i = 0; i < n; i++) {
-      int row = (int)((chunk + i * p.n_chunks) * p.stride) * TILE;
+      int row = (int)kf_tile_of(p, chunk + i * p.n_chunks) * TILE;
       for (int part = 0; part < per_tile; part++, r.next()) {
         kf_barrier_wait(l.empty + 8 * r.at, r.parity ^ 1);
         kf_barrier_expect(l.full + 8 * r.at, S::stage_bytes);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
     uint32_t n = tiles_of(p, chunk);
     for (uint32_t i = 0; i < n; i++) {
       kf_tile_bound tile;
-      if (!MAXIMA) tile = p.tile_bounds[(chunk + i * p.n_chunks) * p.stride];
+      if (!MAXIMA) tile = p.tile_bounds[kf_tile_of(p, chunk + i * p.n_chunks)];
       for (int part = 0; part < per_tile; part++, r.next()) {
         kf_barrier_wait(l.empty + 8 * r.at, r.parity ^ 1);
         if (!MAXIMA && part == per_tile - 1)
@@ -316,7 +316,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           int32_t m0 = __vimax3_s32(m.part[0][0], m.part[0][1], m.part[0][2]);
           int32_t m1 = __vimax3_s32(m.part[1][0], m.part[1][1], m.part[1][2]);
           if (__any_sync(~0u, m0 >= t0 || m1 >= t1))
-            take_hits(d, m, t0, t1, query, tile * p.stride * TILE + column, w);
+            take_hits(d, m, t0, t1, query, kf_tile_of(p, tile) * TILE + column, w);
         }
       }
     }
@@ -383,14 +383,16 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
       const uint32_t code = (chunk + i * p.n_chunks) * 16 + (lane & 3);
       const int32_t *threshold = l.threshold + r.at * S::queries + mine;
       auto issue = [&](int x) { /* block x / 2, half x % 2 */
-        uint64_t a = kf_operand<S::width>(l.queries + (warpgroup * BLOCKS + x / 2) * 64 * S::width);
-        uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes +
-                                          x % 2 * (TILE / 2) * S::width);
-        kf_pin(d[x % 2]);
-        kf_wgmma_fence();
+                                uint64_t a = kf_operand<S::width>(
+                                    l.queries + (warpgroup * BLOCKS + x / 2) * 64 * S::width);
+                                uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes +
+                                                                  x % 2 * (TILE / 2) * S::width);
+                                kf_pin(d[x % 2]);
+                                kf_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < STEPS; k++) kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
-        kf_wgmma_commit();
+                                for (int k = 0; k < STEPS; k++)
+                                  kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
+                                kf_wgmma_commit();
       };
       kf_barrier_wait(l.full + 8 * r.at, r.parity);
       issue(0);
@@ -490,8 +492,7 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   uint32_t blocks = kf_share_out(dev, p, (uint64_t)S::stage_bytes * (LONG ? columns : 1));
   CUtensorMap query_map, row_map;
   if (!map_bytes(dev, &query_map, p->queries, p->padded, p->n_queries, S::width, 64) ||
-      !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->n_tiles * p->stride * TILE,
-                 S::width, TILE))
+      !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->all_tiles * TILE, S::width, TILE))
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "the driver cannot describe rows to the copy engine");
   size_t bytes = S::bytes(columns, stages);
   KF_CUDA(dev,
