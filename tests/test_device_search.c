@@ -247,7 +247,7 @@ static struct {
   const kf_device_api *real;
   uint64_t memory, hits;
   bool high; /* guesses are too high */
-  uint64_t more, repeats, survivors;
+  uint64_t more, repeats, survivors, pieces;
 } less;
 
 static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
@@ -256,10 +256,27 @@ static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
   return status;
 }
 
+/* Devices differ in what they take besides. */
+static uint64_t rows_alone(const kf_dev_piece *piece) {
+  uint64_t bytes = piece->n * piece->space->padded;
+  if (piece->values != KF_DEV_NO_VALUES) bytes += piece->n * piece->space->dim * sizeof(float);
+  return bytes;
+}
+
+static uint64_t no_bytes(const kf_dev_space *space, uint32_t most, uint32_t best, uint64_t hits) {
+  (void)space, (void)most, (void)best, (void)hits;
+  return 0;
+}
+
 static kf_dev_status less_hits(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
                                uint64_t hits, kf_dev_queries **out) {
   if (less.hits > 0 && hits > less.hits) hits = less.hits;
   return less.real->queries_new(dev, space, most, best, hits, out);
+}
+
+static kf_dev_status count_pieces(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out) {
+  less.pieces++;
+  return less.real->rows_new(dev, piece, out);
 }
 
 static kf_dev_status less_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits) {
@@ -300,7 +317,7 @@ static void less_of_everything(void **state) {
     uint64_t memory, hits;
     bool high;
   } ways[] = {{0, 0, true},         {0, 700, false},    {1500000, 0, false}, {1500000, 0, true},
-              {1500000, 900, true}, {700000, 0, false}, {700000, 2000, true}};
+              {1500000, 900, true}, {400000, 0, false}, {400000, 2000, true}};
   kf_ctx *ctx = device_ctx(2, "cuda");
   kf_devices *devices;
   assert_ok(ctx, kf_devices_for(ctx, &devices));
@@ -308,7 +325,10 @@ static void less_of_everything(void **state) {
   kf_device_api table = *device->api;
   less.real = device->api;
   table.memory_left = less_memory;
+  table.rows_bytes = rows_alone;
+  table.queries_bytes = no_bytes;
   table.queries_new = less_hits;
+  table.rows_new = count_pieces;
   table.scan = less_scan;
   table.survivors = less_survivors;
   table.guess = less_luck;
@@ -316,7 +336,7 @@ static void less_of_everything(void **state) {
   device->api = &table;
   const char *const names[] = {"gaussian", "every row thrice", "cone", "uneven lengths"};
   for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-    less.more = less.repeats = less.survivors = 0;
+    less.more = less.repeats = less.survivors = less.pieces = 0;
     less.memory = ways[w].memory;
     less.hits = ways[w].hits;
     less.high = ways[w].high;
@@ -329,6 +349,7 @@ static void less_of_everything(void **state) {
     }
     assert_true(less.more > 0 || less.hits == 0);
     assert_true(less.survivors > 0 || less.memory == 0);
+    assert_int_equal(less.pieces, less.memory == 400000 ? 3 * 4 : 3);
     assert_true(less.repeats > 0 || !less.high || less.memory > 0);
   }
   device->api = less.real;
