@@ -47,6 +47,7 @@ static void take_all(kf_dev_queries *q, room *r, uint32_t warps) {
   take(r, &q->host_least, most);
   q->n_blocks = blocks_for(warps, q->room);
   take(r, &q->hits, (q->n_blocks + 1) * KF_HIT_BLOCK);
+  take(r, &q->masks, q->padded <= KF_COARSE_MOST ? (q->n_blocks + 1) * KF_HIT_BLOCK : 0);
   take(r, &q->filled, q->n_blocks + 1);
   take(r, &q->counters, KF_N_COUNTERS);
   take(r, &q->count, most + 1);
@@ -82,7 +83,7 @@ uint64_t kf_cuda_queries_bytes(const kf_dev_space *space, uint32_t most, uint32_
   kf_dev_queries q = {};
   room r = {NULL, 0};
   describe(&q, space, most, best, hits);
-  take_all(&q, &r, 2 * kf_pass_warps(NULL));
+  take_all(&q, &r, KF_SCANS * kf_pass_warps(NULL));
   return r.bytes;
 }
 
@@ -105,7 +106,7 @@ kf_dev_status kf_cuda_queries_new(kf_dev *dev, const kf_dev_space *space, uint32
   q->dev = dev;
   describe(q, space, most, best, hits);
   room r = {&q->arena, 0};
-  take_all(q, &r, 2 * kf_pass_warps(dev));
+  take_all(q, &r, KF_SCANS * kf_pass_warps(dev));
   cudaError_t error = q->arena.error;
   if (error == cudaSuccess)
     error = cudaMemcpyAsync(q->centre, space->centre, q->dim * sizeof *q->centre, cudaMemcpyDefault,
@@ -261,6 +262,7 @@ kf_dev_status kf_cuda_queries_put(kf_dev_queries *q, const float *x, uint32_t n,
   q->n = q->n_chosen = q->late = n;
   q->all = true;
   q->gathered = q->guess_late = false;
+  q->guessed = 0;
   q->n_hits = 0;
   q->leaves_out = leave_out != NULL;
   if (n == 0) return KF_DEV_OK;
@@ -269,7 +271,7 @@ kf_dev_status kf_cuda_queries_put(kf_dev_queries *q, const float *x, uint32_t n,
             cudaMemcpyAsync(q->left_out, leave_out, n * sizeof *leave_out, cudaMemcpyDefault,
                             dev->stream),
             what);
-  if ((uint64_t)n * q->dim * sizeof *x >= LATE_BYTES && n >= 4 * EARLY) q->late = EARLY;
+  if ((uint64_t)n * q->dim * sizeof *x >= LATE_BYTES && n >= 2 * EARLY) q->late = EARLY;
   KF_CUDA_TRY(copy_some(q, x, 0, q->late, dev->stream));
   if (q->late < n) {
     KF_CUDA(dev, cudaEventRecord(dev->free_again, dev->stream), what);
@@ -374,6 +376,7 @@ kf_dev_status kf_cuda_settle(kf_dev_queries *q, uint32_t k, double slack, uint32
   q->chosen = q->next;
   q->next = chosen;
   q->all = q->all && *answer == q->n_chosen;
+  q->guessed = 0;
   q->gathered = false;
   q->n_chosen = *left = (uint32_t)*answer;
   return KF_DEV_OK;
@@ -397,6 +400,7 @@ kf_dev_status kf_cuda_choose(kf_dev_queries *q, const uint32_t *numbers, uint32_
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA_TRY(kf_cuda_catch_up(q));
   q->all = n == UINT32_MAX;
+  q->guessed = 0;
   q->gathered = false;
   q->n_chosen = q->all ? q->n : n;
   if (q->n_chosen == 0) return KF_DEV_OK;

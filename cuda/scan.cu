@@ -33,21 +33,24 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
 
 /* --- guesses ---------------------------------------------------------------------------------- */
 
-#define SHARE      20    /* one tile in so many is looked at, */
-#define FEWEST     64u   /* but at least so many if there are, */
-#define MOST_TILES 1024  /* and at most so many */
-#define UNLUCKY    0.012 /* of all guesses may be too high */
+#define SHARE      20   /* one tile in so many is looked at, */
+#define FEWEST     64u  /* but at least so many if there are, */
+#define MOST_TILES 1024 /* and at most so many */
 
-/* The least m such that m or more of the first `rank` rows are with probability UNLUCKY at most among
- * those looked at, each of which is with probability `share`. */
-static uint32_t sample_rank(uint32_t rank, double share) {
+/* The share of guesses that may be too high. A scan for few queries once more costs little; each
+ * survivor costs the more in comparison, the shorter rows are. */
+static double unlucky(uint32_t padded) { return padded <= 128 ? 0.05 : 0.012; }
+
+/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows are
+ * among those looked at, a share of all. */
+static uint32_t sample_rank(uint32_t rank, double share, double unlucky) {
   if (share >= 1) return rank + 1;
   double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
   if (term < 1e-250) /* nearly normal */
     return (uint32_t)(rank * share + 2.3 * sqrt(rank * share * (1 - share)) + 2);
   for (uint32_t m = 0; m <= rank; m++) {
     below += term;
-    if (1 - below <= UNLUCKY) return m + 1;
+    if (1 - below <= unlucky) return m + 1;
     term *= odds * (rank - m) / (m + 1);
   }
   return rank + 1;
@@ -100,13 +103,14 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
     mine[part] = ordered(part_value(a, known, part, a.maxima[(uint64_t)i * a.parts + part]));
   __syncwarp();
   uint32_t rank = a.rank + (a.proven && known.leave_out >= 0), found = 0;
-  for (int bit = 31; bit >= 0; bit--) {
+  for (int bit = 31; bit >= 8; bit--) { /* rounded down: that is precise enough */
     uint32_t trial = found | 1u << bit, n = 0;
     for (uint32_t part = lane; part < a.parts; part += 32) n += mine[part] >= trial;
     if (__reduce_add_sync(~0u, n) >= rank) found = trial;
   }
   if (lane > 0) return;
-  double least = found > 0 && rank <= a.parts ? (double)from_ordered(found) : -INFINITY;
+  double least = (double)from_ordered(found);
+  if (!(least > -INFINITY) || rank > a.parts) least = -INFINITY; /* also if it is NaN */
   if (!a.proven)
     k->least = least;
   else if (least > k->least)
@@ -115,15 +119,16 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
 
 /* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to be. */
 static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
+  double luck = unlucky(p->padded);
   uint32_t tiles = n_tiles / SHARE;
   if (tiles < FEWEST) tiles = n_tiles < FEWEST ? n_tiles : FEWEST;
   if (tiles > MOST_TILES) tiles = MOST_TILES;
   p->stride = n_tiles / tiles;
   p->n_tiles = n_tiles / p->stride < MOST_TILES ? n_tiles / p->stride : MOST_TILES;
-  *wanted = proven ? rank : sample_rank(rank, (double)p->n_tiles / n_tiles);
+  *wanted = proven ? rank : sample_rank(rank, (double)p->n_tiles / n_tiles, luck);
   p->parts = *wanted * 4 > p->n_tiles ? 12 : 1;
   if (p->n_tiles * p->parts > KF_MOST_PARTS) p->n_tiles = KF_MOST_PARTS / p->parts;
-  if (!proven) *wanted = sample_rank(rank, (double)p->n_tiles / n_tiles);
+  if (!proven) *wanted = sample_rank(rank, (double)p->n_tiles / n_tiles, luck);
 }
 
 kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
@@ -132,12 +137,13 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   kf_pass p = {};
   uint32_t wanted;
   const int8_t *bytes;
+  p.padded = q->padded;
+  p.all_tiles = (uint32_t)rows->n_tiles;
   plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
   guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
                   p.stride,  wanted,      proven,    q->bound_scale};
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
   p.rows = rows->bytes;
-  p.padded = q->padded;
   p.maxima = q->maxima;
   size_t shared = 4 * a.parts * sizeof(uint32_t);
   KF_CUDA(
@@ -163,6 +169,7 @@ kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t
   if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
   bool late = q->late < q->n; /* then all are chosen */
   q->guess_late = late;
+  q->guessed = proven ? 0 : rank;
   q->late_rows = rows;
   q->late_rank = rank;
   return kf_cuda_guess_some(q, rows, rank, proven, 0, late ? q->late : q->n_chosen);
@@ -189,18 +196,83 @@ typedef struct group_args {
   int64_t first;
 } group_args;
 
+/* What coarse survivors are looked at with. */
+typedef struct coarse_args {
+  const int4 *queries, *rows;
+  const kf_query_bound *query_bounds;
+  const kf_tile_bound *tile_bounds;
+  uint16_t *masks;
+} coarse_args;
+
+/* Whether there is a row at that place which a chosen query may find. */
+__device__ __forceinline__ bool takes_part(const group_args &a, uint32_t i, uint32_t place) {
+  uint32_t number = a.numbers[place];
+  return number != UINT32_MAX && a.first + (int64_t)number != a.known[a.chosen[i]].leave_out;
+}
+
 /* A block for each block of survivors: counts those of each query, and marks those that are none. */
 __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   uint32_t n = a.filled[blockIdx.x];
   uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
     uint2 hit = hits[i];
-    uint32_t number = a.numbers[hit.y];
-    int64_t row = a.first + (int64_t)number;
-    if (number == UINT32_MAX || row == a.known[a.chosen[hit.x]].leave_out)
-      hits[i].x = UINT32_MAX;
-    else
+    if (hit.x == UINT32_MAX) continue; /* dropped before */
+    if (takes_part(a, hit.x, hit.y))
       atomicAdd(a.count + hit.x, 1u);
+    else
+      hits[i].x = UINT32_MAX;
+  }
+}
+
+/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve rows
+ * are left. */
+template <int UNITS>
+__global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
+  uint32_t n = a.filled[blockIdx.x];
+  const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    uint2 hit = hits[i];
+    uint32_t tile = hit.y >> 4, first = kf_coarse_place(hit.y), mask = 0;
+    int32_t threshold = kf_threshold(c.query_bounds[hit.x], c.tile_bounds[tile]);
+    int4 query[UNITS];
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) query[u] = c.queries[(uint64_t)hit.x * UNITS + u];
+#pragma unroll
+    for (uint32_t j = 0; j < 12; j++) {
+      const int4 *row = c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * UNITS;
+      int32_t sum = 0;
+#pragma unroll
+      for (int u = 0; u < UNITS; u++) {
+        int4 r = __ldg(row + u);
+        sum = __dp4a(r.x, query[u].x, sum);
+        sum = __dp4a(r.y, query[u].y, sum);
+        sum = __dp4a(r.z, query[u].z, sum);
+        sum = __dp4a(r.w, query[u].w, sum);
+      }
+      if (sum >= threshold) mask |= 1u << j;
+    }
+    for (uint32_t left = mask; left > 0; left &= left - 1) {
+      uint32_t j = __ffs(left) - 1;
+      if (!takes_part(a, hit.x, first + (j >> 1) * 8 + (j & 1))) mask &= ~(1u << j);
+    }
+    c.masks[(uint64_t)blockIdx.x * KF_HIT_BLOCK + i] = (uint16_t)mask;
+    if (mask > 0) atomicAdd(a.count + hit.x, (uint32_t)__popc(mask));
+  }
+}
+
+__global__ void __launch_bounds__(128) place_coarse(const group_args a, const coarse_args c) {
+  uint32_t n = a.filled[blockIdx.x];
+  const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    uint32_t mask = c.masks[(uint64_t)blockIdx.x * KF_HIT_BLOCK + i];
+    if (mask == 0) continue;
+    uint2 hit = hits[i];
+    uint32_t first = kf_coarse_place(hit.y);
+    uint64_t at = (uint64_t)a.start[hit.x] + atomicAdd(a.count + hit.x, (uint32_t)__popc(mask));
+    for (; mask > 0; mask &= mask - 1, at++) {
+      uint32_t j = __ffs(mask) - 1;
+      if (at < a.room) a.list[at] = first + (j >> 1) * 8 + (j & 1);
+    }
   }
 }
 
@@ -246,48 +318,175 @@ __global__ void __launch_bounds__(256) place_hits(const group_args a) {
   }
 }
 
-static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows) {
+static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
   kf_dev *dev = q->dev;
+  unsigned blocks = (unsigned)q->n_blocks;
+  const int8_t *bytes;
+  KF_CUDA_TRY(chosen_bytes(q, &bytes));
   group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
                   q->count, q->list,   q->start,      q->room,   rows->first};
+  coarse_args c = {(const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds,
+                   q->masks};
   KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
           "sorting survivors");
-  count_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
+  if (!coarse)
+    count_hits<<<blocks, 256, 0, dev->stream>>>(a);
+  else if (q->padded == 32)
+    count_coarse<2><<<blocks, 128, 0, dev->stream>>>(a, c);
+  else
+    count_coarse<4><<<blocks, 128, 0, dev->stream>>>(a, c);
   find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start, q->counters + KF_KEPT);
-  place_hits<<<(unsigned)q->n_blocks, 256, 0, dev->stream>>>(a);
+  if (!coarse)
+    place_hits<<<blocks, 256, 0, dev->stream>>>(a);
+  else
+    place_coarse<<<blocks, 128, 0, dev->stream>>>(a, c);
   KF_CUDA(dev, cudaGetLastError(), "sorting survivors");
   return KF_DEV_OK;
 }
 
 __global__ void set_counters(unsigned long long *counters, unsigned long long next) {
-  counters[KF_NEXT_BLOCK] = next;
-  counters[KF_ALL_HITS] = counters[KF_KEPT] = 0;
+  for (int i = 0; i < KF_N_COUNTERS; i++) counters[i] = i == KF_NEXT_BLOCK ? next : 0;
 }
 
-/* Scans for chosen queries [first, first + n). */
+/* --- better guesses on the way ------------------------------------------------------------------ */
+
+/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of the
+ * guess which key `rank` rows have, and fewer rows survive in the other tiles. */
+
+#define RAISE_TILES   2048u /* from which on, */
+#define RAISE_QUERIES 4096u /* and from how many queries, that pays */
+#define RAISE_RANK    256u  /* and up to which rank */
+#define RAISE_VALUES  512u  /* survivors of a query that are looked at */
+
+typedef struct raise_args {
+  const uint32_t *chosen, *start, *list;
+  kf_query_known *known;
+  const kf_tile_value *tiles;
+  const int4 *bytes, *digits, *rows; /* [][units] */
+  uint32_t n, units, wanted;
+  uint64_t room;
+} raise_args;
+
+/* A warp for each query: raises `least` to the key of the wanted-th survivor, as well as it is
+ * known. */
+__global__ void __launch_bounds__(128) raise_least(const raise_args a) {
+  __shared__ uint32_t values[4][RAISE_VALUES];
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31, eighth = lane & 7;
+  const uint32_t i = blockIdx.x * 4 + warp;
+  if (i >= a.n) return;
+  const uint32_t query = a.chosen[i], first = a.start[i];
+  uint32_t n = a.start[i + 1] - first;
+  if (n > RAISE_VALUES) n = RAISE_VALUES;
+  if (n < a.wanted || first + n > a.room) return;
+  const double factor = (double)a.known[query].factor;
+  for (uint32_t s = lane / 8; s < (n + 3) / 4 * 4; s += 4) {
+    uint32_t place = a.list[first + (s < n ? s : 0)];
+    int32_t high = 0, low = 0;
+    for (uint32_t u = eighth; u < a.units; u += 8) {
+      int4 r = __ldg(a.rows + (uint64_t)place * a.units + u);
+      int4 b = __ldg(a.bytes + (uint64_t)query * a.units + u);
+      int4 c = __ldg(a.digits + (uint64_t)query * a.units + u);
+      high = __dp4a(r.x, b.x, __dp4a(r.y, b.y, __dp4a(r.z, b.z, __dp4a(r.w, b.w, high))));
+      low = __dp4a(r.x, c.x, __dp4a(r.y, c.y, __dp4a(r.z, c.z, __dp4a(r.w, c.w, low))));
+    }
+    for (int step = 4; step > 0; step /= 2) {
+      high += __shfl_xor_sync(~0u, high, step);
+      low += __shfl_xor_sync(~0u, low, step);
+    }
+    kf_tile_value t = a.tiles[place / KF_TILE_ROWS];
+    double value =
+        ((double)high + (double)low / KF_DIGIT) * factor * (double)t.scale - (double)t.high;
+    if (eighth == 0 && s < n)
+      values[warp][s] = ordered(t.scale > 0 && value == value ? (float)value : -INFINITY);
+  }
+  __syncwarp();
+  uint32_t found = 0;
+  for (int bit = 31; bit >= 8; bit--) {
+    uint32_t trial = found | 1u << bit, reach = 0;
+    for (uint32_t s = lane; s < n; s += 32) reach += values[warp][s] >= trial;
+    if (__reduce_add_sync(~0u, reach) >= a.wanted) found = trial;
+  }
+  double least = (double)from_ordered(found);
+  if (lane == 0 && least > a.known[query].least) a.known[query].least = least;
+}
+
+static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows) {
+  kf_dev *dev = q->dev;
+  KF_CUDA_TRY(group_hits(q, rows, false));
+  raise_args a = {q->chosen,
+                  q->start,
+                  q->list,
+                  q->known,
+                  rows->tiles,
+                  (const int4 *)q->bytes,
+                  (const int4 *)q->digits,
+                  (const int4 *)rows->bytes,
+                  q->n_chosen,
+                  q->padded / 16,
+                  sample_rank(q->guessed, 1.0 / KF_EVERY, unlucky(q->padded)),
+                  q->room};
+  raise_least<<<(a.n + 3) / 4, 128, 0, dev->stream>>>(a);
+  KF_CUDA(dev, cudaGetLastError(), "guessing");
+  return KF_DEV_OK;
+}
+
+/* --- a scan ------------------------------------------------------------------------------------- */
+
+#define COARSE_QUERIES 2048u /* from which on short rows are scanned coarsely */
+
+enum { ALL_TILES, SOME_TILES, OTHER_TILES };
+
+/* Scans some tiles for chosen queries [first, first + n); number: of the scans of the call. */
 static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first,
-                               uint32_t n) {
+                               uint32_t n, int tiles, bool coarse, uint32_t number) {
   kf_dev *dev = q->dev;
   kf_pass p = {};
   KF_CUDA_TRY(chosen_bytes(q, &p.queries));
   p.queries += (uint64_t)first * q->padded;
   set_bounds<<<(n + 127) / 128, 128, 0, dev->stream>>>(q->chosen + first, q->known, n,
-                                                       q->bound_scale, q->bounds);
+                                                       q->bound_scale, q->bounds + first);
   KF_CUDA(dev, cudaGetLastError(), "scanning");
   p.rows = rows->bytes;
   p.padded = q->padded;
   p.first_query = first;
-  p.first_block = first > 0 ? kf_pass_warps(dev) : 0;
+  p.first_block = number * kf_pass_warps(dev);
   p.n_queries = n;
-  p.n_tiles = (uint32_t)rows->n_tiles;
-  p.stride = 1;
-  p.query_bounds = q->bounds;
+  p.all_tiles = p.n_tiles = (uint32_t)rows->n_tiles;
+  p.stride = tiles == SOME_TILES ? KF_EVERY : 1;
+  p.others = tiles == OTHER_TILES;
+  uint32_t some = (p.all_tiles + KF_EVERY - 1) / KF_EVERY;
+  if (tiles != ALL_TILES) p.n_tiles = p.others ? p.all_tiles - some : some;
+  p.query_bounds = q->bounds + first;
   p.tile_bounds = rows->bounds;
   p.hits = q->hits;
   p.filled = q->filled;
   p.n_blocks = (uint32_t)q->n_blocks;
   p.counters = q->counters;
-  return run(dev, &p, false);
+  return coarse ? kf_wgmma_coarse(dev, &p) : run(dev, &p, false);
+}
+
+/* Everything that a scan asks of the device. */
+static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
+  kf_dev *dev = q->dev;
+  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
+  uint32_t number = 0;
+  bool raise = !coarse && q->guessed > 0 && q->guessed <= RAISE_RANK &&
+               rows->type != KF_DEV_NO_VALUES && rows->n_tiles >= RAISE_TILES &&
+               q->n_chosen >= RAISE_QUERIES;
+  int tiles = raise ? SOME_TILES : ALL_TILES;
+  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, (uint64_t)KF_SCANS * kf_pass_warps(dev));
+  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
+          "scanning");
+  if (early > 0) {
+    KF_CUDA_TRY(scan_some(q, rows, 0, early, tiles, coarse, number++));
+    KF_CUDA_TRY(kf_cuda_catch_up(q));
+  }
+  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early, tiles, coarse, number++));
+  if (raise) {
+    KF_CUDA_TRY(raise_guesses(q, rows));
+    KF_CUDA_TRY(scan_some(q, rows, 0, q->n_chosen, OTHER_TILES, coarse, number));
+  }
+  return group_hits(q, rows, coarse);
 }
 
 kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {
@@ -296,16 +495,9 @@ kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t 
   *hits = q->n_hits = 0;
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
-  set_counters<<<1, 1, 0, dev->stream>>>(q->counters, 2ull * kf_pass_warps(dev));
-  KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),
-          what);
-  uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
-  if (early > 0) {
-    KF_CUDA_TRY(scan_some(q, rows, 0, early));
-    KF_CUDA_TRY(kf_cuda_catch_up(q));
-  }
-  KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early));
-  KF_CUDA_TRY(group_hits(q, rows));
+  bool coarse = q->n_chosen >= COARSE_QUERIES && q->padded <= KF_COARSE_MOST &&
+                kf_wgmma_takes(dev, q->padded);
+  KF_CUDA_TRY(start_scan(q, rows, coarse));
   unsigned long long *answer = (unsigned long long *)dev->answer;
   KF_CUDA(dev,
           cudaMemcpyAsync(answer, q->counters, KF_N_COUNTERS * sizeof *answer,
@@ -313,7 +505,7 @@ kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t 
           what);
   KF_CUDA(dev, cudaStreamSynchronize(dev->stream), what);
   bool whole = answer[KF_NEXT_BLOCK] <= q->n_blocks;
-  *hits = whole ? answer[KF_KEPT] : answer[KF_ALL_HITS];
+  *hits = whole ? answer[KF_KEPT] : answer[KF_ALL_HITS] * (coarse ? 12 : 1);
   if (!whole || *hits > q->room)
     return kf_cuda_refuse(dev, KF_DEV_MORE, "there are more survivors than room for them");
   q->n_hits = *hits;

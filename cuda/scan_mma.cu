@@ -42,7 +42,7 @@ struct item {
 __device__ __forceinline__ void load_step(const kf_pass &p, const item &it, uint32_t step,
                                           uint32_t columns, uint32_t shared) {
   if (step < it.n_steps) {
-    uint32_t tile = (it.chunk + step / columns * p.n_chunks) * p.stride;
+    uint32_t tile = kf_tile_of(p, it.chunk + step / columns * p.n_chunks);
     uint32_t column = step % columns * WIDTH, to = shared + step % STAGES * STAGE;
     for (int i = threadIdx.x; i < (QUERIES + TILE) * (WIDTH / 16); i += THREADS) {
       int row = i / (WIDTH / 16), unit = i % (WIDTH / 16);
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(THREADS, 1) scan(const __grid_constant__ kf_pa
       }
       multiply_step(d, shared + step % STAGES * STAGE, wm, wn);
       if (step % columns != columns - 1) continue;
-      uint32_t number = chunk + step / columns * p.n_chunks, tile = number * p.stride;
+      uint32_t number = chunk + step / columns * p.n_chunks, tile = kf_tile_of(p, number);
       uint32_t first = it.first_query + wm * 64;
       if (MAXIMA)
         write_maxima(d, p, first, number, wn);

@@ -15,6 +15,9 @@
 #include <cudaTypedefs.h>
 
 #define TILE ((int)KF_TILE_ROWS)
+#ifndef KF_ALL
+#define KF_ALL 0
+#endif
 
 /* Long: a stage holds 128 columns, the last one STEPS * 32. */
 template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG> struct shape {
@@ -92,7 +95,7 @@ __device__ __forceinline__ void supply(const CUtensorMap *query_map, const CUten
                     c * S::width, (int)(group * S::queries) + b);
     uint32_t n = tiles_of(p, chunk);
     for (uint32_t i = 0; i < n; i++) {
-      int row = (int)((chunk + i * p.n_chunks) * p.stride) * TILE;
+      int row = (int)kf_tile_of(p, chunk + i * p.n_chunks) * TILE;
       for (int part = 0; part < per_tile; part++, r.next()) {
         kf_barrier_wait(l.empty + 8 * r.at, r.parity ^ 1);
         kf_barrier_expect(l.full + 8 * r.at, S::stage_bytes);
@@ -118,14 +121,14 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
     uint32_t n = tiles_of(p, chunk);
     for (uint32_t i = 0; i < n; i++) {
       kf_tile_bound tile;
-      if (!MAXIMA) tile = p.tile_bounds[(chunk + i * p.n_chunks) * p.stride];
+      if (!MAXIMA) tile = p.tile_bounds[kf_tile_of(p, chunk + i * p.n_chunks)];
       for (int part = 0; part < per_tile; part++, r.next()) {
         kf_barrier_wait(l.empty + 8 * r.at, r.parity ^ 1);
         if (!MAXIMA && part == per_tile - 1)
           for (int q = thread; q < S::queries; q += 96)
             l.threshold[r.at * S::queries + q] = kf_threshold(l.bounds[q], tile);
         __syncwarp();
-        if (lane == 0) kf_barrier_arrive(l.full + 8 * r.at);
+        if (KF_ALL || lane == 0) kf_barrier_arrive(l.full + 8 * r.at);
       }
     }
   }
@@ -199,7 +202,7 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
 }
 
 #ifndef KF_ORDER
-#define KF_ORDER 1
+#define KF_ORDER 0
 #endif
 
 /* Warpgroups multiply in turn: the products of one then come while another compares, and not those of
@@ -259,7 +262,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
             t.pass();
             if (c > 0) {
               kf_wgmma_wait<1>();
-              if (lane == 0) kf_barrier_arrive(l.empty + 8 * before);
+              if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * before);
             }
             before = r.at;
             r.next();
@@ -277,7 +280,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           t0 = l.threshold[r.at * S::queries + first + mine];
           t1 = l.threshold[r.at * S::queries + first + mine + 8];
           kf_wgmma_wait<1>();
-          if (lane == 0) kf_barrier_arrive(l.empty + 8 * before);
+          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * before);
         } else {
           if (block == 0) kf_barrier_wait(l.full + 8 * r.at, r.parity);
           t0 = l.threshold[r.at * S::queries + first + mine];
@@ -302,7 +305,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
         kf_pin(d);
         if (block == BLOCKS - 1) {
           __syncwarp();
-          if (lane == 0) kf_barrier_arrive(l.empty + 8 * r.at);
+          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * r.at);
           r.next();
         }
         maxima_of m = find_maxima(d);
@@ -313,18 +316,116 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           int32_t m0 = __vimax3_s32(m.part[0][0], m.part[0][1], m.part[0][2]);
           int32_t m1 = __vimax3_s32(m.part[1][0], m.part[1][1], m.part[1][2]);
           if (__any_sync(~0u, m0 >= t0 || m1 >= t1))
-            take_hits(d, m, t0, t1, query, tile * p.stride * TILE + column, w);
+            take_hits(d, m, t0, t1, query, kf_tile_of(p, tile) * TILE + column, w);
         }
       }
     }
     __syncwarp();
-    if (lane == 0) kf_barrier_arrive(l.query_empty);
+    if (KF_ALL || lane == 0) kf_barrier_arrive(l.query_empty);
   }
   t.end();
   if (!MAXIMA) w.close();
 }
 
-template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
+/* --- short rows ------------------------------------------------------------------------------- */
+
+/* Half a tile: the largest of twelve sums each, of two queries. */
+struct quarters {
+  int32_t part[2][2];
+};
+__device__ __forceinline__ quarters find_quarters(const int32_t (&d)[48]) {
+  quarters m;
+#pragma unroll
+  for (int g = 0; g < 2; g++) {
+    int32_t x = max(d[24 * g], d[24 * g + 1]), y = max(d[24 * g + 2], d[24 * g + 3]);
+#pragma unroll
+    for (int j = 1; j < 6; j++) {
+      int o = 24 * g + 4 * j;
+      x = __vimax3_s32(x, d[o], d[o + 1]);
+      y = __vimax3_s32(y, d[o + 2], d[o + 3]);
+    }
+    m.part[0][g] = x;
+    m.part[1][g] = y;
+  }
+  return m;
+}
+
+__device__ __forceinline__ void take_coarse(const quarters &m, int32_t t0, int32_t t1,
+                                            uint32_t query, uint32_t code, kf_hit_writer &w) {
+  int32_t m0 = max(m.part[0][0], m.part[0][1]), m1 = max(m.part[1][0], m.part[1][1]);
+  if (!__any_sync(~0u, m0 >= t0 || m1 >= t1)) return;
+  w.make_room();
+#pragma unroll
+  for (int h = 0; h < 2; h++)
+#pragma unroll
+    for (int g = 0; g < 2; g++)
+      if (m.part[h][g] >= (h ? t1 : t0)) w.add(query + 8 * h, code + 4 * g);
+  __syncwarp();
+}
+
+/* Products of one half of a tile come while the other half is compared. What is done about a hit does
+ * not look at sums, which may be new ones by then. */
+template <class S, int BLOCKS, int STEPS>
+__device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l) {
+  ring r = {0, (int)p.stages, 0};
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warpgroup = warp / 4;
+  const int mine = warpgroup * BLOCKS * 64 + (warp & 3) * 16 + lane / 4;
+  uint32_t query_parity = 0;
+  kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
+  int32_t d[2][48];
+  for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
+    uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
+    uint32_t query = group * S::queries + mine;
+    kf_barrier_wait(l.query_full, query_parity);
+    query_parity ^= 1;
+#pragma unroll 1
+    for (uint32_t i = 0; i < n; i++) {
+      const uint32_t code = (chunk + i * p.n_chunks) * 16 + (lane & 3);
+      const int32_t *threshold = l.threshold + r.at * S::queries + mine;
+      auto issue = [&](int x) { /* block x / 2, half x % 2 */
+                                uint64_t a = kf_operand<S::width>(
+                                    l.queries + (warpgroup * BLOCKS + x / 2) * 64 * S::width);
+                                uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes +
+                                                                  x % 2 * (TILE / 2) * S::width);
+                                kf_pin(d[x % 2]);
+                                kf_wgmma_fence();
+#pragma unroll
+                                for (int k = 0; k < STEPS; k++)
+                                  kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
+                                kf_wgmma_commit();
+      };
+      kf_barrier_wait(l.full + 8 * r.at, r.parity);
+      issue(0);
+      issue(1);
+#pragma unroll
+      for (int x = 0; x < 2 * BLOCKS; x++) {
+        int32_t t0 = threshold[x / 2 * 64], t1 = threshold[x / 2 * 64 + 8];
+        if (x + 1 < 2 * BLOCKS)
+          kf_wgmma_wait<1>();
+        else
+          kf_wgmma_wait<0>();
+        kf_pin(d[x % 2]);
+        quarters m = find_quarters(d[x % 2]);
+        if (x + 2 < 2 * BLOCKS) issue(x + 2);
+        if (x == 2 * BLOCKS - 1) {
+          __syncwarp();
+          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * r.at);
+          r.next();
+        }
+        take_coarse(m, t0, t1, query + x / 2 * 64, code + x % 2 * 8, w);
+      }
+    }
+    __syncwarp();
+    if (KF_ALL || lane == 0) kf_barrier_arrive(l.query_empty);
+  }
+  w.close();
+}
+
+/* --- the kernel ------------------------------------------------------------------------------- */
+
+enum { HITS, MAXIMA_ONLY, COARSE };
+
+template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, int TASK>
 __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
     scan(const __grid_constant__ CUtensorMap query_map, const __grid_constant__ CUtensorMap row_map,
          const __grid_constant__ kf_pass p) {
@@ -337,11 +438,11 @@ __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
   const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < (int)p.stages; i++) {
-      kf_barrier_init(l.full + 8 * i, 1 + 3);
-      kf_barrier_init(l.empty + 8 * i, S::warps);
+      kf_barrier_init(l.full + 8 * i, 1 + 3 * (KF_ALL ? 32 : 1));
+      kf_barrier_init(l.empty + 8 * i, S::warps * (KF_ALL ? 32 : 1));
     }
     kf_barrier_init(l.query_full, 1);
-    kf_barrier_init(l.query_empty, S::warps);
+    kf_barrier_init(l.query_empty, S::warps * (KF_ALL ? 32 : 1));
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
   }
@@ -352,12 +453,15 @@ __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
     if (warp == S::warps) {
       if ((threadIdx.x & 31) == 0) supply<S>(&query_map, &row_map, p, l, columns, per_tile);
     } else {
-      set_thresholds<S, MAXIMA>(p, l, per_tile);
+      set_thresholds<S, TASK == MAXIMA_ONLY>(p, l, per_tile);
     }
   } else {
     if (WARPGROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     if (WARPGROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply<S, WARPGROUPS, BLOCKS, STEPS, LONG, MAXIMA>(p, l, columns);
+    if (TASK == COARSE)
+      multiply_short<S, BLOCKS, STEPS>(p, l);
+    else
+      multiply<S, WARPGROUPS, BLOCKS, STEPS, LONG, TASK == MAXIMA_ONLY>(p, l, columns);
   }
 #endif
 }
@@ -377,10 +481,10 @@ static bool map_bytes(const kf_dev *dev, CUtensorMap *map, const int8_t *bytes, 
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
+template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, int TASK>
 static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   using S = shape<WARPGROUPS, BLOCKS, STEPS, LONG>;
-  auto kernel = scan<WARPGROUPS, BLOCKS, STEPS, LONG, MAXIMA>;
+  auto kernel = scan<WARPGROUPS, BLOCKS, STEPS, LONG, TASK>;
   int columns = LONG ? (int)(p->padded + 127) / 128 : S::chunks, stages = 12;
   while (stages > 2 && S::bytes(columns, stages) > dev->shared) stages--;
   p->stages = (uint32_t)stages;
@@ -388,8 +492,7 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   uint32_t blocks = kf_share_out(dev, p, (uint64_t)S::stage_bytes * (LONG ? columns : 1));
   CUtensorMap query_map, row_map;
   if (!map_bytes(dev, &query_map, p->queries, p->padded, p->n_queries, S::width, 64) ||
-      !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->n_tiles * p->stride * TILE,
-                 S::width, TILE))
+      !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->all_tiles * TILE, S::width, TILE))
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "the driver cannot describe rows to the copy engine");
   size_t bytes = S::bytes(columns, stages);
   KF_CUDA(dev,
@@ -400,21 +503,21 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   return KF_DEV_OK;
 }
 
-template <bool MAXIMA> static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
+template <int TASK> static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
   uint32_t steps = p->padded / 32;
 #ifndef KF_B
 #define KF_B 2
 #endif
-  if (steps == 1) return launch<3, KF_B, 1, false, MAXIMA>(dev, p);
-  if (steps == 2) return launch<3, KF_B, 2, false, MAXIMA>(dev, p);
-  if (steps == 3) return launch<3, 2, 3, false, MAXIMA>(dev, p);
-  if (steps == 4) return launch<3, 2, 4, false, MAXIMA>(dev, p);
-  if (steps <= 6) return launch<3, 1, 6, false, MAXIMA>(dev, p);
-  if (steps <= 8) return launch<3, 1, 8, false, MAXIMA>(dev, p);
+  if (steps == 1) return launch<3, KF_B, 1, false, TASK>(dev, p);
+  if (steps == 2) return launch<3, KF_B, 2, false, TASK>(dev, p);
+  if (steps == 3) return launch<3, 2, 3, false, TASK>(dev, p);
+  if (steps == 4) return launch<3, 2, 4, false, TASK>(dev, p);
+  if (steps <= 6) return launch<3, 1, 6, false, TASK>(dev, p);
+  if (steps <= 8) return launch<3, 1, 8, false, TASK>(dev, p);
   bool half = (steps & 3) == 1 || (steps & 3) == 2; /* of the last 128 columns */
   if (steps <= 24)
-    return half ? launch<3, 1, 2, true, MAXIMA>(dev, p) : launch<3, 1, 4, true, MAXIMA>(dev, p);
-  return half ? launch<2, 1, 2, true, MAXIMA>(dev, p) : launch<2, 1, 4, true, MAXIMA>(dev, p);
+    return half ? launch<3, 1, 2, true, TASK>(dev, p) : launch<3, 1, 4, true, TASK>(dev, p);
+  return half ? launch<2, 1, 2, true, TASK>(dev, p) : launch<2, 1, 4, true, TASK>(dev, p);
 }
 
 bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded) {
@@ -422,5 +525,13 @@ bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded) {
 }
 
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima) {
-  return maxima ? dispatch<true>(dev, pass) : dispatch<false>(dev, pass);
+  return maxima ? dispatch<MAXIMA_ONLY>(dev, pass) : dispatch<HITS>(dev, pass);
+}
+
+#ifndef KF_SHORT
+#define KF_SHORT 4
+#endif
+kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass) {
+  return pass->padded == 32 ? launch<3, KF_SHORT, 1, false, COARSE>(dev, pass)
+                            : launch<3, KF_SHORT, 2, false, COARSE>(dev, pass);
 }

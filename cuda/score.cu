@@ -16,7 +16,7 @@
 
 #define THREADS 256
 #define GROUPS  (THREADS / 8)
-#define AHEAD   16 /* numbers of a row that a thread reads before it needs the first */
+#define AHEAD   8 /* numbers of each of two rows that a thread reads before it needs the first */
 
 __device__ __forceinline__ double wide(float x) { return (double)x; }
 __device__ __forceinline__ double wide(__half x) { return (double)__half2float(x); }
@@ -48,12 +48,13 @@ struct view {
   kf_dev_scored *scored; /* [sorted] */
   float *upper;          /* [batch] */
   uint32_t *place;       /* [batch] */
-  uint32_t *work;        /* [batch] places to be scored */
+  uint32_t *number;      /* [batch] of the row at that place */
+  uint32_t *work;        /* [batch] numbers of rows to be scored */
   int32_t *bytes, *digits;
 };
 
 static size_t shared_bytes(const score_args &a) {
-  return a.dim * sizeof(double) + a.sorted * sizeof(kf_dev_scored) + 3ull * a.batch * 4 +
+  return a.dim * sizeof(double) + a.sorted * sizeof(kf_dev_scored) + 4ull * a.batch * 4 +
          2ull * a.padded + 16;
 }
 
@@ -65,7 +66,8 @@ __device__ __forceinline__ view view_of(const score_args &a, uint8_t *raw) {
   v.x = (double *)(v.digits + a.padded / 4);
   v.upper = (float *)(v.x + a.dim);
   v.place = (uint32_t *)(v.upper + a.batch);
-  v.work = v.place + a.batch;
+  v.number = v.place + a.batch;
+  v.work = v.number + a.batch;
   return v;
 }
 
@@ -154,52 +156,64 @@ __device__ __forceinline__ float cut(const view &v, uint32_t n, uint32_t wanted)
 
 /* --- scores ----------------------------------------------------------------------------------- */
 
-/* The canonical sum of one row, by eight threads. */
-template <class T>
-__device__ __forceinline__ double canonical(const score_args &a, const double *x, const T *row,
-                                            bool euclidean) {
-  double sum = 0;
-  uint32_t i = threadIdx.x & 7;
-  for (; i + 8 * (AHEAD - 1) < a.dim; i += 8 * AHEAD) {
-    T y[AHEAD];
-#pragma unroll
-    for (int j = 0; j < AHEAD; j++) y[j] = row[i + 8 * j];
+/* The canonical sums of two rows, by eight threads. Zeros after the last number change nothing. */
+template <class T, bool EUCLIDEAN>
+__device__ __forceinline__ void canonical(const score_args &a, const double *x, const T *row0,
+                                          const T *row1, double *sum0, double *sum1) {
+  double s0 = 0, s1 = 0;
+  for (uint32_t first = threadIdx.x & 7; first < a.dim; first += 8 * AHEAD) {
+    T y0[AHEAD], y1[AHEAD];
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-      double q = x[i + 8 * j], r = wide(y[j]);
-      if (euclidean) {
-        q -= r;
-        r = q;
+      uint32_t i = first + 8 * j;
+      y0[j] = i < a.dim ? row0[i] : T(0.0f);
+      y1[j] = i < a.dim ? row1[i] : T(0.0f);
+    }
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      uint32_t i = first + 8 * j;
+      double q = i < a.dim ? x[i] : 0, r0 = wide(y0[j]), r1 = wide(y1[j]);
+      if (EUCLIDEAN) {
+        r0 = q - r0;
+        r1 = q - r1;
+        s0 += r0 * r0;
+        s1 += r1 * r1;
+      } else {
+        s0 += q * r0;
+        s1 += q * r1;
       }
-      sum += q * r;
     }
   }
-  for (; i < a.dim; i += 8) {
-    double q = x[i], r = wide(row[i]);
-    if (euclidean) {
-      q -= r;
-      r = q;
-    }
-    sum += q * r;
+  *sum0 = kf_add_lanes(s0);
+  *sum1 = kf_add_lanes(s1);
+}
+
+__device__ __forceinline__ void note(const score_args &a, double norm2, uint32_t number,
+                                     double value, kf_dev_scored *to) {
+  if (a.metric == KF_DEV_COSINE) {
+    double lengths2 = norm2 * a.norm2[number];
+    value = lengths2 > 0 ? value / sqrt(lengths2) : 0;
   }
-  return kf_add_lanes(sum);
+  to->score = a.metric == KF_DEV_EUCLIDEAN ? value : -value;
+  to->row = a.first + (int64_t)number;
 }
 
 /* Scores work [n] and appends them to scored [kept]. */
 template <class T>
 __device__ __forceinline__ void score_work(const score_args &a, const view &v, double norm2,
                                            uint32_t n, uint32_t kept) {
-  const bool euclidean = a.metric == KF_DEV_EUCLIDEAN;
-  for (uint32_t i = threadIdx.x / 8; i < n; i += GROUPS) {
-    uint32_t number = a.numbers[v.work[i]];
-    double value = canonical(a, v.x, (const T *)a.values + (uint64_t)number * a.dim, euclidean);
-    if ((threadIdx.x & 7) > 0) continue;
-    if (a.metric == KF_DEV_COSINE) {
-      double lengths2 = norm2 * a.norm2[number];
-      value = lengths2 > 0 ? value / sqrt(lengths2) : 0;
-    }
-    v.scored[kept + i].score = euclidean ? value : -value;
-    v.scored[kept + i].row = a.first + (int64_t)number;
+  const T *rows = (const T *)a.values;
+  for (uint32_t i = threadIdx.x / 8; i < n; i += 2 * GROUPS) {
+    uint32_t other = i + GROUPS < n ? i + GROUPS : i;
+    uint32_t number0 = v.work[i], number1 = v.work[other];
+    const T *row0 = rows + (uint64_t)number0 * a.dim, *row1 = rows + (uint64_t)number1 * a.dim;
+    double sum0, sum1;
+    if (a.metric == KF_DEV_EUCLIDEAN)
+      canonical<T, true>(a, v.x, row0, row1, &sum0, &sum1);
+    else
+      canonical<T, false>(a, v.x, row0, row1, &sum0, &sum1);
+    if ((threadIdx.x & 7) == 0) note(a, norm2, number0, sum0, &v.scored[kept + i]);
+    if ((threadIdx.x & 7) == 1 && other != i) note(a, norm2, number1, sum1, &v.scored[kept + other]);
   }
   __syncthreads();
 }
@@ -250,7 +264,7 @@ __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v
   for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
     double upper = a.fine ? (double)v.upper[i] : INFINITY;
     if (upper >= from && (upper < to || to == INFINITY))
-      v.work[atomicAdd(&n_work, 1u)] = v.place[i];
+      v.work[atomicAdd(&n_work, 1u)] = v.number[i];
   }
   __syncthreads();
   uint32_t work = n_work;
@@ -279,7 +293,10 @@ __global__ void __launch_bounds__(THREADS) score_queries(const __grid_constant__
   for (uint32_t at = a.start[blockIdx.x]; at < end; at += a.batch) {
     uint32_t n = end - at < a.batch ? end - at : a.batch;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) v.place[i] = a.list[at + i];
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
+      v.place[i] = a.list[at + i];
+      v.number[i] = a.numbers[v.place[i]];
+    }
     __syncthreads();
     double likely = -INFINITY, bar = -INFINITY;
     if (a.fine) bound_rows(a, v, k, n);

@@ -10,6 +10,7 @@
  * fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
 #define KF_HIT_BLOCK  8192u
 #define KF_HIT_ROOM   4096u
+#define KF_SCANS      3u  /* that may collect hits one after the other */
 #define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
 
 /* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale. */
@@ -74,6 +75,7 @@ struct kf_dev_queries {
   /* Queries [late, n) are still on their way; a guess that they need as well. */
   uint32_t late;
   bool leaves_out, guess_late;
+  uint32_t guessed; /* rows that should have the key: `least` is a guess; 0: it is not */
   const kf_dev_rows *late_rows;
   uint32_t late_rank;
   kf_query_bound *bounds; /* [most] of chosen queries, for one scan */
@@ -81,6 +83,7 @@ struct kf_dev_queries {
   /* survivors */
   uint64_t n_blocks; /* and one more, for what does not fit */
   uint2 *hits;       /* [n_blocks + 1][KF_HIT_BLOCK] place among the chosen, place of the row */
+  uint16_t *masks;   /* the same, if rows are short */
   uint32_t *filled;  /* [n_blocks + 1] */
   unsigned long long *counters;
   uint32_t *count, *start; /* [most + 1] survivors of a chosen query, and where they begin */
@@ -109,8 +112,10 @@ typedef struct kf_pass {
   uint32_t first_block;         /* of hits */
   uint32_t n_queries, n_groups; /* groups: of queries that a block takes together */
   uint32_t n_tiles,
-      n_chunks;    /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
-  uint32_t stride; /* between tiles */
+      n_chunks; /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
+  uint32_t all_tiles;
+  uint32_t stride; /* tile i of the pass is tile i * stride of all, */
+  bool others;     /* or the i-th of those that a stride of KF_EVERY leaves out */
   uint32_t stages; /* of shared memory */
   const kf_query_bound *query_bounds;
   const kf_tile_bound *tile_bounds;
@@ -122,10 +127,24 @@ typedef struct kf_pass {
   uint32_t parts;  /* 1 or 12 */
 } kf_pass;
 
+#define KF_EVERY 4u
+__device__ __forceinline__ uint32_t kf_tile_of(const kf_pass &p, uint32_t i) {
+  return p.others ? i + i / (KF_EVERY - 1) + 1 : i * p.stride;
+}
+
 /* scan_wgmma.cu, scan_mma.cu: launch. `maxima`: for a guess, otherwise a scan. The number of warps
  * is that of the blocks that must be reserved. */
 bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
+/* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
+ * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a row
+ * they have 16 * tile + 8 * half + 4 * quarter + pair. */
+#define KF_COARSE_MOST 64u
+kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
+__device__ __forceinline__ uint32_t
+kf_coarse_place(uint32_t code) { /* of the first of the twelve */
+  return (code >> 4) * KF_TILE_ROWS + (code >> 2 & 3) * (KF_TILE_ROWS / 4) + (code & 3) * 2;
+}
 kf_dev_status kf_mma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
 

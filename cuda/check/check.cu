@@ -1,7 +1,7 @@
 /* check.cu - the plug-in by itself, on a device: survivors and answers against plain loops, on small
  * sets of every width, metric and type; and times on large ones.
  *
- *     check                         small sets; exits with 1 if anything is wrong
+ *     check [ROWS]                  small sets; exits with 1 if anything is wrong
  *     check time D [N [Q [K [KIND]]]]  times and a sample against brute force. KIND: 0 normal,
  *                                   1 clusters, 2 outliers, 3 copies
  *
@@ -216,6 +216,7 @@ static int search(kf_dev_queries *q, const kf_dev_rows *rows, const std::vector<
     *hits += found;
     MUST(api->score(q, rows));
     MUST(api->settle(q, k, 1, &left));
+    if (left > 0) MUST(api->guess(q, rows, k, 1));
     rounds++;
   } while (left > 0 && rounds < 10);
   if (left > 0) {
@@ -470,6 +471,7 @@ static times once(kf_dev_queries *q, const kf_dev_rows *rows, const float *x, ui
   lap(&t.settle);
   t.repeated = left;
   for (int round = 0; left > 0 && round < 10; round++) {
+    MUST(api->guess(q, rows, k, 1));
     MUST(api->scan(q, rows, &hits));
     MUST(api->score(q, rows));
     MUST(api->settle(q, k, 1, &left));
@@ -590,7 +592,14 @@ int main(int argc, char **argv) {
     dev->encode = NULL;
     argc--;
   }
-  if (argc > 2 && strcmp(argv[1], "time") == 0) {
+  if (argc > 1 && strcmp(argv[1], "few") == 0) { /* for slow tools */
+    check_set({700, 200, 100, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
+    check_set({400, 200, 256, 5, KF_DEV_EUCLIDEAN, KF_DEV_F16, 1});
+    check_set({400, 200, 600, 5, KF_DEV_INNER, KF_DEV_F32, 2});
+    check_set({400, 140, 900, 5, KF_DEV_INNER, KF_DEV_BF16, 3});
+    check_set({400, 2048, 32, 5, KF_DEV_INNER, KF_DEV_F32, 0});
+    check_set({400, 2048, 64, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
+  } else if (argc > 2 && strcmp(argv[1], "time") == 0) {
     auto given = [&](int i, uint64_t other) {
       return argc > i ? strtoull(argv[i], NULL, 10) : other;
     };
@@ -606,8 +615,11 @@ int main(int argc, char **argv) {
       i++;
     }
     check_set({size / 2, 40, 768, 1, KF_DEV_COSINE, KF_DEV_F32, 3});
-    check_set({size / 2, 10, 256, 1024, KF_DEV_COSINE, KF_DEV_F32, 1});
+    check_set({size / 2, 10, 256, std::min(size / 4, 1024u), KF_DEV_COSINE, KF_DEV_F32, 1});
     check_set({100, 1, 64, 5, KF_DEV_EUCLIDEAN, KF_DEV_F32, 0});
+    check_set({1500, 2100, 32, 15, KF_DEV_INNER, KF_DEV_F32, 0});
+    check_set({1300, 2900, 50, 15, KF_DEV_COSINE, KF_DEV_F16, 2});
+    check_set({1200, 2048, 20, 15, KF_DEV_EUCLIDEAN, KF_DEV_F32, 1});
     check_overflow();
   }
   api->close(dev);

@@ -164,7 +164,7 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
 
 /* Tiles that end early, because the next row is far larger. Each leaves places empty, which are scanned
  * all the same, so there are few. */
-static uint64_t most_breaks(uint64_t tiles) { return tiles / 64 < 8 ? tiles / 64 : 8; }
+static uint64_t most_breaks(uint64_t tiles) { return tiles / 16 < 8 ? tiles / 16 : 8; }
 /* Those of a window, at most: rows that are too long have tiles of their own. */
 static uint64_t most_tiles(const kf_lane *lane, uint64_t rows) {
   uint32_t each = lane->device->api->tile_rows;

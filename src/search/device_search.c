@@ -102,7 +102,7 @@ typedef struct walk {
   uint32_t number;       /* of the lane */
   const kf_piece *piece; /* at hand */
   unsigned char *left;   /* [batch] for the CPU to do */
-  unsigned round;
+  bool again;            /* with keys that k rows certainly have */
   kf_err *err;
   /* takes the survivors of the chosen queries */
   kf_status (*take)(struct walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits);
@@ -151,20 +151,16 @@ static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
 
 /* --- the device scores ------------------------------------------------------------------------ */
 
-/* Scores, and collects again for the queries whose guess was too high. A second time it cannot
- * be. */
+/* Scores, and collects again for the queries whose guess was too high. */
 static kf_status take_scored(walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits) {
+  (void)numbers;
   (void)hits;
   kf_lane *lane = w->lane;
   uint32_t k = w->j->r->k, left = 0;
   CALL(w, score, lane->queries, w->piece->rows);
-  if (lane->n <= k) return KF_OK; /* these are all rows */
+  if (lane->n <= k || w->again) return KF_OK; /* these are all rows, or proven to be enough */
   CALL(w, settle, lane->queries, k, w->j->r->index->source.canonical ? 0 : 1, &left);
   if (left == 0) return KF_OK;
-  if (w->round > 0) {
-    leave_to_cpu(w, numbers, n);
-    return KF_OK;
-  }
   uint32_t *again = kf_alloc(n, sizeof *again);
   if (again == NULL) return fail_host(w);
   kf_status status =
@@ -173,9 +169,9 @@ static kf_status take_scored(walk *w, const uint32_t *numbers, uint32_t n, uint6
   if (status == KF_OK)
     status = kf_lane_check(lane, lane->device->api->guess(lane->queries, w->piece->rows, k, 1),
                            "search", &w->j->fault[w->number], w->err);
-  w->round++;
+  w->again = true;
   if (status == KF_OK) status = scan_chosen(w, again, left);
-  w->round--;
+  w->again = false;
   kf_free(again);
   return status;
 }
