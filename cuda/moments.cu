@@ -42,6 +42,7 @@ const uint32_t SIDE = DIGITS * EDGE * STEP; /* bytes of one panel in a stage */
 const uint32_t STAGE = 2 * SIDE;
 const uint32_t MOST_STEPS = 512; /* of a block of `multiply`: 2^15 rows */
 const uint64_t WIDEN_ROWS = (uint64_t)1 << 18;
+const uint64_t CHUNK = (uint64_t)1 << 19; /* words that are taken at once; even */
 
 struct slot {
   void *rows;      /* [batch][dim] */
@@ -460,6 +461,24 @@ kf_dev_status start_put(kf_dev_moments *m, slot *s, uint32_t n) {
   return KF_DEV_OK;
 }
 
+/* Adds n words of the device to those of the caller; pairs: of 128 bits. */
+cudaError_t take_words(kf_dev_moments *m, const void *from, uint64_t n, bool pairs, uint64_t *chunk,
+                       uint64_t *to) {
+  for (uint64_t first = 0; first < n; first += CHUNK) {
+    uint64_t count = n - first < CHUNK ? n - first : CHUNK;
+    const uint64_t *words = (const uint64_t *)from + first;
+    cudaError_t error =
+        cudaMemcpyAsync(chunk, words, count * sizeof *chunk, cudaMemcpyDeviceToHost, m->working);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(m->working);
+    if (error != cudaSuccess) return error;
+    for (uint64_t i = 0; i < count; i++, to++) {
+      *to += chunk[i];
+      if (pairs && i % 2 == 0) to[1] += *to < chunk[i]; /* the carry */
+    }
+  }
+  return cudaSuccess;
+}
+
 } // namespace
 
 uint64_t kf_cuda_moments_bytes(const kf_dev_moments_plan *plan) {
@@ -549,37 +568,20 @@ kf_dev_status kf_cuda_moments_wait(kf_dev_moments *m, uint32_t *bad) {
 kf_dev_status kf_cuda_moments_take(kf_dev_moments *m, uint64_t *totals, int64_t *sums,
                                    int64_t *counts) {
   const kf_dev_moments_plan *plan = &m->plan;
-  uint64_t n_totals = 2 * triangle(plan->dim), n_counts = plan->n_classes;
-  uint64_t n_sums = n_counts * plan->dim, n = n_totals + n_sums + n_counts;
   KF_CUDA(m->dev, cudaSetDevice(m->dev->number), "choosing the device");
-  uint64_t *all = (uint64_t *)malloc(n * sizeof *all);
-  if (all == nullptr)
+  uint64_t *chunk = (uint64_t *)malloc(CHUNK * sizeof *chunk);
+  if (chunk == nullptr)
     return kf_cuda_fail(m->dev, cudaErrorMemoryAllocation, "memory of the host for moments");
   launch_widen(m);
-  struct {
-    const void *from;
-    uint64_t n;
-  } parts[] = {{m->totals, n_totals}, {m->sums, n_sums}, {m->counts, n_counts}};
   cudaError_t error = cudaGetLastError();
-  uint64_t *to = all;
-  for (auto &part : parts) {
-    if (error == cudaSuccess)
-      error =
-          cudaMemcpyAsync(to, part.from, part.n * sizeof *to, cudaMemcpyDeviceToHost, m->working);
-    to += part.n;
-  }
+  uint64_t n_sums = (uint64_t)plan->n_classes * plan->dim;
+  if (error == cudaSuccess)
+    error = take_words(m, m->totals, 2 * triangle(plan->dim), true, chunk, totals);
+  if (error == cudaSuccess) error = take_words(m, m->sums, n_sums, false, chunk, (uint64_t *)sums);
+  if (error == cudaSuccess)
+    error = take_words(m, m->counts, plan->n_classes, false, chunk, (uint64_t *)counts);
   if (error == cudaSuccess) error = clear(m);
   if (error == cudaSuccess) error = cudaStreamSynchronize(m->working);
-  if (error == cudaSuccess) {
-    for (uint64_t i = 0; i < n_totals; i += 2) {
-      uint64_t low = totals[i] + all[i];
-      totals[i + 1] += all[i + 1] + (low < all[i]);
-      totals[i] = low;
-    }
-    for (uint64_t i = 0; i < n_sums; i++)
-      sums[i] = (int64_t)((uint64_t)sums[i] + all[n_totals + i]);
-    for (uint64_t i = 0; i < n_counts; i++) counts[i] += (int64_t)all[n_totals + n_sums + i];
-  }
-  free(all);
+  free(chunk);
   return error == cudaSuccess ? KF_DEV_OK : kf_cuda_fail(m->dev, error, "taking the moments");
 }

@@ -234,7 +234,7 @@ typedef struct kf_device_api {
   kf_dev_status (*moments_wait)(kf_dev_moments *moments, uint32_t *bad);
   /* Adds everything to the caller's totals and starts anew; all puts have been waited for. totals: the
    * upper triangle by rows as pairs of 64-bit words, low and high; sums [n_classes][dim]; counts
-   * [n_classes]. The totals change on success alone. */
+   * [n_classes]. What is in them after a failure is of no use. */
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
 } kf_device_api;

@@ -10,8 +10,8 @@
  * is then checked once more by the code of the CPU, which fails as always or, where bad rows are
  * skipped, finds nothing wrong. The lowest batch that fails is the one that is reported.
  *
- * The sums of the devices are added to the statistics at the end, so that the CPU can still do it
- * all if a device fails. */
+ * The sums of the devices are taken at the end. If a device fails, the statistics are as before,
+ * and the CPU can still do it all. */
 #include "stats/stats.h"
 #include "device/device.h"
 
@@ -342,7 +342,7 @@ static kf_status feed_all(job *j) {
   return j->what != NULL ? kf_progress(j->ctx, j->what, rows, rows) : KF_OK;
 }
 
-/* Adds the sums of all devices to `part`, which is empty. */
+/* Adds the sums of all devices to `part`. */
 static kf_status take_all(job *j, kf_stats *part) {
   for (size_t i = 0; i < j->n_feeds; i++) {
     const feed *f = &j->feeds[i];
@@ -367,12 +367,34 @@ static void add_part(kf_stats *to, const kf_stats *part) {
   for (uint64_t i = 0; i < n_moments; i++) to->moments[i] += part->moments[i];
 }
 
+static void clear(kf_stats *s) {
+  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
+  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
+  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
+}
+
 static kf_status run(job *j, kf_stats *part) {
   kf_status status = prepare(j);
   j->lost = status != KF_OK; /* memory of the host counts as that of the device */
   if (status == KF_OK) status = feed_all(j);
   if (status == KF_OK) status = take_all(j, part);
   free_feeds(j);
+  return status;
+}
+
+/* Leaves the statistics as they are on failure. */
+static kf_status run_apart(job *j, kf_stats *stats) {
+  kf_stats *part = NULL;
+  if (stats->rows == 0) {
+    kf_status status = run(j, stats);
+    if (status != KF_OK) clear(stats);
+    return status;
+  }
+  KF_TRY(kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized, stats->exponent,
+                         &part, &j->ctx->err));
+  kf_status status = run(j, part);
+  if (status == KF_OK) add_part(stats, part);
+  kf_stats_free(part);
   return status;
 }
 
@@ -392,7 +414,6 @@ static bool pays(const kf_ctx *ctx, const kf_data *data) {
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                         const int32_t *labels, const char *what, bool *done) {
   kf_devices *devices = NULL;
-  kf_stats *part = NULL;
   *done = false;
   if (data->rows == 0 || !pays(ctx, data)) return KF_OK;
   KF_TRY(kf_devices_for(ctx, &devices));
@@ -412,13 +433,9 @@ kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_d
   for (size_t i = 0; i < j->n_feeds; i++) j->feeds[i].device = devices->device[i];
   pthread_mutex_init(&j->lock, NULL);
   pthread_cond_init(&j->changed, NULL);
-  kf_status status = kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized,
-                                     stats->exponent, &part, &ctx->err);
-  if (status == KF_OK) status = run(j, part);
+  kf_status status = run_apart(j, stats);
   *done = status == KF_OK;
-  if (*done) add_part(stats, part);
   if (j->lost) status = kf_devices_failed(ctx, &j->err);
-  kf_stats_free(part);
   pthread_cond_destroy(&j->changed);
   pthread_mutex_destroy(&j->lock);
   kf_free(j);
