@@ -746,6 +746,10 @@ KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
  * two rows apart, in exact arithmetic. The answer is that of a comparison with every row without any
  * rounding, for any number of threads, instruction set and number of queries at a time. See
  * docs/numerics.md.
+ *
+ * A search may copy the rows to the devices of its context (kf_ctx_options.device), where they stay as
+ * long as the index: five bytes of their memory per value, or one. If not even that fits, it is one byte
+ * per value of this machine's memory more, for rows that pass through.
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_index kf_index;

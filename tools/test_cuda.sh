@@ -16,6 +16,8 @@ log=$build/test-cuda.log
 failed=0
 {
   KOOFU_DEVICE_PLUGIN=$plugin "$build/koofu" version -v || failed=1
+  echo '=== koofu-cuda-check'
+  "$build/koofu-cuda-check" || failed=1
   for test in "$@"; do
     echo "=== $test"
     KOOFU_TEST_PLUGIN=$plugin "$build/tests/$test" || failed=1

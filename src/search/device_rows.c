@@ -548,12 +548,14 @@ static kf_status fill_lane(kf_ctx *ctx, const kf_index *index, kf_lane *lane,
 /* As much room as there is memory for, at most for `most` queries. */
 static kf_dev_status take_room(kf_lane *lane, uint64_t most, uint32_t best) {
   const kf_device *d = lane->device;
-  uint64_t hits = most * (best > 64 ? 8 * (uint64_t)best : 512), left = 0;
+  uint64_t few = most * (best > 64 ? 8 * (uint64_t)best : 512), hits = 4 * few, left = 0;
   if (hits < MANY_HITS) hits = MANY_HITS;
   kf_dev_status status = d->api->memory_left(d->dev, &left);
   if (status != KF_DEV_OK) return status;
   uint64_t pieces = lane->stays ? 0 : 2 * d->api->rows_bytes(&lane->pieces[0].is);
   left = left > pieces ? left - pieces : 0;
+  while (hits > few && d->api->queries_bytes(&lane->space, (uint32_t)most, best, hits) > left / 4)
+    hits /= 2;
   for (;;) {
     status = KF_DEV_MEMORY;
     if (d->api->queries_bytes(&lane->space, (uint32_t)most, best, hits) <= left)
