@@ -15,9 +15,6 @@
 #include <cudaTypedefs.h>
 
 #define TILE ((int)KF_TILE_ROWS)
-#ifndef KF_ALL
-#define KF_ALL 0
-#endif
 
 /* Long: a stage holds 128 columns, the last one STEPS * 32. */
 template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG> struct shape {
@@ -111,7 +108,7 @@ __device__ __forceinline__ void supply(const CUtensorMap *query_map, const CUten
 template <class S, bool MAXIMA>
 __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l, int per_tile) {
   ring r = {0, (int)p.stages, 0};
-  const int thread = (int)threadIdx.x - S::warps * 32 - 32, lane = threadIdx.x & 31;
+  const int thread = (int)threadIdx.x - S::warps * 32 - 32;
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, first = item % p.n_groups * S::queries;
     if (!MAXIMA)
@@ -127,8 +124,7 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
         if (!MAXIMA && part == per_tile - 1)
           for (int q = thread; q < S::queries; q += 96)
             l.threshold[r.at * S::queries + q] = kf_threshold(l.bounds[q], tile);
-        __syncwarp();
-        if (KF_ALL || lane == 0) kf_barrier_arrive(l.full + 8 * r.at);
+        kf_barrier_arrive(l.full + 8 * r.at);
       }
     }
   }
@@ -201,39 +197,66 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
   __syncwarp();
 }
 
-#ifndef KF_ORDER
-#define KF_ORDER 0
-#endif
+/* The products of 64 queries from `first` on with a tile that comes in stages of 128 columns. All
+ * stages but the last are given back. */
+template <class S, int STEPS>
+__device__ __forceinline__ void multiply_stages(int32_t (&d)[96], const layout &l, ring &r,
+                                                int first, int columns) {
+  int before = 0;
+#pragma unroll 1
+  for (int c = 0; c + 1 < columns; c++) {
+    kf_barrier_wait(l.full + 8 * r.at, r.parity);
+    uint64_t a = kf_operand<128>(l.queries + (c * S::queries + first) * 128);
+    uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
+    kf_pin(d);
+    kf_wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
+    kf_wgmma_commit();
+    if (c > 0) {
+      kf_wgmma_wait<1>();
+      kf_barrier_arrive(l.empty + 8 * before);
+    }
+    before = r.at;
+    r.next();
+  }
+  kf_barrier_wait(l.full + 8 * r.at, r.parity);
+  uint64_t a = kf_operand<128>(l.queries + ((columns - 1) * S::queries + first) * 128);
+  uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
+  kf_pin(d);
+  kf_wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, 1);
+  kf_wgmma_commit();
+  kf_wgmma_wait<1>();
+  kf_barrier_arrive(l.empty + 8 * before);
+}
 
-/* Warpgroups multiply in turn: the products of one then come while another compares, and not those of
- * all at the same time. */
-template <int WARPGROUPS> struct turn {
-  int mine, next;
-  __device__ __forceinline__ turn(int warpgroup)
-      : mine(1 + warpgroup), next(1 + (warpgroup + 1) % WARPGROUPS) {
-    if (KF_ORDER > 0 && warpgroup == WARPGROUPS - 1) pass();
+/* The same with a tile that is in one stage. */
+template <class S, int STEPS>
+__device__ __forceinline__ void multiply_whole(int32_t (&d)[96], const layout &l, const ring &r,
+                                               int first) {
+  kf_pin(d);
+  kf_wgmma_fence();
+#pragma unroll
+  for (int c = 0; c < S::chunks; c++) {
+    uint64_t a = kf_operand<S::width>(l.queries + (c * S::queries + first) * S::width);
+    uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes + c * TILE * S::width);
+#pragma unroll
+    for (int k = 0; k < S::width / 32 && c * (S::width / 32) + k < STEPS; k++)
+      kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
   }
-  __device__ __forceinline__ void take() {
-    if (KF_ORDER > 0) asm volatile("bar.sync %0, 256;" ::"r"(mine) : "memory");
-  }
-  __device__ __forceinline__ void pass() {
-    if (KF_ORDER > 0) asm volatile("bar.arrive %0, 256;" ::"r"(next) : "memory");
-  }
-  __device__ __forceinline__ void end() { /* the last one has passed it to nobody */
-    if (KF_ORDER > 0 && mine == 1) take();
-  }
-};
+  kf_wgmma_commit();
+}
 
-/* Twelve warps: products and hits. */
-template <class S, int WARPGROUPS, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
+/* All warps but those of the last warpgroup: products and hits. */
+template <class S, int BLOCKS, int STEPS, bool LONG, bool MAXIMA>
 __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int columns) {
   ring r = {0, (int)p.stages, 0};
-  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warpgroup = warp / 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
   const int mine = (warp & 3) * 16 + lane / 4;
-  const uint32_t column = (lane & 3) * 2;
   uint32_t query_parity = 0;
   kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
-  turn<WARPGROUPS> t(warpgroup);
   int32_t d[96];
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
@@ -241,89 +264,36 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
     query_parity ^= 1;
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
-      uint32_t tile = (chunk + i * p.n_chunks);
+      if (!LONG) kf_barrier_wait(l.full + 8 * r.at, r.parity);
 #pragma unroll 1
       for (int block = 0; block < BLOCKS; block++) {
-        int first = (warpgroup * BLOCKS + block) * 64;
-        int32_t t0, t1;
-        if (LONG) {
-          int before = 0;
-#pragma unroll 1
-          for (int c = 0; c + 1 < columns; c++) {
-            kf_barrier_wait(l.full + 8 * r.at, r.parity);
-            uint64_t a = kf_operand<128>(l.queries + (c * S::queries + first) * 128);
-            uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
-            kf_pin(d);
-            t.take();
-            kf_wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < 4; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
-            kf_wgmma_commit();
-            t.pass();
-            if (c > 0) {
-              kf_wgmma_wait<1>();
-              if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * before);
-            }
-            before = r.at;
-            r.next();
-          }
-          kf_barrier_wait(l.full + 8 * r.at, r.parity);
-          uint64_t a = kf_operand<128>(l.queries + ((columns - 1) * S::queries + first) * 128);
-          uint64_t b = kf_operand<128>(l.stages + r.at * S::stage_bytes);
-          kf_pin(d);
-          t.take();
-          kf_wgmma_fence();
-#pragma unroll
-          for (int k = 0; k < STEPS; k++) kf_wgmma(d, a + 2 * k, b + 2 * k, 1);
-          kf_wgmma_commit();
-          t.pass();
-          t0 = l.threshold[r.at * S::queries + first + mine];
-          t1 = l.threshold[r.at * S::queries + first + mine + 8];
-          kf_wgmma_wait<1>();
-          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * before);
-        } else {
-          if (block == 0) kf_barrier_wait(l.full + 8 * r.at, r.parity);
-          t0 = l.threshold[r.at * S::queries + first + mine];
-          t1 = l.threshold[r.at * S::queries + first + mine + 8];
-          kf_pin(d);
-          t.take();
-          kf_wgmma_fence();
-#pragma unroll
-          for (int c = 0; c < S::chunks; c++) {
-            uint64_t a = kf_operand<S::width>(l.queries + (c * S::queries + first) * S::width);
-            uint64_t b =
-                kf_operand<S::width>(l.stages + r.at * S::stage_bytes + c * TILE * S::width);
-#pragma unroll
-            for (int k = 0; k < S::width / 32 && c * (S::width / 32) + k < STEPS; k++)
-              kf_wgmma(d, a + 2 * k, b + 2 * k, c > 0 || k > 0);
-          }
-          kf_wgmma_commit();
-          if (KF_ORDER == 1) t.pass();
-        }
+        int first = (warp / 4 * BLOCKS + block) * 64;
+        if (LONG)
+          multiply_stages<S, STEPS>(d, l, r, first, columns);
+        else
+          multiply_whole<S, STEPS>(d, l, r, first);
+        const int32_t *threshold = l.threshold + r.at * S::queries + first + mine;
+        int32_t t0 = threshold[0], t1 = threshold[8];
         kf_wgmma_wait<0>();
-        if (KF_ORDER == 2 && !LONG) t.pass();
         kf_pin(d);
         if (block == BLOCKS - 1) {
-          __syncwarp();
-          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * r.at);
+          kf_barrier_arrive(l.empty + 8 * r.at);
           r.next();
         }
         maxima_of m = find_maxima(d);
-        uint32_t query = group * S::queries + first + mine;
+        uint32_t query = group * S::queries + first + mine, tile = chunk + i * p.n_chunks;
         if (MAXIMA) {
           write_maxima(m, p, query, tile, lane);
         } else {
           int32_t m0 = __vimax3_s32(m.part[0][0], m.part[0][1], m.part[0][2]);
           int32_t m1 = __vimax3_s32(m.part[1][0], m.part[1][1], m.part[1][2]);
           if (__any_sync(~0u, m0 >= t0 || m1 >= t1))
-            take_hits(d, m, t0, t1, query, kf_tile_of(p, tile) * TILE + column, w);
+            take_hits(d, m, t0, t1, query, kf_tile_of(p, tile) * TILE + (lane & 3) * 2, w);
         }
       }
     }
-    __syncwarp();
-    if (KF_ALL || lane == 0) kf_barrier_arrive(l.query_empty);
+    kf_barrier_arrive(l.query_empty);
   }
-  t.end();
   if (!MAXIMA) w.close();
 }
 
@@ -408,15 +378,13 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
         quarters m = find_quarters(d[x % 2]);
         if (x + 2 < 2 * BLOCKS) issue(x + 2);
         if (x == 2 * BLOCKS - 1) {
-          __syncwarp();
-          if (KF_ALL || lane == 0) kf_barrier_arrive(l.empty + 8 * r.at);
+          kf_barrier_arrive(l.empty + 8 * r.at);
           r.next();
         }
         take_coarse(m, t0, t1, query + x / 2 * 64, code + x % 2 * 8, w);
       }
     }
-    __syncwarp();
-    if (KF_ALL || lane == 0) kf_barrier_arrive(l.query_empty);
+    kf_barrier_arrive(l.query_empty);
   }
   w.close();
 }
@@ -438,11 +406,11 @@ __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
   const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < (int)p.stages; i++) {
-      kf_barrier_init(l.full + 8 * i, 1 + 3 * (KF_ALL ? 32 : 1));
-      kf_barrier_init(l.empty + 8 * i, S::warps * (KF_ALL ? 32 : 1));
+      kf_barrier_init(l.full + 8 * i, 1 + 96);
+      kf_barrier_init(l.empty + 8 * i, S::warps * 32);
     }
     kf_barrier_init(l.query_full, 1);
-    kf_barrier_init(l.query_empty, S::warps * (KF_ALL ? 32 : 1));
+    kf_barrier_init(l.query_empty, S::warps * 32);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
   }
@@ -461,7 +429,7 @@ __global__ void __launch_bounds__((WARPGROUPS + 1) * 128, 1)
     if (TASK == COARSE)
       multiply_short<S, BLOCKS, STEPS>(p, l);
     else
-      multiply<S, WARPGROUPS, BLOCKS, STEPS, LONG, TASK == MAXIMA_ONLY>(p, l, columns);
+      multiply<S, BLOCKS, STEPS, LONG, TASK == MAXIMA_ONLY>(p, l, columns);
   }
 #endif
 }
@@ -505,11 +473,8 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
 
 template <int TASK> static kf_dev_status dispatch(kf_dev *dev, kf_pass *p) {
   uint32_t steps = p->padded / 32;
-#ifndef KF_B
-#define KF_B 2
-#endif
-  if (steps == 1) return launch<3, KF_B, 1, false, TASK>(dev, p);
-  if (steps == 2) return launch<3, KF_B, 2, false, TASK>(dev, p);
+  if (steps == 1) return launch<3, 2, 1, false, TASK>(dev, p);
+  if (steps == 2) return launch<3, 2, 2, false, TASK>(dev, p);
   if (steps == 3) return launch<3, 2, 3, false, TASK>(dev, p);
   if (steps == 4) return launch<3, 2, 4, false, TASK>(dev, p);
   if (steps <= 6) return launch<3, 1, 6, false, TASK>(dev, p);
@@ -528,10 +493,7 @@ kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima) {
   return maxima ? dispatch<MAXIMA_ONLY>(dev, pass) : dispatch<HITS>(dev, pass);
 }
 
-#ifndef KF_SHORT
-#define KF_SHORT 4
-#endif
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass) {
-  return pass->padded == 32 ? launch<3, KF_SHORT, 1, false, COARSE>(dev, pass)
-                            : launch<3, KF_SHORT, 2, false, COARSE>(dev, pass);
+  return pass->padded == 32 ? launch<3, 4, 1, false, COARSE>(dev, pass)
+                            : launch<3, 4, 2, false, COARSE>(dev, pass);
 }

@@ -14,9 +14,13 @@
 #include <float.h>
 #include <math.h>
 
-#define THREADS 256
+#define THREADS ((uint32_t)blockDim.x)
 #define GROUPS  (THREADS / 8)
-#define AHEAD   8 /* numbers of each of two rows that a thread reads before it needs the first */
+#define MOST    512 /* threads of a block */
+#ifndef REGISTERS
+#define REGISTERS 80
+#endif
+#define AHEAD   8   /* numbers of each of two rows that a thread reads before it needs the first */
 
 __device__ __forceinline__ double wide(float x) { return (double)x; }
 __device__ __forceinline__ double wide(__half x) { return (double)__half2float(x); }
@@ -119,7 +123,7 @@ __device__ __forceinline__ void bound_rows(const score_args &a, const view &v,
 __device__ __forceinline__ float cut(const view &v, uint32_t n, uint32_t wanted) {
   if (n <= wanted + wanted / 2 + 8) return -INFINITY;
   float low = INFINITY, high = -INFINITY;
-  __shared__ float lows[THREADS / 32], highs[THREADS / 32];
+  __shared__ float lows[MOST / 32], highs[MOST / 32];
   for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
     low = fminf(low, v.upper[i]);
     high = fmaxf(high, v.upper[i]);
@@ -133,7 +137,7 @@ __device__ __forceinline__ float cut(const view &v, uint32_t n, uint32_t wanted)
     highs[threadIdx.x / 32] = high;
   }
   __syncthreads();
-  for (int i = 0; i < THREADS / 32; i++) {
+  for (uint32_t i = 0; i < THREADS / 32; i++) {
     low = fminf(low, lows[i]);
     high = fmaxf(high, highs[i]);
   }
@@ -213,26 +217,39 @@ __device__ __forceinline__ void score_work(const score_args &a, const view &v, d
     else
       canonical<T, false>(a, v.x, row0, row1, &sum0, &sum1);
     if ((threadIdx.x & 7) == 0) note(a, norm2, number0, sum0, &v.scored[kept + i]);
-    if ((threadIdx.x & 7) == 1 && other != i) note(a, norm2, number1, sum1, &v.scored[kept + other]);
+    if ((threadIdx.x & 7) == 1 && other != i)
+      note(a, norm2, number1, sum1, &v.scored[kept + other]);
   }
   __syncthreads();
 }
 
+#define RANKED 2 /* rows that a thread can rank by counting */
+
 /* Puts scored [n] in order. Few are ranked by counting, many are sorted in pairs. */
-__device__ __forceinline__ void sort_scored(const score_args &a, const view &v, uint32_t n) {
-  if (n <= THREADS) {
-    kf_dev_scored mine;
-    uint32_t rank = 0;
-    if (threadIdx.x < n) {
-      mine = v.scored[threadIdx.x];
-      for (uint32_t i = 0; i < n; i++) rank += before(v.scored[i], mine);
+__device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
+  if (n <= RANKED * THREADS && n <= 256) {
+    kf_dev_scored mine[RANKED];
+    uint32_t rank[RANKED];
+#pragma unroll
+    for (int r = 0; r < RANKED; r++) {
+      uint32_t i = threadIdx.x + r * THREADS;
+      if (i < n) mine[r] = v.scored[i];
+      rank[r] = 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+      kf_dev_scored other = v.scored[i];
+#pragma unroll
+      for (int r = 0; r < RANKED; r++)
+        if (threadIdx.x + r * THREADS < n) rank[r] += before(other, mine[r]);
     }
     __syncthreads();
-    if (threadIdx.x < n) v.scored[rank] = mine;
+#pragma unroll
+    for (int r = 0; r < RANKED; r++)
+      if (threadIdx.x + r * THREADS < n) v.scored[rank[r]] = mine[r];
     __syncthreads();
     return;
   }
-  uint32_t size = 512;
+  uint32_t size = 64;
   while (size < n) size *= 2;
   for (uint32_t i = n + threadIdx.x; i < size; i += THREADS) {
     v.scored[i].score = INFINITY;
@@ -270,12 +287,12 @@ __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v
   uint32_t work = n_work;
   if (work == 0) return kept;
   score_work<T>(a, v, norm2, work, kept);
-  sort_scored(a, v, kept + work);
+  sort_scored(v, kept + work);
   return kept + work < a.best ? kept + work : a.best;
 }
 
 template <class T>
-__global__ void __launch_bounds__(THREADS) score_queries(const __grid_constant__ score_args a) {
+__global__ void __maxnreg__(REGISTERS) score_queries(const __grid_constant__ score_args a) {
   extern __shared__ __align__(16) uint8_t raw[];
   const view v = view_of(a, raw);
   const uint32_t query = a.chosen[blockIdx.x];
@@ -313,6 +330,8 @@ __global__ void __launch_bounds__(THREADS) score_queries(const __grid_constant__
 }
 
 template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a, uint32_t n) {
+  /* Small blocks hide one another's beginnings and ends. */
+  unsigned threads = a.best > 256 ? MOST : a.dim >= 128 ? 128 : 64;
   size_t bytes = shared_bytes(a);
   if (bytes > dev->shared)
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "rows are too wide to be scored on this device");
@@ -320,7 +339,7 @@ template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a,
           cudaFuncSetAttribute(score_queries<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                (int)bytes),
           "scoring");
-  score_queries<T><<<n, THREADS, bytes, dev->stream>>>(a);
+  score_queries<T><<<n, threads, bytes, dev->stream>>>(a);
   KF_CUDA(dev, cudaGetLastError(), "scoring");
   return KF_DEV_OK;
 }
@@ -338,7 +357,8 @@ kf_dev_status kf_cuda_score(kf_dev_queries *q, const kf_dev_rows *rows) {
                   rows->values,   rows->norm2, q->best_rows, q->dim,        q->padded,
                   q->best,        512,         512,          q->metric,     q->dim >= FINE_FROM,
                   q->bound_scale, rows->first};
-  if (q->best > 256) a.batch = 1024;
+  if (q->best > 256) a.batch = 2048;
+  if (q->best <= 32) a.batch = 256;
   while (a.sorted < q->best + a.batch) a.sorted *= 2;
   if (rows->type == KF_DEV_F32) return launch<float>(dev, a, q->n_chosen);
   if (rows->type == KF_DEV_F16) return launch<__half>(dev, a, q->n_chosen);

@@ -13,7 +13,8 @@
 #define KF_SCANS      3u  /* that may collect hits one after the other */
 #define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
 
-/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale. */
+/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale; the last is negative if
+ * there are no rows. */
 typedef float4 kf_tile_bound;
 /* What it needs of a query: (least - fixed), by_length, by_error, 1 / factor; the last is negative if
  * there is no such query. */
@@ -156,7 +157,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *row
 
 /* The least dot product with which the key of a row of the tile can be high enough. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
-  if (q.w < 0) return INT32_MAX;
+  if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */
   float length = q.y * t.y, error = q.z * t.z;
   float size = fabsf(q.x) + fabsf(t.x) + length + error;
   float floor = (((q.x + t.x) - length) - error) - 0x1p-20f * size; /* far more than rounding */

@@ -270,7 +270,7 @@ static void check_set(const set &s) {
   for (size_t i = 0; i < all.size(); i++)
     all[i] = round_to(s.type, number(5, s.kind, i / s.dim, (uint32_t)(i % s.dim), s.dim));
   for (size_t i = 0; i < x.size(); i++)
-    x[i] = i / s.dim % 5 == 4 ? all[i]
+    x[i] = i / s.dim % 5 == 4 ? all[i % all.size()]
                               : number(1u << 30, s.kind, i / s.dim, (uint32_t)(i % s.dim), s.dim);
   packed p;
   pack(p, s.metric, all, s.n, s.dim);
@@ -383,7 +383,8 @@ __global__ void find_largest(const float *rows, uint64_t n, uint32_t dim, float 
   uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / 32;
   float most = 0;
   if (i >= n) return;
-  for (uint32_t j = threadIdx.x & 31; j < dim; j += 32) most = fmaxf(most, fabsf(rows[i * dim + j]));
+  for (uint32_t j = threadIdx.x & 31; j < dim; j += 32)
+    most = fmaxf(most, fabsf(rows[i * dim + j]));
   for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
   if ((threadIdx.x & 31) == 0) largest[i] = most;
 }
@@ -571,8 +572,7 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   fflush(stdout);
   wrong += bad;
   cudaFree(scores), cudaFree(few), cudaFree(device_x), cudaFree(made), cudaFree(bytes),
-      cudaFree(tiles),
-      cudaFree(device_largest), cudaFree(device_numbers);
+      cudaFree(tiles), cudaFree(device_largest), cudaFree(device_numbers);
   api->host_free(dev, x);
   api->host_free(dev, answers);
   api->queries_free(dev, q);
