@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo test test-python wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -18,6 +18,13 @@ all:
 demo: all
 	@$(BUILD)/koofu demo
 
+# The plug-in for NVIDIA GPUs, next to the program, which then finds it. Needs nvcc, but no GPU.
+cuda:
+	@tools/packages.sh build
+	@tools/nvcc.sh > /dev/null
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
 # Every test. The build folder is that of `make`, with the tests added. WERROR=ON: warnings are errors.
 test:
 	@tools/packages.sh build test
@@ -25,6 +32,15 @@ test:
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(SUITE)'; status=$$?; \
 	tools/skipped.py $(BUILD); exit $$status
+
+# The tests of devices with the plug-in for NVIDIA GPUs in the place of its plain twin, on a machine with a GPU;
+# what they print also goes to $(BUILD)/test-cuda.log. ARGS: options of tools/test_cuda.sh.
+test-cuda:
+	@tools/packages.sh build test
+	@tools/nvcc.sh > /dev/null
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@tools/test_cuda.sh $(BUILD) $(ARGS)
 
 # The Python package with the newest numpy, scikit-learn, PyTorch, polars, Dask, Ray, Spark and mypy, in a
 # virtual environment of some gigabytes in build-python. PYTHON: which Python; ARGS: options of pytest, such as -k dask.
@@ -57,6 +73,15 @@ bench:
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_BENCH=ON > /dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@bench/run.sh $(BUILD) $(ARGS)
+
+# The paper's table on a GPU; what it prints also goes to $(BUILD)/bench-cuda.log. ARGS: options of
+# bench/cuda/run.sh.
+bench-cuda:
+	@tools/packages.sh build
+	@tools/nvcc.sh > /dev/null
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON -DKOOFU_BENCH=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@bench/cuda/run.sh $(BUILD) $(ARGS)
 
 lint:
 	@tools/packages.sh build test lint

@@ -42,7 +42,12 @@ const cli_topic program_topics[] = {
                     " 4  input or output: missing, unreadable, disk full, no permission\n"
                     "After 0 the output files are in their places; after any other status, or a\n"
                     "signal, they are as they were before."},
-    {"Environment", " KOOFU_THREADS  the number of threads, unless --threads is given\n"
-                    " KOOFU_ISA      the instruction set, unless --isa is given\n"
-                    " TMPDIR         where copies of streams are kept (default: /var/tmp)"},
+    {"Environment",
+     " KOOFU_THREADS  the number of threads, unless --threads is given\n"
+     " KOOFU_ISA      the instruction set, unless --isa is given\n"
+     " KOOFU_DEVICE   where to work, unless --device is given\n"
+     " KOOFU_DEVICE_PLUGIN\n"
+     "                the file of the plug-in for GPUs (default: libkoofu-cuda.so, next\n"
+     "                to the program, in ../lib or installed)\n"
+     " TMPDIR         where copies of streams are kept (default: /var/tmp)"},
     {NULL, NULL}};

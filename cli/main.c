@@ -103,10 +103,13 @@ static void log_callback(void *user, const char *message) {
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-/* Stands in for --threads and --isa if they are not given. */
+/* Stands in for --threads, --isa and --device if they are not given. */
 static int read_environment(cli_run *cli, char *message, size_t size) {
   const char *threads = getenv("KOOFU_THREADS"), *isa = getenv("KOOFU_ISA");
+  const char *device = getenv("KOOFU_DEVICE"), *plugin = getenv("KOOFU_DEVICE_PLUGIN");
   struct common_args *c = &cli->args.common;
+  if (!c->device && device && *device) c->device = device;
+  if (plugin && *plugin) c->device_plugin = plugin;
   if (threads && *threads && !c->threads.given &&
       parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
     return -1;
@@ -124,13 +127,18 @@ static int make_context(cli_run *cli) {
                             .progress = progress_callback,
                             .log = log_callback,
                             .user = cli,
-                            .any_encoder = cli->args.data.any_encoder};
+                            .any_encoder = cli->args.data.any_encoder,
+                            .device = cli->args.common.device,
+                            .device_plugin = cli->args.common.device_plugin};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
   if (status != KF_OK) return fail(cli, status);
   if (cli->args.common.verbose)
     say(cli, "koofu %s, %s, instruction set %s", kf_version(),
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
         kf_isa_name(kf_ctx_isa(cli->ctx)));
+  const kf_device_list *devices;
+  if (cli->args.common.device) /* what is missing shows before the work begins */
+    return result_of(cli, kf_devices_find(cli->ctx, &devices));
   return EXIT_OK;
 }
 

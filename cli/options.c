@@ -18,6 +18,10 @@ const cli_group global_options = {
              .help = "use N threads (default: one per processor)"},
             {CHOICE("isa", common.isa, "NAME", KF_ISA_AUTO, isa_choices),
              .help = "use this instruction set: auto, plain, avx2, avx512 or amx"},
+            {TEXT("device", common.device, "NAME"),
+             .help =
+                 "where to work: cpu, cuda, cuda:N or several, cuda:0,cuda:1 (default: auto, on "
+                 "the first GPU where that is faster)"},
             {FLAG("quiet", common.quiet), .letter = 'q', .help = "print results and errors only"},
             {COUNTED("verbose", common.verbose), .letter = 'v',
              .help = "say what is used and how long it took; twice: for every stage"},

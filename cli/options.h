@@ -15,6 +15,7 @@ typedef struct cli_args {
   struct common_args { /* global_options */
     int help, long_help, quiet, verbose, isa;
     cli_number threads;
+    const char *device, *device_plugin; /* the latter from the environment */
   } common;
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;

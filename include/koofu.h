@@ -205,7 +205,13 @@ typedef struct kf_ctx_options {
   /* What is opened or loaded with this context goes together with embeddings of any encoder (see
    * kf_origin). */
   int any_encoder;
-  uint64_t reserved[7];
+  /* Where the work is done: "cpu", "cuda", "cuda:1", or several, "cuda:0,cuda:1", between which rows
+   * to search in are shared. NULL or "auto": on the first GPU where that is faster, if there is one
+   * and a plug-in for it, and otherwise on the CPU. Both strings are copied. No answer depends on it
+   * (docs/gpu.md). */
+  const char *device;
+  const char *device_plugin; /* its file; NULL: libkoofu-cuda.so, next to this library or installed */
+  uint64_t reserved[5];
 } kf_ctx_options;
 
 /* KF_ERR_ARG if the instruction set is not available here. */
@@ -217,6 +223,26 @@ KF_API const char *kf_errmsg(const kf_ctx *ctx);
 KF_API kf_hint kf_errhint(const kf_ctx *ctx);
 KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
 KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
+
+typedef struct kf_device_info {
+  const char *name;      /* as its maker calls it */
+  const char *driver;    /* its version */
+  uint32_t number;       /* 1: the second */
+  uint32_t processors;   /* that work at the same time */
+  uint64_t memory;       /* bytes */
+  uint32_t major, minor; /* compute capability */
+} kf_device_info;
+typedef struct kf_device_list {
+  const char *plugin;  /* its file; NULL: none was found */
+  const char *build;   /* what it was made with; NULL likewise */
+  const char *missing; /* why there is no device, in one sentence; NULL: there is one */
+  uint32_t n;
+  const kf_device_info *devices; /* [n] */
+} kf_device_list;
+/* The devices that this context uses besides the CPU. They are looked for and opened by this call or by
+ * the first that could use one. Without any, n is 0. KF_ERR_IO, with the reason, if devices were asked
+ * for by name and are not there; KF_ERR_ARG if the name is none. Valid as long as the context. */
+KF_API kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out);
 
 /* ---------------------------------------------------------------------------------------------
  * 3  Data sets: rows with labels and class names
@@ -747,6 +773,10 @@ KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
  * two rows apart, in exact arithmetic. The answer is that of a comparison with every row without any
  * rounding, for any number of threads, instruction set and number of queries at a time. See
  * docs/numerics.md.
+ *
+ * A search may copy the rows to the devices of its context (kf_ctx_options.device), where they stay as
+ * long as the index: five bytes of their memory per value, or one. If not even that fits, it is one byte
+ * per value of this machine's memory more, for rows that pass through.
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_index kf_index;

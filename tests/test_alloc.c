@@ -153,6 +153,40 @@ done:
   return status;
 }
 
+/* Statistics on a device, the plain twin; a bad row has the CPU look again. The device stays open, and
+ * the twin loaded: what the loader of the system says without memory is its own. */
+static kf_status device_scenario(unsigned threads) {
+  static kf_ctx *keeper;
+  const kf_device_list *devices;
+  kf_ctx_options options = {.threads = threads, .device = "cuda", .device_plugin = KF_TWIN_PLUGIN};
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL, *bad = NULL;
+  kf_stats *s = NULL, *t = NULL;
+  const float rows[3][2] = {{1, 2}, {0, 0}, {3, 4}};
+  const int32_t classes_of[] = {0, 1, 1};
+  kf_array array = {.rows = rows, .n = 3};
+  kf_array_options skipping = {.labels = classes_of, .skip = KF_SKIP_BAD};
+  const char *path = train;
+  if (keeper == NULL &&
+      (kf_ctx_new(&options, &keeper) != KF_OK || kf_devices_find(keeper, &devices) != KF_OK))
+    return KF_ERR_IO;
+  kf_status status = kf_ctx_new(&options, &ctx);
+  if (status != KF_OK) return status;
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  STEP(kf_data_open_arrays(ctx, &array, 1, 2, &skipping, &bad));
+  STEP(kf_stats_new_from_data(ctx, bad, NULL, &t));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_stats_free(s);
+  kf_stats_free(t);
+  kf_data_free(data);
+  kf_data_free(bad);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 /* Opens a data set, reads its first rows and frees it. */
 static kf_status read_set(kf_ctx *ctx, const char *path, const kf_data_options *options) {
   kf_data *data = NULL;
@@ -766,7 +800,7 @@ static const scenario_row rows[] = {
     {"fused", fused_scenario, 1, 2},     {"text", text_scenario, 3, 3},
     {"shots", shots_scenario, 1, 3},     {"embed", embed_scenario, 3, 3},
     {"encoder", encoder_scenario, 3, 3}, {"tokens", tokens_scenario, 1, 1},
-    {"report", report_scenario, 1, 3},
+    {"report", report_scenario, 1, 3},   {"device", device_scenario, 3, 3},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

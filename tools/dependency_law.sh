@@ -10,10 +10,11 @@ rooms_seen_by() {
   case $1 in
     kernel) echo 'kernel' ;;
     base) echo 'base kernel' ;;
-    file) echo 'file base' ;;
-    stats) echo 'stats file base' ;;
+    device) echo 'device base' ;;
+    file) echo 'file device base' ;;
+    stats) echo 'stats file device base' ;;
     model) echo 'model stats file base' ;;
-    search) echo 'search model stats file base' ;;
+    search) echo 'search model stats file device base' ;;
     score) echo 'score search model stats file base' ;;
     choose) echo 'choose score search model stats file base' ;;
     report) echo 'report choose score search model stats file base' ;;

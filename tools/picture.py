@@ -21,6 +21,7 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 CAPTIONS = {
     "kernel": "hot loops: plain, AVX2, AVX-512, AMX",
     "base": "errors, memory, threads, files, JSON",
+    "device": "GPUs: a plug-in, its devices",
     "file": "rows, labels and names from any file",
     "stats": "exact integer moments, scatter",
     "model": "eigensolver, fit, map, prototypes",

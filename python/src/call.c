@@ -27,7 +27,8 @@ typedef struct slot {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static slot *idle;
-static kf_ctx_options settings;
+static kf_ctx_options settings; /* without its strings, which are here: */
+static char device[256], plugin[4096];
 static unsigned n_settings;
 
 /* --- fork ------------------------------------------------------------------------------------------ */
@@ -105,8 +106,13 @@ static slot *slot_take(void) {
   slot *s = idle;
   if (s != NULL) idle = s->next;
   kf_ctx_options chosen = settings;
+  char chosen_device[sizeof device], chosen_plugin[sizeof plugin];
+  strcpy(chosen_device, device);
+  strcpy(chosen_plugin, plugin);
   unsigned number = n_settings;
   pthread_mutex_unlock(&lock);
+  if (chosen_device[0] != '\0') chosen.device = chosen_device;
+  if (chosen_plugin[0] != '\0') chosen.device_plugin = chosen_plugin;
   if (s != NULL && s->settings == number) return s;
   slot_free(s);
   return slot_new(&chosen, number);
@@ -191,21 +197,44 @@ bool call_end(call *c) {
 
 /* --- settings ---------------------------------------------------------------------------------------- */
 
-/* configure(threads, isa, any_encoder) */
+/* Makes a context with these settings, to see whether it can be, and opens the devices they name. */
+static bool try_settings(const kf_ctx_options *o) {
+  kf_ctx *trial;
+  const kf_device_list *found;
+  if (kf_ctx_new(o, &trial) != KF_OK) {
+    PyErr_Format(PyExc_ValueError, "threads must be 0 to 1024, and the instruction set available");
+    return false;
+  }
+  kf_status status = o->device != NULL ? kf_devices_find(trial, &found) : KF_OK;
+  if (status != KF_OK)
+    PyErr_SetString(status == KF_ERR_ARG ? PyExc_ValueError : PyExc_OSError, kf_errmsg(trial));
+  kf_ctx_free(trial);
+  return status == KF_OK;
+}
+
+/* configure(threads, isa, any_encoder, device or None, plug-in or None) */
 PyObject *py_configure(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   uint32_t threads, isa, any;
-  if (!check_count("configure", n, 3) || !take_u32(args[0], &threads) || !take_u32(args[1], &isa) ||
-      !take_u32(args[2], &any))
+  kf_ctx_options o = {0};
+  if (!check_count("configure", n, 5) || !take_u32(args[0], &threads) || !take_u32(args[1], &isa) ||
+      !take_u32(args[2], &any) || (args[3] != Py_None && !take_path(args[3], &o.device)) ||
+      (args[4] != Py_None && !take_path(args[4], &o.device_plugin)))
     return NULL;
-  kf_ctx_options o = {.threads = threads, .isa = (kf_isa)isa, .any_encoder = any != 0};
-  kf_ctx *trial;
-  if (kf_ctx_new(&o, &trial) != KF_OK) {
-    PyErr_Format(PyExc_ValueError, "threads must be 0 to 1024, and the instruction set available");
+  o.threads = threads;
+  o.isa = (kf_isa)isa;
+  o.any_encoder = any != 0;
+  if ((o.device != NULL && strlen(o.device) >= sizeof device) ||
+      (o.device_plugin != NULL && strlen(o.device_plugin) >= sizeof plugin)) {
+    PyErr_SetString(PyExc_ValueError,
+                    "the name of the device or the path of the plug-in is too long");
     return NULL;
   }
-  kf_ctx_free(trial);
+  if (!try_settings(&o)) return NULL;
   pthread_mutex_lock(&lock);
+  strcpy(device, o.device != NULL ? o.device : "");
+  strcpy(plugin, o.device_plugin != NULL ? o.device_plugin : "");
+  o.device = o.device_plugin = NULL;
   settings = o;
   n_settings++;
   pthread_mutex_unlock(&lock);

@@ -181,3 +181,28 @@ def test_fit_copies_nothing(dtype):
         pytest.skip("the highest mark of memory cannot be put back")
     size = 120_000 * 256 * np.dtype(dtype).itemsize / 2**20
     assert float(run(GROWTH, dtype)) < 50 < size / 2
+
+
+DEVICE = """
+    import sys
+    import numpy as np, koofu
+
+    rng = np.random.default_rng(0)
+    rows, queries = rng.standard_normal((3000, 40), "f4"), rng.standard_normal((50, 40), "f4")
+    gallery = koofu.Gallery.build(rows)
+    koofu.configure(device="cpu")
+    wanted = gallery.search(queries, 7)
+    koofu.configure(device="cuda", device_plugin=sys.argv[1])
+    found = gallery.search(queries, 7)
+    assert found.rows.tobytes() == wanted.rows.tobytes()
+    assert found.scores.tobytes() == wanted.scores.tobytes()
+    print("same")
+"""
+
+
+def test_device():
+    """The plain twin of the plug-in for GPUs, which the tests of the library build."""
+    twin = os.path.join(os.path.dirname(os.environ.get("KOOFU", "")), "tests", "libkoofu-twin.so")
+    if not os.path.exists(twin):
+        pytest.skip("there is no libkoofu-twin.so")
+    assert run(DEVICE, twin).strip() == "same"

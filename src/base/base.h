@@ -175,6 +175,7 @@ double kf_ln_sum_exp(const double *x, size_t n, double scale);
 
 struct kf_pool;
 struct kf_held;
+struct kf_devices;
 struct kf_ctx {
   kf_ctx_options options;
   unsigned threads;
@@ -182,6 +183,8 @@ struct kf_ctx {
   struct kf_pool *pool; /* made by the first parallel call; NULL with one thread */
   struct kf_held *held; /* files between kf_outputs_begin and its end (out.c); NULL: not now */
   kf_budget pictures;   /* for decoding pictures, of all threads together */
+  struct kf_devices *devices; /* made by the first call that could use one (src/device/) */
+  void (*free_devices)(struct kf_devices *devices);
   struct {
     char what[64]; /* cut, if longer; empty: nothing was reported in this call */
     uint64_t done, total;

@@ -210,6 +210,13 @@ size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
 #define PICTURE_SHARE  ((uint64_t)64 << 20)
 #define PICTURES_LEAST ((uint64_t)1 << 30)
 
+/* Replaces a caller's text by a copy; false, with NULL: out of memory. */
+static bool copy_text(const char **text) {
+  if (*text == NULL) return true;
+  *text = kf_strdup(*text);
+  return *text != NULL;
+}
+
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   KF_NOTHING(out);
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
@@ -222,6 +229,11 @@ kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   kf_ctx *ctx = kf_alloc_zero(1, sizeof *ctx);
   if (ctx == NULL) return KF_ERR_MEM;
   ctx->options = chosen;
+  if (!copy_text(&ctx->options.device) || !copy_text(&ctx->options.device_plugin)) {
+    kf_free((void *)(uintptr_t)ctx->options.device);
+    kf_free(ctx);
+    return KF_ERR_MEM;
+  }
   ctx->threads = chosen.threads > 0 ? chosen.threads : processors();
   if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
   ctx->kernels = kernels;
@@ -236,6 +248,9 @@ void kf_ctx_free(kf_ctx *ctx) {
   kf_outputs_abort(ctx);
   pool_free(ctx->pool);
   kf_budget_stop(&ctx->pictures);
+  if (ctx->devices != NULL) ctx->free_devices(ctx->devices);
+  kf_free((void *)(uintptr_t)ctx->options.device);
+  kf_free((void *)(uintptr_t)ctx->options.device_plugin);
   kf_free(ctx);
 }
 

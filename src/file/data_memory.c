@@ -105,6 +105,24 @@ static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, ui
   return rows != NULL && m->finite ? check_finite(data, first, n, rows, err) : KF_OK;
 }
 
+/* All pieces are packed, and of one type. */
+static kf_status memory_fetch_raw(const kf_data *data, uint64_t first, uint64_t n, void *rows,
+                                  kf_err *err) {
+  const memory_data *m = (const memory_data *)data;
+  uint64_t width = data->dim * kf_type_size(data->raw_type);
+  char *to = rows;
+  (void)err;
+  while (n > 0) {
+    const piece *p = find_piece(m, first);
+    uint64_t from = first - p->first, count = p->n - from < n ? p->n - from : n;
+    memcpy(to, p->rows + from * width, count * width);
+    to += count * width;
+    first += count;
+    n -= count;
+  }
+  return KF_OK;
+}
+
 static kf_status memory_fetch_ids(const kf_data *data, uint64_t first, uint64_t n,
                                   uint64_t *lengths, kf_string *bytes, kf_err *err) {
   const char *const *ids = ((const memory_data *)data)->ids;
@@ -195,6 +213,20 @@ static kf_status take_array(piece *p, const kf_array *a, uint64_t first, uint32_
   return KF_OK;
 }
 
+/* Whether the rows of a piece follow one another in the type of the first. */
+static bool is_raw(const piece *p, const piece *first, uint32_t dim) {
+  bool whole = p->packed && p->row_stride == (int64_t)(dim * kf_type_size(p->type));
+  return whole && p->type == first->type && kf_type_is_raw(p->type);
+}
+
+static void offer_raw(memory_data *m, uint32_t dim) {
+  bool raw = m->n_pieces > 0;
+  for (size_t i = 0; i < m->n_pieces; i++) raw = raw && is_raw(&m->pieces[i], &m->pieces[0], dim);
+  if (!raw) return;
+  m->base.fetch_raw = memory_fetch_raw;
+  m->base.raw_type = m->pieces[0].type;
+}
+
 /* Arrays without rows are left out. */
 static kf_status take_arrays(memory_data *m, const kf_array *arrays, size_t n, uint32_t dim,
                              kf_err *err) {
@@ -207,6 +239,7 @@ static kf_status take_arrays(memory_data *m, const kf_array *arrays, size_t n, u
       return kf_fail(err, KF_ERR_ARG, "kf_data_open_arrays: more than 2^40 rows");
     m->n_pieces++;
   }
+  offer_raw(m, dim);
   return KF_OK;
 }
 

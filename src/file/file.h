@@ -309,6 +309,10 @@ struct kf_data {
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, int32_t *labels, kf_err *err);
+  /* The same rows in their own type, which is KF_TYPE_F32, KF_TYPE_F16 or KF_TYPE_BF16. NULL: they can
+   * only be fetched as f32. */
+  kf_status (*fetch_raw)(const kf_data *data, uint64_t first, uint64_t n, void *rows, kf_err *err);
+  kf_type raw_type;
   /* Says that these rows will be fetched soon. NULL: there is nothing to read. */
   void (*ahead)(const kf_data *data, uint64_t first, uint64_t n);
   /* Appends the ids of rows [first, first + n) to `bytes`, without separators, and gives their

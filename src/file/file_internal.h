@@ -44,6 +44,9 @@ const char *kf_st_type_name(kf_type type);
 /* Converts n elements of an integer type; values above INT64_MAX become INT64_MAX. */
 void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
 
+/* Whether it is F32, F16 or BF16, as kf_data.raw_type must be. */
+bool kf_type_is_raw(kf_type type);
+
 /* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------ */
 
 typedef enum kf_layout {
@@ -65,6 +68,10 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
 /* Reads rows [first, first + n), which must exist. */
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err);
+/* Whether rows follow one another in a type that kf_data.fetch_raw may have, and reads them so. */
+bool kf_table_is_raw(const kf_table *table);
+kf_status kf_table_fetch_raw(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n,
+                             void *rows, kf_err *err);
 /* Says that these rows will be read soon. */
 void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n);
 

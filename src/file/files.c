@@ -46,6 +46,22 @@ static kf_status files_fetch(const kf_data *data, const kf_kernels *kernels, uin
   return KF_OK;
 }
 
+static kf_status files_fetch_raw(const kf_data *data, uint64_t first, uint64_t n, void *rows,
+                                 kf_err *err) {
+  const kf_files *files = (const kf_files *)data;
+  char *to = rows;
+  for (size_t s = shard_of(files, first); n > 0; s++) {
+    const kf_shard *shard = &files->shards[s];
+    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
+    uint64_t count = n < left ? n : left;
+    KF_TRY(kf_table_fetch_raw(&shard->table, &shard->in, skip, count, to, err));
+    to += count * data->dim * kf_type_size(data->raw_type);
+    first += count;
+    n -= count;
+  }
+  return KF_OK;
+}
+
 static void files_ahead(const kf_data *data, uint64_t first, uint64_t n) {
   const kf_files *files = (const kf_files *)data;
   for (size_t s = shard_of(files, first); n > 0; s++) {
@@ -106,6 +122,7 @@ kf_files *kf_files_new(void) {
   kf_files *files = kf_alloc_zero(1, sizeof *files);
   if (files == NULL) return NULL;
   files->base = (kf_data){.fetch = files_fetch,
+                          .fetch_raw = files_fetch_raw,
                           .ahead = files_ahead,
                           .fetch_ids = files_fetch_ids,
                           .where = files_where,

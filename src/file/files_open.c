@@ -74,6 +74,9 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
   if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
+  files->base.raw_type = zero->table.type;
+  if (!kf_table_is_raw(&shard->table) || shard->table.type != zero->table.type)
+    files->base.fetch_raw = NULL; /* all rows have one type */
   return KF_OK;
 }
 

@@ -22,6 +22,19 @@ static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t 
   return KF_OK;
 }
 
+static kf_status fetch_raw(const kf_data *data, uint64_t first, uint64_t n, void *rows,
+                           kf_err *err) {
+  const pick *p = (const pick *)data;
+  uint64_t width = data->dim * kf_type_size(data->raw_type);
+  for (uint64_t i = 0; i < n;) {
+    uint64_t row = p->rows[first + i], run = 1;
+    while (i + run < n && p->rows[first + i + run] == row + run) run++;
+    KF_TRY(p->from->fetch_raw(p->from, row, run, (char *)rows + i * width, err));
+    i += run;
+  }
+  return KF_OK;
+}
+
 static kf_status fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                            kf_string *bytes, kf_err *err) {
   const pick *p = (const pick *)data;
@@ -61,6 +74,8 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .doubt = {from->doubt[0], from->doubt[1]},
                       .origin = from->origin,
                       .fetch = fetch,
+                      .fetch_raw = from->fetch_raw != NULL ? fetch_raw : NULL,
+                      .raw_type = from->raw_type,
                       .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,
                       .refuse = refuse,

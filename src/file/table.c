@@ -109,6 +109,16 @@ kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernel
   }
 }
 
+bool kf_table_is_raw(const kf_table *table) {
+  return table->layout == KF_LAYOUT_ROWS && kf_type_is_raw(table->type);
+}
+
+kf_status kf_table_fetch_raw(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n,
+                             void *rows, kf_err *err) {
+  uint64_t width = table->dim * kf_type_size(table->type);
+  return kf_in_read(in, table->offset + first * width, rows, n * width, err);
+}
+
 void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n) {
   if (table->layout == KF_LAYOUT_COLUMNS) return; /* rows are all over the file */
   bool tagged = table->layout == KF_LAYOUT_TAGGED_ROWS;

@@ -14,6 +14,8 @@ bool kf_type_is_float(kf_type type) { return type <= KF_TYPE_F64; }
 
 bool kf_type_is_integer(kf_type type) { return type >= KF_TYPE_I8 && type <= KF_TYPE_U64; }
 
+bool kf_type_is_raw(kf_type type) { return type <= KF_TYPE_F32; }
+
 static const struct {
   kf_type type;
   const char *name;

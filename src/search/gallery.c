@@ -7,6 +7,7 @@
  * they are about, and a map of pictures blows parts of it up (text_prototypes.c). A text t with the
  * text mean n therefore goes to T (t - n). Nothing need be done about the rows: what the mean m of
  * the pictures adds to a score, (t - n) A m with A = T'T, is the same for all rows of a query. */
+#include "device/device.h"
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -108,6 +109,7 @@ uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
   if (ctx == NULL || g == NULL) return least;
   uint64_t soon = ((uint64_t)1 << product_bits[ctx->kernels->isa]) / g->space.dim / g->rows;
   uint64_t n = (soon > least ? soon : least) * kf_ctx_threads(ctx);
+  if (kf_devices_known(ctx) && ctx->devices->n > 0) n = most; /* which is soon there */
   uint64_t fit = bytes / (kf_gallery_dim_in(g) * sizeof(float) +
                           KF_MAX_NEIGHBOURS * (sizeof(int64_t) + sizeof(double)));
   if (n > fit) n = fit;

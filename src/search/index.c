@@ -1,25 +1,21 @@
 /* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
  * of rows, and packed in panels; the rounding error is measured row by row. */
-#include "search/index.h"
+#include "search/device_rows.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows and queries longer than this do not go through f32: they are always candidates. */
-#define LONGEST 1e15
 /* f64 rounding changes a length or an error by far less than this factor. */
 #define SLACK (1 + 0x1p-20)
 
-static float up(double x) {
+float kf_round_up(double x) {
   float y = (float)(x * SLACK);
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
-/* The error of every canonical or f64 sum of dim products, and of a handful of operations more, is
- * below this share of the product of lengths. */
-static double rounding_share(const kf_index *index) { return (index->dim + 64) * 0x1p-51; }
+double kf_rounding_share(const kf_index *index) { return (index->dim + 64) * 0x1p-51; }
 
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
 
@@ -35,15 +31,12 @@ double kf_centre_row(const kf_index *index, const float *x, double scale, double
   return largest;
 }
 
-/* The scale by which numbers up to `largest` become integers up to `most`. */
-static float scale_for(double largest, int most) {
+float kf_scale_for(double largest, int most) {
   float scale = (float)(largest / most * (1 + 0x1p-22)); /* rounded, it is not too small */
   return scale > FLT_MIN ? scale : 0;
 }
 
-/* The nearest integers to y [n] / scale, as bytes, and zeros up to `padded`; y becomes the rounding
- * error. */
-static void round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes) {
+void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes) {
   double inverse = scale > 0 ? 1 / (double)scale : 0;
   const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
   for (uint32_t i = 0; i < n; i++) {
@@ -60,55 +53,47 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
 }
 
-static double scale_at(const kf_index *index, uint64_t row) {
+double kf_row_scale_at(const kf_index *index, uint64_t row) {
   return index->norm2 != NULL ? kf_row_scale(index, index->norm2[row]) : 1;
 }
 
-/* What there is to know about a row before it is rounded. */
-typedef struct measured {
-  double largest; /* of the numbers that the first pass takes */
-  double length2; /* |y|^2 */
-  double h;
-} measured;
-
-static measured measure(const kf_index *index, const kf_kernels *kernels, double largest,
-                        const double *y) {
-  measured m = {.largest = largest, .length2 = kernels->dot(index->dim, y, y)};
+kf_measured kf_measure(const kf_index *index, const kf_kernels *kernels, double largest,
+                       const double *y) {
+  kf_measured m = {.largest = largest, .length2 = kernels->dot(index->dim, y, y)};
   m.h = index->metric == KF_METRIC_EUCLIDEAN ? m.length2 / 2
                                              : -kernels->dot(index->dim, index->centre, y);
   return m;
 }
 
 /* Packs what the first pass takes for a row, which is lost, and widens the bounds of its block. */
-static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const measured *m,
+static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const kf_measured *m,
                     kf_row_block *block, double *seen, int8_t *bytes) {
   double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
   double length = sqrt(fmax(seen2, m->length2));
-  if (m->length2 < LONGEST * LONGEST && fabs(m->h) < LONGEST * LONGEST &&
-      (block->scale == 0 || m->largest < 127.4 * (double)block->scale)) {
-    round_row(block->scale, seen, index->seen, index->padded, bytes);
+  if (kf_fits_bytes(m) && (block->scale == 0 || m->largest < 127.4 * (double)block->scale)) {
+    kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
     index->offset[row] = (float)m->h;
-    block->length = fmaxf(block->length, up(length));
-    block->error = fmaxf(block->error, up(sqrt(kernels->dot(index->seen, seen, seen))));
+    block->length = fmaxf(block->length, kf_round_up(length));
+    block->error = fmaxf(block->error, kf_round_up(sqrt(kernels->dot(index->seen, seen, seen))));
     block->offset = fmaxf(block->offset, fabsf(index->offset[row]));
   } else {
     memset(bytes, 0, index->padded);
     index->offset[row] = -INFINITY;
   }
-  block->longest = fmaxf(block->longest, up(length));
+  block->longest = fmaxf(block->longest, kf_round_up(length));
   place(index, row, bytes);
 }
 
 /* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
 static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, double largest,
                      double *y) {
-  float scale = scale_for(largest < LONGEST ? largest : 0, 127);
-  if (!(largest < LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
+  float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, 127);
+  if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
   uint8_t *to = index->fine + row * index->fine_dim;
-  round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
+  kf_round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
   for (uint32_t i = 0; i < index->fine_dim; i++) to[i] ^= 128; /* + 128 */
   index->fine_scale[row] = scale;
-  index->fine_error[row] = up(sqrt(kernels->dot(index->dim, y, y)));
+  index->fine_error[row] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place after the last row: no hit, unless everything is. */
@@ -119,6 +104,11 @@ static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
 }
 
 /* --- queries and bounds ---------------------------------------------------------------------- */
+
+double kf_query_share(const kf_index *index, double norm2) {
+  double share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
+  return index->metric == KF_METRIC_INNER ? share * (sqrt(norm2) * SLACK) : share;
+}
 
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch) {
@@ -134,21 +124,20 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
     q.base = kernels->dot(index->dim, other, index->centre);
     q.length += 2 * index->centre_length;
   }
-  if (!(q.length < LONGEST)) q.largest = INFINITY;
-  q.share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
-  if (index->metric == KF_METRIC_INNER) q.share *= sqrt(q.norm2) * SLACK;
+  if (!(q.length < KF_LONGEST)) q.largest = INFINITY;
+  q.share = kf_query_share(index, q.norm2);
   return q;
 }
 
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest) {
-  float factor = scale_for(largest, kf_scan_most(kernels->scan, index->padded));
-  return (double)factor < index->least_factor ? up(index->least_factor) : factor;
+  float factor = kf_scale_for(largest, kf_scan_most(kernels->scan, index->padded));
+  return (double)factor < index->least_factor ? kf_round_up(index->least_factor) : factor;
 }
 
 /* What rounding to `factor` and arithmetic may do to the key of a query. */
 static void set_bounds(const kf_index *index, const kf_query *query, double error,
                        double *by_length, double *fixed) {
-  double gamma = rounding_share(index);
+  double gamma = kf_rounding_share(index);
   if (index->metric == KF_METRIC_EUCLIDEAN) {
     *by_length = error * SLACK + 4 * gamma * query->length;
     *fixed = 2 * gamma * query->length * query->length;
@@ -173,7 +162,7 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
   }
   if (seen == NULL) kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch);
   for (uint32_t i = 0; seen != NULL && i < index->seen; i++) scratch[i] = (double)seen[i];
-  round_row(factor, scratch, index->seen, index->padded, bytes);
+  kf_round_row(factor, scratch, index->seen, index->padded, bytes);
   for (uint32_t i = 0; i < index->seen; i++) bytes2 += bytes[i] * bytes[i];
   double error = sqrt(kernels->dot(index->seen, scratch, scratch)) * SLACK;
   query->by_error = (double)factor * sqrt(bytes2) * (SLACK * SLACK);
@@ -190,14 +179,14 @@ void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const
                          double *scratch, kf_query *query, void *packed) {
   int16_t *out = packed;
   double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch), whole2 = 0;
-  if (!(largest < LONGEST)) {
+  if (!(largest < KF_LONGEST)) {
     memset(packed, 0, kf_fine_size(index->fine_dim));
     query->fine_factor = 0;
     query->fine_start = 0;
     query->fine_by_length = query->fine_by_error = query->fine_fixed = INFINITY;
     return;
   }
-  float factor = scale_for(largest, kf_fine_most(index->fine_dim));
+  float factor = kf_scale_for(largest, kf_fine_most(index->fine_dim));
   double inverse = factor > 0 ? 1 / (double)factor : 0;
   const double shift = 0x1.8p52;
   int32_t sum = 0;
@@ -222,7 +211,7 @@ double kf_key(const kf_index *index, const kf_query *query, double score) {
 }
 
 double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score) {
-  double gamma = rounding_share(index), length = kf_row_length(index, query, row, score);
+  double gamma = kf_rounding_share(index), length = kf_row_length(index, query, row, score);
   if (index->metric != KF_METRIC_EUCLIDEAN)
     return gamma * query->length * (length + index->centre_length);
   return 2 * gamma * (query->length + length) * (query->length + length);
@@ -263,7 +252,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
   if (status == KF_OK) {
     qsort(sorted, n, sizeof *sorted, by_value);
     for (uint64_t i = 0; i < n; i++)
-      if (length2[i] <= 16 * sorted[n / 2] && length2[i] < LONGEST * LONGEST) {
+      if (length2[i] <= 16 * sorted[n / 2] && length2[i] < KF_LONGEST * KF_LONGEST) {
         used++;
         for (uint32_t j = 0; j < dim; j++) index->centre[j] += (double)rows[i * dim + j] * scale[i];
       }
@@ -314,7 +303,7 @@ static float block_scale(double *largest, uint64_t n) {
   qsort(largest, n, sizeof *largest, by_value);
   uint64_t last = n - 1, least = n - 1 - n / 64;
   while (last > least && largest[last] > 8 * largest[n / 2]) last--;
-  return scale_for(largest[last] < LONGEST ? largest[last] : 0, 127);
+  return kf_scale_for(largest[last] < KF_LONGEST ? largest[last] : 0, 127);
 }
 
 typedef struct build_job {
@@ -327,10 +316,10 @@ typedef struct build_scratch {
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
   /* with leading directions */
-  measured *row;   /* [n] */
-  float *seen;     /* [n][index->seen] */
-  float *columns;  /* [dim][KF_LEAD_ROWS] */
-  float *products; /* [KF_LEAD_ROWS][lead.n] */
+  kf_measured *row; /* [n] */
+  float *seen;      /* [n][index->seen] */
+  float *columns;   /* [dim][KF_LEAD_ROWS] */
+  float *products;  /* [KF_LEAD_ROWS][lead.n] */
 } build_scratch;
 
 static kf_row_block start_block(double *largest, uint64_t n) {
@@ -341,11 +330,13 @@ static kf_row_block start_block(double *largest, uint64_t n) {
 static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                 uint64_t n, const float *rows, const build_scratch *s) {
   for (uint64_t i = 0; i < n; i++)
-    s->largest[i] = kf_centre_row(index, rows + i * index->dim, scale_at(index, first + i), s->y);
+    s->largest[i] =
+        kf_centre_row(index, rows + i * index->dim, kf_row_scale_at(index, first + i), s->y);
   kf_row_block block = start_block(s->largest, n);
   for (uint64_t i = 0; i < n; i++) {
-    double largest = kf_centre_row(index, rows + i * index->dim, scale_at(index, first + i), s->y);
-    measured m = measure(index, kernels, largest, s->y);
+    double largest =
+        kf_centre_row(index, rows + i * index->dim, kf_row_scale_at(index, first + i), s->y);
+    kf_measured m = kf_measure(index, kernels, largest, s->y);
     set_row(index, kernels, first + i, &m, &block, s->y, s->bytes);
   }
   return block;
@@ -356,9 +347,9 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
                       uint32_t n, const float *rows, const build_scratch *s) {
   double length2[KF_LEAD_ROWS] = {0};
   for (uint32_t r = 0; r < n; r++) {
-    double largest =
-        kf_centre_row(index, rows + (i + r) * index->dim, scale_at(index, first + i + r), s->y);
-    s->row[i + r] = measure(index, kernels, largest, s->y);
+    double largest = kf_centre_row(index, rows + (i + r) * index->dim,
+                                   kf_row_scale_at(index, first + i + r), s->y);
+    s->row[i + r] = kf_measure(index, kernels, largest, s->y);
     length2[r] = s->row[i + r].length2;
     for (uint32_t j = 0; j < index->dim; j++) s->columns[j * KF_LEAD_ROWS + r] = (float)s->y[j];
     set_fine(index, kernels, first + i + r, largest, s->y);
@@ -396,8 +387,9 @@ static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t numb
       (index->lead.n > 0 ? build_leading : build_whole)(index, kernels, first, n, rows, s);
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
-  block.fixed = up(2 * rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
-                   0x1p-148); /* offsets are kept in f32 */
+  block.fixed =
+      kf_round_up(2 * kf_rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
+                  0x1p-148); /* offsets are kept in f32 */
   index->blocks[number] = block;
 }
 
@@ -482,7 +474,8 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   index->dim = source->dim;
   index->in_place = in_place;
   index->bound_scale = 1;
-  kf_status status = prepare(ctx, index);
+  index->devices = kf_index_devices_new();
+  kf_status status = index->devices != NULL ? prepare(ctx, index) : kf_fail_memory(&ctx->err);
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
@@ -491,6 +484,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
 
 void kf_index_free(kf_index *index) {
   if (index == NULL) return;
+  kf_index_devices_free(index->devices);
   kf_arena_free(&index->arena);
   kf_free(index->source.owned);
   kf_free(index);

@@ -8,9 +8,9 @@
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
  *
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
- * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p, and
- * a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits with a
- * scale of their own, queries of 14, |v - a| <= margin. */
+ * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p,
+ * and a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits
+ * with a scale of their own, queries of 14, |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -61,6 +61,7 @@ struct kf_index {
   /* Every margin is multiplied by this: 1. Tests shrink it and demand wrong answers, to show that
    * the bound is needed. */
   double bound_scale;
+  struct kf_index_devices *devices; /* copies of the rows there (device_rows.h) */
   kf_arena arena;
 };
 
@@ -79,22 +80,49 @@ typedef struct kf_query {
   int32_t fine_start; /* what a sum of products with bytes is too large by */
 } kf_query;
 
+/* The `share` of a query with this canonical squared length. */
+double kf_query_share(const kf_index *index, double norm2);
 /* Everything but the last three. scratch: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
 /* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
- * becomes zeros with an infinite error. seen: what the first pass takes for it, [index->seen]; NULL:
- * the query itself. scratch: [dim + KF_LEAD_TAIL]. */
+ * becomes zeros with an infinite error. seen: what the first pass takes for it, [index->seen];
+ * NULL: the query itself. scratch: [dim + KF_LEAD_TAIL]. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
                     const float *seen, float factor, double *scratch, kf_query *query,
                     int8_t *bytes);
 /* Rounds it whole to 14 bits or less, packed. scratch: [dim]. */
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
                          double *scratch, kf_query *query, void *packed);
+/* What there is to know about a row before it is rounded. */
+typedef struct kf_measured {
+  double largest; /* of the numbers that the first pass takes */
+  double length2; /* |y|^2 */
+  double h;
+} kf_measured;
+kf_measured kf_measure(const kf_index *index, const kf_kernels *kernels, double largest,
+                       const double *y);
+/* Rows and queries longer than this do not go through f32: they are always candidates. */
+#define KF_LONGEST 1e15
+static inline bool kf_fits_bytes(const kf_measured *m) {
+  return m->length2 < KF_LONGEST * KF_LONGEST && fabs(m->h) < KF_LONGEST * KF_LONGEST;
+}
+/* The scale by which numbers up to `largest` become integers up to `most`. */
+float kf_scale_for(double largest, int most);
+/* The nearest integers to y [n] / scale, as bytes, and zeros up to `padded`; y becomes the rounding
+ * error. */
+void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes);
+/* A number of f32 that is larger than x, and than what f64 may have lost of it. */
+float kf_round_up(double x);
+/* The error of every canonical or f64 sum of dim products, and of a handful of operations more, is
+ * below this share of the product of lengths. */
+double kf_rounding_share(const kf_index *index);
+
 /* What brings a row of this squared length to the length at which it is compared; zeros stay. */
 double kf_row_scale(const kf_index *index, double norm2);
+double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a row of the index */
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 

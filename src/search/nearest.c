@@ -8,7 +8,7 @@
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own slice of the rows, and the shortlists are merged. */
-#include "search/shortlist.h"
+#include "search/nearest.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,22 +19,11 @@
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
-/* --- requests and finders -------------------------------------------------------------------- */
-
-typedef struct request {
-  const kf_index *index;
-  const kf_kernels *kernels;
-  const float *queries; /* [n][dim] */
-  uint64_t n;
-  uint32_t k;
-  const int64_t *leave_out; /* [n] or NULL */
-  int64_t *rows;            /* [n][k] */
-  double *scores;           /* [n][k] or NULL */
-} request;
+/* --- finders --------------------------------------------------------------------------------- */
 
 /* Searches a batch of queries at a time. */
 typedef struct finder {
-  const request *r;
+  const kf_request *r;
   const kf_index *index;
   uint32_t k, capacity;
   uint64_t first;         /* number of the first query of the batch at hand */
@@ -62,7 +51,7 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
 }
 
 /* Makes a finder of a zeroed one, which it is again after a failure. */
-static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err *err) {
+static kf_status finder_make(finder *f, const kf_request *r, uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
   uint64_t group = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
@@ -297,21 +286,25 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
+void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *scored) {
+  double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
+  for (uint32_t t = 0; t < r->k; t++) {
+    uint64_t at = query * r->k + t;
+    if (!(scored[t].value < value)) value = scored[t].value;
+    r->rows[at] = (int64_t)scored[t].row;
+    if (r->scores != NULL)
+      r->scores[at] = r->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;
+  }
+}
+
 /* Scores the remaining rows of query i, and writes its answer. */
 static kf_status finish(finder *f, uint32_t i, kf_err *err) {
-  const request *r = f->r;
+  const kf_request *r = f->r;
   kf_shortlist *list = &f->lists[i];
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
-  double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
-  for (uint32_t t = 0; t < f->k; t++) {
-    uint64_t at = query_at(f, i) * f->k + t;
-    if (!(list->scored[t].value < value)) value = list->scored[t].value;
-    r->rows[at] = (int64_t)list->scored[t].row;
-    if (r->scores != NULL)
-      r->scores[at] = f->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;
-  }
+  kf_request_answer(r, query_at(f, i), list->scored);
   return KF_OK;
 }
 
@@ -327,7 +320,7 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err) {
-  request r = {index, kernels, queries, n, k, leave_out, rows, scores};
+  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores};
   if (n == 0) return KF_OK;
   uint32_t batch = batch_for(k, n);
   finder f = {0};
@@ -342,7 +335,7 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 /* --- many queries, divided among threads ----------------------------------------------------- */
 
 typedef struct parallel_job {
-  request r;
+  kf_request r;
   uint32_t batch;
   uint64_t slices; /* of the rows, if these are divided */
   finder *finders; /* one for each worker, or for each slice */
@@ -383,16 +376,14 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
   uint64_t batches = rounds * threads;
-  return batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
+  uint32_t batch = batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
+  return batch > 0 ? batch : 1;
 }
 
-kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates) {
-  if (n == 0) return KF_OK;
-  parallel_job j = {.r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores},
-                    .batch = batch_for(k, n),
-                    .slices = ctx->threads};
+static kf_status nearest_aligned(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+  uint64_t n = r->n;
+  const kf_index *index = r->index;
+  parallel_job j = {.r = *r, .batch = batch_for(r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
   if (!few) j.batch = even_batch(n, j.batch, ctx->threads);
@@ -407,4 +398,28 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
   }
   kf_free(j.finders);
   return status;
+}
+
+/* Each query is read for many rows, so it should begin with a line of the cache. */
+kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+  if ((uintptr_t)r->queries % 64 == 0) return nearest_aligned(ctx, r, candidates);
+  uint64_t size = r->index->dim * sizeof(float);
+  float *aligned = kf_alloc(r->n, size);
+  if (aligned == NULL) return kf_fail_memory(&ctx->err);
+  memcpy(aligned, r->queries, r->n * size);
+  kf_request same = *r;
+  same.queries = aligned;
+  kf_status status = nearest_aligned(ctx, &same, candidates);
+  kf_free(aligned);
+  return status;
+}
+
+kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
+                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                                    double *scores, uint64_t *candidates) {
+  if (n == 0) return KF_OK;
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores};
+  bool done = false;
+  KF_TRY(kf_nearest_device(ctx, &r, candidates, &done));
+  return done ? KF_OK : kf_nearest_cpu(ctx, &r, candidates);
 }

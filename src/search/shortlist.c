@@ -110,15 +110,19 @@ typedef struct newcomer {
   kf_fine fine;
 } newcomer;
 
-static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
-  const kf_index *index = s->index;
-  newcomer x = {.scored = scored, .clear = -1, .fine = unknown};
-  if (index->source.canonical) return x;
-  x.clear = 2 * s->query->share;
+double kf_clear(const kf_index *index, double share, double value) {
+  if (index->source.canonical) return -1;
+  double clear = 2 * share;
   /* A distance of more than twice this one differs by far more than their errors. */
-  if (index->metric == KF_METRIC_EUCLIDEAN) x.clear *= 1.5 * scored.value;
-  if (index->metric == KF_METRIC_INNER) x.clear *= index->longest + index->centre_length;
-  return x;
+  if (index->metric == KF_METRIC_EUCLIDEAN) clear *= 1.5 * value;
+  if (index->metric == KF_METRIC_INNER) clear *= index->longest + index->centre_length;
+  return clear;
+}
+
+static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
+  return (newcomer){.scored = scored,
+                    .clear = kf_clear(s->index, s->query->share, scored.value),
+                    .fine = unknown};
 }
 
 /* Whether two rows in f16 are equal, which needs no f32. */
@@ -199,8 +203,8 @@ static kf_status note_score(kf_shortlist *list, uint32_t k, const kf_scorer *sco
   return KF_OK;
 }
 
-static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint64_t *numbers,
-                       uint32_t n, kf_err *err) {
+kf_status kf_score_rows(kf_scorer *s, const uint64_t *numbers, uint32_t n, kf_scored *out,
+                        kf_err *err) {
   const float *rows[KF_SCORE_ROWS];
   double value[KF_SCORE_ROWS];
   bool euclidean = s->index->metric == KF_METRIC_EUCLIDEAN;
@@ -208,11 +212,22 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
   (euclidean ? s->kernels->distances : s->kernels->dots)(s->x, rows, n, s->index->dim, value);
   for (uint32_t i = 0; s->index->norm2 != NULL && i < n; i++)
     value[i] = kf_cosine(value[i], s->query->norm2, s->index->norm2[numbers[i]]);
-  for (uint32_t i = 0; i < n; i++) {
-    kf_scored scored = {.value = euclidean ? value[i] : -value[i], .row = numbers[i]};
-    KF_TRY(note_score(list, k, s, newcomer_of(s, scored), err));
-  }
+  for (uint32_t i = 0; i < n; i++)
+    out[i] = (kf_scored){.value = euclidean ? value[i] : -value[i], .row = numbers[i]};
   s->candidates += n;
+  return KF_OK;
+}
+
+kf_status kf_shortlist_note(kf_shortlist *list, uint32_t k, const kf_scorer *scorer,
+                            kf_scored scored, kf_err *err) {
+  return note_score(list, k, scorer, newcomer_of(scorer, scored), err);
+}
+
+static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint64_t *numbers,
+                       uint32_t n, kf_err *err) {
+  kf_scored scored[KF_SCORE_ROWS];
+  KF_TRY(kf_score_rows(s, numbers, n, scored, err));
+  for (uint32_t i = 0; i < n; i++) KF_TRY(kf_shortlist_note(list, k, s, scored[i], err));
   return KF_OK;
 }
 

@@ -48,6 +48,15 @@ typedef struct kf_scorer {
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
+/* The canonical scores of n <= KF_SCORE_ROWS rows. */
+kf_status kf_score_rows(kf_scorer *scorer, const uint64_t *numbers, uint32_t n, kf_scored *out,
+                        kf_err *err);
+/* A row whose canonical score differs by more than this from `value` certainly is nearer, or
+ * farther. Negative: canonical scores decide. share: of the query. */
+double kf_clear(const kf_index *index, double share, double value);
+/* Adds a row with its canonical score. */
+kf_status kf_shortlist_note(kf_shortlist *list, uint32_t k, const kf_scorer *scorer,
+                            kf_scored scored, kf_err *err);
 
 /* Makes room in a full list: drops rows that are out; if that is not enough, scores the best ones,
  * which puts others out; and as a last resort scores all that may matter. margin: the upper bound

@@ -112,23 +112,32 @@ static kf_status run(job *j, const char *what) {
 }
 
 /* As many rows as keep their floats and integers in the second-level cache. */
-static uint64_t batch_rows(uint32_t dim) {
+uint64_t kf_stats_batch(uint32_t dim) {
   uint64_t steps = ((uint64_t)256 << 10) / (sizeof(float) * dim) / KF_MOMENT_ROWS;
   return KF_MOMENT_ROWS * (steps > 0 ? steps : 1);
+}
+
+static kf_status accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                            const int32_t *labels, const char *what) {
+  job j = {.ctx = ctx,
+           .stats = stats,
+           .data = data,
+           .labels = labels,
+           .batch = kf_stats_batch(stats->dim)};
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
+  kf_status status = run(&j, what);
+  kf_moments_free(j.moments);
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j.class_locks[i]);
+  return status;
 }
 
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what) {
   if (stats->rows > KF_MAX_ROWS || data->rows > KF_MAX_ROWS - stats->rows)
     return kf_fail(&ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
-  job j = {
-      .ctx = ctx, .stats = stats, .data = data, .labels = labels, .batch = batch_rows(stats->dim)};
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
-
-  kf_status status = run(&j, what);
-
-  kf_moments_free(j.moments);
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j.class_locks[i]);
+  bool done = false;
+  kf_status status = kf_stats_accumulate_on_device(ctx, stats, data, labels, what, &done);
+  if (status == KF_OK && !done) status = accumulate(ctx, stats, data, labels, what);
   stats->rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) stats->rows += (uint64_t)stats->counts[k];
   return status;

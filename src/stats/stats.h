@@ -72,4 +72,11 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, in
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what);
 
+/* The same on the devices of the context, if it has any and that pays. *done: it was done;
+ * otherwise nothing has changed, and the CPU has to do it. */
+kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                                        const int32_t *labels, const char *what, bool *done);
+/* Rows that the CPU takes at once. */
+uint64_t kf_stats_batch(uint32_t dim);
+
 #endif

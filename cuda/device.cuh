@@ -1,0 +1,51 @@
+/* device.cuh - an open CUDA device, and how errors become sentences. Everything in cuda/ includes
+ * this. */
+#ifndef KF_CUDA_DEVICE_CUH
+#define KF_CUDA_DEVICE_CUH
+
+#include "device_api.h"
+
+#include <cuda_runtime.h>
+
+struct kf_dev {
+  int number;
+  int major, minor;
+  int processors;
+  size_t shared;       /* bytes of shared memory that a block can have */
+  cudaStream_t stream; /* everything of the search is in it, */
+  cudaStream_t copies; /* but for queries that come while others are searched for */
+  cudaEvent_t free_again, arrived;
+  void *encode; /* the driver's cuTensorMapEncodeTiled; NULL before Hopper */
+  void *answer; /* page-locked, KF_CUDA_ANSWER bytes: for numbers the host waits for */
+  char message[512];
+};
+
+#define KF_CUDA_ANSWER 256
+
+/* Sets the message and says which kind of failure it is. */
+kf_dev_status kf_cuda_fail(kf_dev *dev, cudaError_t error, const char *what);
+/* The same for what no call of CUDA said. */
+kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sentence);
+
+/* Returns from the caller on failure. */
+#define KF_CUDA(dev, call, what)                                                                   \
+  do {                                                                                             \
+    cudaError_t kf_cuda_error_ = (call);                                                           \
+    if (kf_cuda_error_ != cudaSuccess) return kf_cuda_fail(dev, kf_cuda_error_, what);             \
+  } while (0)
+#define KF_CUDA_TRY(call)                                                                          \
+  do {                                                                                             \
+    kf_dev_status kf_cuda_status_ = (call);                                                        \
+    if (kf_cuda_status_ != KF_DEV_OK) return kf_cuda_status_;                                      \
+  } while (0)
+
+/* Device memory that is freed together. A failure is kept, and what follows is not tried. */
+typedef struct kf_cuda_arena {
+  void *block[40];
+  int n;
+  cudaError_t error;
+} kf_cuda_arena;
+void *kf_cuda_take(kf_cuda_arena *arena, uint64_t bytes);
+void kf_cuda_release(kf_cuda_arena *arena);
+
+#endif

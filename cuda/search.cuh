@@ -1,0 +1,170 @@
+/* search.cuh - rows and queries on a CUDA device, and the kernels' view of them. */
+#ifndef KF_CUDA_SEARCH_CUH
+#define KF_CUDA_SEARCH_CUH
+
+#include "device.cuh"
+
+#define KF_TILE_ROWS 192u
+#define KF_PAD       32u
+/* Survivors are collected in blocks of this many; a warp fills one at a time, and takes the next when
+ * fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
+#define KF_HIT_BLOCK  8192u
+#define KF_HIT_ROOM   4096u
+#define KF_SCANS      3u  /* that may collect hits one after the other */
+#define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
+
+/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale; the last is negative if
+ * there are no rows. */
+typedef float4 kf_tile_bound;
+/* What it needs of a query: (least - fixed), by_length, by_error, 1 / factor; the last is negative if
+ * there is no such query. */
+typedef float4 kf_query_bound;
+
+/* The rest of a tile, for values. */
+typedef struct kf_tile_value {
+  float scale; /* 0: nothing is known of its rows */
+  float low, high;
+  float length, error, fixed;
+  uint32_t empty; /* places without a row */
+  uint32_t unused;
+} kf_tile_value;
+
+struct kf_dev_rows {
+  kf_dev *dev;
+  kf_dev_metric metric;
+  kf_dev_type type;
+  uint32_t dim, padded;
+  double bound_scale;
+  int64_t first;
+  uint64_t n, n_tiles;
+  int8_t *bytes;     /* [n_tiles * KF_TILE_ROWS][padded] */
+  uint32_t *numbers; /* [n_tiles * KF_TILE_ROWS] */
+  kf_tile_bound *bounds;
+  kf_tile_value *tiles;
+  void *values;  /* [n][dim] */
+  double *norm2; /* [n], cosine only */
+  kf_cuda_arena arena;
+};
+
+/* What is known of a query. */
+typedef struct kf_query_known {
+  double norm2, base, length;
+  double by_length, by_error, fixed;    /* of bytes */
+  double fine_by_length, fine_by_error; /* of bytes with the second digit */
+  double least;
+  float factor;
+  uint32_t n_best;
+  int64_t leave_out;
+} kf_query_known;
+
+struct kf_dev_queries {
+  kf_dev *dev;
+  kf_dev_metric metric;
+  uint32_t dim, padded;
+  double centre_length, longest, least_factor, bound_scale, rounding_share;
+  uint32_t most, best, n;
+  uint64_t room; /* survivors */
+  double *centre;
+  float *x;                /* [most][dim] */
+  int8_t *bytes, *digits;  /* [most][padded]: p is about factor (bytes + digits / KF_DIGIT) */
+  int8_t *picked;          /* bytes of chosen queries */
+  kf_query_known *known;   /* [most] */
+  uint32_t *chosen, *next; /* [most] numbers of chosen queries, and room for others */
+  uint32_t n_chosen;
+  bool all;      /* the numbers are 0, 1, ... */
+  bool gathered; /* `picked` is up to date */
+  /* Queries [late, n) are still on their way; a guess that they need as well. */
+  uint32_t late;
+  bool leaves_out, guess_late;
+  uint32_t guessed; /* rows that should have the key: `least` is a guess; 0: it is not */
+  const kf_dev_rows *late_rows;
+  uint32_t late_rank;
+  kf_query_bound *bounds; /* [most] of chosen queries, for one scan */
+  int64_t *left_out;      /* upload */
+  /* survivors */
+  uint64_t n_blocks; /* and one more, for what does not fit */
+  uint2 *hits;       /* [n_blocks + 1][KF_HIT_BLOCK] place among the chosen, place of the row */
+  uint16_t *masks;   /* the same, if rows are short */
+  uint32_t *filled;  /* [n_blocks + 1] */
+  unsigned long long *counters;
+  uint32_t *count, *start; /* [most + 1] survivors of a chosen query, and where they begin */
+  uint32_t *list;          /* [room] places of rows */
+  uint64_t n_hits;
+  /* guessing */
+  int32_t *maxima;
+  uint64_t maxima_room;
+  kf_dev_scored *best_rows; /* [most][best] */
+  double *host_least;       /* [most] upload */
+  kf_cuda_arena arena;
+};
+
+#define KF_DIGIT      254
+#define KF_MOST_PARTS 4096u /* maxima of a query, at most */
+
+/* counters */
+enum { KF_NEXT_BLOCK = 0, KF_ALL_HITS = 1, KF_LEFT = 2, KF_KEPT = 3, KF_N_COUNTERS = 8 };
+
+/* One pass over tiles. */
+typedef struct kf_pass {
+  const int8_t *queries; /* [n_queries][padded] */
+  const int8_t *rows;
+  uint32_t padded;
+  uint32_t first_query;         /* added to the numbers of queries in hits */
+  uint32_t first_block;         /* of hits */
+  uint32_t n_queries, n_groups; /* groups: of queries that a block takes together */
+  uint32_t n_tiles,
+      n_chunks; /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
+  uint32_t all_tiles;
+  uint32_t stride; /* tile i of the pass is tile i * stride of all, */
+  bool others;     /* or the i-th of those that a stride of KF_EVERY leaves out */
+  uint32_t stages; /* of shared memory */
+  const kf_query_bound *query_bounds;
+  const kf_tile_bound *tile_bounds;
+  uint2 *hits;
+  uint32_t *filled;
+  uint32_t n_blocks;
+  unsigned long long *counters;
+  int32_t *maxima; /* [n_queries][n_tiles * parts]: guess */
+  uint32_t parts;  /* 1 or 12 */
+} kf_pass;
+
+#define KF_EVERY 4u
+__device__ __forceinline__ uint32_t kf_tile_of(const kf_pass &p, uint32_t i) {
+  return p.others ? i + i / (KF_EVERY - 1) + 1 : i * p.stride;
+}
+
+/* scan_wgmma.cu, scan_mma.cu: launch. `maxima`: for a guess, otherwise a scan. The number of warps
+ * is that of the blocks that must be reserved. */
+bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
+kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
+/* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
+ * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a row
+ * they have 16 * tile + 8 * half + 4 * quarter + pair. */
+#define KF_COARSE_MOST 64u
+kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
+__device__ __forceinline__ uint32_t
+kf_coarse_place(uint32_t code) { /* of the first of the twelve */
+  return (code >> 4) * KF_TILE_ROWS + (code >> 2 & 3) * (KF_TILE_ROWS / 4) + (code & 3) * 2;
+}
+kf_dev_status kf_mma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
+uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
+
+/* Waits, on the device, for queries that are on their way, and does for them what was asked for. */
+kf_dev_status kf_cuda_catch_up(kf_dev_queries *queries);
+/* scan.cu: a guess for chosen queries [first, first + n). */
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                                 int proven, uint32_t first, uint32_t n);
+
+/* The least dot product with which the key of a row of the tile can be high enough. */
+__device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
+  if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */
+  float length = q.y * t.y, error = q.z * t.z;
+  float size = fabsf(q.x) + fabsf(t.x) + length + error;
+  float floor = (((q.x + t.x) - length) - error) - 0x1p-20f * size; /* far more than rounding */
+  floor = floor * q.w * t.w;
+  floor -= 0x1p-20f * fabsf(floor) + 2;
+  return floor > -2e9f ? (floor < 2e9f ? __float2int_rd(floor) : INT32_MAX - 1)
+                       : INT32_MIN; /* NaN: all */
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* table.h - what the table of the plug-in consists of. */
+#ifndef KF_CUDA_TABLE_H
+#define KF_CUDA_TABLE_H
+
+#include "device_api.h"
+#include "moments.h"
+
+#define KF_CUDA_TILE_ROWS 192u
+#define KF_CUDA_PAD       32u
+#define KF_CUDA_MOST_BEST 2048u
+
+/* rows.cu */
+uint64_t kf_cuda_rows_bytes(const kf_dev_piece *piece);
+kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out);
+void kf_cuda_rows_free(kf_dev *dev, kf_dev_rows *rows);
+kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t n,
+                                     const int8_t *bytes, const uint32_t *numbers,
+                                     const kf_dev_tile *tiles);
+kf_dev_status kf_cuda_rows_put_values(kf_dev_rows *rows, uint64_t first, uint64_t n,
+                                      const void *values, const double *norm2);
+/* queries.cu */
+uint64_t kf_cuda_queries_bytes(const kf_dev_space *space, uint32_t most, uint32_t best,
+                               uint64_t hits);
+kf_dev_status kf_cuda_queries_new(kf_dev *dev, const kf_dev_space *space, uint32_t most,
+                                  uint32_t best, uint64_t hits, kf_dev_queries **out);
+void kf_cuda_queries_free(kf_dev *dev, kf_dev_queries *queries);
+kf_dev_status kf_cuda_queries_put(kf_dev_queries *queries, const float *x, uint32_t n,
+                                  const int64_t *leave_out);
+kf_dev_status kf_cuda_settle(kf_dev_queries *queries, uint32_t k, double slack, uint32_t *left);
+kf_dev_status kf_cuda_choose(kf_dev_queries *queries, const uint32_t *numbers, uint32_t n,
+                             const double *least);
+kf_dev_status kf_cuda_chosen(kf_dev_queries *queries, uint32_t *numbers, double *least,
+                             uint32_t *n);
+kf_dev_status kf_cuda_answers(kf_dev_queries *queries, kf_dev_scored *best);
+/* scan.cu */
+kf_dev_status kf_cuda_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                            int proven);
+kf_dev_status kf_cuda_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
+kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,
+                                int64_t *row, uint64_t *n);
+/* score.cu */
+kf_dev_status kf_cuda_score(kf_dev_queries *queries, const kf_dev_rows *rows);
+
+#endif

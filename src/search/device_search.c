@@ -1,0 +1,608 @@
+/* device_search.c - the k nearest rows, found by devices.
+ *
+ * Every device searches its own share of the rows and hands out a list for each query, of a few
+ * rows more than k, by canonical score. The host merges these lists. Where two canonical scores are
+ * so close that their order may be wrong, exact scores decide, as they do on the CPU (shortlist.c);
+ * if such a doubt reaches to the end of a list, or if a device has no room for the survivors of a
+ * query, the CPU searches for that query. So the answers are those of the CPU, to the bit.
+ *
+ * A device guesses for each query a key that k rows should have, collects the rows whose keys may
+ * be as large, scores them, and then knows whether k of them have it: then no other row matters. If
+ * not, it knows a key that k rows certainly have, and collects once more (docs/gpu.md). */
+#include "search/device_rows.h"
+#include "search/nearest.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- whether it pays -------------------------------------------------------------------------- */
+
+#define WORTH_PRODUCTS 0x1p28 /* rows x queries x columns: a millisecond or two of one thread */
+#define WORTH_A_COPY   512u   /* queries that cost as much as copying the rows to a device */
+#define WORTH_A_START  0x1p35 /* products, for each thread: a quarter of a second */
+
+/* Rows in a list: k and a few more, among which exact scores may choose. */
+static uint32_t list_rows(uint32_t k) { return (k + 5 + 3) / 4 * 4; }
+
+/* Whether to look for a device: what it costs to start one, to copy the rows there and to ask it
+ * must be little beside what the CPU would take. With the lock of the index. */
+static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
+  struct kf_index_devices *own = r->index->devices;
+  if (kf_devices_asked(ctx)) return true;
+  double products = (double)r->n * (double)r->index->n * r->index->dim;
+  own->asked += r->n;
+  own->products += products;
+  if (own->refused || products < WORTH_PRODUCTS) return false;
+  if (own->rows != NULL) return true;
+  return own->asked >= WORTH_A_COPY &&
+         (kf_devices_known(ctx) || own->products >= WORTH_A_START * ctx->threads);
+}
+
+/* --- a search --------------------------------------------------------------------------------- */
+
+typedef struct job {
+  kf_ctx *ctx;
+  const kf_request *r;
+  kf_device_rows *on;
+  uint32_t best;       /* rows of a list */
+  uint32_t batch;      /* queries that are searched for together, at most */
+  uint64_t first;      /* number of the first query of the batch at hand */
+  uint32_t n;          /* queries of the batch */
+  const float *given;  /* [n][dim] what goes to the devices */
+  bool locked;         /* the queries are in page-locked memory as they are */
+  bool hosted;         /* the host scores for some lane, and knows more of queries: */
+  kf_query *query;     /* [batch] */
+  unsigned char *left; /* [lanes][batch] for the CPU to do */
+  uint64_t candidates[KF_MOST_DEVICES];
+  kf_device_fault fault[KF_MOST_DEVICES];
+  /* scratch of workers */
+  double *wide;       /* [threads][2 * dim] */
+  float *fetched;     /* [threads][KF_SCORE_ROWS][dim] */
+  kf_dev_scored *all; /* [threads][best] a merged list */
+  kf_scored *scored;  /* [threads][k] */
+  kf_fine *fine;      /* [threads][k] */
+  double *lower;      /* [threads][k] */
+  kf_arena arena;
+} job;
+
+static const float *query_row(const job *j, uint32_t i) {
+  return j->r->queries + (j->first + i) * j->r->index->dim;
+}
+
+static kf_scorer scorer_for(const job *j, uint32_t i, const kf_query *query, size_t worker) {
+  uint64_t dim = j->r->index->dim;
+  return (kf_scorer){.index = j->r->index,
+                     .kernels = j->r->kernels,
+                     .query = query,
+                     .x = query_row(j, i),
+                     .fetched = j->fetched + worker * KF_SCORE_ROWS * dim};
+}
+
+/* Puts a row into a list, if it belongs there; empty places are at its end. */
+static void list_add(kf_dev_scored *list, uint32_t room, kf_dev_scored x) {
+  uint32_t at = room;
+  for (; at > 0; at--) {
+    const kf_dev_scored *y = &list[at - 1];
+    if (y->row >= 0 && (y->score < x.score || (y->score == x.score && y->row < x.row))) break;
+  }
+  if (at == room) return;
+  memmove(list + at + 1, list + at, (room - at - 1) * sizeof *list);
+  list[at] = x;
+}
+
+static void list_clear(kf_dev_scored *list, uint32_t room) {
+  for (uint32_t i = 0; i < room; i++) list[i].row = -1;
+}
+
+/* --- a lane at work --------------------------------------------------------------------------- */
+
+typedef struct walk {
+  job *j;
+  kf_lane *lane;
+  uint32_t number;       /* of the lane */
+  const kf_piece *piece; /* at hand */
+  unsigned char *left;   /* [batch] for the CPU to do */
+  bool again;            /* with keys that k rows certainly have */
+  kf_err *err;
+  /* takes the survivors of the chosen queries */
+  kf_status (*take)(struct walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits);
+  /* if the host scores */
+  double *least;     /* [batch] */
+  uint32_t *numbers; /* [batch] */
+} walk;
+
+#define CALL(w, function, ...)                                                                     \
+  KF_TRY_LANE((w)->lane, (w)->lane->device->api->function(__VA_ARGS__),                            \
+              &(w)->j->fault[(w)->number], (w)->err)
+
+static kf_status fail_host(walk *w) {
+  w->j->fault[w->number].happened = true;
+  return kf_fail_memory(w->err);
+}
+
+static void leave_to_cpu(const walk *w, const uint32_t *numbers, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) w->left[numbers[i]] = 1;
+}
+
+/* Scans for the chosen queries; in parts, if there is no room for all survivors. A query that has
+ * too many of its own is left to the CPU. */
+static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
+  kf_lane *lane = w->lane;
+  uint64_t hits = 0;
+  kf_dev_status status = lane->device->api->scan(lane->queries, w->piece->rows, &hits);
+  if (status != KF_DEV_MORE) {
+    KF_TRY_LANE(lane, status, &w->j->fault[w->number], w->err);
+    w->j->candidates[w->number] += hits;
+    return w->take(w, numbers, n, hits);
+  }
+  if (n == 1 || hits / n > lane->hits) {
+    leave_to_cpu(w, numbers, n);
+    return KF_OK;
+  }
+  uint64_t parts = hits / lane->hits + 2;
+  if (parts > n) parts = n;
+  for (uint64_t p = 0; p < parts; p++) {
+    uint32_t from = (uint32_t)(n * p / parts), to = (uint32_t)(n * (p + 1) / parts);
+    CALL(w, choose, lane->queries, numbers + from, to - from, NULL);
+    KF_TRY(scan_chosen(w, numbers + from, to - from));
+  }
+  return KF_OK;
+}
+
+/* --- the device scores ------------------------------------------------------------------------ */
+
+/* Scores, and collects again for the queries whose guess was too high. */
+static kf_status take_scored(walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits) {
+  (void)numbers;
+  (void)hits;
+  kf_lane *lane = w->lane;
+  uint32_t k = w->j->r->k, left = 0;
+  CALL(w, score, lane->queries, w->piece->rows);
+  if (lane->n <= k || w->again) return KF_OK; /* these are all rows, or proven to be enough */
+  CALL(w, settle, lane->queries, k, w->j->r->index->source.canonical ? 0 : 1, &left);
+  if (left == 0) return KF_OK;
+  uint32_t *again = kf_alloc(n, sizeof *again);
+  if (again == NULL) return fail_host(w);
+  kf_status status =
+      kf_lane_check(lane, lane->device->api->chosen(lane->queries, again, NULL, &left), "search",
+                    &w->j->fault[w->number], w->err);
+  if (status == KF_OK)
+    status = kf_lane_check(lane, lane->device->api->guess(lane->queries, w->piece->rows, k, 1),
+                           "search", &w->j->fault[w->number], w->err);
+  w->again = true;
+  if (status == KF_OK) status = scan_chosen(w, again, left);
+  w->again = false;
+  kf_free(again);
+  return status;
+}
+
+static kf_status search_scoring(walk *w) {
+  kf_lane *lane = w->lane;
+  w->take = take_scored;
+  w->piece = &lane->pieces[0];
+  if (lane->n > w->j->r->k) CALL(w, guess, lane->queries, w->piece->rows, w->j->r->k, 0);
+  KF_TRY(scan_chosen(w, w->numbers, w->j->n));
+  CALL(w, answers, lane->queries, lane->answers);
+  return KF_OK;
+}
+
+/* --- the host scores -------------------------------------------------------------------------- */
+
+typedef struct survivors {
+  const walk *w;
+  uint64_t *end;         /* [n] of the rows of a query */
+  const int64_t *sorted; /* by query */
+} survivors;
+
+#define QUERIES_AT_ONCE 16u
+
+static kf_status score_survivors(void *argument, size_t i, size_t worker, kf_err *err) {
+  const survivors *s = argument;
+  const job *j = s->w->j;
+  const kf_lane *lane = s->w->lane;
+  for (uint32_t q = (uint32_t)i * QUERIES_AT_ONCE; q < (i + 1) * QUERIES_AT_ONCE && q < j->n; q++) {
+    kf_scorer scorer = scorer_for(j, q, &j->query[q], worker);
+    uint64_t at = q > 0 ? s->end[q - 1] : 0, n;
+    for (; at < s->end[q]; at += n) {
+      kf_scored scored[KF_SCORE_ROWS];
+      uint64_t numbers[KF_SCORE_ROWS];
+      n = s->end[q] - at < KF_SCORE_ROWS ? s->end[q] - at : KF_SCORE_ROWS;
+      for (uint64_t t = 0; t < n; t++) numbers[t] = (uint64_t)s->sorted[at + t];
+      KF_TRY(kf_score_rows(&scorer, numbers, (uint32_t)n, scored, err));
+      for (uint64_t t = 0; t < n; t++)
+        list_add(lane->answers + (uint64_t)q * lane->best, lane->best,
+                 (kf_dev_scored){scored[t].value, (int64_t)scored[t].row});
+    }
+  }
+  return KF_OK;
+}
+
+/* Sorts pairs by query. */
+static void sort_survivors(survivors *s, const uint32_t *query, const int64_t *row, uint64_t n,
+                           int64_t *sorted) {
+  uint32_t queries = s->w->j->n;
+  for (uint64_t i = 0; i < n; i++) s->end[query[i]]++;
+  uint64_t sum = 0;
+  for (uint32_t q = 0; q < queries; q++) {
+    uint64_t count = s->end[q];
+    s->end[q] = sum;
+    sum += count;
+  }
+  for (uint64_t i = 0; i < n; i++) sorted[s->end[query[i]]++] = row[i];
+  s->sorted = sorted;
+}
+
+static kf_status take_unscored(walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits) {
+  (void)numbers;
+  (void)n;
+  kf_lane *lane = w->lane;
+  survivors s = {.w = w};
+  uint32_t *query;
+  int64_t *row, *sorted;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, query, hits);
+  KF_TAKE(&arena, row, hits);
+  KF_TAKE(&arena, sorted, hits);
+  KF_TAKE_ZERO(&arena, s.end, w->j->n);
+  kf_status status = arena.failed
+                         ? fail_host(w)
+                         : kf_lane_check(lane,
+                                         lane->device->api->survivors(lane->queries, w->piece->rows,
+                                                                      query, row, &hits),
+                                         "search", &w->j->fault[w->number], w->err);
+  if (status == KF_OK) {
+    sort_survivors(&s, query, row, hits, sorted);
+    status = kf_parallel(w->j->ctx, (w->j->n + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE,
+                         score_survivors, &s);
+  }
+  kf_arena_free(&arena);
+  return status;
+}
+
+/* A key that k rows in the list of a query certainly have. */
+static double proven_key(const walk *w, uint32_t i) {
+  const kf_index *index = w->j->r->index;
+  const kf_dev_scored *last = w->lane->answers + (uint64_t)i * w->lane->best + w->j->r->k - 1;
+  if (last->row < 0) return -INFINITY;
+  double score = index->metric == KF_METRIC_EUCLIDEAN ? last->score : -last->score;
+  double key = kf_key(index, &w->j->query[i], score);
+  if (index->source.canonical) return key;
+  return key - kf_key_error(index, &w->j->query[i], (uint64_t)last->row, score);
+}
+
+/* Chooses queries by number with these keys, and raises keys that say nothing. */
+static kf_status choose_proven(walk *w, const uint32_t *numbers, uint32_t n, const double *least) {
+  bool unknown = false;
+  for (uint32_t i = 0; i < n; i++) unknown = unknown || !(least[i] > -INFINITY);
+  CALL(w, choose, w->lane->queries, numbers, n, least);
+  if (unknown && w->piece->is.n > w->j->r->k)
+    CALL(w, guess, w->lane->queries, w->piece->rows, w->j->r->k, 1);
+  return KF_OK;
+}
+
+/* The first piece: guesses, and what they did not prove once more. */
+static kf_status search_first(walk *w) {
+  kf_lane *lane = w->lane;
+  uint32_t n = w->j->n, failed = 0;
+  if (w->piece->is.n <= w->j->r->k) return scan_chosen(w, w->numbers, n);
+  CALL(w, guess, lane->queries, w->piece->rows, w->j->r->k, 0);
+  CALL(w, chosen, lane->queries, w->numbers, w->least, &n);
+  KF_TRY(scan_chosen(w, w->numbers, n));
+  for (uint32_t i = 0; i < n; i++) {
+    double proven = proven_key(w, i);
+    if (w->left[i] || proven >= w->least[i]) continue;
+    list_clear(lane->answers + (uint64_t)i * lane->best, lane->best);
+    w->least[failed] = proven;
+    w->numbers[failed++] = i;
+  }
+  if (failed == 0) return KF_OK;
+  KF_TRY(choose_proven(w, w->numbers, failed, w->least));
+  return scan_chosen(w, w->numbers, failed);
+}
+
+/* Any other: what is in the lists says what may matter. */
+static kf_status search_next(walk *w) {
+  for (uint32_t i = 0; i < w->j->n; i++) {
+    w->numbers[i] = i;
+    w->least[i] = proven_key(w, i);
+  }
+  KF_TRY(choose_proven(w, w->numbers, w->j->n, w->least));
+  return scan_chosen(w, w->numbers, w->j->n);
+}
+
+/* Brings a piece; memory that is short may be given back by the piece before. */
+static kf_status bring(const walk *w, kf_piece *piece) {
+  return kf_lane_check(w->lane, kf_piece_bring(w->lane, piece), "search", &w->j->fault[w->number],
+                       w->err);
+}
+
+static kf_status search_pieces(walk *w) {
+  kf_lane *lane = w->lane;
+  w->take = take_unscored;
+  for (uint32_t i = 0; i < w->j->n; i++)
+    list_clear(lane->answers + (uint64_t)i * lane->best, lane->best);
+  kf_status status = bring(w, &lane->pieces[0]);
+  for (uint32_t p = 0; status == KF_OK && p < lane->n_pieces; p++) {
+    w->piece = &lane->pieces[p];
+    if (p + 1 < lane->n_pieces) status = bring(w, &lane->pieces[p + 1]);
+    if (status == KF_OK) status = (p == 0 ? search_first : search_next)(w);
+    if (!lane->stays) kf_piece_drop(lane, &lane->pieces[p]);
+  }
+  for (uint32_t p = 0; p < lane->n_pieces && !lane->stays; p++)
+    kf_piece_drop(lane, &lane->pieces[p]);
+  return status;
+}
+
+/* --- all lanes -------------------------------------------------------------------------------- */
+
+static kf_status run_walk(walk *w) {
+  job *j = w->j;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, w->numbers, j->n);
+  KF_TAKE(&arena, w->least, j->n);
+  if (arena.failed) return fail_host(w);
+  for (uint32_t i = 0; i < j->n; i++) w->numbers[i] = i;
+  const int64_t *leave_out = j->r->leave_out != NULL ? j->r->leave_out + j->first : NULL;
+  kf_dev_status put =
+      w->lane->device->api->queries_put(w->lane->queries, j->given, j->n, leave_out);
+  kf_status status = kf_lane_check(w->lane, put, "search", &j->fault[w->number], w->err);
+  if (status == KF_OK) status = (w->lane->scores ? search_scoring : search_pieces)(w);
+  kf_arena_free(&arena);
+  return status;
+}
+
+static kf_status search_lane(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  job *j = argument;
+  walk w = {.j = j,
+            .lane = &j->on->lanes[i],
+            .number = (uint32_t)i,
+            .left = j->left + i * j->batch,
+            .err = err};
+  pthread_mutex_lock(&w.lane->device->lock);
+  kf_status status = run_walk(&w);
+  pthread_mutex_unlock(&w.lane->device->lock);
+  return status;
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+/* The best rows of all lanes. */
+static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list) {
+  const kf_lane *lanes = j->on->lanes;
+  const kf_dev_scored *first = lanes[0].answers + (uint64_t)i * lanes[0].best;
+  if (j->on->n == 1) return first;
+  memcpy(list, first, j->best * sizeof *list);
+  for (uint32_t l = 1; l < j->on->n; l++) {
+    const kf_dev_scored *other = lanes[l].answers + (uint64_t)i * lanes[l].best;
+    for (uint32_t t = 0; t < j->best && other[t].row >= 0; t++) list_add(list, j->best, other[t]);
+  }
+  return list;
+}
+
+/* Whether the first `n` of a list are in the right order without a doubt, and no later row can be
+ * one of them. */
+static bool is_clear(const job *j, const kf_dev_scored *list, uint32_t n, double share) {
+  for (uint32_t t = 1; t <= n && t < j->best && list[t].row >= 0; t++)
+    if (!(list[t].score - list[t - 1].score > kf_clear(j->r->index, share, list[t].score)))
+      return false;
+  return true;
+}
+
+/* Whether a row that is not in the list may be nearer than the k-th of it. */
+static bool is_open(const job *j, const kf_dev_scored *list, double share) {
+  const kf_dev_scored *last = &list[j->best - 1];
+  if (last->row < 0 || j->r->index->source.canonical) return false;
+  return !(last->score - list[j->r->k - 1].score > kf_clear(j->r->index, share, last->score));
+}
+
+/* Exact scores decide. */
+static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *list, size_t worker,
+                                kf_err *err) {
+  uint32_t k = j->r->k;
+  kf_query query = kf_query_start(j->r->index, j->r->kernels, query_row(j, i),
+                                  j->wide + worker * 2 * j->r->index->dim);
+  kf_scorer scorer = scorer_for(j, i, &query, worker);
+  kf_shortlist exact = {.lower = j->lower + worker * k,
+                        .scored = j->scored + worker * k,
+                        .fine = j->fine + worker * k};
+  kf_shortlist_start(&exact, k);
+  for (uint32_t t = 0; t < j->best && list[t].row >= 0; t++)
+    KF_TRY(kf_shortlist_note(&exact, k, &scorer, (kf_scored){list[t].score, (uint64_t)list[t].row},
+                             err));
+  kf_request_answer(j->r, j->first + i, exact.scored);
+  return KF_OK;
+}
+
+#define ANSWERS_AT_ONCE 256u
+
+static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  const job *j = argument;
+  const kf_index *index = j->r->index;
+  uint32_t k = j->r->k, end = (uint32_t)(i + 1) * ANSWERS_AT_ONCE;
+  double share = kf_query_share(index, 1);
+  for (uint32_t q = (uint32_t)i * ANSWERS_AT_ONCE; q < end && q < j->n; q++) {
+    for (uint32_t l = 1; l < j->on->n; l++) j->left[q] |= j->left[l * j->batch + q];
+    if (j->left[q]) continue;
+    const kf_dev_scored *list = merge(j, q, j->all + worker * j->best);
+    if (index->metric == KF_METRIC_INNER)
+      share = kf_query_share(index, j->r->kernels->norm2(query_row(j, q), index->dim));
+    if (list[k - 1].row < 0 || is_open(j, list, share)) {
+      j->left[q] = 1;
+    } else if (!is_clear(j, list, k, share)) {
+      KF_TRY(answer_closely(j, q, list, worker, err));
+    } else {
+      kf_scored *scored = j->scored + worker * k;
+      for (uint32_t t = 0; t < k; t++)
+        scored[t] = (kf_scored){list[t].score, (uint64_t)list[t].row};
+      kf_request_answer(j->r, j->first + q, scored);
+    }
+  }
+  return KF_OK;
+}
+
+/* The queries of the batch that devices could not answer. */
+static kf_status answer_rest(job *j, uint64_t *candidates) {
+  const kf_request *r = j->r;
+  uint64_t n = 0, dim = r->index->dim;
+  for (uint32_t i = 0; i < j->n; i++) n += j->left[i] != 0;
+  if (n == 0) return KF_OK;
+  kf_request some = {.index = r->index, .kernels = r->kernels, .n = n, .k = r->k};
+  float *queries;
+  int64_t *leave_out, *rows;
+  double *scores;
+  uint64_t *number, at = 0;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, queries, n * dim);
+  KF_TAKE(&arena, leave_out, n);
+  KF_TAKE(&arena, rows, n * r->k);
+  KF_TAKE(&arena, scores, n * r->k);
+  KF_TAKE(&arena, number, n);
+  kf_status status = arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+  for (uint32_t i = 0; status == KF_OK && i < j->n; i++) {
+    if (!j->left[i]) continue;
+    memcpy(queries + at * dim, query_row(j, i), dim * sizeof *queries);
+    leave_out[at] = r->leave_out != NULL ? r->leave_out[j->first + i] : -1;
+    number[at++] = j->first + i;
+  }
+  some.queries = queries;
+  some.leave_out = r->leave_out != NULL ? leave_out : NULL;
+  some.rows = rows;
+  some.scores = scores;
+  if (status == KF_OK) status = kf_nearest_cpu(j->ctx, &some, candidates);
+  for (uint64_t i = 0; status == KF_OK && i < n; i++) {
+    memcpy(r->rows + number[i] * r->k, rows + i * r->k, r->k * sizeof *rows);
+    if (r->scores != NULL)
+      memcpy(r->scores + number[i] * r->k, scores + i * r->k, r->k * sizeof *scores);
+  }
+  kf_arena_free(&arena);
+  return status;
+}
+
+/* --- batches ---------------------------------------------------------------------------------- */
+
+static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)err;
+  const job *j = argument;
+  uint64_t dim = j->r->index->dim;
+  uint32_t first = (uint32_t)i * ANSWERS_AT_ONCE, left = j->n - first;
+  uint32_t n = left < ANSWERS_AT_ONCE ? left : ANSWERS_AT_ONCE;
+  float *locked = j->locked ? NULL : j->on->lanes[0].given;
+  if (locked != NULL) memcpy(locked + first * dim, query_row(j, first), n * dim * sizeof *locked);
+  for (uint32_t q = first; j->hosted && q < first + n; q++)
+    j->query[q] =
+        kf_query_start(j->r->index, j->r->kernels, query_row(j, q), j->wide + worker * 2 * dim);
+  return KF_OK;
+}
+
+static kf_status search_batch(job *j, uint64_t *candidates) {
+  kf_ctx *ctx = j->ctx;
+  const float *locked = j->locked ? NULL : j->on->lanes[0].given;
+  size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
+  memset(j->left, 0, (uint64_t)j->on->n * j->batch);
+  if (locked != NULL || j->hosted) KF_TRY(kf_parallel(ctx, parts, start_queries, j));
+  j->given = locked != NULL ? locked : query_row(j, 0);
+  if (j->hosted) { /* which goes parallel itself */
+    for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, &ctx->err));
+  } else {
+    KF_TRY(kf_parallel(ctx, j->on->n, search_lane, j));
+  }
+  KF_TRY(kf_parallel(ctx, parts, answer_some, j));
+  return answer_rest(j, candidates);
+}
+
+/* Room on the devices and on the host. */
+static kf_status job_make(job *j) {
+  const kf_request *r = j->r;
+  uint64_t threads = j->ctx->threads, dim = r->index->dim;
+  j->best = UINT32_MAX;
+  j->batch = UINT32_MAX;
+  for (uint32_t i = 0; i < j->on->n; i++) {
+    kf_lane *lane = &j->on->lanes[i];
+    pthread_mutex_lock(&lane->device->lock);
+    if (i == 0) j->locked = lane->device->api->host_locked(lane->device->dev, r->queries) != 0;
+    kf_status status =
+        kf_lane_room(lane, r->n, list_rows(r->k), i == 0 && !j->locked, &j->fault[i], &j->ctx->err);
+    pthread_mutex_unlock(&lane->device->lock);
+    KF_TRY(status);
+    if (lane->best < j->best) j->best = lane->best;
+    if (lane->most < j->batch) j->batch = lane->most;
+    j->hosted = j->hosted || !lane->scores;
+  }
+  if (j->batch > r->n) j->batch = (uint32_t)r->n;
+  KF_TAKE(&j->arena, j->left, (uint64_t)j->on->n * j->batch);
+  if (j->hosted) KF_TAKE(&j->arena, j->query, j->batch);
+  KF_TAKE(&j->arena, j->wide, threads * 2 * dim);
+  KF_TAKE(&j->arena, j->fetched, threads * KF_SCORE_ROWS * dim);
+  KF_TAKE(&j->arena, j->all, threads * j->best);
+  KF_TAKE(&j->arena, j->scored, threads * r->k);
+  KF_TAKE(&j->arena, j->fine, threads * r->k);
+  KF_TAKE(&j->arena, j->lower, threads * r->k);
+  return j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+}
+
+/* *fault: a device could not do it. */
+static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
+                           uint64_t *candidates, bool *fault) {
+  job j = {.ctx = ctx, .r = r, .on = on};
+  kf_status status = job_make(&j);
+  for (uint64_t first = 0; status == KF_OK && first < r->n; first += j.batch) {
+    j.first = first;
+    j.n = r->n - first < j.batch ? (uint32_t)(r->n - first) : j.batch;
+    status = search_batch(&j, candidates);
+  }
+  for (uint32_t i = 0; i < on->n; i++) {
+    *fault = *fault || j.fault[i].happened;
+    if (candidates != NULL) *candidates += j.candidates[i];
+  }
+  kf_arena_free(&j.arena);
+  return status;
+}
+
+/* With the lock of the index. */
+static kf_status search_locked(kf_ctx *ctx, const kf_request *r, const kf_devices *devices,
+                               uint64_t *candidates, bool *fault) {
+  struct kf_index_devices *own = r->index->devices;
+  kf_device_rows *rows = own->rows;
+  if (rows == NULL || !kf_device_rows_on(rows, devices)) {
+    kf_device_fault making = {0};
+    kf_device_rows_free(rows);
+    own->rows = NULL;
+    kf_status status = kf_device_rows_new(ctx, r->index, devices, &making, &rows);
+    *fault = making.happened;
+    if (status != KF_OK) return status;
+    own->rows = rows;
+  }
+  return search_on(ctx, r, rows, candidates, fault);
+}
+
+/* The same; *done: it was worth it. */
+static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *candidates,
+                                 bool *fault, bool *done) {
+  kf_devices *devices = NULL;
+  if (!is_worth(ctx, r)) return KF_OK;
+  KF_TRY(kf_devices_for(ctx, &devices));
+  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  *done = true;
+  return search_locked(ctx, r, devices, candidates, fault);
+}
+
+kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
+  struct kf_index_devices *own = r->index->devices;
+  uint64_t found = 0;
+  bool fault = false;
+  pthread_mutex_lock(&own->lock);
+  kf_status status = search_if_worth(ctx, r, &found, &fault, done);
+  if (status != KF_OK && fault) { /* what is there may be of no use */
+    kf_device_rows_free(own->rows);
+    own->rows = NULL;
+    own->refused = true;
+  }
+  pthread_mutex_unlock(&own->lock);
+  if (status == KF_OK && candidates != NULL) *candidates += found;
+  if (status == KF_OK || !fault) return status;
+  *done = false;
+  kf_err failure = ctx->err;
+  kf_enter(ctx);
+  return kf_devices_failed(ctx, &failure);
+}

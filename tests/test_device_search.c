@@ -1,0 +1,624 @@
+/* test_device_search.c - a search on devices gives the answers of brute force, to the bit: all kinds of
+ * data, pieces, overflows, several devices, wrong guesses, faults. With the twin, or with the plug-in in
+ * KOOFU_TEST_PLUGIN. */
+#include "device.h"
+#include "problems.h"
+
+#include "device/device.h"
+#include "search/index.h"
+
+static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+typedef struct answers {
+  int64_t *rows;
+  double *scores;
+  uint64_t candidates;
+  kf_status status;
+} answers;
+
+static answers ask(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
+                   const int64_t *leave_out) {
+  answers a = {.rows = malloc(p->n_queries * k * sizeof *a.rows),
+               .scores = malloc(p->n_queries * k * sizeof *a.scores)};
+  memset(a.rows, 0xff, p->n_queries * k * sizeof *a.rows);
+  kf_search_report report = {0};
+  a.status = search_all(ctx, index, p, k, 0, leave_out, a.rows, a.scores, &report);
+  a.candidates = report.candidates;
+  return a;
+}
+
+static void free_answers(answers *a) {
+  free(a->rows);
+  free(a->scores);
+}
+
+/* The answers of a context must be those of the CPU. */
+static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
+                    const int64_t *leave_out) {
+  kf_ctx *cpu = device_ctx(1, "cpu");
+  answers found = ask(ctx, index, p, k, leave_out), wanted = ask(cpu, index, p, k, leave_out);
+  assert_int_equal(wanted.status, KF_OK);
+  if (found.status != KF_OK) fail_msg("%s, k %u: %s", p->kind->name, k, kf_errmsg(ctx));
+  for (uint64_t i = 0; i < p->n_queries * k; i++)
+    if (found.rows[i] != wanted.rows[i] || !same_bits(found.scores[i], wanted.scores[i]))
+      fail_msg("%s, N %" PRIu64 ", D %u, k %u, seed %" PRIu64 ": query %" PRIu64 ", place %" PRIu64
+               ": row %" PRId64 " (%a), wanted %" PRId64 " (%a)",
+               p->kind->name, p->shape.n, p->shape.dim, k, p->shape.seed, i / k, i % k,
+               found.rows[i], found.scores[i], wanted.rows[i], wanted.scores[i]);
+  assert_true(found.candidates >= p->n_queries * k);
+  free_answers(&found);
+  free_answers(&wanted);
+  kf_ctx_free(cpu);
+}
+
+/* Makes a problem and an index, and compares for some k. */
+static void try(const char *device, const kind *of, kf_metric metric, uint64_t n, uint32_t dim,
+                uint64_t n_queries, const uint32_t *ks, size_t n_ks) {
+  problem p = make_problem(of, n, dim, n_queries, 7 + n);
+  kf_ctx *ctx = device_ctx(2, device);
+  kf_index *index = index_of(ctx, &p, metric, false, NULL);
+  for (size_t i = 0; i < n_ks; i++) compare(ctx, index, &p, ks[i], NULL);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  free_problem(&p);
+}
+
+/* --- right answers ------------------------------------------------------------------------------ */
+
+static void kinds_of_data(void **state) {
+  (void)state;
+  for (size_t t = 0; t < N_KINDS; t++)
+    for (size_t m = 0; m < 3; m++)
+      if (!kinds[t].zeros || metrics[m] != KF_METRIC_COSINE)
+        try("cuda", &kinds[t], metrics[m], 1000, 24, 20, (uint32_t[]){1, 10, 100}, 3);
+}
+
+static void sizes(void **state) {
+  (void)state;
+  const uint64_t rows[] = {1, 2, 31, 32, 33, 191, 192, 193, 2500};
+  const uint32_t dims[] = {1, 15, 16, 17, 33, 130};
+  for (size_t i = 0; i < 9; i++)
+    for (size_t d = 0; d < 6; d++) {
+      uint32_t most = rows[i] < 20 ? (uint32_t)rows[i] : 20;
+      try("cuda", &kinds[0], metrics[(i + d) % 3], rows[i], dims[d], 5, (uint32_t[]){1, most}, 2);
+    }
+}
+
+static void many_neighbours(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 3; m++) {
+    try("cuda", kind_named("gaussian"), metrics[m], 3000, 48, 12, (uint32_t[]){1, 100, 1024}, 3);
+    try("cuda", kind_named("every row thrice"), metrics[m], 3000, 20, 6, (uint32_t[]){100, 1024},
+        2);
+  }
+  if (device_twin() != NULL) { /* lists that are too long for the device */
+    device_twin()->most_best = 64;
+    try("cuda", kind_named("gaussian"), KF_METRIC_COSINE, 900, 20, 8, (uint32_t[]){10, 400}, 2);
+  }
+}
+
+/* Problems drawn at random, with everything that can be set, beside brute force in exact arithmetic. */
+static void one_problem(uint64_t seed) {
+  uint64_t s = seed;
+  kf_twin_state *twin = device_twin();
+  const kind *of = &kinds[test_random(&s) % N_KINDS];
+  kf_metric metric = metrics[test_random(&s) % 3];
+  if (of->zeros && metric == KF_METRIC_COSINE) metric = KF_METRIC_INNER;
+  uint64_t n = 1 + test_random(&s) % 1500, n_queries = 1 + test_random(&s) % 30;
+  uint32_t dim = 1 + (uint32_t)(test_random(&s) % 80);
+  problem p = make_problem(of, n, dim, n_queries, seed);
+  if (seed % 5 == 0) round_problem(&p);
+  answer a = solve(&p, metric);
+  int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
+  for (uint64_t q = 0; q < n_queries; q++)
+    leave_out[q] = test_random(&s) % 2 == 0 ? -1 : a.rows[q * n + test_random(&s) % n];
+  bool leaving = n > 1 && seed % 2 == 0, in_place = test_random(&s) % 4 == 0;
+  uint64_t most = n - leaving < KF_MAX_NEIGHBOURS ? n - leaving : KF_MAX_NEIGHBOURS;
+  uint32_t k = 1 + (uint32_t)(test_random(&s) % (seed % 3 == 0 ? most : most < 12 ? most : 12));
+  if (twin != NULL) {
+    device_reset(NULL);
+    twin->tile_rows = 8u << test_random(&s) % 4;
+    twin->devices = 1 + test_random(&s) % 3;
+    twin->guess = test_random(&s) % 3;
+    twin->locked = test_random(&s) % 2;
+    if (seed % 3 == 1) twin->hits = 1 + test_random(&s) % 3000;
+    if (seed % 4 == 1) twin->memory = twin->used + 40000 + test_random(&s) % 400000;
+  }
+  const char *const devices[] = {"cuda", "cuda:0,cuda:1", "cuda:2,cuda:0,cuda:1"};
+  kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[twin != NULL ? twin->devices - 1 : 0]);
+  kf_index *index = seed % 7 == 3 && dim > 2 ? leading_index_of(ctx, &p, metric, in_place, dim / 2)
+                                             : index_of(ctx, &p, metric, in_place, NULL);
+  answers found = ask(ctx, index, &p, k, leaving ? leave_out : NULL);
+  char text[256] = "";
+  bool short_of_memory = found.status == KF_ERR_MEM && twin != NULL && seed % 4 == 1;
+  if (found.status != KF_OK) snprintf(text, sizeof text, "%.200s", kf_errmsg(ctx));
+  if (!short_of_memory &&
+      (found.status != KF_OK ||
+       count_wrong(&a, k, leaving ? leave_out : NULL, found.rows, found.scores, text) > 0))
+    fail_msg("%s, %s, seed %" PRIu64 ", N %" PRIu64 ", D %u, k %u: %s", of->name,
+             metric_name(metric), seed, n, dim, k, text);
+  free_answers(&found);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  if (twin != NULL) assert_int_equal(twin->used, 0); /* nothing is left on the devices */
+  free(leave_out);
+  free_answer(&a);
+  free_problem(&p);
+}
+
+static void random_problems(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 150; seed++) one_problem(seed);
+}
+
+/* Canonical scores decide for prototypes. */
+static void canonical(void **state) {
+  (void)state;
+  const char *const names[] = {"gaussian", "one ulp", "ternary"};
+  for (size_t t = 0; t < 3; t++)
+    for (size_t m = 1; m < 3; m++) {
+      problem p = make_problem(kind_named(names[t]), 600, 30, 20, 3);
+      kf_ctx *ctx = device_ctx(2, "cuda");
+      kf_source source = {
+          .rows = 600, .dim = 30, .fetch = fetch_problem, .self = &p, .canonical = true};
+      kf_index *index;
+      assert_ok(ctx, kf_index_build(ctx, &source, metrics[m], false, &index));
+      compare(ctx, index, &p, 5, NULL);
+      compare(ctx, index, &p, 64, NULL);
+      kf_index_free(index);
+      kf_ctx_free(ctx);
+      free_problem(&p);
+    }
+}
+
+/* How many queries go wrong if the bound is multiplied by `scale`. */
+static uint64_t wrong_with_bound(const answer *a, double scale) {
+  enum { K = 15 };
+  char text[256];
+  kf_ctx *ctx = device_ctx(1, "cuda");
+  kf_index *index = index_of(ctx, a->problem, a->metric, false, NULL);
+  index->bound_scale = scale;
+  answers found = ask(ctx, index, a->problem, K, NULL);
+  assert_int_equal(found.status, KF_OK);
+  uint64_t wrong = count_wrong(a, K, NULL, found.rows, found.scores, text);
+  free_answers(&found);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  return wrong;
+}
+
+static void bound_is_needed(void **state) {
+  (void)state;
+  const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
+  for (size_t m = 0; m < 3; m++) {
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < 3; i++) {
+      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      answer a = solve(&p, metrics[m]);
+      assert_int_equal(wrong_with_bound(&a, 1), 0);
+      wrong += wrong_with_bound(&a, 0);
+      free_answer(&a);
+      free_problem(&p);
+    }
+    print_message("%s: %" PRIu64 " of 180 queries wrong without the bound\n",
+                  metric_name(metrics[m]), wrong);
+    assert_true(wrong > 0);
+  }
+}
+
+/* --- limits --------------------------------------------------------------------------------------- */
+
+#define K15 ((uint32_t[]){1, 15})
+
+/* Memory for everything, for bytes alone, for pieces, and for nothing. */
+static void little_memory(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  bool scored = false, hosted = false, pieces = false;
+  for (uint64_t memory = 4 << 20; memory >= 1 << 16; memory = memory / 4 * 3) {
+    problem p = make_problem(kind_named("gaussian"), 9000, 40, 30, 5);
+    device_reset(NULL);
+    twin->memory = memory;
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
+    answers once = ask(ctx, index, &p, 3, NULL);
+    if (once.status == KF_OK) {
+      compare(ctx, index, &p, 15, NULL);
+      scored |= twin->scored > 0;
+      hosted |= twin->survivors > 0;
+      pieces |= twin->pieces > 2;
+    } else {
+      assert_int_equal(once.status, KF_ERR_MEM);
+      assert_non_null(strstr(kf_errmsg(ctx), "cuda:0"));
+    }
+    free_answers(&once);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    assert_int_equal(twin->used, 0);
+    free_problem(&p);
+  }
+  assert_true(scored && hosted && pieces);
+}
+
+/* The same on any device: its table is replaced by one that says it has less than it has. */
+static struct {
+  const kf_device_api *real;
+  uint64_t memory, hits;
+  bool high; /* guesses are too high */
+  uint64_t more, repeats, survivors, pieces;
+} less;
+
+static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
+  kf_dev_status status = less.real->memory_left(dev, bytes);
+  if (less.memory > 0 && *bytes > less.memory) *bytes = less.memory;
+  return status;
+}
+
+/* Devices differ in what they take besides. */
+static uint64_t rows_alone(const kf_dev_piece *piece) {
+  uint64_t bytes = piece->n * piece->space->padded;
+  if (piece->values != KF_DEV_NO_VALUES) bytes += piece->n * piece->space->dim * sizeof(float);
+  return bytes;
+}
+
+static uint64_t no_bytes(const kf_dev_space *space, uint32_t most, uint32_t best, uint64_t hits) {
+  (void)space, (void)most, (void)best, (void)hits;
+  return 0;
+}
+
+static kf_dev_status less_hits(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
+                               uint64_t hits, kf_dev_queries **out) {
+  if (less.hits > 0 && hits > less.hits) hits = less.hits;
+  return less.real->queries_new(dev, space, most, best, hits, out);
+}
+
+static kf_dev_status count_pieces(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out) {
+  less.pieces++;
+  return less.real->rows_new(dev, piece, out);
+}
+
+static kf_dev_status less_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits) {
+  kf_dev_status status = less.real->scan(queries, rows, hits);
+  less.more += status == KF_DEV_MORE;
+  return status;
+}
+
+static kf_dev_status less_survivors(kf_dev_queries *queries, const kf_dev_rows *rows,
+                                    uint32_t *query, int64_t *row, uint64_t *n) {
+  kf_dev_status status = less.real->survivors(queries, rows, query, row, n);
+  less.survivors += *n;
+  return status;
+}
+
+static kf_dev_status less_luck(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                               int proven) {
+  static uint32_t numbers[4096];
+  static double least[4096];
+  uint32_t n = 0;
+  kf_dev_status status = less.real->guess(queries, rows, rank, proven);
+  if (status != KF_DEV_OK || proven || !less.high) return status;
+  status = less.real->chosen(queries, numbers, least, &n);
+  for (uint32_t i = 0; i < n; i++) least[i] += fabs(least[i]) + 1;
+  return status == KF_DEV_OK ? less.real->choose(queries, numbers, n, least) : status;
+}
+
+static kf_dev_status less_settled(kf_dev_queries *queries, uint32_t k, double slack,
+                                  uint32_t *left) {
+  kf_dev_status status = less.real->settle(queries, k, slack, left);
+  less.repeats += *left;
+  return status;
+}
+
+static void less_of_everything(void **state) {
+  (void)state;
+  const struct {
+    uint64_t memory, hits;
+    bool high;
+  } ways[] = {{0, 0, true},         {0, 700, false},    {1500000, 0, false}, {1500000, 0, true},
+              {1500000, 900, true}, {400000, 0, false}, {400000, 2000, true}};
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  kf_devices *devices;
+  assert_ok(ctx, kf_devices_for(ctx, &devices));
+  kf_device *device = devices->device[0];
+  kf_device_api table = *device->api;
+  less.real = device->api;
+  table.memory_left = less_memory;
+  table.rows_bytes = rows_alone;
+  table.queries_bytes = no_bytes;
+  table.queries_new = less_hits;
+  table.rows_new = count_pieces;
+  table.scan = less_scan;
+  table.survivors = less_survivors;
+  table.guess = less_luck;
+  table.settle = less_settled;
+  device->api = &table;
+  const char *const names[] = {"gaussian", "every row thrice", "cone", "uneven lengths"};
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+    less.more = less.repeats = less.survivors = less.pieces = 0;
+    less.memory = ways[w].memory;
+    less.hits = ways[w].hits;
+    less.high = ways[w].high;
+    for (size_t m = 0; m < 3; m++) {
+      problem p = make_problem(kind_named(names[(w + m) % 4]), 20000, 30, 40, 5 + w);
+      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      compare(ctx, index, &p, 15, NULL);
+      kf_index_free(index);
+      free_problem(&p);
+    }
+    assert_true(less.more > 0 || less.hits == 0);
+    assert_true(less.survivors > 0 || less.memory == 0);
+    assert_int_equal(less.pieces, less.memory == 400000 ? 3 * 4 : 3);
+    assert_true(less.repeats > 0 || !less.high || less.memory > 0);
+  }
+  device->api = less.real;
+  kf_ctx_free(ctx);
+}
+
+/* Few survivors fit: queries go in parts, and some to the CPU. */
+static void little_room_for_survivors(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  for (uint64_t hits = 1; hits < 100000; hits *= 6) {
+    device_reset(NULL);
+    twin->hits = hits;
+    try("cuda", kind_named("cone"), KF_METRIC_COSINE, 2000, 24, 40, K15, 2);
+    if (hits < 100) assert_true(twin->more > 0);
+    twin->memory = 300000; /* the host scores */
+    try("cuda", kind_named("cone"), KF_METRIC_EUCLIDEAN, 2000, 24, 40, K15, 2);
+  }
+}
+
+static void wrong_guesses(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  for (uint64_t guess = 0; guess < 3; guess++)
+    for (size_t m = 0; m < 3; m++) {
+      device_reset(NULL);
+      twin->guess = guess;
+      try("cuda", kind_named("loose clusters"), metrics[m], 1500, 24, 40, K15, 2);
+      if (guess == 1) assert_true(twin->repeats >= 40);
+      if (guess == 2) assert_int_equal(twin->repeats, 0);
+      twin->memory = 150000;
+      try("cuda", kind_named("loose clusters"), metrics[m], 1500, 24, 40, K15, 2);
+      assert_true(twin->survivors > 0);
+    }
+}
+
+static void several_devices(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  twin->devices = 5;
+  const char *const devices[] = {"cuda:0,cuda:1", "cuda:4,cuda:1,cuda:0",
+                                 "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4"};
+  for (size_t d = 0; d < 3; d++)
+    for (size_t t = 0; t < N_KINDS; t += 3) {
+      kf_metric metric = kinds[t].zeros ? KF_METRIC_INNER : metrics[(t + d) % 3];
+      try(devices[d], &kinds[t], metric, 700, 20, 12, K15, 2);
+    }
+  try(devices[2], &kinds[0], KF_METRIC_COSINE, 3, 20, 4, (uint32_t[]){1, 3}, 2); /* fewer rows */
+  try(devices[2], &kinds[0], KF_METRIC_COSINE, 40, 20, 4, (uint32_t[]){20, 40}, 2);
+}
+
+/* Rows of very different sizes do not spoil one another's tiles: there are few survivors. */
+static void outliers(void **state) {
+  (void)state;
+  enum { N = 8000, D = 48, Q = 50, K = 10 };
+  uint64_t candidates[2];
+  for (int i = 0; i < 2; i++) {
+    problem p = make_problem(kind_named("gaussian"), N, D, Q, 11);
+    for (uint64_t r = 0; i == 1 && r < N; r += 100) /* one row in a hundred */
+      for (uint32_t c = 0; c < D; c++) p.rows[r * D + c] *= 1000;
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index *index = index_of(ctx, &p, KF_METRIC_EUCLIDEAN, false, NULL);
+    compare(ctx, index, &p, K, NULL);
+    answers a = ask(ctx, index, &p, K, NULL);
+    candidates[i] = a.candidates;
+    free_answers(&a);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    free_problem(&p);
+  }
+  print_message("%.1f candidates a query, %.1f with outliers\n", (double)candidates[0] / Q,
+                (double)candidates[1] / Q);
+  assert_true(candidates[1] < 2 * candidates[0]);
+}
+
+/* --- faults ---------------------------------------------------------------------------------------- */
+
+/* Large enough for a device to pay by rule. */
+static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 8192, 32, 1024, 17); }
+
+static problem small(void) { return make_problem(kind_named("cone"), 6000, 20, 10, 17); }
+
+/* The device is lost in the n-th call; false: it took fewer. */
+static bool lose(const problem *p, bool asked, uint64_t call, uint64_t memory) {
+  kf_twin_state *twin = device_twin();
+  const kf_device_list *found;
+  device_reset(NULL);
+  if (memory > 0) twin->memory = memory;
+  kf_ctx *ctx = device_ctx(2, asked ? "cuda" : NULL);
+  assert_ok(ctx, kf_devices_find(ctx, &found));
+  kf_index *index = index_of(ctx, p, KF_METRIC_COSINE, false, NULL);
+  device_n_heard = 0;
+  twin->lose_call = call;
+  answers a = ask(ctx, index, p, 3, NULL);
+  bool ended = twin->lose_call > 0;
+  if (ended) {
+    assert_int_equal(a.status, KF_OK);
+    assert_true(twin->scored + twin->survivors > 0);
+  } else if (asked) {
+    assert_int_equal(a.status, KF_ERR_IO);
+    assert_string_equal(kf_errmsg(ctx), "cuda:0 (plain twin 0), search: the device was lost");
+  } else {
+    assert_int_equal(a.status, KF_OK);
+    assert_true(device_n_heard == 1 && device_said("the CPU takes over: cuda:0"));
+    assert_int_equal(found->n, 0);
+    compare(ctx, index, p, 3, NULL); /* and goes on */
+    assert_int_equal(device_n_heard, 1);
+  }
+  free_answers(&a);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  assert_int_equal(twin->used, 0);
+  return !ended;
+}
+
+static void lost(void **state) {
+  (void)state;
+  device_need_twin();
+  problem p = small();
+  const uint64_t memories[] = {0, 400000, 180000}; /* all; bytes; pieces */
+  for (size_t m = 0; m < 3; m++)
+    for (uint64_t call = 1; lose(&p, true, call, memories[m]);) call++;
+  free_problem(&p);
+  p = worthwhile();
+  for (uint64_t call = 1; lose(&p, false, call, 0);) call += 5;
+  free_problem(&p);
+}
+
+/* The n-th allocation on the device fails, and perhaps all after it; false: it took fewer. */
+static bool starve(const problem *p, bool asked, bool after, uint64_t allocation) {
+  kf_twin_state *twin = device_twin();
+  const kf_device_list *found;
+  device_reset(NULL);
+  kf_ctx *ctx = device_ctx(2, asked ? "cuda" : NULL);
+  assert_ok(ctx, kf_devices_find(ctx, &found));
+  kf_index *index = index_of(ctx, p, KF_METRIC_EUCLIDEAN, false, NULL);
+  device_n_heard = 0;
+  twin->fail_allocation = allocation;
+  twin->fail_after = after;
+  answers a = ask(ctx, index, p, 3, NULL);
+  bool ended = twin->allocations < allocation;
+  if (a.status != KF_OK) {
+    assert_true(asked && after);
+    assert_int_equal(a.status, KF_ERR_MEM);
+    assert_non_null(strstr(kf_errmsg(ctx), "cuda:0"));
+  } else if (device_n_heard > 0) {
+    assert_true(!asked && after && device_said("the CPU takes over: cuda:0"));
+    compare(ctx, index, p, 3, NULL);
+    assert_int_equal(device_n_heard, 1); /* it is not tried again */
+  }
+  free_answers(&a);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  assert_int_equal(twin->used, 0);
+  return !ended;
+}
+
+static void no_memory(void **state) {
+  (void)state;
+  device_need_twin();
+  problem p = small();
+  for (int after = 0; after < 2; after++)
+    for (uint64_t call = 1; starve(&p, true, after, call);) call++;
+  free_problem(&p);
+  p = worthwhile();
+  for (uint64_t call = 1; starve(&p, false, true, call);) call += 2;
+  free_problem(&p);
+}
+
+/* --- when it is used -------------------------------------------------------------------------------- */
+
+static void where_it_pays(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  problem p = worthwhile();
+  kf_ctx *ctx = device_ctx(2, NULL);
+  kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
+  uint64_t calls = twin->calls;
+  compare(ctx, index, &p, 3, NULL); /* not worth starting a device */
+  assert_int_equal(twin->calls, calls);
+  const kf_device_list *found;
+  assert_ok(ctx, kf_devices_find(ctx, &found));
+  p.n_queries = 100;
+  compare(ctx, index, &p, 3, NULL); /* too little work */
+  assert_int_equal(twin->calls, calls);
+  p.n_queries = 1024;
+  compare(ctx, index, &p, 3, NULL);
+  assert_true(twin->calls > calls && twin->scored > 0);
+  kf_ctx *cpu = device_ctx(2, "cpu");
+  calls = twin->calls;
+  compare(cpu, index, &p, 3, NULL);
+  assert_int_equal(twin->calls, calls);
+  kf_ctx_free(cpu);
+  kf_ctx_free(ctx);
+  kf_index_free(index); /* after the context that copied it to the device */
+  assert_int_equal(twin->used, 0);
+  free_problem(&p);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------ */
+
+typedef struct user {
+  const kf_index *index;
+  const problem *p;
+  answers wanted;
+  const char *device;
+  uint64_t wrong;
+} user;
+
+static void *search_often(void *argument) {
+  user *u = argument;
+  kf_ctx *ctx = device_ctx(2, u->device);
+  for (uint32_t i = 0; i < 6; i++) {
+    answers a = ask(ctx, u->index, u->p, 5, NULL);
+    u->wrong += a.status != KF_OK ||
+                memcmp(a.rows, u->wanted.rows, u->p->n_queries * 5 * sizeof *a.rows) != 0;
+    free_answers(&a);
+  }
+  kf_ctx_free(ctx);
+  return NULL;
+}
+
+/* Contexts of several threads share an index, on the same devices or on others. */
+static void shared_index(void **state) {
+  (void)state;
+  enum { USERS = 4 };
+  const char *const devices[] = {"cuda:0", "cuda:0", "cuda:0,cuda:1", "cpu"};
+  bool twin = device_twin() != NULL;
+  if (twin) device_twin()->devices = 2;
+  problem p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
+  kf_ctx *cpu = device_ctx(1, "cpu");
+  kf_index *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
+  answers wanted = ask(cpu, index, &p, 5, NULL);
+  pthread_t threads[USERS];
+  user users[USERS];
+  for (int i = 0; i < USERS; i++) {
+    users[i] = (user){.index = index, .p = &p, .wanted = wanted};
+    users[i].device = twin || i != 2 ? devices[i] : "cuda";
+    assert_int_equal(pthread_create(&threads[i], NULL, search_often, &users[i]), 0);
+  }
+  for (int i = 0; i < USERS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(users[i].wrong, 0);
+  }
+  free_answers(&wanted);
+  kf_index_free(index);
+  kf_ctx_free(cpu);
+  free_problem(&p);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      CASE(kinds_of_data),
+      CASE(sizes),
+      CASE(many_neighbours),
+      CASE(random_problems),
+      CASE(canonical),
+      CASE(bound_is_needed),
+      CASE(little_memory),
+      CASE(less_of_everything),
+      CASE(little_room_for_survivors),
+      CASE(wrong_guesses),
+      CASE(several_devices),
+      CASE(outliers),
+      CASE(lost),
+      CASE(no_memory),
+      CASE(where_it_pays),
+      CASE(shared_index),
+  };
+  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+}

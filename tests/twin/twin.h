@@ -1,0 +1,71 @@
+/* twin.h - the plain twin of the plug-in for GPUs: the same interface, in plain C, with limits and
+ * faults that tests set. libkoofu-twin.so shows them as `kf_twin`; programs set them with the
+ * environment variable KOOFU_TWIN, "devices=2 memory=1000000". */
+#ifndef KF_TWIN_H
+#define KF_TWIN_H
+
+#include "device/device_api.h"
+
+#include <stdbool.h>
+
+typedef struct kf_twin_state {
+  /* Limits. Those of the first line count for what is opened or made later. */
+  uint64_t devices, tile_rows, pad, most_best, memory;
+  uint64_t hits;   /* room for survivors, whatever was asked for; 0: that */
+  uint64_t guess;  /* 1: guesses are too high; 2: they say nothing */
+  uint64_t locked; /* all memory of the host is page-locked */
+  /* Faults. */
+  uint64_t no_driver, no_open;
+  uint64_t fail_allocation; /* the n-th one from now on fails; 0: none */
+  uint64_t fail_after;      /* and all after that one */
+  uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
+  /* What happened. */
+  uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
+} kf_twin_state;
+#define KF_TWIN_SYMBOL "kf_twin"
+
+struct kf_dev {
+  uint32_t number;
+  bool lost;
+  char message[256];
+};
+
+/* Counts a call on a device; KF_DEV_LOST if it is lost or lost now. */
+kf_dev_status kf_twin_enter(kf_dev *dev);
+kf_dev_status kf_twin_fail(kf_dev *dev, kf_dev_status status, const char *sentence);
+void kf_twin_count(uint64_t *counter, uint64_t n);
+/* Memory of the device; false: there is not enough. */
+bool kf_twin_take(kf_dev *dev, uint64_t bytes);
+void kf_twin_give(kf_dev *dev, uint64_t bytes);
+extern kf_twin_state kf_twin;
+
+/* twin_search.c */
+uint64_t kf_twin_rows_bytes(const kf_dev_piece *piece);
+kf_dev_status kf_twin_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out);
+void kf_twin_rows_free(kf_dev *dev, kf_dev_rows *rows);
+kf_dev_status kf_twin_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t n,
+                                     const int8_t *bytes, const uint32_t *numbers,
+                                     const kf_dev_tile *tiles);
+kf_dev_status kf_twin_rows_put_values(kf_dev_rows *rows, uint64_t first, uint64_t n,
+                                      const void *values, const double *norm2);
+uint64_t kf_twin_queries_bytes(const kf_dev_space *space, uint32_t most, uint32_t best,
+                               uint64_t hits);
+kf_dev_status kf_twin_queries_new(kf_dev *dev, const kf_dev_space *space, uint32_t most,
+                                  uint32_t best, uint64_t hits, kf_dev_queries **out);
+void kf_twin_queries_free(kf_dev *dev, kf_dev_queries *queries);
+kf_dev_status kf_twin_queries_put(kf_dev_queries *queries, const float *x, uint32_t n,
+                                  const int64_t *leave_out);
+kf_dev_status kf_twin_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                            int proven);
+kf_dev_status kf_twin_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
+kf_dev_status kf_twin_score(kf_dev_queries *queries, const kf_dev_rows *rows);
+kf_dev_status kf_twin_survivors(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,
+                                int64_t *row, uint64_t *n);
+kf_dev_status kf_twin_settle(kf_dev_queries *queries, uint32_t k, double slack, uint32_t *left);
+kf_dev_status kf_twin_choose(kf_dev_queries *queries, const uint32_t *numbers, uint32_t n,
+                             const double *least);
+kf_dev_status kf_twin_chosen(kf_dev_queries *queries, uint32_t *numbers, double *least,
+                             uint32_t *n);
+kf_dev_status kf_twin_answers(kf_dev_queries *queries, kf_dev_scored *best);
+
+#endif
