@@ -563,15 +563,17 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
 static kf_status search_locked(kf_ctx *ctx, const kf_request *r, const kf_devices *devices,
                                uint64_t *candidates, bool *fault) {
   struct kf_index_devices *own = r->index->devices;
-  if (!kf_device_rows_on(own->rows, devices)) {
+  kf_device_rows *rows = own->rows;
+  if (rows == NULL || !kf_device_rows_on(rows, devices)) {
     kf_device_fault making = {0};
-    kf_device_rows_free(own->rows);
+    kf_device_rows_free(rows);
     own->rows = NULL;
-    kf_status status = kf_device_rows_new(ctx, r->index, devices, &making, &own->rows);
+    kf_status status = kf_device_rows_new(ctx, r->index, devices, &making, &rows);
     *fault = making.happened;
     if (status != KF_OK) return status;
+    own->rows = rows;
   }
-  return search_on(ctx, r, own->rows, candidates, fault);
+  return search_on(ctx, r, rows, candidates, fault);
 }
 
 /* The same; *done: it was worth it. */

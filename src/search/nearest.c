@@ -376,7 +376,8 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
   uint64_t batches = rounds * threads;
-  return batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
+  uint32_t batch = batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
+  return batch > 0 ? batch : 1;
 }
 
 static kf_status nearest_aligned(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
