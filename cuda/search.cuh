@@ -37,8 +37,9 @@ struct kf_dev_rows {
   double bound_scale;
   int64_t first;
   uint64_t n, n_tiles;
-  int8_t *bytes;     /* [n_tiles * KF_TILE_ROWS][padded] */
-  uint32_t *numbers; /* [n_tiles * KF_TILE_ROWS] */
+  int8_t *bytes;      /* [n_tiles * KF_TILE_ROWS][padded] */
+  uint32_t *numbers;  /* [n_tiles * KF_TILE_ROWS] */
+  kf_dev_tile *given; /* [n_tiles], and as the kernels see them: */
   kf_tile_bound *bounds;
   kf_tile_value *tiles;
   void *values;  /* [n][dim] */
