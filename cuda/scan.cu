@@ -41,8 +41,8 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
  * survivor costs the more in comparison, the shorter rows are. */
 static double unlucky(uint32_t padded) { return padded <= 128 ? 0.05 : 0.012; }
 
-/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows are
- * among those looked at, a share of all. */
+/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows
+ * are among those looked at, a share of all. */
 static uint32_t sample_rank(uint32_t rank, double share, double unlucky) {
   if (share >= 1) return rank + 1;
   double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
@@ -117,7 +117,8 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
     k->least = least;
 }
 
-/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to be. */
+/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to
+ * be. */
 static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
   double luck = unlucky(p->padded);
   uint32_t tiles = n_tiles / SHARE;
@@ -210,7 +211,8 @@ __device__ __forceinline__ bool takes_part(const group_args &a, uint32_t i, uint
   return number != UINT32_MAX && a.first + (int64_t)number != a.known[a.chosen[i]].leave_out;
 }
 
-/* A block for each block of survivors: counts those of each query, and marks those that are none. */
+/* A block for each block of survivors: counts those of each query, and marks those that are
+ * none. */
 __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   uint32_t n = a.filled[blockIdx.x];
   uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
@@ -224,8 +226,8 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   }
 }
 
-/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve rows
- * are left. */
+/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve
+ * rows are left. */
 template <int UNITS>
 __global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
   uint32_t n = a.filled[blockIdx.x];
@@ -348,10 +350,10 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
   for (int i = 0; i < KF_N_COUNTERS; i++) counters[i] = i == KF_NEXT_BLOCK ? next : 0;
 }
 
-/* --- better guesses on the way ------------------------------------------------------------------ */
+/* --- better guesses on the way ---------------------------------------------------------------- */
 
-/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of the
- * guess which key `rank` rows have, and fewer rows survive in the other tiles. */
+/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of
+ * the guess which key `rank` rows have, and fewer rows survive in the other tiles. */
 
 #define RAISE_TILES   2048u /* from which on, */
 #define RAISE_QUERIES 4096u /* and from how many queries, that pays */
@@ -430,7 +432,7 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows) {
   return KF_DEV_OK;
 }
 
-/* --- a scan ------------------------------------------------------------------------------------- */
+/* --- a scan ----------------------------------------------------------------------------------- */
 
 #define COARSE_QUERIES 2048u /* from which on short rows are scanned coarsely */
 
