@@ -105,6 +105,7 @@ typedef struct cli_args {
     cli_number classes, dim, per_class, test_per_class, split, seed;
     const char *text;
   } world;
+  cli_number inline_bytes; /* koofu export */
   struct help_args { /* koofu help */
     int man, completion;
   } help;
