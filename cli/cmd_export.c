@@ -24,7 +24,8 @@ static int run(cli_run *cli) {
                                .part = (kf_part)a->use.part,
                                .temperature = a->votes.temperature.value,
                                .gallery = a->votes.gallery,
-                               .inline_bytes = (uint64_t)a->inline_bytes.value};
+                               .inline_bytes = (uint64_t)a->exported.inline_bytes.value,
+                               .f32 = a->exported.f32};
   kf_status status = kf_export(cli->ctx, model, &options, a->output);
   if (status == KF_OK)
     say_written(cli, a->output, "%s, %u to %u dimensions",
@@ -53,9 +54,11 @@ static const cli_group own_options = {
         {FLAG("no-normalize", use.no_normalize), .help = "do not scale mapped rows to unit length"},
         {INPUT("gallery", votes.gallery, "GALLERY"),
          .help = "with .faiss: the rows of this gallery (default: an empty index)"},
-        {NUMBER("inline-bytes", inline_bytes, "N", 1, INT32_MAX),
+        {NUMBER("inline-bytes", exported.inline_bytes, "N", 1, INT32_MAX),
          .help = "with .onnx: put matrices into OUT.data if the file would be larger (default: "
                  "2 GiB)"},
+        {FLAG("f32", exported.f32),
+         .help = "with .onnx: compute in f32, for runtimes without f64; last digits differ"},
         {ANY_ENCODER})};
 
 const cli_command export_command = {

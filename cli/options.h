@@ -105,7 +105,10 @@ typedef struct cli_args {
     cli_number classes, dim, per_class, test_per_class, split, seed;
     const char *text;
   } world;
-  cli_number inline_bytes; /* koofu export */
+  struct export_args { /* koofu export */
+    cli_number inline_bytes;
+    int f32;
+  } exported;
   struct help_args { /* koofu help */
     int man, completion;
   } help;

@@ -16,6 +16,7 @@ enum {
   TEMPERATURE = 16,
   GALLERY = 32,
   INLINE = 64,
+  SINGLE = 128,
   CLASSIFY = NORMALIZE | METRIC | RAW | PART | TEMPERATURE
 };
 
@@ -24,7 +25,7 @@ static const struct kind {
   kf_export_fn write;
   unsigned takes;
 } kinds[] = {
-    {".onnx", kf_export_onnx, CLASSIFY | INLINE},
+    {".onnx", kf_export_onnx, CLASSIFY | INLINE | SINGLE},
     {".faiss", kf_export_faiss, METRIC | RAW | GALLERY},
     {".npz", kf_export_npz, 0},
     {".h", kf_export_source, CLASSIFY},
@@ -67,6 +68,7 @@ static kf_status check_choices(const struct kind *kind, const kf_export_options 
       {o->temperature != 0, TEMPERATURE, "a temperature"},
       {o->gallery != NULL, GALLERY, "a gallery"},
       {o->inline_bytes != 0, INLINE, "a limit for what is inside"},
+      {o->f32 != 0, SINGLE, "the arithmetic"},
   };
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
     if (choices[i].given && !(kind->takes & choices[i].choice))

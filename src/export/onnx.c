@@ -7,9 +7,10 @@
  * is made in memory, so the lengths are known; matrices go from memory to the file. Protobuf ends at
  * 2 GiB: beyond, they go to a file beside it (external data), page by page, for runtimes that map it.
  *
- * The graph computes in f32, and distances, which lose digits where rows are near, in f64. Rows are
- * divided by their largest number before their length is taken, so that no length overflows or
- * vanishes; where it is zero they are divided by one. */
+ * The graph computes in f64 and rounds to f32 where kf_transform and kf_classify do, so its answers
+ * are theirs; or, for runtimes without f64, in f32 throughout. Rows are divided by their largest
+ * number before their length is taken, so that no length overflows or vanishes in f32; where it is
+ * zero they are divided by one. */
 #include "export/export.h"
 
 #include <inttypes.h>
@@ -88,13 +89,12 @@ typedef struct tensor {
 
 typedef struct graph {
   const kf_head *head;
+  int type;         /* of the arithmetic */
   kf_string body;   /* fields of the graph, without its tensors */
   kf_string ending; /* fields of the model that follow the graph */
   kf_arena arena;
   size_t n;
   tensor tensors[MOST_TENSORS];
-  float zero, one, alpha, temperature;
-  double zero64, half64, minus_two64, temperature64;
 } graph;
 
 /* ndim 0: a number; 1: rows of them. */
@@ -107,6 +107,27 @@ static void add_tensor(graph *g, const char *name, int type, uint32_t ndim, uint
                                 .shape = {rows, columns},
                                 .data = data,
                                 .bytes = count * (type == FLOAT ? 4 : 8)};
+}
+
+/* Numbers in the type of the arithmetic, copied. */
+static void add_numbers(graph *g, const char *name, uint32_t ndim, uint64_t n, const double *from) {
+  float *single = NULL;
+  double *whole = NULL;
+  if (g->type == FLOAT)
+    KF_TAKE(&g->arena, single, n);
+  else
+    KF_TAKE(&g->arena, whole, n);
+  for (uint64_t i = 0; !g->arena.failed && i < n; i++)
+    if (g->type == FLOAT)
+      single[i] = (float)from[i];
+    else
+      whole[i] = from[i];
+  const void *data = g->type == FLOAT ? (const void *)single : (const void *)whole;
+  add_tensor(g, name, g->type, ndim, n, 1, data);
+}
+
+static void add_number(graph *g, const char *name, double value) {
+  add_numbers(g, name, 0, 1, &value);
 }
 
 typedef struct attribute {
@@ -191,109 +212,108 @@ static void add_unit(graph *g, const char *in, const char *name) {
 
 /* --- map, scores, probabilities ----------------------------------------------------------------- */
 
-/* 'z', the mapped rows, and 'z_unit', the same at unit length; zero rows give zeros. */
+/* `out` is `in` rounded to f32. */
+static void add_rounded(graph *g, const char *in, const char *out) {
+  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
+           g->type == FLOAT ? no_attribute : to_float);
+}
+
+/* `out` is `in`, which is f32, in the type of the arithmetic. */
+static void add_widened(graph *g, const char *in, const char *out) {
+  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
+           g->type == FLOAT ? no_attribute : to_double);
+}
+
+/* 'x', the rows, and 'x_unit'; 'z', the mapped rows, and 'z_unit'. Zero rows give zeros. */
 static void add_map(graph *g) {
   const kf_head *h = g->head;
-  const kf_prototypes *p = h->prototypes;
-  add_most(g, "rows", "x");
-  if (h->unit_rows || p->raw || p->part != KF_PART_IMAGES) add_unit(g, "rows", "x");
-  const char *x = h->unit_rows ? "x_unit" : "rows";
-  add_tensor(g, "transform", FLOAT, 2, h->dim_out, h->dim_in, h->transform);
+  const kf_map *map = &h->model->map;
+  add_widened(g, "rows", "x");
+  add_most(g, "x", "x");
+  add_unit(g, "x", "x");
+  const char *in = h->unit_rows ? "x_unit transform" : "x transform";
   if (h->mean != NULL) {
-    char in[32];
-    snprintf(in, sizeof in, "%s mean", x);
-    add_tensor(g, "mean", FLOAT, 1, h->dim_in, 1, h->mean);
-    add_node(g, "Sub", in, "centred", no_attribute);
-    x = "centred";
+    add_numbers(g, "mean", 1, h->dim_in, map->mean);
+    add_node(g, "Sub", h->unit_rows ? "x_unit mean" : "x mean", "centred", no_attribute);
+    in = "centred transform";
   }
-  char in[32];
-  snprintf(in, sizeof in, "%s transform", x);
+  const void *transform = g->type == FLOAT ? (const void *)h->transform : map->transform;
+  add_tensor(g, "transform", g->type, 2, h->dim_out, h->dim_in, transform);
   add_node(g, "Gemm", in, "turned", transposed);
   add_node(g, "Where", "x_there turned zero", "z", no_attribute);
   add_most(g, "z", "z");
   add_unit(g, "z", "z");
-  add_node(g, "Identity", h->unit_mapped ? "z_unit" : "z", "mapped", no_attribute);
+  add_rounded(g, h->unit_mapped ? "z_unit" : "z", "mapped");
 }
 
-/* What the prototypes are compared with. */
+/* What the prototypes are compared with: rounded to f32 as kf_prototypes_queries does. */
 static const char *add_query(graph *g) {
   const kf_head *h = g->head;
   const kf_prototypes *p = h->prototypes;
   if (p->part == KF_PART_FUSED) {
-    g->alpha = (float)h->model->alpha;
-    add_tensor(g, "alpha", FLOAT, 0, 0, 0, &g->alpha);
+    add_number(g, "alpha", (double)(float)h->model->alpha);
     add_node(g, "Mul", "z_unit alpha", "z_weighted", no_attribute);
-    add_node(g, "Concat", "x_unit z_weighted", "query", along_rows);
-    return "query";
+    add_node(g, "Concat", "x_unit z_weighted", "both", along_rows);
+    return "both";
   }
-  if (p->raw || p->part == KF_PART_TEXT) return h->unit_rows || h->unit_query ? "x_unit" : "rows";
+  if (p->raw || p->part == KF_PART_TEXT) return h->unit_rows || h->unit_query ? "x_unit" : "x";
   return h->unit_query ? "z_unit" : "z";
 }
 
-static void add_cosines(graph *g, const char *query) {
-  const kf_head *h = g->head;
-  char in[64];
-  add_tensor(g, "prototypes", FLOAT, 2, h->n, h->dim, h->rows);
-  snprintf(in, sizeof in, "%s prototypes%s", query, h->offset != NULL ? " offset" : "");
-  if (h->offset != NULL) {
-    float *offset = KF_TAKE(&g->arena, offset, h->n);
-    for (uint32_t j = 0; offset != NULL && j < h->n; j++) offset[j] = (float)h->offset[j];
-    add_tensor(g, "offset", FLOAT, 1, h->n, 1, offset);
-  }
-  add_node(g, "Gemm", in, "scores", transposed);
-  if (!(h->temperature > 0)) return;
-  g->temperature = (float)h->temperature;
-  add_tensor(g, "temperature", FLOAT, 0, 0, 0, &g->temperature);
-  add_node(g, "Mul", "scores temperature", "tempered", no_attribute);
-  add_node(g, "Softmax", "tempered", "probabilities", along_rows);
-}
-
-/* -|q - p|^2 / 2 + offset = q.p - |q|^2 / 2 + (offset - |p|^2 / 2). */
-static void add_distances(graph *g, const char *query) {
-  const kf_head *h = g->head;
-  uint64_t n = h->n, dim = h->dim;
-  double *rows, *offset;
-  KF_TAKE(&g->arena, rows, n * dim);
-  KF_TAKE(&g->arena, offset, n);
-  for (uint64_t j = 0; !g->arena.failed && j < n; j++) {
-    double norm2 = 0;
-    for (uint64_t i = 0; i < dim; i++) {
-      rows[j * dim + i] = (double)h->rows[j * dim + i];
-      norm2 += rows[j * dim + i] * rows[j * dim + i];
-    }
-    offset[j] = (h->offset != NULL ? h->offset[j] : 0) - 0.5 * norm2;
-  }
-  g->half64 = 0.5;
-  g->minus_two64 = -2;
-  add_tensor(g, "prototypes", DOUBLE, 2, n, dim, rows);
-  add_tensor(g, "offset", DOUBLE, 1, n, 1, offset);
-  add_tensor(g, "half", DOUBLE, 0, 0, 0, &g->half64);
-  add_tensor(g, "minus_two", DOUBLE, 0, 0, 0, &g->minus_two64);
-  add_tensor(g, "nothing", DOUBLE, 0, 0, 0, &g->zero64);
-  add_node(g, "Cast", query, "query64", to_double);
-  add_node(g, "Gemm", "query64 prototypes offset", "products", transposed);
-  add_node(g, "ReduceSumSquare", "query64", "length2", of_each_row);
+/* -|q - p|^2 / 2 = q.p - |q|^2 / 2 - |p|^2 / 2; the last of these is part of the offset. */
+static void add_distances(graph *g) {
+  add_number(g, "half", 0.5);
+  add_number(g, "minus_two", -2);
+  add_node(g, "ReduceSumSquare", "query", "length2", of_each_row);
   add_node(g, "Mul", "length2 half", "half_length2", no_attribute);
   add_node(g, "Sub", "products half_length2", "near", no_attribute);
   add_node(g, "Mul", "near minus_two", "difference2", no_attribute);
-  add_node(g, "Max", "difference2 nothing", "distance2", no_attribute);
+  add_node(g, "Max", "difference2 zero", "distance2", no_attribute);
   add_node(g, "Sqrt", "distance2", "distances", no_attribute);
-  add_node(g, "Cast", "distances", "scores", to_float);
+}
+
+static double length2(const float *x, uint64_t n) {
+  double sum = 0;
+  for (uint64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sum;
+}
+
+static void add_offset(graph *g) {
+  const kf_head *h = g->head;
+  double *offset = kf_arena_take_zero(&g->arena, h->n, sizeof *offset);
+  for (uint64_t j = 0; offset != NULL && j < h->n; j++) {
+    if (h->offset != NULL) offset[j] = h->offset[j];
+    if (h->distances) offset[j] -= 0.5 * length2(h->rows + j * h->dim, h->dim);
+  }
+  if (offset != NULL) add_numbers(g, "offset", 1, h->n, offset);
+}
+
+static void add_scores(graph *g) {
+  const kf_head *h = g->head;
+  bool offset = h->offset != NULL || h->distances;
+  add_rounded(g, add_query(g), "rounded");
+  add_widened(g, "rounded", "query");
+  add_tensor(g, "prototypes_f32", FLOAT, 2, h->n, h->dim, h->rows);
+  add_widened(g, "prototypes_f32", "prototypes");
+  if (offset) add_offset(g);
+  const char *in = offset ? "query prototypes offset" : "query prototypes";
+  add_node(g, "Gemm", in, "products", transposed);
+  if (h->distances) add_distances(g);
+  add_rounded(g, h->distances ? "distances" : "products", "scores");
   if (!(h->temperature > 0)) return;
-  g->temperature64 = h->temperature;
-  add_tensor(g, "temperature", DOUBLE, 0, 0, 0, &g->temperature64);
-  add_node(g, "Mul", "near temperature", "tempered", no_attribute);
-  add_node(g, "Softmax", "tempered", "probabilities64", along_rows);
-  add_node(g, "Cast", "probabilities64", "probabilities", to_float);
+  add_number(g, "temperature", h->temperature);
+  add_node(g, "Mul", h->distances ? "near temperature" : "products temperature", "tempered",
+           no_attribute);
+  add_node(g, "Softmax", "tempered", "shares", along_rows);
+  add_rounded(g, "shares", "probabilities");
 }
 
 static void add_all(graph *g) {
   const kf_head *h = g->head;
-  g->one = 1;
-  add_tensor(g, "zero", FLOAT, 0, 0, 0, &g->zero);
-  add_tensor(g, "one", FLOAT, 0, 0, 0, &g->one);
+  add_number(g, "zero", 0);
+  add_number(g, "one", 1);
   add_map(g);
-  (h->distances ? add_distances : add_cosines)(g, add_query(g));
+  add_scores(g);
   put_text(&g->body, 2, "koofu");
   add_value(g, 11, "rows", h->dim_in);
   add_value(g, 12, "mapped", h->dim_out);
@@ -453,6 +473,7 @@ kf_status kf_export_onnx(kf_ctx *ctx, const kf_model *model, const kf_export_opt
   if (status == KF_OK && g == NULL) status = kf_fail_memory(&ctx->err);
   if (status == KF_OK) {
     g->head = &head;
+    g->type = o->f32 ? FLOAT : DOUBLE;
     add_all(g);
     add_meta(g);
     bool given = o->inline_bytes > 0 && o->inline_bytes < MOST_BYTES;
