@@ -120,16 +120,17 @@ static bool is_there(const char *path) {
 }
 
 /* Whether config.json is one that this file has written. */
-static bool is_ours(const folder *f) {
-  kf_err ignored;
+static kf_status find_owner(const folder *f, bool *ours) {
+  kf_err *err = &f->ctx->err;
   kf_json_doc doc = {0};
-  bool ours = false;
-  if (kf_json_load_object(f->config, MOST_CONFIG, &doc, &ignored) == KF_OK) {
+  *ours = false;
+  kf_status status = kf_json_load_object(f->config, MOST_CONFIG, &doc, err);
+  if (status == KF_OK) {
     const char *type = kf_json_string(kf_json_get(&doc, &doc.nodes[0], "model_type"));
-    ours = type != NULL && strcmp(type, "koofu") == 0;
+    *ours = type != NULL && strcmp(type, "koofu") == 0;
   }
   kf_json_clear(&doc);
-  return ours;
+  return status == KF_ERR_MEM ? status : KF_OK;
 }
 
 static kf_status enter(folder *f) {
@@ -142,7 +143,10 @@ static kf_status enter(folder *f) {
   if (errno != EEXIST) return kf_fail_errno(err, f->path, "cannot be created", errno);
   if (!kf_is_directory(f->path)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", f->path);
   const char *there = is_there(f->config) ? CONFIG : is_there(f->weights) ? WEIGHTS : NULL;
-  if (there == NULL || is_ours(f)) return KF_OK;
+  if (there == NULL) return KF_OK;
+  bool ours;
+  KF_TRY(find_owner(f, &ours));
+  if (ours) return KF_OK;
   return kf_fail(err, KF_ERR_ARG,
                  "%s: holds %s, which was not made like this and would be replaced; write to "
                  "another folder, or move it away",
@@ -163,13 +167,15 @@ static kf_status write_text(folder *f, void (*make)(const kf_model *, kf_string 
   return status;
 }
 
+/* Files are put in their places from the last to the first: a folder that a killed process leaves has
+ * the file by which the next one knows it. */
 static kf_status fill(folder *f, const kf_model *model) {
-  KF_TRY(write_text(f, make_config, model, f->config));
+  KF_TRY(kf_model_save(f->ctx, model, f->weights));
   if (is_there(f->readme))
     kf_log(f->ctx, "%s: is left as it is", f->readme);
   else
     KF_TRY(write_text(f, make_readme, model, f->readme));
-  return kf_model_save(f->ctx, model, f->weights);
+  return write_text(f, make_config, model, f->config);
 }
 
 kf_status kf_export_hub(kf_ctx *ctx, const kf_model *model, const kf_export_options *o,
