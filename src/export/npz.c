@@ -59,10 +59,9 @@ static unsigned char *set_common(unsigned char *p, const member *m, int extra) {
 
 static kf_status begin_member(archive *a, const char *name, uint64_t size) {
   member *m = &a->members[a->n];
-  unsigned char header[LOCAL_SIZE], extra[LOCAL_EXTRA];
+  unsigned char header[LOCAL_SIZE] = "PK\3\4", extra[LOCAL_EXTRA];
   *m = (member){.size = size, .offset = a->out.written, .crc = UINT32_MAX};
   snprintf(m->name, sizeof m->name, "%s.npy", name);
-  memcpy(header, "PK\3\4", 4);
   set_common(header + 4, m, LOCAL_EXTRA);
   set(set(set(set(extra, 1, 2), 16, 2), size, 8), size, 8);
   KF_TRY(kf_out_write(&a->out, header, sizeof header, a->err));
@@ -88,9 +87,8 @@ static kf_status end_member(archive *a) {
 static kf_status put_entry(archive *a, const member *m) {
   unsigned char header[CENTRAL_SIZE] = "PK\1\2", extra[CENTRAL_EXTRA];
   unsigned char *p = set_common(set(header + 4, NEEDED, 2), m, CENTRAL_EXTRA);
-  set(set(p, 0, 10), UINT32_MAX, 6); /* no comment, attributes; the offset is in the extra field */
-  set(header + 42, UINT32_MAX, 4);
-  memset(p, 0, 10);
+  p = set(set(p, 0, 8), 0, 2); /* no comment, no attributes */
+  set(p, UINT32_MAX, 4);       /* the offset is in the extra field */
   set(set(set(set(set(extra, 1, 2), 24, 2), m->size, 8), m->size, 8), m->offset, 8);
   KF_TRY(kf_out_write(&a->out, header, sizeof header, a->err));
   KF_TRY(kf_out_write(&a->out, m->name, strlen(m->name), a->err));

@@ -2,16 +2,15 @@
  *
  *     rows [N, D]  ->  mapped [N, L], scores [N, K], probabilities [N, K]
  *
- * The file is protobuf, written here by hand: a message is a list of fields, each a tag (number << 3
- * | kind) and either a varint (kind 0) or a length and as many bytes (kind 2). All but the matrices
- * is made in memory, so the lengths are known; matrices go from memory to the file. Protobuf ends at
- * 2 GiB: beyond, they go to a file beside it (external data), page by page, for runtimes that map it.
+ * All but the matrices is made in memory, so that lengths are known; matrices go from memory to the
+ * file. A protobuf ends at 2 GiB: beyond, they go to a file beside it (external data), each at the
+ * beginning of a page, for runtimes that map it.
  *
  * The graph computes in f64 and rounds to f32 where kf_transform and kf_classify do, so its answers
  * are theirs; or, for runtimes without f64, in f32 throughout. Rows are divided by their largest
  * number before their length is taken, so that no length overflows or vanishes in f32; where it is
  * zero they are divided by one. */
-#include "export/export.h"
+#include "export/protobuf.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,56 +21,6 @@ enum { OPSET = 17, IR = 8 };        /* versions */
 enum { MOST_TENSORS = 16 };         /* matrices and constants of a graph */
 enum { PAGE = 4096, SMALL = 1024 }; /* bytes: where external data begin, and what stays inside */
 #define MOST_BYTES INT32_MAX        /* of a protobuf */
-
-/* --- the wire format --------------------------------------------------------------------------- */
-
-static void put_varint(kf_string *to, uint64_t value) {
-  char bytes[10];
-  size_t n = 0;
-  for (; value >= 128; value >>= 7) bytes[n++] = (char)(unsigned char)(value | 128);
-  bytes[n++] = (char)value;
-  kf_string_add(to, bytes, n);
-}
-
-static uint64_t varint_size(uint64_t value) {
-  uint64_t n = 1;
-  while (value >>= 7) n++;
-  return n;
-}
-
-static void put_number(kf_string *to, unsigned field, uint64_t value) {
-  put_varint(to, field << 3);
-  put_varint(to, value);
-}
-
-/* A tag and a length; as many bytes follow. */
-static void put_length(kf_string *to, unsigned field, uint64_t n) {
-  put_varint(to, field << 3 | 2);
-  put_varint(to, n);
-}
-
-static void put_bytes(kf_string *to, unsigned field, const char *bytes, size_t n) {
-  put_length(to, field, n);
-  kf_string_add(to, bytes, n);
-}
-
-static void put_text(kf_string *to, unsigned field, const char *text) {
-  put_bytes(to, field, text, strlen(text));
-}
-
-/* Takes the message over. */
-static void put_message(kf_string *to, unsigned field, kf_string *message) {
-  put_bytes(to, field, message->data != NULL ? message->data : "", message->n);
-  to->failed |= message->failed;
-  kf_string_clear(message);
-}
-
-static void put_entry(kf_string *to, unsigned field, const char *key, const char *value) {
-  kf_string entry = {0};
-  put_text(&entry, 1, key);
-  put_text(&entry, 2, value);
-  put_message(to, field, &entry);
-}
 
 /* --- the graph --------------------------------------------------------------------------------- */
 
@@ -109,25 +58,22 @@ static void add_tensor(graph *g, const char *name, int type, uint32_t ndim, uint
                                 .bytes = count * (type == FLOAT ? 4 : 8)};
 }
 
-/* Numbers in the type of the arithmetic, copied. */
+/* Numbers in the type of the arithmetic. f64 ones must outlive the graph, others are copied. */
 static void add_numbers(graph *g, const char *name, uint32_t ndim, uint64_t n, const double *from) {
-  float *single = NULL;
-  double *whole = NULL;
-  if (g->type == FLOAT)
-    KF_TAKE(&g->arena, single, n);
-  else
-    KF_TAKE(&g->arena, whole, n);
-  for (uint64_t i = 0; !g->arena.failed && i < n; i++)
-    if (g->type == FLOAT)
-      single[i] = (float)from[i];
-    else
-      whole[i] = from[i];
-  const void *data = g->type == FLOAT ? (const void *)single : (const void *)whole;
-  add_tensor(g, name, g->type, ndim, n, 1, data);
+  if (g->type == DOUBLE) {
+    add_tensor(g, name, DOUBLE, ndim, n, 1, from);
+    return;
+  }
+  float *rounded = kf_arena_take(&g->arena, n, sizeof *rounded);
+  for (uint64_t i = 0; rounded != NULL && i < n; i++) rounded[i] = (float)from[i];
+  add_tensor(g, name, FLOAT, ndim, n, 1, rounded);
 }
 
 static void add_number(graph *g, const char *name, double value) {
-  add_numbers(g, name, 0, 1, &value);
+  double *kept = kf_arena_take(&g->arena, 1, sizeof *kept);
+  if (kept == NULL) return;
+  *kept = value;
+  add_numbers(g, name, 0, 1, kept);
 }
 
 typedef struct attribute {
@@ -148,35 +94,35 @@ static void add_node(graph *g, const char *type, const char *inputs, const char 
   kf_string node = {0};
   for (const char *in = inputs; *in != '\0'; in += *in == ' ') {
     size_t n = strcspn(in, " ");
-    put_bytes(&node, 1, in, n);
+    kf_pb_bytes(&node, 1, in, n);
     in += n;
   }
-  put_text(&node, 2, output);
-  put_text(&node, 3, output);
-  put_text(&node, 4, type);
+  kf_pb_text(&node, 2, output);
+  kf_pb_text(&node, 3, output);
+  kf_pb_text(&node, 4, type);
   for (const attribute *a = attributes; a->name != NULL; a++) {
     kf_string one = {0};
-    put_text(&one, 1, a->name);
-    put_number(&one, a->list ? 8 : 3, a->value);
-    put_number(&one, 20, a->list ? 7 : 2);
-    put_message(&node, 5, &one);
+    kf_pb_text(&one, 1, a->name);
+    kf_pb_number(&one, a->list ? 8 : 3, a->value);
+    kf_pb_number(&one, 20, a->list ? 7 : 2);
+    kf_pb_message(&node, 5, &one);
   }
-  put_message(&g->body, 1, &node);
+  kf_pb_message(&g->body, 1, &node);
 }
 
 /* [N, columns] of f32, as an input (11) or an output (12). */
 static void add_value(graph *g, unsigned field, const char *name, uint64_t columns) {
   kf_string value = {0}, type = {0}, matrix = {0}, shape = {0}, dim = {0};
-  put_text(&dim, 2, "N");
-  put_message(&shape, 1, &dim);
-  put_number(&dim, 1, columns);
-  put_message(&shape, 1, &dim);
-  put_number(&matrix, 1, FLOAT);
-  put_message(&matrix, 2, &shape);
-  put_message(&type, 1, &matrix);
-  put_text(&value, 1, name);
-  put_message(&value, 2, &type);
-  put_message(&g->body, field, &value);
+  kf_pb_text(&dim, 2, "N");
+  kf_pb_message(&shape, 1, &dim);
+  kf_pb_number(&dim, 1, columns);
+  kf_pb_message(&shape, 1, &dim);
+  kf_pb_number(&matrix, 1, FLOAT);
+  kf_pb_message(&matrix, 2, &shape);
+  kf_pb_message(&type, 1, &matrix);
+  kf_pb_text(&value, 1, name);
+  kf_pb_message(&value, 2, &type);
+  kf_pb_message(&g->body, field, &value);
 }
 
 /* NAME_most, the largest number of each row of `in`, and NAME_there: it is not zero. */
@@ -314,7 +260,7 @@ static void add_all(graph *g) {
   add_number(g, "one", 1);
   add_map(g);
   add_scores(g);
-  put_text(&g->body, 2, "koofu");
+  kf_pb_text(&g->body, 2, "koofu");
   add_value(g, 11, "rows", h->dim_in);
   add_value(g, 12, "mapped", h->dim_out);
   add_value(g, 12, "scores", h->n);
@@ -326,7 +272,7 @@ static void add_all(graph *g) {
 static void add_meta_number(graph *g, const char *key, double value) {
   char text[32];
   kf_format_f64(value, text);
-  put_entry(&g->ending, 14, key, text);
+  kf_pb_entry(&g->ending, 14, key, text);
 }
 
 static void add_meta(graph *g) {
@@ -343,19 +289,19 @@ static void add_meta(graph *g) {
   kf_string_add(&names, "]", 1);
   kf_string_add(&numbers, "]", 1);
   g->ending.failed |= names.failed || numbers.failed;
-  if (!g->ending.failed) put_entry(&g->ending, 14, "classes", names.data);
-  if (!g->ending.failed) put_entry(&g->ending, 14, "class_numbers", numbers.data);
+  if (!g->ending.failed) kf_pb_entry(&g->ending, 14, "classes", names.data);
+  if (!g->ending.failed) kf_pb_entry(&g->ending, 14, "class_numbers", numbers.data);
   kf_string_clear(&names);
   kf_string_clear(&numbers);
-  put_entry(&g->ending, 14, "scores", h->distances ? "distances" : "cosines");
-  put_entry(&g->ending, 14, "part", parts[h->prototypes->part]);
-  put_entry(&g->ending, 14, "space", h->prototypes->raw ? "original" : "mapped");
+  kf_pb_entry(&g->ending, 14, "scores", h->distances ? "distances" : "cosines");
+  kf_pb_entry(&g->ending, 14, "part", parts[h->prototypes->part]);
+  kf_pb_entry(&g->ending, 14, "space", h->prototypes->raw ? "original" : "mapped");
   if (h->temperature > 0) add_meta_number(g, "temperature", h->temperature);
   if (m->reject_share > 0 && h->own) {
     add_meta_number(g, "reject", m->reject);
     add_meta_number(g, "reject_share", m->reject_share);
   }
-  if (m->map.origin.known) put_entry(&g->ending, 14, "encoder", m->map.origin.name);
+  if (m->map.origin.known) kf_pb_entry(&g->ending, 14, "encoder", m->map.origin.name);
 }
 
 /* --- the files ----------------------------------------------------------------------------------- */
@@ -363,20 +309,20 @@ static void add_meta(graph *g) {
 /* The message of a tensor, up to its bytes if these are inside. */
 static void describe(tensor *t, const char *data_name) {
   kf_string *to = &t->header;
-  for (uint32_t i = 0; i < t->ndim; i++) put_number(to, 1, t->shape[i]);
-  put_number(to, 2, (uint64_t)t->type);
-  put_text(to, 8, t->name);
+  for (uint32_t i = 0; i < t->ndim; i++) kf_pb_number(to, 1, t->shape[i]);
+  kf_pb_number(to, 2, (uint64_t)t->type);
+  kf_pb_text(to, 8, t->name);
   if (!t->outside) {
-    put_length(to, 9, t->bytes);
+    kf_pb_length(to, 9, t->bytes);
     return;
   }
   char number[24];
-  put_entry(to, 13, "location", data_name);
+  kf_pb_entry(to, 13, "location", data_name);
   snprintf(number, sizeof number, "%" PRIu64, t->offset);
-  put_entry(to, 13, "offset", number);
+  kf_pb_entry(to, 13, "offset", number);
   snprintf(number, sizeof number, "%" PRIu64, t->bytes);
-  put_entry(to, 13, "length", number);
-  put_number(to, 14, 1);
+  kf_pb_entry(to, 13, "length", number);
+  kf_pb_number(to, 14, 1);
 }
 
 static uint64_t message_size(const tensor *t) { return t->header.n + (t->outside ? 0 : t->bytes); }
@@ -394,7 +340,7 @@ static uint64_t describe_all(graph *g, bool outside, const char *data_name) {
     }
     describe(t, data_name);
     g->body.failed |= t->header.failed;
-    size += 1 + varint_size(message_size(t)) + message_size(t);
+    size += 1 + kf_pb_varint_size(message_size(t)) + message_size(t);
   }
   return size;
 }
@@ -402,17 +348,17 @@ static uint64_t describe_all(graph *g, bool outside, const char *data_name) {
 /* What precedes the graph. */
 static void begin_model(kf_string *to, uint64_t graph_size) {
   kf_string opset = {0};
-  put_number(&opset, 2, OPSET);
-  put_number(to, 1, IR);
-  put_text(to, 2, "koofu");
-  put_text(to, 3, KF_VERSION);
-  put_message(to, 8, &opset);
-  put_length(to, 7, graph_size);
+  kf_pb_number(&opset, 2, OPSET);
+  kf_pb_number(to, 1, IR);
+  kf_pb_text(to, 2, "koofu");
+  kf_pb_text(to, 3, KF_VERSION);
+  kf_pb_message(to, 8, &opset);
+  kf_pb_length(to, 7, graph_size);
 }
 
 static kf_status write_tensor(kf_out *out, const tensor *t, kf_err *err) {
   kf_string start = {0};
-  put_length(&start, 5, message_size(t));
+  kf_pb_length(&start, 5, message_size(t));
   kf_status status =
       start.failed ? kf_fail_memory(err) : kf_out_write(out, start.data, start.n, err);
   kf_string_clear(&start);

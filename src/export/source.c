@@ -15,7 +15,7 @@ enum { MOST_WORD = 48, MOST_NAME = 4000 }; /* bytes of identifiers, and of a C s
 typedef struct source {
   kf_ctx *ctx;
   const kf_head *head;
-  kf_out *out;
+  kf_out out;
   kf_string text;            /* not written yet */
   const char *reach;         /* before each function: "static inline ", or "" */
   char lower[MOST_WORD + 1]; /* what names begin with */
@@ -29,7 +29,7 @@ static void flush(source *s) {
   kf_err *err = &s->ctx->err;
   if (s->status == KF_OK && s->text.failed) s->status = kf_fail_memory(err);
   if (s->status == KF_OK && s->text.n > 0)
-    s->status = kf_out_write(s->out, s->text.data, s->text.n, err);
+    s->status = kf_out_write(&s->out, s->text.data, s->text.n, err);
   s->text.n = 0;
 }
 
@@ -333,13 +333,11 @@ static void set_words(source *s, const char *path) {
 }
 
 static kf_status write_file(source *s, const char *path, void (*content)(source *)) {
-  kf_out out = {0};
-  s->status = kf_out_open(&out, s->ctx, path, &s->ctx->err);
-  s->out = &out;
+  s->status = kf_out_open(&s->out, s->ctx, path, &s->ctx->err);
   if (s->status == KF_OK) content(s);
   flush(s);
-  if (s->status == KF_OK) s->status = kf_out_commit(&out, &s->ctx->err);
-  kf_out_abort(&out);
+  if (s->status == KF_OK) s->status = kf_out_commit(&s->out, &s->ctx->err);
+  kf_out_abort(&s->out);
   return s->status;
 }
 
