@@ -256,12 +256,13 @@ static void put_probabilities(source *s) {
          "  const $_REAL temperature = ($_REAL)");
   put_real(s, s->head->temperature, ";\n");
   put(s, "  float query[$_COLUMNS];\n"
-         "  $_REAL best, sum = 0;\n"
+         "  $_REAL best = 0, sum = 0;\n"
          "  int j;\n"
          "  @_query(row, query);\n"
-         "  best = @_near(query, 0);\n"
-         "  for (j = 1; j < $_CLASSES; j++)\n"
-         "    if (@_near(query, j) > best) best = @_near(query, j);\n"
+         "  for (j = 0; j < $_CLASSES; j++) {\n"
+         "    const $_REAL near = @_near(query, j);\n"
+         "    if (j == 0 || near > best) best = near;\n"
+         "  }\n"
          "  for (j = 0; j < $_CLASSES; j++) {\n"
          "    const $_REAL p = @_exp(temperature * (@_near(query, j) - best));\n"
          "    probabilities[j] = (float)p;\n"
@@ -304,9 +305,7 @@ static void put_body(source *s) {
   put_names(s);
 }
 
-static void put_header(source *s) {
-  put_comment(s);
-  put(s, "#ifndef $_H\n#define $_H\n\n");
+static void put_declarations(source *s) {
   put_constants(s);
   put(s, declarations);
   if (s->head->temperature > 0) put(s, declare_probabilities);
@@ -341,15 +340,28 @@ static kf_status write_file(source *s, const char *path, void (*content)(source 
   return s->status;
 }
 
-static void all_of_it(source *s) {
-  put_header(s);
+static const char begin_header[] = "#ifndef $_H\n#define $_H\n\n";
+static const char end_header[] = "\n#endif\n";
+
+static void header_with_body(source *s) {
+  put_comment(s);
+  put(s, begin_header);
+  put_declarations(s);
   put_body(s);
-  put(s, "\n#endif\n");
+  put(s, end_header);
 }
 
-static void declarations_alone(source *s) {
-  put_header(s);
-  put(s, "\n#endif\n");
+static void header_alone(source *s) {
+  put_comment(s);
+  put(s, begin_header);
+  put_declarations(s);
+  put(s, end_header);
+}
+
+static void body_alone(source *s) {
+  put_comment(s);
+  put_declarations(s);
+  put_body(s);
 }
 
 static kf_status write_both(source *s, const char *path) {
@@ -357,8 +369,8 @@ static kf_status write_both(source *s, const char *path) {
   char *header = kf_strdup(path);
   if (header == NULL) return kf_fail_memory(&s->ctx->err);
   header[n] = 'h';
-  kf_status status = write_file(s, path, all_of_it);
-  if (status == KF_OK) status = write_file(s, header, declarations_alone);
+  kf_status status = write_file(s, path, body_alone);
+  if (status == KF_OK) status = write_file(s, header, header_alone);
   kf_free(header);
   return status;
 }
@@ -370,7 +382,8 @@ kf_status kf_export_source(kf_ctx *ctx, const kf_model *model, const kf_export_o
   source s = {.ctx = ctx, .head = &head, .reach = header ? "static inline " : ""};
   set_words(&s, path);
   kf_status status = kf_head_make(&head, ctx, model, o);
-  if (status == KF_OK) status = header ? write_file(&s, path, all_of_it) : write_both(&s, path);
+  if (status == KF_OK)
+    status = header ? write_file(&s, path, header_with_body) : write_both(&s, path);
   kf_string_clear(&s.text);
   kf_head_clear(&head);
   return status;
