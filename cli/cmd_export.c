@@ -25,7 +25,7 @@ static int run(cli_run *cli) {
                                .temperature = a->votes.temperature.value,
                                .gallery = a->votes.gallery,
                                .inline_bytes = (uint64_t)a->exported.inline_bytes.value,
-                               .f32 = a->exported.f32};
+                               .single = a->exported.single};
   kf_status status = kf_export(cli->ctx, model, &options, a->output);
   if (status == KF_OK)
     say_written(cli, a->output, "%s, %u to %u dimensions",
@@ -57,8 +57,8 @@ static const cli_group own_options = {
         {NUMBER("inline-bytes", exported.inline_bytes, "N", 1, INT32_MAX),
          .help = "with .onnx: put matrices into OUT.data if the file would be larger (default: "
                  "2 GiB)"},
-        {FLAG("f32", exported.f32),
-         .help = "with .onnx: compute in f32, for runtimes without f64; last digits differ"},
+        {FLAG("single", exported.single), .help = "with .onnx: compute in single precision, for "
+                                                  "runtimes without double; last digits differ"},
         {ANY_ENCODER})};
 
 const cli_command export_command = {

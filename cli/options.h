@@ -107,7 +107,7 @@ typedef struct cli_args {
   } world;
   struct export_args { /* koofu export */
     cli_number inline_bytes;
-    int f32;
+    int single;
   } exported;
   struct help_args { /* koofu help */
     int man, completion;

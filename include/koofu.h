@@ -1369,7 +1369,7 @@ typedef struct kf_export_options {
   /* .onnx: matrices are in PATH.data instead if the file would be larger; 0: 2 GiB, the most that
    * such a file can have. */
   uint64_t inline_bytes;
-  int f32; /* .onnx: 1: compute in f32, for runtimes without f64; the last digits differ then */
+  int single; /* .onnx: 1: compute in f32, for runtimes without f64; the last digits differ then */
   uint64_t reserved[4];
 } kf_export_options;
 

@@ -261,7 +261,7 @@ class Model:
         normalize: bool = True,
         gallery: Optional[Path] = None,
         inline_bytes: Optional[int] = None,
-        f32: bool = False,
+        single: bool = False,
     ) -> None:
         """Writes the model for other programs, by the ending of the path.
 
@@ -276,7 +276,7 @@ class Model:
             empty.
         :param inline_bytes: of an ``.onnx``: put matrices into a file beside it if it would be larger;
             None: 2 GiB.
-        :param f32: of an ``.onnx``: compute in f32, for runtimes without f64.
+        :param single: of an ``.onnx``: compute in f32, for runtimes without f64.
         """
         options: dict[str, Any] = {
             "metric": one_of(metric, {**METRICS, "inner": 3}, "metric"),
@@ -286,7 +286,7 @@ class Model:
             "normalize": 0 if normalize else 2,
             "gallery": None if gallery is None else fs(gallery),
             "inline_bytes": inline_bytes,
-            "f32": int(bool(f32)),
+            "single": int(bool(single)),
         }
         _koofu.model_export(self._capsule, options, fs(path))
 

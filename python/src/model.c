@@ -145,7 +145,7 @@ static const field export_fields[] = {
     {"temperature", FIELD_F64, offsetof(kf_export_options, temperature)},
     {"gallery", FIELD_PATH, offsetof(kf_export_options, gallery)},
     {"inline_bytes", FIELD_U64, offsetof(kf_export_options, inline_bytes)},
-    {"f32", FIELD_I32, offsetof(kf_export_options, f32)},
+    {"single", FIELD_I32, offsetof(kf_export_options, single)},
 };
 
 /* model_export(model, options, path) */

@@ -162,8 +162,8 @@ def test_export(tmp_path):
     model.save(tmp_path / "m.safetensors")
     koofu.Gallery.build(X, model=model, path=tmp_path / "g.safetensors")
     for name, words, options in [
-            ("m.onnx", [], {}), ("n.onnx", ["--raw", "--metric", "euclidean", "--temperature", "3", "--f32"],
-                                 {"raw": True, "metric": "euclidean", "temperature": 3, "f32": True}),
+            ("m.onnx", [], {}), ("n.onnx", ["--raw", "--metric", "euclidean", "--temperature", "3", "--single"],
+                                 {"raw": True, "metric": "euclidean", "temperature": 3, "single": True}),
             ("m.npz", [], {}), ("m.c", ["--no-normalize"], {"normalize": False}), ("hub/", [], {}),
             ("m.faiss", ["--gallery", str(tmp_path / "g.safetensors")], {"gallery": tmp_path / "g.safetensors"}),
             ("e.faiss", ["--metric", "inner"], {"metric": "inner"})]:

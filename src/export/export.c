@@ -68,7 +68,7 @@ static kf_status check_choices(const struct kind *kind, const kf_export_options 
       {o->temperature != 0, TEMPERATURE, "a temperature"},
       {o->gallery != NULL, GALLERY, "a gallery"},
       {o->inline_bytes != 0, INLINE, "a limit for what is inside"},
-      {o->f32 != 0, SINGLE, "the arithmetic"},
+      {o->single != 0, SINGLE, "the arithmetic"},
   };
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
     if (choices[i].given && !(kind->takes & choices[i].choice))

@@ -419,7 +419,7 @@ kf_status kf_export_onnx(kf_ctx *ctx, const kf_model *model, const kf_export_opt
   if (status == KF_OK && g == NULL) status = kf_fail_memory(&ctx->err);
   if (status == KF_OK) {
     g->head = &head;
-    g->type = o->f32 ? FLOAT : DOUBLE;
+    g->type = o->single ? FLOAT : DOUBLE;
     add_all(g);
     add_meta(g);
     bool given = o->inline_bytes > 0 && o->inline_bytes < MOST_BYTES;

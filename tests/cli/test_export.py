@@ -130,7 +130,7 @@ def matrices_beside_the_graph(box):
     inside, outside = Graph(box.read("in.onnx")), Graph(box.read("out.onnx"), {"out.onnx.data": box.read("out.onnx.data")})
     equal(outside.outside, {"transform"}, "what is outside")
     equal(outside.run(rows), inside.run(rows), "answers")
-    box.works("export", "w-model.safetensors", "--f32", "-o", "s.onnx")
+    box.works("export", "w-model.safetensors", "--single", "-o", "s.onnx")
     single = Graph(box.read("s.onnx"))
     check(not any(n[4] == [b"Cast"] for n in single.nodes), "f32 has no casts")
     near(single.run(rows)["scores"], inside.run(rows)["scores"], "scores in f32", 1e-5)

@@ -14,7 +14,7 @@ import onnxruntime
 from worlds import CASES, World
 
 TOLERANCE = 1e-6  # of unit rows, cosines and probabilities; of distances, times their size
-IN_F32 = 2e-5     # with --f32
+IN_F32 = 2e-5     # with --single
 worst = {}
 
 
@@ -66,8 +66,8 @@ def compare(world, model, rows, options, tempered):
 
 def singles(world, model, rows, options, tempered):
     """The same in f32, which no cast may leave."""
-    case = f"{model} {' '.join(options)} --f32"
-    world.run("export", model, *options, "--f32", "-o", "s.onnx")
+    case = f"{model} {' '.join(options)} --single"
+    world.run("export", model, *options, "--single", "-o", "s.onnx")
     graph, session = load(world, "s.onnx")
     check(all(t.data_type == onnx.TensorProto.FLOAT for t in graph.graph.initializer) and
           all(n.op_type != "Cast" for n in graph.graph.node), f"{case}: there is more than f32")
