@@ -39,6 +39,8 @@ kf_status kf_head_map(kf_head *head, kf_ctx *ctx, const kf_model *model);
 kf_status kf_head_make(kf_head *head, kf_ctx *ctx, const kf_model *model,
                        const kf_export_options *options);
 void kf_head_clear(kf_head *head);
+/* KF_ERR_MATH: a number of the model is too large for f32. */
+kf_status kf_fail_single(kf_err *err);
 /* The name of prototype j, or the number of its class in `number`. */
 const char *kf_head_name(const kf_head *head, uint32_t j, char number[16]);
 

@@ -16,6 +16,7 @@
  * products are cosines. */
 #include "export/export.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct faiss {
@@ -73,7 +74,10 @@ static kf_status put_map(faiss *f) {
   float *bias;
   KF_TAKE(&f->arena, bias, h->dim_out);
   if (f->arena.failed) return kf_fail_memory(&f->ctx->err);
-  for (uint32_t i = 0; h->bias != NULL && i < h->dim_out; i++) bias[i] = (float)h->bias[i];
+  bool fits = true;
+  for (uint32_t i = 0; h->bias != NULL && i < h->dim_out; i++)
+    fits &= isfinite(bias[i] = (float)h->bias[i]) != 0;
+  if (!fits) return kf_fail_single(&f->ctx->err);
   KF_TRY(put_name(f, "LTra"));
   KF_TRY(put_u8(f, h->bias != NULL));
   KF_TRY(put_vector(f, h->transform, (uint64_t)h->dim_out * h->dim_in, sizeof *h->transform));

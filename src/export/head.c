@@ -7,6 +7,10 @@
 #include <math.h>
 #include <string.h>
 
+kf_status kf_fail_single(kf_err *err) {
+  return kf_fail(err, KF_ERR_MATH, "the model has numbers that are too large for f32");
+}
+
 static kf_status take_map(kf_head *h, kf_ctx *ctx) {
   const kf_map *map = &h->model->map;
   uint64_t d = map->dim_in, l = map->dim_out;
@@ -19,7 +23,7 @@ static kf_status take_map(kf_head *h, kf_ctx *ctx) {
   bool fits = true;
   for (uint64_t i = 0; i < l * d; i++)
     fits &= isfinite(h->transform[i] = (float)map->transform[i]) != 0;
-  if (!fits) return kf_fail_range(map, &ctx->err);
+  if (!fits) return kf_fail_single(&ctx->err);
   for (uint64_t k = 0; h->mean != NULL && k < d; k++) h->mean[k] = (float)map->mean[k];
   for (uint64_t i = 0; h->mean != NULL && i < l; i++)
     for (uint64_t k = 0; k < d; k++) h->bias[i] -= (double)h->transform[i * d + k] * map->mean[k];
@@ -35,11 +39,11 @@ kf_status kf_head_map(kf_head *h, kf_ctx *ctx, const kf_model *model) {
 }
 
 /* What is added to the score of a class, larger being nearer: the one place where the chances of
- * classes enter. Among distances they are a last column of the prototypes, 0 in queries. */
+ * classes enter. They are a last column of the prototypes, 0 in queries by distance and 1 by cosine. */
 static double offset_of(const kf_prototypes *p, const float *row) {
   if (!p->prior) return 0;
   double column = (double)row[p->dim - 1];
-  return -0.5 * column * column;
+  return p->metric == KF_METRIC_COSINE ? column : -0.5 * column * column;
 }
 
 static kf_status take_prototypes(kf_head *h, kf_ctx *ctx) {

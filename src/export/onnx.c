@@ -39,6 +39,7 @@ typedef struct tensor {
 typedef struct graph {
   const kf_head *head;
   int type;         /* of the arithmetic */
+  bool too_large;   /* a number is, for that */
   kf_string body;   /* fields of the graph, without its tensors */
   kf_string ending; /* fields of the model that follow the graph */
   kf_arena arena;
@@ -65,7 +66,8 @@ static void add_numbers(graph *g, const char *name, uint32_t ndim, uint64_t n, c
     return;
   }
   float *rounded = kf_arena_take(&g->arena, n, sizeof *rounded);
-  for (uint64_t i = 0; rounded != NULL && i < n; i++) rounded[i] = (float)from[i];
+  for (uint64_t i = 0; rounded != NULL && i < n; i++)
+    g->too_large |= !isfinite(rounded[i] = (float)from[i]);
   add_tensor(g, name, FLOAT, ndim, n, 1, rounded);
 }
 
@@ -398,6 +400,8 @@ static kf_status write_files(kf_ctx *ctx, graph *g, uint64_t most, const char *p
   kf_status status = KF_OK;
   if (g->body.failed || g->ending.failed || start.failed || g->arena.failed)
     status = kf_fail_memory(err);
+  else if (g->too_large)
+    status = kf_fail_single(err);
   else if (size + g->ending.n + PAGE > MOST_BYTES)
     status = kf_fail(err, KF_ERR_DATA, "%s: the class names take more than 2 GiB", path);
   if (status == KF_OK) status = kf_out_open(&out, ctx, path, err);
