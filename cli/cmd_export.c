@@ -25,7 +25,9 @@ static int run(cli_run *cli) {
                                .temperature = a->votes.temperature.value,
                                .gallery = a->votes.gallery,
                                .inline_bytes = (uint64_t)a->exported.inline_bytes.value,
-                               .single = a->exported.single};
+                               .single = a->exported.single,
+                               .license = a->exported.license,
+                               .base_model = a->exported.base_model};
   kf_status status = kf_export(cli->ctx, model, &options, a->output);
   if (status == KF_OK)
     say_written(cli, a->output, "%s, %u to %u dimensions",
@@ -59,6 +61,10 @@ static const cli_group own_options = {
                  "2 GiB)"},
         {FLAG("single", exported.single), .help = "with .onnx: compute in single precision, for "
                                                   "runtimes without double; last digits differ"},
+        {TEXT("license", exported.license, "NAME"),
+         .help = "with a folder: the licence that README.md names, such as mit"},
+        {TEXT("base-model", exported.base_model, "NAME"),
+         .help = "with a folder: the encoder's page, such as openai/clip-vit-base-patch32"},
         {ANY_ENCODER})};
 
 const cli_command export_command = {
@@ -84,11 +90,11 @@ const cli_command export_command = {
         "The name of a folder has no ending, or ends in /. A folder that is there may hold other "
         "files; a README.md is left as it is.",
     .groups = GROUPS(&own_options),
-    .examples =
-        EXAMPLES({"For onnxruntime", "koofu export model.safetensors -o model.onnx"},
-                 {"A gallery for FAISS",
-                  "koofu export model.safetensors --gallery gallery.safetensors -o gallery.faiss"},
-                 {"For a microcontroller", "koofu export model.safetensors -o birds.h"},
-                 {"For the Hugging Face hub", "koofu export model.safetensors -o birds/"}),
+    .examples = EXAMPLES(
+        {"For onnxruntime", "koofu export model.safetensors -o model.onnx"},
+        {"A gallery for FAISS",
+         "koofu export model.safetensors --gallery gallery.safetensors -o gallery.faiss"},
+        {"For a microcontroller", "koofu export model.safetensors -o birds.h"},
+        {"For the Hugging Face hub", "koofu export model.safetensors --license mit -o birds/"}),
     .run = run,
 };

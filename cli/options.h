@@ -108,6 +108,7 @@ typedef struct cli_args {
   struct export_args { /* koofu export */
     cli_number inline_bytes;
     int single;
+    const char *license, *base_model;
   } exported;
   struct help_args { /* koofu help */
     int man, completion;

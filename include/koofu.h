@@ -1370,6 +1370,9 @@ typedef struct kf_export_options {
    * such a file can have. */
   uint64_t inline_bytes;
   int single; /* .onnx: 1: compute in f32, for runtimes without f64; the last digits differ then */
+  /* Folder: what README.md says of the licence ("mit") and of the encoder's page
+   * ("openai/clip-vit-base-patch32"); NULL: nothing. */
+  const char *license, *base_model;
   uint64_t reserved[4];
 } kf_export_options;
 

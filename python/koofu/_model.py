@@ -262,6 +262,8 @@ class Model:
         gallery: Optional[Path] = None,
         inline_bytes: Optional[int] = None,
         single: bool = False,
+        license: Optional[str] = None,
+        base_model: Optional[str] = None,
     ) -> None:
         """Writes the model for other programs, by the ending of the path.
 
@@ -277,6 +279,8 @@ class Model:
         :param inline_bytes: of an ``.onnx``: put matrices into a file beside it if it would be larger;
             None: 2 GiB.
         :param single: of an ``.onnx``: compute in f32, for runtimes without f64.
+        :param license, base_model: of a folder: what its README.md says of the licence and of the
+            encoder's page, such as ``"mit"`` and ``"openai/clip-vit-base-patch32"``.
         """
         options: dict[str, Any] = {
             "metric": one_of(metric, {**METRICS, "inner": 3}, "metric"),
@@ -287,6 +291,8 @@ class Model:
             "gallery": None if gallery is None else fs(gallery),
             "inline_bytes": inline_bytes,
             "single": int(bool(single)),
+            "license": license,
+            "base_model": base_model,
         }
         _koofu.model_export(self._capsule, options, fs(path))
 

@@ -146,6 +146,8 @@ static const field export_fields[] = {
     {"gallery", FIELD_PATH, offsetof(kf_export_options, gallery)},
     {"inline_bytes", FIELD_U64, offsetof(kf_export_options, inline_bytes)},
     {"single", FIELD_I32, offsetof(kf_export_options, single)},
+    {"license", FIELD_TEXT, offsetof(kf_export_options, license)},
+    {"base_model", FIELD_TEXT, offsetof(kf_export_options, base_model)},
 };
 
 /* model_export(model, options, path) */

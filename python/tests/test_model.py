@@ -164,7 +164,7 @@ def test_export(tmp_path):
     for name, words, options in [
             ("m.onnx", [], {}), ("n.onnx", ["--raw", "--metric", "euclidean", "--temperature", "3", "--single"],
                                  {"raw": True, "metric": "euclidean", "temperature": 3, "single": True}),
-            ("m.npz", [], {}), ("m.c", ["--no-normalize"], {"normalize": False}), ("hub/", [], {}),
+            ("m.npz", [], {}), ("m.c", ["--no-normalize"], {"normalize": False}), ("hub/", ["--license", "mit", "--base-model", "a/b"], {"license": "mit", "base_model": "a/b"}),
             ("m.faiss", ["--gallery", str(tmp_path / "g.safetensors")], {"gallery": tmp_path / "g.safetensors"}),
             ("e.faiss", ["--metric", "inner"], {"metric": "inner"})]:
         ours, theirs = tmp_path / "py", tmp_path / "cli"

@@ -17,6 +17,7 @@ enum {
   GALLERY = 32,
   INLINE = 64,
   SINGLE = 128,
+  PAGE = 256,
   CLASSIFY = NORMALIZE | METRIC | RAW | PART | TEMPERATURE
 };
 
@@ -30,7 +31,7 @@ static const struct kind {
     {".npz", kf_export_npz, 0},
     {".h", kf_export_source, CLASSIFY},
     {".c", kf_export_source, CLASSIFY},
-    {NULL, kf_export_hub, 0},
+    {NULL, kf_export_hub, PAGE},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -69,6 +70,7 @@ static kf_status check_choices(const struct kind *kind, const kf_export_options 
       {o->gallery != NULL, GALLERY, "a gallery"},
       {o->inline_bytes != 0, INLINE, "a limit for what is inside"},
       {o->single != 0, SINGLE, "the arithmetic"},
+      {o->license != NULL || o->base_model != NULL, PAGE, "what a page says"},
   };
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
     if (choices[i].given && !(kind->takes & choices[i].choice))

@@ -43,7 +43,8 @@ static void add_labels(kf_string *to, const kf_model *m, bool by_name) {
   kf_string_addf(to, "\n  }%s\n", by_name ? "" : ",");
 }
 
-static void make_config(const kf_model *m, kf_string *to) {
+static void make_config(const kf_model *m, const kf_export_options *o, kf_string *to) {
+  (void)o;
   kf_string_addf(to, "{\n  \"library_name\": \"koofu\",\n  \"model_type\": \"koofu\",\n"
                      "  \"koofu_version\": \"" KF_VERSION "\",\n");
   kf_string_addf(to, "  \"dim_in\": %u,\n  \"dim_out\": %u,\n  \"num_labels\": %u,\n",
@@ -65,12 +66,12 @@ static void make_config(const kf_model *m, kf_string *to) {
 
 /* --- README.md ------------------------------------------------------------------------------------ */
 
-/* Whether it looks like the name of a model on the hub, OWNER/NAME. */
-static bool is_hub_name(const char *name) {
-  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-  size_t owner = strspn(name, plain);
-  return owner > 0 && name[owner] == '/' && name[owner + 1] != '\0' &&
-         name[owner + 1 + strspn(name + owner + 1, plain)] == '\0';
+/* A line of YAML; strings of JSON are strings there, too. */
+static void add_line(kf_string *to, const char *key, const char *value) {
+  if (value == NULL) return;
+  kf_string_addf(to, "%s: ", key);
+  kf_string_add_json(to, value);
+  kf_string_add(to, "\n", 1);
 }
 
 /* Foreign text on a page: without marks that Markdown reads. */
@@ -81,12 +82,12 @@ static void add_plain(kf_string *to, const char *text) {
     if (strpbrk(shown, "`|<>[]*&") == NULL) kf_string_add(to, shown, n);
 }
 
-static void make_readme(const kf_model *m, kf_string *to) {
+static void make_readme(const kf_model *m, const kf_export_options *o, kf_string *to) {
   const kf_origin *origin = &m->map.origin;
-  bool base = origin->known && is_hub_name(origin->name);
   kf_string_addf(to, "---\nlibrary_name: koofu\npipeline_tag: image-classification\n"
                      "tags:\n- koofu\n- clip\n- linear-discriminant-analysis\n");
-  if (base) kf_string_addf(to, "base_model: \"%s\"\n", origin->name);
+  add_line(to, "license", o->license);
+  add_line(to, "base_model", o->base_model);
   kf_string_addf(to, "---\n\n# Koo-Fu classifier\n\n"
                      "A linear map of CLIP embeddings, found in closed form, and the nearest class "
                      "in its space.\n\n| | |\n| --- | --- |\n");
@@ -109,6 +110,8 @@ static void make_readme(const kf_model *m, kf_string *to) {
 
 typedef struct folder {
   kf_ctx *ctx;
+  const kf_model *model;
+  const kf_export_options *options;
   const char *path;
   const char *config, *weights, *readme;
   kf_arena arena;
@@ -153,12 +156,13 @@ static kf_status enter(folder *f) {
                  f->path, there);
 }
 
-static kf_status write_text(folder *f, void (*make)(const kf_model *, kf_string *),
-                            const kf_model *model, const char *path) {
+typedef void (*make_fn)(const kf_model *model, const kf_export_options *options, kf_string *to);
+
+static kf_status write_text(const folder *f, make_fn make, const char *path) {
   kf_err *err = &f->ctx->err;
   kf_string text = {0};
   kf_out out = {0};
-  make(model, &text);
+  make(f->model, f->options, &text);
   kf_status status = text.failed ? kf_fail_memory(err) : kf_out_open(&out, f->ctx, path, err);
   if (status == KF_OK) status = kf_out_write(&out, text.data, text.n, err);
   if (status == KF_OK) status = kf_out_commit(&out, err);
@@ -169,21 +173,24 @@ static kf_status write_text(folder *f, void (*make)(const kf_model *, kf_string 
 
 /* Files are put in their places from the last to the first: a folder that a killed process leaves has
  * the file by which the next one knows it. */
-static kf_status fill(folder *f, const kf_model *model) {
-  KF_TRY(kf_model_save(f->ctx, model, f->weights));
+static kf_status fill(const folder *f) {
+  KF_TRY(kf_model_save(f->ctx, f->model, f->weights));
   if (is_there(f->readme))
     kf_log(f->ctx, "%s: is left as it is", f->readme);
   else
-    KF_TRY(write_text(f, make_readme, model, f->readme));
-  return write_text(f, make_config, model, f->config);
+    KF_TRY(write_text(f, make_readme, f->readme));
+  return write_text(f, make_config, f->config);
 }
+
+static bool is_text(const char *text) { return text == NULL || kf_utf8_valid(text, strlen(text)); }
 
 kf_status kf_export_hub(kf_ctx *ctx, const kf_model *model, const kf_export_options *o,
                         const char *path) {
-  (void)o;
-  folder f = {.ctx = ctx, .path = path};
+  if (!is_text(o->license) || !is_text(o->base_model))
+    return kf_fail(&ctx->err, KF_ERR_ARG, "what the page should say is not valid UTF-8");
+  folder f = {.ctx = ctx, .model = model, .options = o, .path = path};
   kf_status status = enter(&f);
-  if (status == KF_OK) status = fill(&f, model);
+  if (status == KF_OK) status = fill(&f);
   kf_arena_free(&f.arena);
   return status;
 }

@@ -175,12 +175,12 @@ def arrays_of_numpy(box):
 @test
 def folder_for_the_hub(box):
     make(box)
-    box.works("export", "m.safetensors", "-o", "birds")
+    box.works("export", "m.safetensors", "--license", "mit", "-o", "birds")
     equal(box.read("birds/model.safetensors"), box.read("m.safetensors"), "the model")
     config = json.loads(box.read("birds/config.json"))
     equal((config["model_type"], list(config["id2label"].values())), ("koofu", NAMES), "config.json")
     start, head, body = box.read("birds/README.md").decode().split("---\n", 2)
-    check(start == "" and "library_name: koofu\n" in head and "# " in body, "README.md")
+    check(start == "" and "library_name: koofu\n" in head and 'license: "mit"\n' in head and "# " in body, "README.md")
     box.works("classify", "birds/model.safetensors", "q.npy")
     # Again, with a page that somebody has written on.
     box.write("birds/README.md", "mine\n")
@@ -258,7 +258,7 @@ def what_cannot_be(box):
         box.refuses(status, "export", "m.safetensors", "-o", out, naming=naming)
     for status, naming, *words in [
             (USAGE, "gallery", "--gallery", "g.safetensors", "-o", "m.onnx"), (USAGE, "metric", "--metric", "cosine", "-o", "m.npz"),
-            (USAGE, "part", "--part", "images", "-o", "m.faiss"), (USAGE, "temperature", "--temperature", 2, "-o", "birds"),
+            (USAGE, "part", "--part", "images", "-o", "m.faiss"), (USAGE, "temperature", "--temperature", 2, "-o", "birds"), (USAGE, "page", "--license", "mit", "-o", "m.c"),
             (USAGE, "no text", "--part", "text", "-o", "m.onnx"), (USAGE, "metric", "--metric", "inner", "-o", "m.onnx"),
             (BAD_DATA, "original space", "--gallery", "plain.safetensors", "-o", "m.faiss"),
             (BAD_DATA, "mapped", "--gallery", "g.safetensors", "--raw", "-o", "m.faiss"),

@@ -111,11 +111,13 @@ def arrays(world):
 
 
 def folder(world):
-    world.run("export", "fused.safetensors", "-o", "page/")
+    odd = 'a: "b" # ä\n- c'
+    world.run("export", "fused.safetensors", "--license", "mit", "--base-model", odd, "-o", "page/")
     with open(world.path("page/README.md"), encoding="utf-8") as file:
         start, head, body = file.read().split("---\n", 2)
     meta = yaml.safe_load(head)
     check(start == "" and meta["library_name"] == "koofu" and meta["pipeline_tag"] == "image-classification" and "# " in body, f"README {meta}")
+    check((meta["license"], meta["base_model"]) == ("mit", odd), f"README {meta}")
     with open(world.path("page/model.safetensors"), "rb") as a, open(world.path("fused.safetensors"), "rb") as b:
         check(a.read() == b.read(), "the model in the folder is the model")
     with open(world.path("page/config.json"), encoding="utf-8") as file:
