@@ -5,7 +5,7 @@
  * depend on how the work is divided. Priors are a column more: what they add to squared distances is
  * the square of a prototype's number there, and queries have 0. Classes are in the order of their numbers, so equal scores go
  * to the lower one. */
-#include "search/index.h"
+#include "search/search.h"
 
 #include <math.h>
 #include <string.h>
@@ -136,10 +136,6 @@ void kf_prototypes_free(kf_prototypes *p) {
   kf_index_free(p->index);
   kf_arena_free(&p->arena);
   kf_free(p);
-}
-
-void kf_prototypes_copy(const kf_prototypes *p, float *rows) {
-  kf_index_copy(p->index, p->kernels, 0, p->n, rows);
 }
 
 /* --- the search ------------------------------------------------------------------------------ */
