@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -47,6 +47,12 @@ test-cuda:
 test-python: all
 	@tools/packages.sh build python
 	@tools/test_python.sh $(BUILD) $(ARGS)
+
+# What `koofu export` writes, read by the programs it is for: onnx, onnxruntime, FAISS (the newest and 1.7.4),
+# numpy and gcc, in virtual environments in build-export.
+test-export: all
+	@tools/packages.sh build python
+	@tools/test_export.sh $(BUILD)
 
 # The source archive and a wheel that runs on other machines, tested in a bare environment.
 wheel:

@@ -106,6 +106,11 @@ typedef struct cli_args {
     cli_number classes, dim, per_class, test_per_class, split, seed;
     const char *text;
   } world;
+  struct export_args { /* koofu export */
+    cli_number inline_bytes;
+    int single;
+    const char *license, *base_model;
+  } exported;
   struct help_args { /* koofu help */
     int man, completion;
   } help;

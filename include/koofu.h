@@ -39,7 +39,7 @@
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
- *    16  Files: what is in one, and writing them whole
+ *    16  Files: what is in one, models for other programs, and writing files whole
  *   koofu_judge.h
  *    17  Truth and class sets
  *    18  Accuracy, errors by class, unknown classes, comparisons
@@ -1371,7 +1371,7 @@ KF_API kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_
 KF_API kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out);
 
 /* ---------------------------------------------------------------------------------------------
- * 16  Files: what is in one, and writing them whole
+ * 16  Files: what is in one, models for other programs, and writing files whole
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_tensor_info {
@@ -1411,6 +1411,46 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+
+typedef struct kf_export_options {
+  /* What is computed, as in kf_transform_options and kf_classify_options: for .onnx, .h and .c;
+   * `metric` and `raw` also for .faiss, where the metric may be KF_METRIC_INNER. */
+  kf_switch normalize;
+  kf_metric metric;
+  int raw;
+  kf_part part;
+  double temperature;
+  /* .faiss: a gallery whose rows are in the index; NULL: it is empty. It must have been made with
+   * the model or, with `raw`, without one; its metric is that of the index. Rows are streamed; memory
+   * is what its labels and ids take. */
+  const char *gallery;
+  /* .onnx: matrices are in PATH.data instead if the file would be larger; 0: 2 GiB, the most that
+   * such a file can have. */
+  uint64_t inline_bytes;
+  int single; /* .onnx: 1: compute in f32, for runtimes without f64; the last digits differ then */
+  /* Folder: what README.md says of the licence ("mit") and of the encoder's page
+   * ("openai/clip-vit-base-patch32"); NULL: nothing. */
+  const char *license, *base_model;
+  uint64_t reserved[4];
+} kf_export_options;
+
+/* Writes a model for other programs, by the ending of the path (docs/export.md):
+ *
+ *     .onnx   a graph, rows [N, D] -> mapped [N, L], scores and probabilities [N, K]; class names in
+ *             the metadata; operators of version 17
+ *     .faiss  an index that maps its queries, empty or over the rows of a gallery
+ *     .npz    the arrays of the model
+ *     .h .c   C99 that needs no library; a .c comes with a .h
+ *     folder  for a model hub: model.safetensors, config.json, README.md; the name has no ending or
+ *             ends in /. It is made if it does not exist. Files of others are not replaced
+ *             (KF_ERR_ARG), and a README.md is left as it is
+ *
+ * Classes are those that take part, in the order of their numbers. Probabilities are left out, which
+ * is logged, if there is no temperature for these scores. Zero rows, which kf_transform refuses, give
+ * zeros. Files that belong together appear together. KF_ERR_ARG if the ending is not known, or if an
+ * option makes no sense for it. */
+KF_API kf_status kf_export(kf_ctx *ctx, const kf_model *model, const kf_export_options *options,
+                           const char *path);
 
 /* A file of the caller, written as the library writes its own: it has no name until it is complete,
  * and then replaces an older one in a single step. */

@@ -21,6 +21,7 @@ rooms_seen_by() {
     recipe) echo 'recipe report encode choose score search model stats file base' ;;
     encode) echo 'encode file base' ;;
     synth) echo 'synth file base' ;;
+    export) echo 'export search model stats file base' ;;
     info) echo 'info search model stats file base' ;;
     *) echo "$1: a room that tools/dependency_law.sh does not know" >&2; exit 1 ;;
   esac

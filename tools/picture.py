@@ -33,6 +33,7 @@ CAPTIONS = {
     "encode": "pictures, words → rows",
     "synth": "a synthetic world",
     "info": "what is in a file",
+    "export": "models for ONNX, FAISS, C",
 }
 GUESTS = {"cli": "one file a command", "examples": "programs to start from"}
 INSIDERS = ("tests", "fuzz")  # may look into every room

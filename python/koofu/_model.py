@@ -256,6 +256,52 @@ class Model:
         """Reads a file that :meth:`save` or the command line has written."""
         return cls(_koofu.model_load(fs(path)))
 
+    def export(
+        self,
+        path: Path,
+        *,
+        metric: Optional[str] = None,
+        raw: bool = False,
+        part: Optional[str] = None,
+        temperature: Optional[float] = None,
+        normalize: bool = True,
+        gallery: Optional[Path] = None,
+        inline_bytes: Optional[int] = None,
+        single: bool = False,
+        license: Optional[str] = None,
+        base_model: Optional[str] = None,
+    ) -> None:
+        """Writes the model for other programs, by the ending of the path.
+
+        ``.onnx``: a graph from rows to mapped rows, scores and probabilities; ``.faiss``: an index
+        that maps its queries; ``.npz``: the arrays; ``.h`` and ``.c``: C99 that needs no library; a
+        folder, whose name has no ending or ends in ``/``: for a model hub.
+
+        :param metric, raw, part, temperature: what is computed, as in :meth:`classify`; the metric of
+            a ``.faiss`` may also be ``"inner"``.
+        :param normalize: scale mapped rows to unit length, as in :meth:`transform`.
+        :param gallery: of a ``.faiss``: the file of a gallery whose rows are in the index; None: it is
+            empty.
+        :param inline_bytes: of an ``.onnx``: put matrices into a file beside it if it would be larger;
+            None: 2 GiB.
+        :param single: of an ``.onnx``: compute in f32, for runtimes without f64.
+        :param license, base_model: of a folder: what its README.md says of the licence and of the
+            encoder's page, such as ``"mit"`` and ``"openai/clip-vit-base-patch32"``.
+        """
+        options: dict[str, Any] = {
+            "metric": one_of(metric, {**METRICS, "inner": 3}, "metric"),
+            "raw": int(bool(raw)),
+            "part": one_of(part, PARTS, "part"),
+            "temperature": self._temperature(temperature),
+            "normalize": 0 if normalize else 2,
+            "gallery": None if gallery is None else fs(gallery),
+            "inline_bytes": inline_bytes,
+            "single": int(bool(single)),
+            "license": license,
+            "base_model": base_model,
+        }
+        _koofu.model_export(self._capsule, options, fs(path))
+
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
         return _koofu.model_to_bytes(self._capsule)

@@ -138,6 +138,33 @@ static PyObject *py_model_save(PyObject *module, PyObject *const *args, Py_ssize
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
+static const field export_fields[] = {
+    {"normalize", FIELD_I32, offsetof(kf_export_options, normalize)},
+    {"metric", FIELD_I32, offsetof(kf_export_options, metric)},
+    {"raw", FIELD_I32, offsetof(kf_export_options, raw)},
+    {"part", FIELD_I32, offsetof(kf_export_options, part)},
+    {"temperature", FIELD_F64, offsetof(kf_export_options, temperature)},
+    {"gallery", FIELD_PATH, offsetof(kf_export_options, gallery)},
+    {"inline_bytes", FIELD_U64, offsetof(kf_export_options, inline_bytes)},
+    {"single", FIELD_I32, offsetof(kf_export_options, single)},
+    {"license", FIELD_TEXT, offsetof(kf_export_options, license)},
+    {"base_model", FIELD_TEXT, offsetof(kf_export_options, base_model)},
+};
+
+/* model_export(model, options, path) */
+static PyObject *py_model_export(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  kf_export_options o = {0};
+  const char *path;
+  call c;
+  if (!check_count("model_export", n, 3)) return NULL;
+  const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
+  if (model == NULL || !fields_fill(&o, export_fields, COUNT_OF(export_fields), args[1]) ||
+      !take_path(args[2], &path) || !call_begin(&c, module))
+    return NULL;
+  RUN(&c, kf_export(c.ctx, model, &o, path));
+  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyObject *py_model_load(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *path;
   kf_model *model = NULL;
@@ -506,6 +533,7 @@ static PyObject *py_transform_data(PyObject *module, PyObject *const *args, Py_s
 PyMethodDef model_methods[] = {METHOD(fit),
                                METHOD(parse_lambda),
                                METHOD(model_save),
+                               METHOD(model_export),
                                METHOD(model_load),
                                METHOD(model_to_bytes),
                                METHOD(model_from_bytes),

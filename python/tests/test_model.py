@@ -169,3 +169,32 @@ def test_text():
     by_two = koofu.Text.of(prompts, per_class=2, classes=["a", "b", "c"])
     assert by_two.rows.shape == (3, 16)
     assert (koofu.Text.of(prompts, [0, 0, 1, 1, 2, 2]).rows == by_two.rows).all()
+
+
+def test_export(tmp_path):
+    """The same bytes as the command line's, for every kind of file."""
+    model = koofu.fit(X, NAMES)
+    model.save(tmp_path / "m.safetensors")
+    koofu.Gallery.build(X, model=model, path=tmp_path / "g.safetensors")
+    for name, words, options in [
+            ("m.onnx", [], {}), ("n.onnx", ["--raw", "--metric", "euclidean", "--temperature", "3", "--single"],
+                                 {"raw": True, "metric": "euclidean", "temperature": 3, "single": True}),
+            ("m.npz", [], {}), ("m.c", ["--no-normalize"], {"normalize": False}), ("hub/", ["--license", "mit", "--base-model", "a/b"], {"license": "mit", "base_model": "a/b"}),
+            ("m.faiss", ["--gallery", str(tmp_path / "g.safetensors")], {"gallery": tmp_path / "g.safetensors"}),
+            ("e.faiss", ["--metric", "inner"], {"metric": "inner"})]:
+        ours, theirs = tmp_path / "py", tmp_path / "cli"
+        for folder in ours, theirs:
+            folder.mkdir(exist_ok=True)
+        model.export(str(ours / name) + "/" * name.endswith("/"), **options)
+        if "KOOFU" not in os.environ:
+            continue
+        subprocess.run([os.environ["KOOFU"], "export", str(tmp_path / "m.safetensors"), "-q", "-o",
+                        str(theirs / name) + "/" * name.endswith("/"), *words], check=True)
+        for path in ours.rglob("*"):
+            assert path.is_dir() or path.read_bytes() == (theirs / path.relative_to(ours)).read_bytes(), path
+    assert koofu.Model.load(tmp_path / "py" / "hub" / "model.safetensors") == model
+    with pytest.raises(koofu.KooFuValueError, match="ending is not known"):
+        model.export(tmp_path / "m.pb")
+    with pytest.raises(ValueError, match="metric"):
+        model.export(tmp_path / "x.onnx", metric="nearest")
+    assert not (tmp_path / "m.pb").exists()

@@ -26,6 +26,10 @@ enum { MANY = 4096, MANY_ROWS = 128, MANY_PANEL = 512 };
 
 /* --- all scores ------------------------------------------------------------------------------- */
 
+void kf_prototypes_copy(const kf_prototypes *p, float *rows) {
+  kf_index_copy(p->index, p->kernels, 0, p->n, rows);
+}
+
 static void score_panel(const kf_prototypes *p, const float *query, uint32_t first, uint32_t n,
                         double *scores) {
   const kf_index *index = p->index;

@@ -100,6 +100,8 @@ kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const
                                 uint64_t n, float *out, kf_err *err);
 kf_status kf_prototypes_find(const kf_prototypes *p, const float *queries, uint64_t n, uint32_t top,
                              int32_t *classes, double *scores, kf_err *err);
+/* Their rows, [p->n][p->dim], as queries are compared with them. */
+void kf_prototypes_copy(const kf_prototypes *p, float *rows);
 /* The place of a class that takes part among the prototypes. */
 static inline uint32_t kf_prototypes_place(const kf_prototypes *p, int32_t class) {
   uint32_t low = 0, high = p->n;
