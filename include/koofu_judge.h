@@ -359,8 +359,8 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* of the model to come */
   /* Leave out this many rows, or all there are, the same share of each class; 0: as many as bring the
    * standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows), or 50,000 to count hits in the paper's method (with many classes 2^27 / classes). */
-  uint64_t sample;
+   * rows), or 50,000 to count hits in the paper's method. */
+  uint64_t sample; /* 0: hits are counted in 2^27 pairs of a row and a class at most */
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
    * says. */
   const double *grid;

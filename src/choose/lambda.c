@@ -22,14 +22,15 @@
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
 #define MANY_SCORES 300000u
-/* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
-#define MOST_PAIRS (UINT64_C(1) << 27)
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* Eighths of a decade. */
 enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40 };
+
+/* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
+#define MOST_PAIRS (UINT64_C(1) << 27)
 
 typedef struct lambda_search {
   kf_ctx *ctx;

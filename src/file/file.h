@@ -393,7 +393,8 @@ void kf_npz_close(kf_npz *npz);
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
 
-/* Rows rows[0] < rows[1] < … of a data set as a data set; both must outlive it. */
+/* Rows of a data set as a data set, in any order; both must outlive it. Rows that follow one another are
+ * fetched together. */
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
 

@@ -4,7 +4,7 @@
 typedef struct pick {
   kf_data data; /* first, so that a kf_data * is one of these */
   const kf_data *from;
-  const uint64_t *rows; /* [data.rows], rising */
+  const uint64_t *rows; /* [data.rows] */
   kf_data *own_from;    /* freed with it; NULL: they are the caller's */
   uint64_t *own_rows;
 } pick;
