@@ -1,4 +1,5 @@
-/* test_device.c - finding a plug-in and its devices: what is there, what is missing, who shares what. */
+/* test_device.c - finding a plug-in and its devices: what is there, what is missing, who shares
+ * what. */
 #include "device.h"
 
 #include "device/device.h"

@@ -1,15 +1,15 @@
-/* test_device_search.c - a search on devices gives the answers of brute force, to the bit: all kinds of
- * data, pieces, overflows, several devices, wrong guesses, faults. With the twin, or with the plug-in in
- * KOOFU_TEST_PLUGIN. */
+/* test_device_search.c - a search on devices gives the answers of brute force, to the bit: all
+ * kinds of data, pieces, overflows, several devices, wrong guesses, faults. With the twin, or with
+ * the plug-in in KOOFU_TEST_PLUGIN. */
 #include "device.h"
 #include "problems.h"
 
 #include "device/device.h"
-#include "search/index.h"
+#include "search/device_rows.h"
 
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 typedef struct answers {
   int64_t *rows;
@@ -65,7 +65,7 @@ static void try(const char *device, const kind *of, kf_metric metric, uint64_t n
   free_problem(&p);
 }
 
-/* --- right answers ------------------------------------------------------------------------------ */
+/* --- right answers ---------------------------------------------------------------------------- */
 
 static void kinds_of_data(void **state) {
   (void)state;
@@ -99,7 +99,8 @@ static void many_neighbours(void **state) {
   }
 }
 
-/* Problems drawn at random, with everything that can be set, beside brute force in exact arithmetic. */
+/* Problems drawn at random, with everything that can be set, beside brute force in exact
+ * arithmetic. */
 static void one_problem(uint64_t seed) {
   uint64_t s = seed;
   kf_twin_state *twin = device_twin();
@@ -130,6 +131,7 @@ static void one_problem(uint64_t seed) {
   kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[twin != NULL ? twin->devices - 1 : 0]);
   kf_index *index = seed % 7 == 3 && dim > 2 ? leading_index_of(ctx, &p, metric, in_place, dim / 2)
                                              : index_of(ctx, &p, metric, in_place, NULL);
+  index->devices->window = 1 + test_random(&s) % n;
   answers found = ask(ctx, index, &p, k, leaving ? leave_out : NULL);
   char text[256] = "";
   bool short_of_memory = found.status == KF_ERR_MEM && twin != NULL && seed % 4 == 1;
@@ -208,7 +210,7 @@ static void bound_is_needed(void **state) {
   }
 }
 
-/* --- limits --------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 #define K15 ((uint32_t[]){1, 15})
 
@@ -425,7 +427,7 @@ static void outliers(void **state) {
   assert_true(candidates[1] < 2 * candidates[0]);
 }
 
-/* --- faults ---------------------------------------------------------------------------------------- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 /* Large enough for a device to pay by rule. */
 static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 8192, 32, 1024, 17); }
@@ -519,7 +521,7 @@ static void no_memory(void **state) {
   free_problem(&p);
 }
 
-/* --- when it is used -------------------------------------------------------------------------------- */
+/* --- when it is used -------------------------------------------------------------------------- */
 
 static void where_it_pays(void **state) {
   (void)state;
@@ -549,7 +551,7 @@ static void where_it_pays(void **state) {
   free_problem(&p);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct user {
   const kf_index *index;

@@ -53,7 +53,8 @@ static uint64_t key_of(const kf_measured *m, bool fine) {
   return step << 32 | rising_bits(m->h);
 }
 
-/* By key, and equal ones by row: a radix sort keeps their order. The two arrays may change places. */
+/* By key, and equal ones by row: a radix sort keeps their order. The two arrays may change
+ * places. */
 static void sort_keys(sort_key **keys_at, sort_key **other_at, uint64_t n) {
   for (unsigned shift = 0; shift < 64; shift += 8) {
     sort_key *keys = *keys_at, *other = *other_at;
@@ -81,11 +82,13 @@ typedef struct window {
   float *fetched;       /* [n][dim]; NULL: the index has them */
   sort_key *keys;       /* [n] */
   uint64_t *start;      /* [tiles + 1] the first key of each tile */
-  double *y;            /* [threads][dim] */
-  float *x;             /* [threads][dim] */
-  kf_tiles out;         /* tiles of the chunk at hand */
-  uint64_t tile;        /* the first of them */
-  bool fine;            /* steps of a quarter of an octave */
+  uint64_t tiles;
+  uint64_t breaks; /* that are left to the piece */
+  double *y;       /* [threads][dim] */
+  float *x;        /* [threads][dim] */
+  kf_tiles out;    /* tiles of the chunk at hand */
+  uint64_t tile;   /* the first of them */
+  bool fine;       /* steps of a quarter of an octave */
 } window;
 
 static const float *row_at(const window *w, uint64_t row, size_t worker) {
@@ -162,31 +165,29 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
   w->out.tile[at] = tile;
 }
 
-/* Tiles that end early, because the next row is far larger. Each leaves places empty, which are scanned
- * all the same, so there are few. */
+/* Tiles that end early, because the next row is far larger. Each leaves places empty, which are
+ * scanned all the same, so there are few. */
 static uint64_t most_breaks(uint64_t tiles) { return tiles / 16 < 8 ? tiles / 16 : 8; }
-/* Those of a window, at most: rows that are too long have tiles of their own. */
-static uint64_t most_tiles(const kf_lane *lane, uint64_t rows) {
+static uint64_t tiles_for(const kf_lane *lane, uint64_t rows) {
   uint32_t each = lane->device->api->tile_rows;
-  uint64_t tiles = (rows + each - 1) / each;
-  return tiles + most_breaks(tiles) + 1;
+  return (rows + each - 1) / each;
 }
 
-/* Divides sorted rows into tiles. */
+/* Divides sorted rows into tiles; those that are too long have tiles of their own. */
 static void divide(window *w) {
-  uint64_t rows = w->lane->device->api->tile_rows, tiles = most_tiles(w->lane, w->n), tile = 0;
-  uint64_t breaks = most_breaks((w->n + rows - 1) / rows);
+  uint64_t rows = w->lane->device->api->tile_rows, tile = 0;
   const sort_key *keys = w->keys;
   w->start[0] = 0;
   for (uint64_t i = 1; i < w->n; i++) {
     uint64_t first = keys[w->start[tile]].key;
     bool jump = keys[i].key == TOO_LONG ? first != TOO_LONG
-                                        : breaks > 0 && keys[i].key >> 34 >= (first >> 34) + 2;
+                                        : w->breaks > 0 && keys[i].key >> 34 >= (first >> 34) + 2;
     if (!jump && i - w->start[tile] < rows) continue;
-    if (jump && keys[i].key != TOO_LONG) breaks--;
+    if (jump && keys[i].key != TOO_LONG) w->breaks--;
     w->start[++tile] = i;
   }
-  while (tile < tiles) w->start[++tile] = w->n;
+  w->tiles = tile + 1;
+  w->start[w->tiles] = w->n;
 }
 
 static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -261,14 +262,20 @@ typedef struct maker {
 
 static uint64_t window_rows(const kf_index *index, uint64_t n) {
   uint64_t fit = WINDOW_BYTES / (index->dim * sizeof(float));
-  if (!index->in_place || n <= fit) return n;
-  return fit > ROWS_AT_ONCE ? fit : ROWS_AT_ONCE;
+  if (index->devices->window > 0) fit = index->devices->window;
+  return index->in_place && n > fit ? fit : n;
 }
 
-/* Places for all tiles of n rows, whatever they turn out to be. */
-static uint64_t piece_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
+/* Room for all tiles of n rows if none ends early: in each window one more for rows that are too
+ * long. */
+static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
   uint64_t each = window_rows(index, n), whole = n / each, rest = n % each;
-  return whole * most_tiles(lane, each) + (rest > 0 ? most_tiles(lane, rest) : 0);
+  return whole * (tiles_for(lane, each) + 1) + (rest > 0 ? tiles_for(lane, rest) + 1 : 0);
+}
+/* The same, whatever they turn out to be. */
+static uint64_t piece_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
+  uint64_t tiles = full_tiles(index, lane, n);
+  return tiles + most_breaks(tiles);
 }
 
 /* The tiles of a window that was sorted, into the memory of the piece. */
@@ -359,10 +366,12 @@ static kf_status make_windows(maker *m) {
     m->w.first = (uint64_t)piece->first + at;
     m->w.n = n;
     KF_TRY(sort_window(&m->w, &m->other));
-    KF_TRY((m->lane->stays ? send_tiles : keep_tiles)(m, most_tiles(m->lane, n)));
+    KF_TRY((m->lane->stays ? send_tiles : keep_tiles)(m, m->w.tiles));
     if (m->lane->scores) KF_TRY(send_values(m));
   }
-  return KF_OK;
+  uint64_t empty = piece->n_tiles - m->tile; /* that were not needed */
+  memset(m->w.start, 0, (empty + 1) * sizeof *m->w.start);
+  return (m->lane->stays ? send_tiles : keep_tiles)(m, empty);
 }
 
 /* Memory of the host that cannot be had is a fault of going to the device. */
@@ -373,7 +382,7 @@ static kf_status fail_host(maker *m) {
 
 static kf_status make_piece(kf_ctx *ctx, const kf_index *index, kf_lane *lane, kf_piece *piece,
                             kf_device_fault *fault) {
-  uint64_t rows = window_rows(index, piece->is.n), tiles = most_tiles(lane, rows);
+  uint64_t rows = window_rows(index, piece->is.n), tiles = piece->is.n_tiles;
   uint64_t tile_rows = lane->device->api->tile_rows, threads = ctx->threads;
   maker m = {.ctx = ctx, .index = index, .lane = lane, .piece = piece, .fault = fault};
   kf_arena arena = {0};
@@ -381,6 +390,7 @@ static kf_status make_piece(kf_ctx *ctx, const kf_index *index, kf_lane *lane, k
                  .index = index,
                  .lane = lane,
                  .piece_first = (uint64_t)piece->is.first,
+                 .breaks = most_breaks(full_tiles(index, lane, piece->is.n)),
                  .fine = tiles > MANY_TILES};
   KF_TAKE(&arena, m.w.keys, rows);
   KF_TAKE(&arena, m.other, rows);

@@ -56,6 +56,7 @@ struct kf_index_devices {
   uint64_t asked;       /* queries so far that a device could have taken, and */
   double products;      /* rows x queries x columns */
   bool refused;         /* they do not fit: not again, unless devices are asked for by name */
+  uint64_t window;      /* rows in place that are sorted together, for tests; 0: by rule */
 };
 struct kf_index_devices *kf_index_devices_new(void); /* NULL: out of memory */
 void kf_index_devices_free(struct kf_index_devices *devices);

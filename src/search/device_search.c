@@ -24,15 +24,29 @@
 /* Rows in a list: k and a few more, among which exact scores may choose. */
 static uint32_t list_rows(uint32_t k) { return (k + 5 + 3) / 4 * 4; }
 
-/* Whether to look for a device: what it costs to start one, to copy the rows there and to ask it
- * must be little beside what the CPU would take. With the lock of the index. */
+static double products_of(const kf_request *r) {
+  return (double)r->n * (double)r->index->n * r->index->dim;
+}
+
+/* Whether a device may do it at all, by what needs no lock: whoever searches on the CPU does not wait
+ * for those who use a device. */
+static kf_status may_try(kf_ctx *ctx, const kf_request *r, bool *out) {
+  kf_devices *devices = NULL;
+  *out = kf_devices_asked(ctx) || products_of(r) >= WORTH_PRODUCTS;
+  if (!*out || !(kf_devices_asked(ctx) || kf_devices_known(ctx))) return KF_OK;
+  KF_TRY(kf_devices_for(ctx, &devices));
+  *out = devices->n > 0;
+  return KF_OK;
+}
+
+/* Whether to do it there: what it costs to start a device and to copy the rows there must be little
+ * beside what the CPU would take. With the lock of the index. */
 static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
   struct kf_index_devices *own = r->index->devices;
   if (kf_devices_asked(ctx)) return true;
-  double products = (double)r->n * (double)r->index->n * r->index->dim;
   own->asked += r->n;
-  own->products += products;
-  if (own->refused || products < WORTH_PRODUCTS) return false;
+  own->products += products_of(r);
+  if (own->refused) return false;
   if (own->rows != NULL) return true;
   return own->asked >= WORTH_A_COPY &&
          (kf_devices_known(ctx) || own->products >= WORTH_A_START * ctx->threads);
@@ -590,7 +604,9 @@ static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *can
 kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
   struct kf_index_devices *own = r->index->devices;
   uint64_t found = 0;
-  bool fault = false;
+  bool fault = false, may = false;
+  KF_TRY(may_try(ctx, r, &may));
+  if (!may) return KF_OK;
   pthread_mutex_lock(&own->lock);
   kf_status status = search_if_worth(ctx, r, &found, &fault, done);
   if (status != KF_OK && fault) { /* what is there may be of no use */
@@ -603,6 +619,6 @@ kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidat
   if (status == KF_OK || !fault) return status;
   *done = false;
   kf_err failure = ctx->err;
-  kf_enter(ctx);
+  ctx->err = (kf_err){0};
   return kf_devices_failed(ctx, &failure);
 }

@@ -77,7 +77,7 @@ kf_dev_status kf_twin_enter(kf_dev *dev) {
   return dev->lost ? kf_twin_fail(dev, KF_DEV_LOST, "the device was lost") : KF_DEV_OK;
 }
 
-/* --- memory: all devices have theirs together -------------------------------------------------- */
+/* --- memory: all devices have theirs together ------------------------------------------------- */
 
 bool kf_twin_take(kf_dev *dev, uint64_t bytes) {
   pthread_mutex_lock(&lock);
@@ -119,7 +119,7 @@ static int host_locked(kf_dev *dev, const void *memory) {
   return kf_twin.locked != 0;
 }
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static kf_device_api table = {.version = KF_DEVICE_VERSION,
                               .size = sizeof table,

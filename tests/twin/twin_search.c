@@ -278,7 +278,7 @@ kf_dev_status kf_twin_queries_put(kf_dev_queries *q, const float *x, uint32_t n,
   return KF_DEV_OK;
 }
 
-/* --- the first pass ----------------------------------------------------------------------------- */
+/* --- the first pass --------------------------------------------------------------------------- */
 
 /* The bounds of the key of the row at a place. */
 static void bounds_of(const kf_dev_queries *q, uint32_t i, const kf_dev_rows *r, uint64_t place,
@@ -355,7 +355,7 @@ kf_dev_status kf_twin_scan(kf_dev_queries *q, const kf_dev_rows *r, uint64_t *hi
   return kf_twin_fail(q->dev, KF_DEV_MORE, "there is no room for all survivors");
 }
 
-/* --- scores ------------------------------------------------------------------------------------- */
+/* --- scores ----------------------------------------------------------------------------------- */
 
 static double score_of(const kf_dev_queries *q, uint32_t i, const kf_dev_rows *r, uint32_t number) {
   const float *x = q->x + (uint64_t)i * q->space.dim, *y = row_at(r, number);
@@ -400,7 +400,7 @@ kf_dev_status kf_twin_survivors(kf_dev_queries *q, const kf_dev_rows *r, uint32_
   return KF_DEV_OK;
 }
 
-/* --- certificates --------------------------------------------------------------------------------- */
+/* --- certificates ----------------------------------------------------------------------------- */
 
 static double proven_key(const kf_dev_queries *q, uint32_t i, double score, double slack) {
   const kf_dev_space *s = &q->space;
