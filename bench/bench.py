@@ -22,6 +22,7 @@ from table import Table, write_block
 
 GROUPS = {"stats": statistics, "fit": fits, "solver": solver, "choosing": choosing, "classes": many_classes,
           "search": search, "latency": latency, "kernels": kernels, "encoder": towers, "paper": paper}
+PRECISIONS = ["f32", "bf16"]
 USUAL = [name for name in GROUPS if name != "paper"]
 
 
@@ -46,12 +47,13 @@ def arguments():
     p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
     p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
     p.add_argument("--data", choices=("gaussian", "synth"), default="gaussian", help="rows of search (default: %(default)s)")
-    p.add_argument("--precision", type=words, default=["f32", "bf16"], metavar="NAME,…",
-                   help="of the encoder, f32 or bf16 (default: both)")
+    p.add_argument("--precision", type=words, default=PRECISIONS, metavar="NAME,…",
+                   help=f"of the encoder: {' or '.join(PRECISIONS)} (default: both)")
     p.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch and transformers, for the encoder")
     p.add_argument("--work", help="folder for temporary files, some gigabytes")
     o = p.parse_args()
     unknown = [name for name in o.only if name not in GROUPS] + [name for name in o.isa if name not in ISAS]
+    unknown += [name for name in o.precision if name not in PRECISIONS]
     if unknown:
         p.error(f"unknown: {', '.join(unknown)}")
     return o
@@ -84,7 +86,7 @@ def write(path, name, text):
 def main():
     o = arguments()
     load = os.getloadavg()[0]
-    usual = not o.dims and o.metric == "cosine" and o.data == "gaussian" and len(o.precision) == 2
+    usual = not o.dims and o.metric == "cosine" and o.data == "gaussian" and len(o.precision) > 1
     table = Table(FLOORS, checked=not o.quick, tell=say)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)
