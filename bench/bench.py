@@ -22,6 +22,7 @@ from table import Table, write_block
 
 GROUPS = {"stats": statistics, "fit": fits, "solver": solver, "choosing": choosing, "classes": many_classes,
           "search": search, "latency": latency, "kernels": kernels, "encoder": towers, "paper": paper}
+PRECISIONS = ["f32", "bf16"]
 USUAL = [name for name in GROUPS if name != "paper"]
 
 
@@ -45,14 +46,15 @@ def arguments():
                    "instruction set")
     p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
     p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
-    p.add_argument("--precision", type=words, default=["f32", "bf16"], metavar="NAME,…",
-                   help="of the encoder, f32 or bf16 (default: both)")
     p.add_argument("--data", type=words, default=DATA, metavar="NAME,…",
                    help=f"rows of search, of {', '.join(DATA)} (in clusters; default: both)")
+    p.add_argument("--precision", type=words, default=PRECISIONS, metavar="NAME,…",
+                   help=f"of the encoder: {' or '.join(PRECISIONS)} (default: both)")
     p.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch and transformers, for the encoder")
     p.add_argument("--work", help="folder for temporary files, some gigabytes")
     o = p.parse_args()
-    unknown = [name for names, known in ((o.only, GROUPS), (o.isa, ISAS), (o.data, DATA)) for name in names if name not in known]
+    lists = ((o.only, GROUPS), (o.isa, ISAS), (o.data, DATA), (o.precision, PRECISIONS))
+    unknown = [name for names, known in lists for name in names if name not in known]
     if unknown:
         p.error(f"unknown: {', '.join(unknown)}")
     return o

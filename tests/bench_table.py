@@ -200,7 +200,8 @@ class Rows(unittest.TestCase):
     def run_groups(self, isas, **options):
         main, t = self.bench, Table(FLOORS)
         o = types.SimpleNamespace(build="", isa=isas, threads=2, repeat=3, clock="wall", quick=False, dims=None,
-                                  metric="cosine", data=["gaussian", "synth"], torch="python3", work=None)
+                                  metric="cosine", data=["gaussian", "synth"], precision=["f32", "bf16"],
+                                  torch="python3", work=None)
         o.__dict__.update(options)
         with contextlib.ExitStack() as stack:
             for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.say",
@@ -251,7 +252,8 @@ class Status(unittest.TestCase):
     def run_main(self, theirs, **options):
         bench = self.bench
         o = types.SimpleNamespace(only=["fit"], isa=["avx512"], repeat=3, threads=2, clock="wall", quick=False,
-                                  markdown=False, write=None, dims=None, metric="cosine", data=["gaussian", "synth"], work=None)
+                                  markdown=False, write=None, dims=None, metric="cosine", data=["gaussian", "synth"],
+                                  precision=["f32", "bf16"], work=None)
         o.__dict__.update(options)
 
         def group(b):
@@ -288,6 +290,11 @@ class Status(unittest.TestCase):
         status, out = self.run_main(None)
         self.assertEqual(status, 1)
         self.assertIn("there is a floor, and no such row", out)
+
+    def test_one_precision_leaves_rows_out(self):
+        status, out = self.run_main(None, precision=["bf16"])
+        self.assertEqual(status, 0)
+        self.assertNotIn("no such row", out)
 
     def test_what_is_there_is_printed_after_an_interruption(self):
         status, out = self.run_main(KeyboardInterrupt)

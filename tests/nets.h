@@ -250,7 +250,7 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
 }
 
 /* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
- * powers of two with their neighbours, where a quotient is hardest to round. */
+ * powers of two with their neighbours, where quotients are hardest to round. */
 static inline void check_many_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { STEPS = 40000, PRIME = 107351, POWERS = 256 * 3, N = STEPS + 2 * POWERS };
   float one = 1, *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias), *out[2];

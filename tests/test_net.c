@@ -201,7 +201,7 @@ static const struct check {
   void (*run)(const kf_net_kernel *net, const kf_net_kernel *plain);
 } checks[] = {{"products", check_products},       {"edges", check_edge_of_denormals},
               {"padding", check_padding},         {"no_numbers", check_nan},
-              {"activations", check_activations}, {"quotients", check_many_activations},
+              {"activations", check_activations}, {"activations_of_all", check_many_activations},
               {"rows", check_rows_alone},         {"norms", check_layer_norms},
               {"attention", check_attentions},    {"denormals", check_denormals_after}};
 enum {

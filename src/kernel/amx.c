@@ -6,22 +6,23 @@
  *
  * TDPBSSD multiplies a 16 x 64 tile (16 columns of the left panel, 64 rows of data) by a tile with
  * 64 rows of data in groups of four and 16 columns of the right panel. A panel is packed in both
- * forms; the left one is the right one with its dwords transposed. */
+ * forms; the left one is the right one with its dwords transposed.
+ *
+ * The five weights of 16 x 16 columns have a tile of sums each, so nine products need six tiles of
+ * digits, of which the left ones are in the first-level cache for CHUNK steps. Adding the sums of a
+ * block to those of 64 bits would hold up the tiles: it is done while they multiply the next one. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define EDGE 32
-#define ROWS 1024
-#define STEP 64   /* rows of data in a tile */
-#define TILE 1024 /* bytes of a tile */
-#ifdef SIX
-#define WEIGHTS 6
-#else
-#define WEIGHTS 5
-#endif
+#define EDGE    32
+#define ROWS    1024
+#define STEP    64   /* rows of data in a tile */
+#define TILE    1024 /* bytes of a tile */
+#define WEIGHTS 5    /* of products of digits */
+#define CHUNK   8    /* steps that are multiplied at a time */
 /* packed[form][digit][half][step][TILE]: forms left and right, halves of 16 columns. */
 #define HALF  (ROWS / STEP * TILE)
 #define DIGIT (2 * HALF)
@@ -75,10 +76,6 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
 
 /* --- products -------------------------------------------------------------------------------- */
 
-#ifndef CHUNK
-#define CHUNK 8 /* steps that are multiplied at a time */
-#endif
-
 /* Sums of 16 x 16 columns: one tile for each weight, the highest first. */
 typedef int32_t block_sums[WEIGHTS][16][16];
 
@@ -103,9 +100,6 @@ static inline void add_row(block *b) {
   __m256i low[4], high[4];
   for (int w = 0; w < WEIGHTS; w++) x[w] = _mm512_load_si512(b->sums[w][b->row]);
   x[1] = _mm512_add_epi32(_mm512_slli_epi32(x[0], 8), x[1]); /* |a a'| <= 2^12: no overflow */
-#ifdef SIX
-  x[2] = _mm512_add_epi32(x[2], x[5]);
-#endif
   for (int w = 0; w < 4; w++) {
     low[w] = _mm512_castsi512_si256(x[w + 1]);
     high[w] = _mm512_extracti64x4_epi64(x[w + 1], 1);
@@ -118,27 +112,6 @@ static inline void add_row(block *b) {
 /* The nine products of one step of 16 columns on the left and 16 on the right. Tiles 0 to 4 are
  * sums. */
 static inline void multiply_step(const char *left, const char *right) {
-#ifdef SIX
-  _tile_loadd(6, left, 64);
-  _tile_loadd(7, right, 64);
-  _tile_dpbssd(0, 6, 7);
-  _tile_loadd(7, right + DIGIT, 64);
-  _tile_dpbssd(1, 6, 7);
-  _tile_loadd(7, right + 2 * DIGIT, 64);
-  _tile_dpbssd(2, 6, 7);
-  _tile_loadd(6, left + DIGIT, 64);
-  _tile_dpbssd(3, 6, 7);
-  _tile_loadd(7, right + DIGIT, 64);
-  _tile_dpbssd(5, 6, 7);
-  _tile_loadd(7, right, 64);
-  _tile_dpbssd(1, 6, 7);
-  _tile_loadd(6, left + 2 * DIGIT, 64);
-  _tile_dpbssd(2, 6, 7);
-  _tile_loadd(7, right + DIGIT, 64);
-  _tile_dpbssd(3, 6, 7);
-  _tile_loadd(7, right + 2 * DIGIT, 64);
-  _tile_dpbssd(4, 6, 7);
-#else
   _tile_loadd(5, left, 64);
   _tile_loadd(6, right, 64);
   _tile_loadd(7, right + DIGIT, 64);
@@ -156,7 +129,6 @@ static inline void multiply_step(const char *left, const char *right) {
   _tile_dpbssd(3, 5, 6);
   _tile_loadd(5, left, 64);
   _tile_dpbssd(2, 5, 6);
-#endif
 }
 
 /* Sums over some steps; meanwhile the rows of the block before are added, a few after each step. */
@@ -168,9 +140,6 @@ static inline void multiply_block(const char *left, const char *right, size_t st
   _tile_zero(2);
   _tile_zero(3);
   _tile_zero(4);
-#ifdef SIX
-  _tile_zero(5);
-#endif
   for (size_t k = 0; k < steps; k++) {
     multiply_step(left + k * TILE, right + k * TILE);
     for (size_t i = 0; i < some && before->row < 16; i++) add_row(before);
@@ -180,9 +149,6 @@ static inline void multiply_block(const char *left, const char *right, size_t st
   _tile_stored(2, sums[2], 64);
   _tile_stored(3, sums[3], 64);
   _tile_stored(4, sums[4], 64);
-#ifdef SIX
-  _tile_stored(5, sums[5], 64);
-#endif
 }
 
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {

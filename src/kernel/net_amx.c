@@ -1,8 +1,8 @@
 /* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
  * rows times one of 16 outputs adds 32 columns to each of 256 sums.
  *
- * Rows and weights are in memory tile by tile. Tiles past the last row are read, and nobody sees what
- * becomes of them.
+ * Rows and weights are in memory tile by tile. The rows of a tile after the last one are read too, but
+ * their sums are not used.
  *
  * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
  * through all panels of a block of outputs, whose weights are in the second-level cache by then,
@@ -10,7 +10,7 @@
  *
  * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
  * itself. So the sums of a strip are finished while the tiles compute those of the next: a few rows
- * after each step of four products, too few to fill the processor's window. */
+ * at a time, too few to fill the processor's window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -18,23 +18,10 @@
 #include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#ifndef DEPTH
-#define DEPTH 1024 /* columns: a strip of this many fills most of the first-level cache */
-#endif
-#ifndef PANELS
-#define PANELS 4 /* of a block of outputs */
-#endif
-#ifndef LOAD_WEIGHTS
-#define LOAD_WEIGHTS _tile_stream_loadd
-#endif
-#ifndef AHEAD_ROWS
-#define AHEAD_ROWS 1
-#endif
-#ifndef AHEAD_WEIGHTS
-#define AHEAD_WEIGHTS 1
-#endif
-#define EDGE       32         /* rows of a strip */
-#define TILE_BYTES 1024       /* bytes of a tile */
+#define DEPTH      512  /* columns: a strip of this many fills most of the first-level cache */
+#define PANELS     4    /* of a block of outputs */
+#define EDGE       32   /* rows of a strip */
+#define TILE_BYTES 1024 /* bytes of a tile */
 #define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
 #define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
@@ -135,12 +122,8 @@ typedef struct ahead {
 } ahead;
 
 INLINE void fetch_ahead(ahead *a) {
-#if AHEAD_ROWS
   kf_ahead_step(&a->rows);
-#endif
-#if AHEAD_WEIGHTS
   kf_ahead_step(&a->weights);
-#endif
 }
 
 INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
@@ -189,8 +172,8 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t st
                       const kf_activation activation) {
   begin_sums(sums, fresh, both);
   for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
-    LOAD_WEIGHTS(6, weights, 64);
-    LOAD_WEIGHTS(7, weights + TILE_BYTES, 64);
+    _tile_stream_loadd(6, weights, 64);
+    _tile_stream_loadd(7, weights + TILE_BYTES, 64);
     _tile_loadd(4, x, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
@@ -232,55 +215,42 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
     }
 }
 
-INLINE kf_ahead ahead_of(const void *at, size_t bytes, size_t steps) {
-  const uint8_t *from = at;
-  return (kf_ahead){from, from + bytes, (bytes / steps + 63) / 64 * 64};
+/* So many bytes from `offset` on, over so many steps. */
+INLINE kf_ahead ahead_of(const void *base, size_t offset, size_t bytes, size_t steps) {
+  const uint8_t *from = bytes > 0 ? (const uint8_t *)base + offset : NULL;
+  return (kf_ahead){from, bytes > 0 ? from + bytes : NULL, (bytes / steps + 63) / 64 * 64};
 }
 
-INLINE size_t block_columns(const kf_net_product *p, size_t j) {
-  return p->end - j < PANELS * KF_NET_PANEL ? p->end - j : PANELS * KF_NET_PANEL;
-}
+INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
+/* The weights after a block of outputs, to be prefetched while all strips are multiplied with it. */
+INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t steps) {
+  size_t panel = panel_bytes(&amx, p->k);
+  size_t some = after < p->end ? panels_of(at_most(p->end - after, PANELS * KF_NET_PANEL)) : 0;
+  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel,
+                  (p->m + EDGE - 1) / EDGE * steps);
+}
+
+/* The strip at row i, unless it is in the second-level cache anyway. */
+INLINE kf_ahead rows_ahead(const kf_net_product *p, size_t i, size_t steps) {
+  size_t some = i < p->m && rows_bytes(&amx, p->m, p->k) > NEAR ? at_most(p->m - i, EDGE) : 0;
+  return ahead_of(p->x, place(&amx, p->k, i, 0), rows_bytes(&amx, some, p->k), steps);
+}
+
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
   float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
-  size_t panel = panel_bytes(&amx, p->k), depth_steps = padded(p->k) / KF_NET_STEP, now = 0;
-  bool far = rows_bytes(&amx, p->m, p->k) > NEAR;
   strip before = {.p = p};
-#ifdef PHASE
-  static _Thread_local float phase[PHASE][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
-  strip later[PHASE];
-  size_t kept = 0;
-#endif
   ahead next;
+  size_t now = 0;
   for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
-    size_t columns = block_columns(p, j), left = p->end - j - columns;
-    size_t steps = panels_of(columns) * depth_steps;
-    next.weights = ahead_of((const char *)p->weights + (j / KF_NET_PANEL + PANELS) * panel,
-                            left > 0 ? panels_of(block_columns(p, j + columns)) * panel : 0,
-                            (p->m + EDGE - 1) / EDGE * steps);
+    size_t columns = at_most(p->end - j, PANELS * KF_NET_PANEL);
+    size_t steps = panels_of(columns) * (padded(p->k) / KF_NET_STEP);
+    next.weights = weights_ahead(p, j + PANELS * KF_NET_PANEL, steps);
     for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
-      size_t rows = p->m - i < EDGE ? p->m - i : EDGE,
-             after = i + EDGE < p->m ? p->m - i - EDGE : 0;
-      strip s = {p, sums[now], i, rows, j, columns, 0, 0};
-      next.rows = ahead_of((const char *)p->x + place(&amx, p->k, i + EDGE, 0),
-                           far ? rows_bytes(&amx, after < EDGE ? after : EDGE, p->k) : 0, steps);
-#ifdef PHASE
-      if (activation != KF_ACT_NONE) {
-        float *to = phase[kept];
-        s.sums = to;
-        strip nothing = {.p = p};
-        sum_strip(&s, to, &nothing, &next, activation);
-        later[kept++] = s;
-        if (kept == PHASE || i + EDGE >= p->m) {
-          for (size_t z = 0; z < kept; z++)
-            while (unfinished(&later[z])) finish_some(&later[z], activation);
-          kept = 0;
-        }
-        continue;
-      }
-#endif
+      strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j, columns, 0, 0};
+      next.rows = rows_ahead(p, i + EDGE, steps);
       sum_strip(&s, sums[now], &before, &next, activation);
       while (unfinished(&before)) finish_some(&before, activation);
       before = s;
@@ -290,6 +260,7 @@ INLINE void multiply_by(const kf_net_product *p, const kf_activation activation)
 }
 
 static void amx_multiply(const kf_net_product *p) {
+  if (p->m == 0) return;
   switch (p->activation) {
   case KF_ACT_NONE: multiply_by(p, KF_ACT_NONE); break;
   case KF_ACT_QUICK_GELU: multiply_by(p, KF_ACT_QUICK_GELU); break;

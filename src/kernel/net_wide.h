@@ -94,7 +94,7 @@ INLINE vec horner(const float *poly, int terms, vec x) {
   return sum;
 }
 
-/* Of a number; of anything else, anything. */
+/* Of a number; of a NaN, anything. */
 INLINE vec power_of_e(vec given) {
   vec x = larger(all(-KF_EXP_MOST), smaller(all(KF_EXP_MOST), given));
   vec shifted = fused(x, all(KF_LOG2_E), all(KF_ROUND)), n = V(sub_ps)(shifted, all(KF_ROUND));
@@ -113,35 +113,16 @@ INLINE vec error_function(vec x) {
   return choose(less(a, all(1.0f)), near, far);
 }
 
-/* x / d for 1 <= d < 2^126, rounded as by a division, which would take three times as long: two steps
- * of Newton make r the reciprocal rounded to nearest, except for a d of ones alone, whose reciprocal
- * is just above the middle of two numbers; one more step corrects x * r (Markstein), unless
- * there is nothing to correct: the sign of a zero stays, and an infinite x. */
-#if defined __AVX512F__ && !defined DIV
-INLINE vec quotient(vec x, vec d) {
-  vec r = _mm512_rcp14_ps(d), one = all(1.0f);
-  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
-  r = fused(_mm512_fnmadd_ps(d, r, one), r, r);
-  mask ones =
-      _mm512_testn_epi32_mask(_mm512_add_epi32(as_bits(d), all_bits(1)), all_bits(0x007fffffu));
-  r = as_vec(_mm512_mask_or_epi32(as_bits(r), ones, as_bits(r), all_bits(1)));
-  vec y = times(x, r), rest = _mm512_fnmadd_ps(d, y, x);
-  return _mm512_mask3_fmadd_ps(rest, r, y, _mm512_cmp_ps_mask(rest, none(), _CMP_NEQ_OQ));
-}
-#else
-INLINE vec quotient(vec x, vec d) { return V(div_ps)(x, d); }
-#endif
-
 INLINE vec activate(kf_activation activation, vec x) {
   switch (activation) {
   case KF_ACT_QUICK_GELU:
-    return quotient(x, add(all(1.0f), power_of_e(times(x, all(-KF_QUICK_GELU)))));
+    return V(div_ps)(x, add(all(1.0f), power_of_e(times(x, all(-KF_QUICK_GELU)))));
   case KF_ACT_GELU:
     return times(times(x, all(0.5f)), add(all(1.0f), error_function(times(x, all(KF_SQRT_HALF)))));
   case KF_ACT_GELU_TANH: {
     vec minus = as_vec(V(add_epi32)(as_bits(x), all_bits(0x80000000u)));
     vec u = times(minus, fused(times(x, x), all(KF_GELU_TANH_B), all(KF_GELU_TANH_A)));
-    return quotient(x, add(all(1.0f), power_of_e(u)));
+    return V(div_ps)(x, add(all(1.0f), power_of_e(u)));
   }
   case KF_ACT_NONE: break;
   }
