@@ -605,7 +605,7 @@ typedef struct kf_sweep_options {
   size_t n_alphas;
   kf_method method;
   kf_priors priors; /* as in kf_fit_options */
-  uint64_t reserved[6];
+  uint64_t reserved[7];
 } kf_sweep_options;
 
 typedef struct kf_sweep {
