@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * This header and koofu_judge.h, which it includes, are the manual. What is not in them is not
- * public.
+ * This header and koofu_judge.h and koofu_comm.h, which it includes, are the manual. What is not in
+ * them is not public.
  *
  * koofu takes embeddings (rows of D floats) with class labels and computes a linear map T that
  * whitens the scatter within classes and rotates to the directions that separate classes best. In
@@ -46,6 +46,8 @@
  *    19  Choosing lambda, alpha, dimensions and k
  *    20  Sweeps and few-shot curves
  *    21  Report: a page about a data set and its model, or about answers of a search
+ *   koofu_comm.h
+ *    22  Ranks: many processes, the same bytes
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -205,7 +207,10 @@ typedef struct kf_ctx_options {
   /* What is opened or loaded with this context goes together with embeddings of any encoder (see
    * kf_origin). */
   int any_encoder;
-  uint64_t reserved[7];
+  /* The ranks that calls on this context are shared out among (koofu_comm.h), at least until it is
+   * freed. Making and freeing the context is for all ranks together, too. NULL: this process alone. */
+  const struct kf_comm *comm;
+  uint64_t reserved[6];
 } kf_ctx_options;
 
 /* KF_ERR_ARG if the instruction set is not available here. */
@@ -215,7 +220,7 @@ KF_API void kf_ctx_free(kf_ctx *ctx);
  * KF_HINT_NONE. The message is valid until the next call on the context. ctx may be NULL. */
 KF_API const char *kf_errmsg(const kf_ctx *ctx);
 KF_API kf_hint kf_errhint(const kf_ctx *ctx);
-KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
+KF_API unsigned kf_ctx_threads(const kf_ctx *ctx); /* with a communicator: of all ranks together */
 KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
 
 /* ---------------------------------------------------------------------------------------------
@@ -1384,6 +1389,7 @@ KF_API void kf_outputs_abort(kf_ctx *ctx); /* discards them; does nothing if non
 }
 #endif
 
+#include "koofu_comm.h"
 #include "koofu_judge.h"
 
 #endif

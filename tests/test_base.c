@@ -553,7 +553,7 @@ static void hints(void **state) {
 static void reserved_space(void **state) {
   (void)state;
   kf_ctx *ctx = NULL;
-  kf_ctx_options of_ctx = {.reserved = {[6] = 1}};
+  kf_ctx_options of_ctx = {.reserved = {[5] = 1}};
   assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
   assert_null(ctx);
   ctx = test_ctx(1, KF_ISA_AUTO);

@@ -347,6 +347,7 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
   kf_judged_pass pass = {.what = "rank",
                          .rows = KF_MAP_ROWS,
                          .judge = judge,
+                         .shared = true,
                          .work = rank_judged,
                          .argument = &j,
                          .scratch_size = KF_MAP_ROWS * ranker->n_dims};

@@ -112,6 +112,8 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* After rank 0 alone has written: its `sum` on all ranks. */
+kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 /* As kf_out_replaces. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
@@ -141,9 +143,6 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
 /* --- what must hold of files of koofu (rules.c) ------------------------------------------------ */
-
-__extension__ typedef __int128 kf_i128;
-__extension__ typedef unsigned __int128 kf_u128;
 
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
 #define KF_MAX_ROWS ((uint64_t)1 << 40)
@@ -350,6 +349,10 @@ typedef struct kf_pass {
   size_t workers;   /* at most; 0: all threads; 1: in order, on the calling thread */
   bool labels_only; /* rows and norm2 are NULL, and bad rows are not known */
   bool rows_only;   /* labels is NULL */
+  /* Each rank of the context takes its share of the rows alone; the caller brings the results
+   * together. All ranks fail if one does. */
+  bool shared;
+  uint64_t first, last; /* only rows [first, last); last 0: all */
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
   /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
    * output whose order matters. NULL: nothing. */
@@ -363,6 +366,9 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+/* Brings together an array with `size` bytes for each row, after a shared pass over all rows in which
+ * each rank has set those of its rows. */
+kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size);
 
 /* Fails if the order of the files is in doubt, so that `path`, which says something about every row in
  * turn, may belong to the rows in another order. */

@@ -106,7 +106,7 @@ uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
       [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
   const uint64_t least = 64, most = 4096, bytes = (uint64_t)64 << 20;
   if (ctx == NULL || g == NULL) return least;
-  uint64_t soon = ((uint64_t)1 << product_bits[ctx->kernels->isa]) / g->space.dim / g->rows;
+  uint64_t soon = ((uint64_t)1 << product_bits[kf_ctx_isa(ctx)]) / g->space.dim / g->rows;
   uint64_t n = (soon > least ? soon : least) * kf_ctx_threads(ctx);
   uint64_t fit = bytes / (kf_gallery_dim_in(g) * sizeof(float) +
                           KF_MAX_NEIGHBOURS * (sizeof(int64_t) + sizeof(double)));

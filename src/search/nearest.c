@@ -386,9 +386,9 @@ static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
   return batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
 }
 
-kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates) {
+static kf_status nearest_here(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                              uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
+                              uint64_t *candidates) {
   if (n == 0) return KF_OK;
   parallel_job j = {.r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores},
                     .batch = batch_for(k, n),
@@ -406,5 +406,25 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
     kf_arena_free(&j.finders[i].arena);
   }
   kf_free(j.finders);
+  return status;
+}
+
+/* --- several ranks ----------------------------------------------------------------------------- */
+
+/* Each has the whole index, and searches with its share of the queries. */
+kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
+                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                                    double *scores, uint64_t *candidates) {
+  kf_range own = kf_share_of(&ctx->ranks, n, 1);
+  uint64_t first = own.first, found = 0;
+  kf_status status = nearest_here(ctx, index, queries + first * index->dim, own.last - first, k,
+                                  leave_out != NULL ? leave_out + first : NULL, rows + first * k,
+                                  scores != NULL ? scores + first * k : NULL, &found);
+  kf_share_ends(&ctx->ranks, n, 1);
+  status = kf_join(ctx, status, rows, k * sizeof *rows);
+  kf_share_ends(&ctx->ranks, n, 1);
+  if (scores != NULL) status = kf_join(ctx, status, scores, k * sizeof *scores);
+  status = kf_sum_u64(ctx, status, &found, 1);
+  if (candidates != NULL) *candidates += found;
   return status;
 }

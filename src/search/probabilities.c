@@ -190,9 +190,15 @@ kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const fl
     status = kf_prototypes_temperature(c.prototypes, o.temperature, &j.temperature, err);
   j.prototypes = c.prototypes;
   j.top = c.top;
-  kf_pass pass = {
-      .rows = kf_classify_rows(ctx, n), .rows_only = true, .work = classify_batch, .argument = &j};
-  if (status == KF_OK && n > 0) status = kf_each_batch(ctx, c.data, &pass);
+  kf_pass pass = {.rows = kf_classify_rows(ctx, n),
+                  .rows_only = true,
+                  .shared = true,
+                  .work = classify_batch,
+                  .argument = &j};
+  if (status == KF_OK && n > 0) {
+    status = kf_each_batch(ctx, c.data, &pass);
+    if (status == KF_OK) status = kf_classifying_join(&c, ctx, classes, scores, probabilities);
+  }
   kf_classifying_clear(&c);
   return status;
 }

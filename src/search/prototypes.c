@@ -238,6 +238,16 @@ void kf_classifying_clear(kf_classifying *c) {
   kf_prototypes_free(c->prototypes);
 }
 
+kf_status kf_classifying_join(const kf_classifying *c, kf_ctx *ctx, int32_t *classes,
+                              double *scores, double *probabilities) {
+  KF_TRY(kf_join_rows(ctx, c->data, classes, c->top * (uint64_t)sizeof *classes));
+  double *others[] = {scores, probabilities};
+  for (int i = 0; i < 2; i++)
+    if (others[i] != NULL)
+      KF_TRY(kf_join_rows(ctx, c->data, others[i], c->top * (uint64_t)sizeof(double)));
+  return KF_OK;
+}
+
 uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n) {
   uint64_t each = n / ctx->threads;
   return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
@@ -251,9 +261,13 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   kf_classifying c;
   kf_status status = kf_classifying_start(&c, ctx, model, rows, n, &o);
   classify_job j = {.prototypes = c.prototypes, .top = c.top, .classes = classes, .scores = scores};
-  kf_pass pass = {
-      .rows = kf_classify_rows(ctx, n), .rows_only = true, .work = classify_batch, .argument = &j};
+  kf_pass pass = {.rows = kf_classify_rows(ctx, n),
+                  .rows_only = true,
+                  .shared = true,
+                  .work = classify_batch,
+                  .argument = &j};
   if (status == KF_OK) status = kf_each_batch(ctx, c.data, &pass);
+  if (status == KF_OK) status = kf_classifying_join(&c, ctx, classes, scores, NULL);
   kf_classifying_clear(&c);
   return status;
 }

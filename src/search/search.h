@@ -125,6 +125,9 @@ typedef struct kf_classifying {
 kf_status kf_classifying_start(kf_classifying *c, kf_ctx *ctx, const kf_model *model,
                                const float *rows, uint64_t n, const kf_classify_options *options);
 void kf_classifying_clear(kf_classifying *c);
+/* After a shared pass: the answers of all ranks, [n][top]. The last two may be NULL. */
+kf_status kf_classifying_join(const kf_classifying *c, kf_ctx *ctx, int32_t *classes,
+                              double *scores, double *probabilities);
 
 /* --- probabilities (probabilities.c) ---------------------------------------------------------- */
 

@@ -9,11 +9,14 @@
  *
  * A worker fetches a small batch of rows, quantises it and hands it to its moments. Class sums are
  * shared, since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one of a
- * few locks, chosen by the class. */
+ * few locks, chosen by the class.
+ *
+ * Each rank takes its share of the rows, and the totals of all ranks are added up. */
 #include "stats/stats.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 
 #define N_LOCKS 64
 
@@ -103,6 +106,7 @@ static kf_status run(job *j, const char *what) {
   KF_TRY(kf_each_batch(j->ctx, j->data,
                        &(kf_pass){.what = what,
                                   .rows = j->batch,
+                                  .shared = true,
                                   .workers = kf_moments_workers(j->moments),
                                   .work = add_batch,
                                   .argument = j,
@@ -110,6 +114,18 @@ static kf_status run(job *j, const char *what) {
                                   .make_scratch = make_scratch}));
   kf_moments_flush(j->moments, 1);
   return KF_OK;
+}
+
+static void empty(kf_stats *s) {
+  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
+  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
+  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
+}
+
+static kf_status add_over_ranks(kf_ctx *ctx, kf_stats *s) {
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->counts, s->n_classes));
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->sums, (uint64_t)s->n_classes * s->dim));
+  return kf_sum_i128(ctx, KF_OK, s->moments, kf_triangle(s->dim));
 }
 
 /* As many rows as keep their floats and integers in the second-level cache. */
@@ -126,7 +142,9 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
       .ctx = ctx, .stats = stats, .data = data, .labels = labels, .batch = batch_rows(stats->dim)};
   for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
 
+  if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
   kf_status status = run(&j, what);
+  if (status == KF_OK) status = add_over_ranks(ctx, stats);
 
   kf_moments_free(j.moments);
   for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j.class_locks[i]);

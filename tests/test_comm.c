@@ -1,0 +1,658 @@
+/* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
+ * whoever fails. The ranks are threads (thread_ranks.h). */
+#include "thread_ranks.h"
+
+#include <math.h>
+
+#define TRY(call)                                                                                  \
+  do {                                                                                             \
+    kf_status try_status = (call);                                                                 \
+    if (try_status != KF_OK) return try_status;                                                    \
+  } while (0)
+
+enum { CLASSES = 9, DIM = 24, PER_CLASS = 23, ROWS = CLASSES * PER_CLASS };
+
+/* Rows of a session, which every rank opens for itself. */
+typedef struct inputs {
+  kf_data *train, *test;
+  kf_text *text;
+} inputs;
+
+static kf_status open_inputs(kf_ctx *ctx, inputs *in) {
+  kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS};
+  kf_data *text;
+  *in = (inputs){0};
+  TRY(kf_synth_open(ctx, &o, &in->train));
+  TRY(kf_synth_open_text(ctx, &o, &text));
+  kf_status status = kf_text_new(ctx, text, NULL, &in->text);
+  kf_data_free(text);
+  TRY(status);
+  o.split = 1;
+  o.per_class = 11;
+  return kf_synth_open(ctx, &o, &in->test);
+}
+
+static void close_inputs(inputs *in) {
+  kf_data_free(in->train);
+  kf_data_free(in->test);
+  kf_text_free(in->text);
+}
+
+static void note_bytes(session_log *log, kf_bytes *bytes) {
+  note(log, kf_bytes_data(bytes), kf_bytes_size(bytes));
+  kf_bytes_free(bytes);
+}
+
+static kf_status note_model(kf_ctx *ctx, const kf_model *model, session_log *log) {
+  kf_bytes *bytes;
+  TRY(kf_bytes_new_of_model(ctx, model, &bytes));
+  note_bytes(log, bytes);
+  return KF_OK;
+}
+
+/* --- statistics --------------------------------------------------------------------------------- */
+
+static kf_status note_stats(kf_ctx *ctx, kf_stats *stats, session_log *log) {
+  kf_bytes *bytes;
+  kf_status status = kf_bytes_new_of_stats(ctx, stats, &bytes);
+  if (status == KF_OK) note_bytes(log, bytes);
+  kf_stats_free(stats);
+  return status;
+}
+
+static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_stats *stats;
+  float rows[5 * DIM];
+  int32_t labels[5];
+  TRY(open_inputs(ctx, &in));
+  for (int raw = 0; raw < 2; raw++) {
+    kf_stats_options o = {.normalize = raw ? KF_OFF : KF_ON};
+    TRY(kf_stats_new_from_data(ctx, in.train, &o, &stats));
+    /* More rows than there are; those that were there before count once. */
+    TRY(kf_data_get(ctx, in.train, 3, 5, rows, labels));
+    TRY(kf_stats_add(ctx, stats, rows, labels, 5));
+    TRY(note_stats(ctx, stats, log));
+  }
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void statistics_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(count_rows, NULL);
+}
+
+/* Each rank reads its share of the rows, and no others. */
+typedef struct counted_rows {
+  pthread_mutex_t lock;
+  uint64_t brought; /* by all ranks */
+} counted_rows;
+
+static int bring_counted(void *user, uint64_t first, uint64_t n, float *rows) {
+  counted_rows *c = user;
+  for (uint64_t i = 0; i < 2 * n; i++) rows[i] = (float)(1 + (first + i / 2) % 7 * (i % 2));
+  pthread_mutex_lock(&c->lock);
+  c->brought += n;
+  pthread_mutex_unlock(&c->lock);
+  return 0;
+}
+
+static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 1000 };
+  static _Thread_local int32_t labels[N];
+  kf_data *data;
+  kf_stats *stats;
+  for (int i = 0; i < N; i++) labels[i] = i % 5;
+  TRY(kf_data_open_rows(ctx, N, 2, bring_counted, argument, &(kf_array_options){.labels = labels},
+                        &data));
+  TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
+  kf_data_free(data);
+  return note_stats(ctx, stats, log);
+}
+
+static void rows_are_read_once(void **state) {
+  (void)state;
+  static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
+  session of[4] = {{0}};
+  run_ranks(of, 4, count_brought, &counted);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(of[i].status, KF_OK);
+    free(of[i].log.bytes);
+  }
+  assert_int_equal(counted.brought, 1000);
+}
+
+/* Bad rows that are skipped, fewer rows than ranks. */
+static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
+  const uint64_t n = *(const uint64_t *)argument;
+  float rows[200 * 3];
+  int32_t labels[200];
+  uint64_t state = n;
+  for (uint64_t i = 0; i < 3 * n; i++) rows[i] = (float)test_normal(&state);
+  for (uint64_t i = 0; i < n; i++) labels[i] = (int32_t)(i % 2);
+  rows[3] = NAN;
+  if (n > 100) rows[3 * 150] = INFINITY;
+  kf_array all = {.rows = rows, .n = n};
+  kf_array_options how = {.labels = labels, .skip = KF_SKIP_BAD};
+  kf_data *data;
+  kf_stats *stats;
+  kf_lambda lambda;
+  TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
+  TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
+  if (n > 100) {
+    kf_lambda_choice *choice;
+    TRY(kf_lambda_choice_new(ctx, stats, data, NULL, &choice));
+    note(log, choice->points, choice->n_points * sizeof *choice->points);
+    kf_lambda_choice_free(choice);
+    TRY(kf_lambda_ledoit_wolf(ctx, stats, data, &lambda));
+    NOTE(log, lambda.value);
+  }
+  TRY(note_stats(ctx, stats, log));
+  kf_data_free(data);
+  return KF_OK;
+}
+
+static void few_and_bad_rows_are_the_same(void **state) {
+  (void)state;
+  static const uint64_t sizes[] = {3, 64, 65, 200};
+  for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
+}
+
+/* --- fitting ------------------------------------------------------------------------------------- */
+
+static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  uint32_t groups[ROWS];
+  TRY(open_inputs(ctx, &in));
+  for (uint32_t i = 0; i < ROWS; i++) groups[i] = i / CLASSES / 2 * CLASSES + i % CLASSES;
+  const kf_fit_options ways[] = {
+      {.reject = 0.9},
+      {.choose_dim = 1},
+      {.method = KF_METHOD_PAPER, .choose_dim = 1, .sample = 100},
+      {.method = KF_METHOD_PAPER, .criterion = KF_CRITERION_ACCURACY, .one_se = 1},
+      {.groups = groups},
+      {.text = in.text},
+      {.lambda = {1, KF_LAMBDA_RELATIVE}, .dim = 5},
+      {.stats_options = {.normalize = KF_OFF}, .metric = KF_METRIC_EUCLIDEAN},
+  };
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    kf_model *model;
+    kf_fit_report *report;
+    TRY(kf_fit(ctx, in.train, &ways[i], &model, &report));
+    TRY(note_model(ctx, model, log));
+    NOTE(log, report->right);
+    NOTE(log, report->n_near);
+    if (report->by_dim != NULL)
+      note(log, report->by_dim->points, report->by_dim->n_points * sizeof *report->by_dim->points);
+    kf_fit_report_free(report);
+    kf_model_free(model);
+  }
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void models_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(fit_all, NULL);
+}
+
+/* --- judging ------------------------------------------------------------------------------------- */
+
+static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                               session_log *log) {
+  kf_analysis *a;
+  TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
+  NOTE(log, a->totals);
+  note(log, a->classes, a->n_classes * sizeof *a->classes);
+  note(log, a->confusions, a->n_confusions * sizeof *a->confusions);
+  note(log, a->bins, a->n_bins * sizeof *a->bins);
+  for (size_t i = 0; i < a->n_mistakes; i++) {
+    NOTE(log, a->mistakes[i].row);
+    NOTE(log, a->mistakes[i].score);
+    NOTE(log, a->mistakes[i].right_probability);
+  }
+  NOTE(log, a->calibration->nll);
+  NOTE(log, a->calibration->ece);
+  kf_analysis_free(a);
+  return KF_OK;
+}
+
+static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_model *model;
+  kf_eval_result e;
+  kf_calibration *c;
+  kf_open_set_result open = {0};
+  kf_verdicts *mapped, *raw;
+  kf_comparison compared = {0};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, &(kf_fit_options){.reject = 0.95}, &model, NULL));
+  TRY(kf_eval(ctx, model, in.test, NULL, &e));
+  NOTE(log, e);
+  TRY(note_analysis(ctx, model, in.test, log));
+  TRY(kf_calibration_new(ctx, model, in.test, NULL, &c));
+  NOTE(log, c->brier);
+  note(log, c->bins, sizeof c->bins);
+  kf_calibration_free(c);
+  TRY(kf_open_set(ctx, model, in.test, in.train, NULL, &open));
+  NOTE(log, open);
+  TRY(kf_verdicts_new(ctx, model, in.test, NULL, &mapped));
+  TRY(kf_verdicts_new(ctx, model, in.test, &(kf_analysis_options){.raw = 1}, &raw));
+  TRY(kf_compare(ctx, mapped, raw, &compared));
+  NOTE(log, compared);
+  kf_verdicts_free(mapped);
+  kf_verdicts_free(raw);
+  kf_model_free(model);
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void verdicts_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(judge_all, NULL);
+}
+
+/* --- sweeps ------------------------------------------------------------------------------------- */
+
+static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
+                            const kf_sweep_options *o, session_log *log) {
+  kf_sweep *s;
+  TRY(kf_sweep_new(ctx, stats, in->train, test ? in->test : NULL, o, &s));
+  NOTE(log, s->counts);
+  for (size_t i = 0; i < s->n_cells; i++) {
+    NOTE(log, s->cells[i].lambda);
+    NOTE(log, s->cells[i].alpha);
+    NOTE(log, s->cells[i].n);
+    NOTE(log, s->cells[i].top1);
+    NOTE(log, s->cells[i].top5);
+  }
+  kf_sweep_free(s);
+  return KF_OK;
+}
+
+static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_stats *stats;
+  const kf_lambda lambdas[] = {{0.1, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}};
+  const uint32_t dims[] = {4, 8, DIM}, k[] = {1, 5};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_stats_new_from_data(ctx, in.train, NULL, &stats));
+  kf_sweep_options o = {
+      .lambdas = lambdas, .n_lambdas = 2, .dims = dims, .n_dims = 3, .k = k, .n_k = 2};
+  TRY(note_sweep(ctx, stats, &in, true, &o, log));
+  TRY(note_sweep(ctx, stats, &in, false, &o, log));
+  o = (kf_sweep_options){.lambdas = lambdas, .n_lambdas = 2, .text = in.text, .fuse = 1};
+  TRY(note_sweep(ctx, stats, &in, true, &o, log));
+  o = (kf_sweep_options){
+      .lambdas = lambdas, .n_lambdas = 2, .leave_one_out = 1, .include_raw = KF_OFF};
+  TRY(note_sweep(ctx, stats, &in, false, &o, log));
+  kf_shots *shots;
+  const uint32_t few[] = {1, 4};
+  TRY(kf_shots_new(ctx, in.train, in.test, in.text,
+                   &(kf_shots_options){.shots = few, .n_shots = 2, .seeds = 1}, &shots));
+  for (size_t i = 0; i < shots->n_points; i++) {
+    NOTE(log, shots->points[i].top1);
+    NOTE(log, shots->points[i].lambda);
+  }
+  kf_shots_free(shots);
+  kf_stats_free(stats);
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void sweeps_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(sweep_all, NULL);
+}
+
+/* --- use ----------------------------------------------------------------------------------------- */
+
+static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  enum { N = 90, TOP = 3 };
+  inputs in;
+  kf_model *model;
+  static _Thread_local float rows[N * DIM], mapped[N * DIM];
+  int32_t labels[N], classes[N * TOP];
+  double scores[N * TOP], probabilities[N * TOP];
+  kf_classify_options o = {.top = TOP};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
+  TRY(kf_data_get(ctx, in.test, 0, N, rows, labels));
+  TRY(kf_transform(ctx, model, rows, N, NULL, mapped));
+  NOTE(log, mapped);
+  TRY(kf_classify(ctx, model, rows, N, &o, classes, NULL));
+  NOTE(log, classes);
+  TRY(kf_classify_probabilities(ctx, model, rows, N, &o, classes, scores, probabilities));
+  NOTE(log, scores);
+  NOTE(log, probabilities);
+  TRY(kf_classify(ctx, model, rows, 0, &o, classes, NULL));
+  TRY(kf_classify(ctx, model, rows, 1, &o, classes, scores));
+  NOTE(log, scores);
+  kf_model_free(model);
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void answers_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(use_all, NULL);
+}
+
+/* --- files and galleries ------------------------------------------------------------------------- */
+
+static kf_status note_file(const char *path, session_log *log) {
+  FILE *file = fopen(path, "rb");
+  char bytes[4096];
+  size_t n;
+  if (file == NULL) return KF_ERR_IO;
+  while ((n = fread(bytes, 1, sizeof bytes, file)) > 0) note(log, bytes, n);
+  fclose(file);
+  return KF_OK;
+}
+
+static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *test,
+                            session_log *log) {
+  enum { N = 70, K = 4 };
+  static _Thread_local float rows[N * DIM];
+  int32_t labels[N];
+  int64_t found[N * K];
+  double scores[N * K];
+  const uint32_t k[] = {1, 3};
+  kf_eval_result counts;
+  kf_hits hits[2];
+  kf_k_choice *choice;
+  TRY(kf_data_get(ctx, test, 0, N, rows, labels));
+  TRY(kf_gallery_search(ctx, g, rows, N, K, NULL, found, scores, NULL));
+  NOTE(log, found);
+  NOTE(log, scores);
+  TRY(kf_gallery_search_itself(ctx, g, 5, 9, K, found, scores, NULL));
+  NOTE(log, found);
+  TRY(kf_gallery_search(ctx, g, rows, 1, K, NULL, found, scores, NULL));
+  NOTE(log, found);
+  kf_gallery_eval_options o = {.k = k, .n_k = 2};
+  TRY(kf_gallery_eval(ctx, g, test, &o, &counts, hits, NULL));
+  NOTE(log, counts);
+  NOTE(log, hits[0].top1);
+  NOTE(log, hits[1].top1);
+  TRY(kf_gallery_eval(ctx, g, NULL, &o, &counts, hits, NULL));
+  NOTE(log, hits[1].top5);
+  TRY(kf_k_choice_new(ctx, g, NULL, &choice));
+  note(log, choice->points, choice->n_points * sizeof *choice->points);
+  kf_k_choice_free(choice);
+  return KF_OK;
+}
+
+/* Every rank writes what it is asked to; only rank 0 does. */
+static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
+  const char *folder = argument;
+  char path[512], more[512], npy[512];
+  inputs in;
+  kf_model *model;
+  kf_gallery *g;
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
+  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
+  snprintf(more, sizeof more, "%s/more.safetensors", folder);
+  snprintf(npy, sizeof npy, "%s/rows.npy", folder);
+  TRY(kf_gallery_save(ctx, in.train, model, NULL, path));
+  TRY(note_file(path, log));
+  TRY(kf_gallery_save(ctx, in.test, NULL, &(kf_gallery_options){.append_to = path}, path));
+  TRY(note_file(path, log));
+  TRY(kf_gallery_load(ctx, path, NULL, &g));
+  TRY(search_all(ctx, g, in.test, log));
+  kf_gallery_free(g);
+  TRY(kf_outputs_begin(ctx));
+  TRY(kf_transform_data(ctx, model, in.train, NULL, KF_F16, more));
+  TRY(kf_transform_data(ctx, model, in.test, NULL, KF_F32, npy));
+  TRY(kf_outputs_commit(ctx));
+  TRY(note_file(more, log));
+  TRY(note_file(npy, log));
+  TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read them */
+  kf_model_free(model);
+  close_inputs(&in);
+  return KF_OK;
+}
+
+static void files_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  assert_same_on_ranks(write_all, folder);
+  test_remove(folder);
+}
+
+/* Files longer than a round, with bad rows left out. */
+static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 5000, LONG = 2048 };
+  char path[512];
+  float *rows = calloc((size_t)N * LONG, sizeof *rows);
+  snprintf(path, sizeof path, "%s/long.safetensors", (const char *)argument);
+  for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
+  for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
+  kf_data *data = NULL;
+  kf_array all = {.rows = rows, .n = N};
+  kf_array_options how = {.skip = KF_SKIP_BAD};
+  kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
+  if (status == KF_OK) status = kf_data_save(ctx, data, KF_F32, path);
+  kf_data_free(data);
+  free(rows);
+  TRY(status);
+  TRY(note_file(path, log));
+  return kf_agree(ctx, KF_OK, NULL);
+}
+
+static void long_files_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  session alone, of[3] = {{0}};
+  run_alone(&alone, write_long, folder);
+  assert_int_equal(alone.status, KF_OK);
+  run_ranks(of, 3, write_long, folder);
+  for (int i = 0; i < 3; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+    assert_int_equal(of[i].log.n, alone.log.n);
+    assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
+    free(of[i].log.bytes);
+  }
+  free(alone.log.bytes);
+  test_remove(folder);
+}
+
+/* --- failures ------------------------------------------------------------------------------------ */
+
+typedef struct bad_input {
+  uint64_t row; /* that is bad */
+} bad_input;
+
+static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  enum { N = 500 };
+  const bad_input *bad = argument;
+  float rows[N * 2];
+  int32_t labels[N];
+  for (int i = 0; i < N; i++) {
+    rows[2 * i] = (float)(1 + i);
+    rows[2 * i + 1] = 1;
+    labels[i] = i % 3;
+  }
+  rows[2 * bad->row] = NAN;
+  rows[2 * N - 1] = NAN; /* and the last one */
+  kf_data *data;
+  kf_stats *stats = NULL;
+  TRY(kf_data_open_memory(ctx, rows, N, 2, labels, NULL, 0, &data));
+  kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
+  kf_data_free(data);
+  kf_stats_free(stats);
+  if (kf_agree(ctx, KF_OK, NULL) == KF_OK) return KF_ERR_INTERNAL; /* a failure stays */
+  return status;
+}
+
+/* One message: that of the lowest bad row, as in a single process. */
+static void one_error_for_all(void **state) {
+  (void)state;
+  static const uint64_t rows[] = {0, 130, 300, 499};
+  for (size_t t = 0; t < 4; t++) {
+    bad_input bad = {rows[t]};
+    session of[4] = {{0}};
+    char place[32];
+    snprintf(place, sizeof place, "row %d", (int)rows[t]);
+    run_ranks(of, 4, count_bad, &bad);
+    for (int i = 0; i < 4; i++) {
+      assert_int_equal(of[i].status, KF_ERR_DATA);
+      assert_non_null(strstr(of[i].message, place));
+      assert_string_equal(of[i].message, of[0].message);
+    }
+    assert_true((strstr(of[0].message, "(rank ") != NULL) == (rows[t] >= 128));
+  }
+}
+
+/* One rank fails where the others do not wait for it. */
+static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  kf_data *data;
+  const char *missing = "no/such/file.npy";
+  if (kf_ctx_rank(ctx) == 2) return kf_data_open(ctx, &missing, 1, NULL, &data);
+  return count_rows(ctx, NULL, log);
+}
+
+static void a_failing_rank_fails_all(void **state) {
+  (void)state;
+  session of[4] = {{0}};
+  run_ranks(of, 4, fail_alone, NULL);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(of[i].status, KF_ERR_IO);
+    assert_non_null(strstr(of[i].message, "no/such/file.npy"));
+    assert_non_null(strstr(of[i].message, "(rank 2)"));
+    free(of[i].log.bytes);
+  }
+}
+
+/* Ranks that call different things notice. */
+static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
+  if (kf_ctx_rank(ctx) == 1) return kf_agree(ctx, KF_OK, NULL);
+  return use_all(ctx, argument, log);
+}
+
+static void ranks_that_come_apart_fail(void **state) {
+  (void)state;
+  session of[3] = {{0}};
+  run_ranks(of, 3, go_apart, NULL);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_ERR_INTERNAL);
+    assert_non_null(strstr(of[i].message, "have come apart"));
+    free(of[i].log.bytes);
+  }
+}
+
+/* A rank with another version: its word is changed on the way. */
+static int gather_as_other(void *self, const void *part, void *all, const uint64_t *ends,
+                           uint32_t to) {
+  char word[256];
+  thread_rank *r = self;
+  uint64_t n = ends[r->rank] - (r->rank > 0 ? ends[r->rank - 1] : 0);
+  if (r->rank == 1 && n < sizeof word) {
+    memcpy(word, part, n);
+    if (strcmp(word, KF_VERSION) == 0) memcpy(word, "0.0.9", 6);
+    part = word;
+  }
+  return thread_gather(self, part, all, ends, to);
+}
+
+static kf_status just_agree(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  (void)log;
+  return kf_agree(ctx, KF_OK, NULL);
+}
+
+static void *other_version(void *argument) {
+  session *s = argument;
+  s->rank.comm.gather = gather_as_other;
+  return session_main(s);
+}
+
+static void versions_must_agree(void **state) {
+  (void)state;
+  session of[2] = {{0}};
+  pthread_t threads[2];
+  thread_group group = {.size = 2};
+  pthread_barrier_init(&group.barrier, NULL, 2);
+  for (uint32_t i = 0; i < 2; i++) {
+    of[i] = (session){.run = just_agree, .rank = {.group = &group, .rank = i}, .threads = 1};
+    of[i].rank.comm = (kf_comm){.rank = i,
+                                .size = 2,
+                                .self = &of[i].rank,
+                                .sum = thread_sum,
+                                .broadcast = thread_broadcast};
+    assert_int_equal(pthread_create(&threads[i], NULL, other_version, &of[i]), 0);
+  }
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&group.barrier);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(of[i].status, KF_ERR_ARG);
+    assert_string_equal(of[i].message,
+                        "rank 0 runs koofu " KF_VERSION " and rank 1 runs koofu 0.0.9");
+  }
+}
+
+/* Whichever call of the communicator fails, the session does, with a message and without a leak. */
+static void lost_ranks_are_noticed(void **state) {
+  (void)state;
+  for (uint64_t fail = 1; fail < 200; fail++) {
+    session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};
+    run_ranks(of, 2, judge_all, NULL);
+    bool done = of[0].status == KF_OK;
+    for (int i = 0; i < 2; i++) {
+      assert_int_equal(of[i].status, done ? KF_OK : KF_ERR_IO);
+      if (!done) assert_string_equal(of[i].message, "the other ranks can no longer be reached");
+      free(of[i].log.bytes);
+    }
+    if (done) return;
+  }
+  fail_msg("there is no end");
+}
+
+static void wrong_communicators_are_refused(void **state) {
+  (void)state;
+  kf_ctx *ctx;
+  kf_comm comm = {.rank = 1, .size = 1};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 0};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 1, .reserved = {[3] = 1}};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 1};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_OK);
+  assert_int_equal(kf_ctx_ranks(ctx), 1);
+  assert_int_equal(kf_agree(ctx, KF_ERR_DATA, "why"), KF_ERR_DATA);
+  assert_string_equal(kf_errmsg(ctx), "why");
+  kf_ctx_free(ctx);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(statistics_are_the_same),
+      cmocka_unit_test(rows_are_read_once),
+      cmocka_unit_test(few_and_bad_rows_are_the_same),
+      cmocka_unit_test(models_are_the_same),
+      cmocka_unit_test(verdicts_are_the_same),
+      cmocka_unit_test(sweeps_are_the_same),
+      cmocka_unit_test(answers_are_the_same),
+      cmocka_unit_test(files_are_the_same),
+      cmocka_unit_test(long_files_are_the_same),
+      cmocka_unit_test(one_error_for_all),
+      cmocka_unit_test(a_failing_rank_fails_all),
+      cmocka_unit_test(ranks_that_come_apart_fail),
+      cmocka_unit_test(versions_must_agree),
+      cmocka_unit_test(lost_ranks_are_noticed),
+      cmocka_unit_test(wrong_communicators_are_refused),
+  };
+  test_in_memory();
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
