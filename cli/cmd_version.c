@@ -17,4 +17,5 @@ const cli_command version_command = {
     .summary = "print the version",
     .details = "With -v, also prints the instruction sets and which of them this machine has.",
     .run = run,
+    .shared = 1,
 };
