@@ -152,7 +152,8 @@ void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_
 kf_stats_options stats_options_of(const cli_args *a) {
   return (kf_stats_options){.normalize = a->stats.no_normalize ? KF_OFF : KF_ON,
                             .exponent = (int)a->stats.exponent.value,
-                            .fixed_exponent = a->stats.exponent.given};
+                            .fixed_exponent = a->stats.exponent.given,
+                            .checkpoint = a->stats.checkpoint};
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {

@@ -66,7 +66,9 @@ const cli_group stats_options = {
     "Statistics",
     OPTIONS({FLAG("no-normalize", stats.no_normalize), .help = "do not scale rows to unit length"},
             {NUMBER("exponent", stats.exponent, "E", -200, 200),
-             .help = "with --no-normalize: the unit is 2^-E (default: the finest that fits)"})};
+             .help = "with --no-normalize: the unit is 2^-E (default: the finest that fits)"},
+            {TEXT("checkpoint", stats.checkpoint, "DIR"),
+             .help = "keep statistics in this folder, and go on from those of an earlier run"})};
 
 const cli_group choose_options = {
     "Choosing",

@@ -24,6 +24,7 @@ typedef struct cli_args {
   struct stats_args { /* stats_options */
     int no_normalize;
     cli_number exponent;
+    const char *checkpoint;
   } stats;
   struct fit_args { /* koofu fit, and choose_options */
     const char *lambda, *between, *groups;

@@ -438,7 +438,12 @@ typedef struct kf_stats_options {
   /* For statistics of a data set with normalize off: 1 takes `exponent` as given; 0 finds the
    * largest one that fits, in a first pass over the data. */
   int fixed_exponent;
-  uint64_t reserved[4];
+  /* For statistics of a data set in files: a folder, made if it is not there, that keeps what has been
+   * added up, so that a run that is interrupted can be begun again, on any number of ranks, and redoes
+   * only what is missing. Its files, of the size of the statistics, one or a few for each rank, are the
+   * caller's to remove. All ranks must see the same folder. NULL: nothing is kept. */
+  const char *checkpoint;
+  uint64_t reserved[3];
 } kf_stats_options;
 
 /* How map and prototypes are made of the statistics (docs/method.md). */

@@ -567,7 +567,7 @@ static void reserved_space(void **state) {
   of_synth.reserved[0] = 1;
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open(ctx, &of_synth, &data));
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open_text(ctx, &of_synth, &data));
-  kf_stats_options of_stats = {.reserved = {[3] = 1}};
+  kf_stats_options of_stats = {.reserved = {[2] = 1}};
   assert_error(ctx, KF_ERR_ARG, "kf_stats_new: options",
                kf_stats_new(ctx, 8, 2, NULL, &of_stats, &stats));
   of_synth.reserved[0] = 0;

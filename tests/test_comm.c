@@ -465,6 +465,125 @@ static void long_files_are_the_same(void **state) {
   test_remove(folder);
 }
 
+/* --- checkpoints --------------------------------------------------------------------------------- */
+
+typedef struct kept {
+  const char *data, *folder; /* folder NULL: nothing is kept */
+} kept;
+
+/* Statistics of a file, with what earlier runs have kept. */
+static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
+  const kept *k = argument;
+  kf_data *data;
+  kf_stats *stats = NULL;
+  TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
+  kf_stats_options o = {.checkpoint = k->folder};
+  kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
+  kf_data_free(data);
+  return status == KF_OK ? note_stats(ctx, stats, log) : status;
+}
+
+/* Runs on some ranks, all of which must give these bytes. */
+static void count_again(kept *k, uint32_t ranks, const session_log *wanted) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, ranks, count_kept, k);
+  for (uint32_t i = 0; i < ranks; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, ranks, of[i].message);
+    assert_int_equal(of[i].log.n, wanted->n);
+    assert_memory_equal(of[i].log.bytes, wanted->bytes, wanted->n);
+    free(of[i].log.bytes);
+  }
+}
+
+/* The names in a folder, [16] at most; returns how many. */
+static size_t list_files(const char *folder, char names[16][64]) {
+  DIR *open = opendir(folder);
+  size_t n = 0;
+  assert_non_null(open);
+  for (const struct dirent *e; (e = readdir(open)) != NULL;)
+    if (e->d_name[0] != '.' && n < 16) snprintf(names[n++], 64, "%.63s", e->d_name);
+  closedir(open);
+  return n;
+}
+
+static void spoil(const char *path) {
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, -40, SEEK_END);
+  fputs("spoilt", file);
+  fclose(file);
+}
+
+static void checkpoints_are_taken_up(void **state) {
+  (void)state;
+  char folder[256], path[512], parts[300], names[16][64];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  snprintf(parts, sizeof parts, "%s/parts", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12, .per_class = 400},
+                               &data));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  session alone;
+  kept k = {.data = path};
+  run_alone(&alone, count_kept, &k);
+  assert_int_equal(alone.status, KF_OK);
+  k.folder = parts;
+  count_again(&k, 4, &alone.log);
+  assert_int_equal(list_files(parts, names), 4);
+  /* Some is lost, some is damaged: other ranks do it again. */
+  assert_int_equal(unlink(test_path(parts, names[0])), 0);
+  count_again(&k, 3, &alone.log);
+  spoil(test_path(parts, names[1]));
+  count_again(&k, 2, &alone.log);
+  /* Nothing is left to do: what is kept is all there is. */
+  size_t n = list_files(parts, names);
+  assert_true(n > 4);
+  count_again(&k, 7, &alone.log);
+  assert_int_equal(list_files(parts, names), n);
+  /* Without ranks, too. */
+  session again;
+  run_alone(&again, count_kept, &k);
+  assert_int_equal(again.status, KF_OK);
+  assert_memory_equal(again.log.bytes, alone.log.bytes, alone.log.n);
+  free(again.log.bytes);
+  free(alone.log.bytes);
+  test_remove(folder);
+}
+
+/* Other data have other files; what is kept of one is not taken for the other. */
+static void checkpoints_are_of_their_data(void **state) {
+  (void)state;
+  char folder[256], path[512], parts[300], names[16][64];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  snprintf(parts, sizeof parts, "%s/parts", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  for (uint64_t seed = 0; seed < 2; seed++) {
+    kf_data *data;
+    kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
+    assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+    kf_stats *stats;
+    assert_error(
+        ctx, KF_ERR_ARG, "rows in files",
+        kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
+    assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
+    kf_data_free(data);
+    session alone;
+    kept k = {.data = path};
+    run_alone(&alone, count_kept, &k);
+    k.folder = parts;
+    count_again(&k, 2, &alone.log);
+    assert_int_equal(list_files(parts, names), 2 * (seed + 1));
+    free(alone.log.bytes);
+  }
+  kf_ctx_free(ctx);
+  test_remove(folder);
+}
+
 /* --- failures ------------------------------------------------------------------------------------ */
 
 typedef struct bad_input {
@@ -646,6 +765,8 @@ int main(void) {
       cmocka_unit_test(answers_are_the_same),
       cmocka_unit_test(files_are_the_same),
       cmocka_unit_test(long_files_are_the_same),
+      cmocka_unit_test(checkpoints_are_taken_up),
+      cmocka_unit_test(checkpoints_are_of_their_data),
       cmocka_unit_test(one_error_for_all),
       cmocka_unit_test(a_failing_rank_fails_all),
       cmocka_unit_test(ranks_that_come_apart_fail),

@@ -316,6 +316,8 @@ struct kf_data {
                          kf_string *bytes, kf_err *err);
   /* "FILE, row R" for messages; row is a row of the data set, or KF_ALL_ROWS: "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
+  /* Adds what tells these files from others to a checksum: sizes and dates. NULL: no files. */
+  void (*identify)(const kf_data *data, kf_checksum *sum);
   /* Fails if writing `path` would replace a file of this data set (NULL: no files). */
   kf_status (*refuse)(const kf_data *data, const char *path, kf_err *err);
   void (*destroy)(kf_data *data); /* frees all but the names */

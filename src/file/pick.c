@@ -35,6 +35,12 @@ static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   p->from->where(p->from, row == KF_ALL_ROWS ? row : p->rows[row], text, size);
 }
 
+static void identify(const kf_data *data, kf_checksum *sum) {
+  const pick *p = (const pick *)data;
+  p->from->identify(p->from, sum);
+  kf_checksum_add(sum, p->rows, data->rows * sizeof *p->rows);
+}
+
 static kf_status refuse(const kf_data *data, const char *path, kf_err *err) {
   return kf_data_refuse_overwrite(((const pick *)data)->from, path, err);
 }
@@ -63,6 +69,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .fetch = fetch,
                       .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,
+                      .identify = from->identify != NULL ? identify : NULL,
                       .refuse = refuse,
                       .destroy = destroy};
   KF_HAND_OUT(kf_names_clone(&from->names, &p->data.names, err), out, &p->data, kf_data_free);

@@ -25,6 +25,7 @@ typedef struct job {
   kf_stats *stats;
   const kf_data *data;
   const int32_t *labels; /* instead of the data set's, or NULL */
+  kf_range range;        /* of rows, on this rank alone; last 0: all, shared out among ranks */
   uint64_t batch;        /* rows */
   kf_moments *moments;
   pthread_mutex_t class_locks[N_LOCKS];
@@ -106,7 +107,9 @@ static kf_status run(job *j, const char *what) {
   KF_TRY(kf_each_batch(j->ctx, j->data,
                        &(kf_pass){.what = what,
                                   .rows = j->batch,
-                                  .shared = true,
+                                  .shared = j->range.last == 0,
+                                  .first = j->range.first,
+                                  .last = j->range.last,
                                   .workers = kf_moments_workers(j->moments),
                                   .work = add_batch,
                                   .argument = j,
@@ -116,39 +119,58 @@ static kf_status run(job *j, const char *what) {
   return KF_OK;
 }
 
-static void empty(kf_stats *s) {
-  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
-  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
-  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
-}
-
-static kf_status add_over_ranks(kf_ctx *ctx, kf_stats *s) {
-  KF_TRY(kf_sum_i64(ctx, KF_OK, s->counts, s->n_classes));
-  KF_TRY(kf_sum_i64(ctx, KF_OK, s->sums, (uint64_t)s->n_classes * s->dim));
-  return kf_sum_i128(ctx, KF_OK, s->moments, kf_triangle(s->dim));
-}
-
 /* As many rows as keep their floats and integers in the second-level cache. */
 static uint64_t batch_rows(uint32_t dim) {
   uint64_t steps = ((uint64_t)256 << 10) / (sizeof(float) * dim) / KF_MOMENT_ROWS;
   return KF_MOMENT_ROWS * (steps > 0 ? steps : 1);
 }
 
-kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
-                              const int32_t *labels, const char *what) {
-  if (stats->rows > KF_MAX_ROWS || data->rows > KF_MAX_ROWS - stats->rows)
-    return kf_fail(&ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
-  job j = {
-      .ctx = ctx, .stats = stats, .data = data, .labels = labels, .batch = batch_rows(stats->dim)};
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
-
-  if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
-  kf_status status = run(&j, what);
-  if (status == KF_OK) status = add_over_ranks(ctx, stats);
-
-  kf_moments_free(j.moments);
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j.class_locks[i]);
+static void count_all(kf_stats *stats) {
   stats->rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) stats->rows += (uint64_t)stats->counts[k];
+}
+
+static kf_status accumulate(job *j, const char *what) {
+  kf_stats *stats = j->stats;
+  if (stats->rows > KF_MAX_ROWS || j->data->rows > KF_MAX_ROWS - stats->rows)
+    return kf_fail(&j->ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
+  j->batch = batch_rows(stats->dim);
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j->class_locks[i], NULL);
+
+  kf_status status = run(j, what);
+
+  kf_moments_free(j->moments);
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j->class_locks[i]);
+  count_all(stats);
   return status;
+}
+
+kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                                    kf_range rows, const char *what) {
+  job j = {.ctx = ctx, .stats = stats, .data = data, .range = rows};
+  return accumulate(&j, what);
+}
+
+/* --- ranks -------------------------------------------------------------------------------------- */
+
+static void empty(kf_stats *s) {
+  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
+  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
+  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
+}
+
+kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_stats *s) {
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->counts, s->n_classes));
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->sums, (uint64_t)s->n_classes * s->dim));
+  KF_TRY(kf_sum_i128(ctx, KF_OK, s->moments, kf_triangle(s->dim)));
+  count_all(s);
+  return KF_OK;
+}
+
+kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                              const int32_t *labels, const char *what) {
+  job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels};
+  if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
+  KF_TRY(accumulate(&j, what));
+  return kf_stats_add_ranks(ctx, stats);
 }

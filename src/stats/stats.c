@@ -153,7 +153,9 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   kf_stats *s;
   KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
   s->origin = data->origin;
-  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  kf_status status = o.checkpoint != NULL
+                         ? kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats")
+                         : kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
     status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
   KF_HAND_OUT(status, out, s, kf_stats_free);

@@ -287,6 +287,30 @@ def kills(s):
     print(f"  {died} runs ended by the kill")
 
 
+@test
+def restart(s):
+    """Killed in the middle, begun again on other numbers of ranks: the same bytes, and nothing is done twice."""
+    s.alone("synth", "--classes", "30", "--dim", "128", "--per-class", "1500", "-o", "long.safetensors")
+    s.alone("stats", "long.safetensors", "-o", "one-long.safetensors")
+    line = ["stats", "long.safetensors", "--checkpoint", "parts", "-o", "many-long.safetensors"]
+    process = s.start(3, *line)
+    parts, deadline = s.path("parts"), time.monotonic() + LIMIT
+    while process.poll() is None and time.monotonic() < deadline and not (os.path.isdir(parts) and os.listdir(parts)):
+        time.sleep(0.002)
+    for pid in [process.pid, *children(process.pid)]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.communicate()
+    for ranks in (2, 4, 1):
+        done = s.together(ranks, *line)
+        check(b"parts: has the statistics of" in done.stderr, done.stderr.decode())
+        s.same("one-long.safetensors", "many-long.safetensors", line)
+    check(b"of 45000 of 45000 rows" in s.together(2, *line).stderr, "all of it is kept")
+    os.remove(s.path("long.safetensors"))
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("koofu")
