@@ -41,15 +41,18 @@ const cli_group label_options = {
 
 const cli_group row_options = {
     "Rows",
-    OPTIONS({TEXT("tensor", data.tensor, "NAME"),
-             .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
-                     "array)"},
-            {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
-             .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
-                     "folders and patterns by number)"},
-            {FLAG("skip-bad", data.skip_bad),
-             .help = "leave out rows that are NaN, infinite or zero instead of failing"},
-            {ANY_ENCODER})};
+    OPTIONS(
+        {TEXT("tensor", data.tensor, "NAME"),
+         .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
+                 "array)"},
+        {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
+         .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
+                 "folders and patterns by number)"},
+        {FLAG("skip-bad", data.skip_bad),
+         .help = "leave out rows that are NaN, infinite or zero instead of failing"},
+        {FLAG("rank-files", data.rank_files),
+         .help = "with koofu-mpi: paths with %r, the number of a rank, are each rank's own files"},
+        {ANY_ENCODER})};
 
 const cli_group strict_options = {
     "Rows to leave out",

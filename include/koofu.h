@@ -282,7 +282,13 @@ typedef struct kf_data_options {
    * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
   const char *label_column;
   kf_order order;
-  uint64_t reserved[6];
+  /* 1: the files are each rank's own, on its own disk perhaps. The rows of rank 0 come first, then those
+   * of rank 1, and so on; if the class names of ranks differ, the data set has their union, sorted by
+   * bytes. Ranks must have rows of the same dimension. Takes 4 bytes per row for labels. Such rows serve
+   * statistics, fits, evaluations and sweeps without neighbours; what needs all rows on every rank is
+   * KF_ERR_ARG. 0: all ranks see the same files. */
+  uint64_t own_files;
+  uint64_t reserved[5];
 } kf_data_options;
 
 /* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),

@@ -465,6 +465,148 @@ static void long_files_are_the_same(void **state) {
   test_remove(folder);
 }
 
+/* --- files of each rank -------------------------------------------------------------------------- */
+
+/* Parts of one data set in files: rank r has the r-th; alone, all of them. */
+typedef struct rank_parts {
+  const char *folder;
+  uint32_t n;
+} rank_parts;
+
+static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, kf_data **out) {
+  char paths[MOST_RANKS][400];
+  const char *list[MOST_RANKS];
+  for (uint32_t i = 0; i < p->n; i++) {
+    snprintf(paths[i], sizeof paths[i], "%s/%s-%u.npy", p->folder, name, i);
+    list[i] = paths[i];
+  }
+  char labels[MOST_RANKS][400];
+  const char *of_labels[MOST_RANKS];
+  for (uint32_t i = 0; i < p->n; i++) {
+    snprintf(labels[i], sizeof labels[i], "%s/%s-%u.txt", p->folder, name, i);
+    of_labels[i] = labels[i];
+  }
+  bool alone = kf_ctx_ranks(ctx) == 1;
+  uint32_t own = kf_ctx_rank(ctx);
+  kf_data_options o = {.labels = alone ? of_labels : &of_labels[own],
+                       .n_labels = alone ? p->n : 1,
+                       .skip_bad = 1,
+                       .own_files = !alone};
+  return kf_data_open(ctx, alone ? list : &list[own], alone ? p->n : 1, &o, out);
+}
+
+static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_data *train, *test;
+  kf_model *model;
+  kf_fit_report *report;
+  kf_eval_result e;
+  kf_stats *stats;
+  TRY(open_parts(ctx, argument, "train", &train));
+  TRY(open_parts(ctx, argument, "test", &test));
+  TRY(kf_stats_new_from_data(ctx, train, NULL, &stats));
+  TRY(note_stats(ctx, stats, log));
+  TRY(kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &report));
+  NOTE(log, report->n_near);
+  NOTE(log, report->n_bad);
+  kf_fit_report_free(report);
+  TRY(note_model(ctx, model, log));
+  TRY(kf_eval(ctx, model, test, NULL, &e));
+  NOTE(log, e);
+  TRY(note_analysis(ctx, model, test, log));
+  kf_model_free(model);
+  kf_data_free(train);
+  kf_data_free(test);
+  return KF_OK;
+}
+
+/* Rows of the synthetic world in n files of different lengths, with text labels. */
+static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
+  kf_data *data;
+  kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
+  assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+  float rows[ROWS * DIM];
+  int32_t labels[ROWS];
+  assert_ok(ctx, kf_data_get(ctx, data, 0, ROWS, rows, labels));
+  rows[7 * DIM] = NAN;
+  for (uint32_t i = 0; i < p->n; i++) {
+    char path[400];
+    uint64_t first = ROWS * (uint64_t)(i * i) / (p->n * p->n);
+    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (p->n * p->n);
+    snprintf(path, sizeof path, "%s/%s-%u.npy", p->folder, name, i);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    char header[128];
+    int used =
+        snprintf(header, sizeof header,
+                 "%cNUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%u, %u), }",
+                 0x93, 1, 0, 118, 0, (unsigned)(last - first), DIM);
+    memset(header + used, ' ', sizeof header - (size_t)used);
+    header[127] = '\n';
+    fwrite(header, 1, 128, file);
+    fwrite(rows + first * DIM, sizeof *rows * DIM, last - first, file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/%s-%u.txt", p->folder, name, i);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
+    fclose(file);
+  }
+  kf_data_free(data);
+}
+
+static void ranks_may_have_their_own_files(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  for (uint32_t n = 2; n < 5; n++) {
+    rank_parts p = {.folder = folder, .n = n};
+    session alone, of[MOST_RANKS] = {{0}};
+    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    write_parts(ctx, &p, "train", 0);
+    write_parts(ctx, &p, "test", 1);
+    kf_ctx_free(ctx);
+    run_alone(&alone, fit_parts, &p);
+    if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
+    run_ranks(of, n, fit_parts, &p);
+    for (uint32_t i = 0; i < n; i++) {
+      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
+      assert_int_equal(of[i].log.n, alone.log.n);
+      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
+      free(of[i].log.bytes);
+    }
+    free(alone.log.bytes);
+  }
+  test_remove(folder);
+}
+
+/* What needs all rows everywhere says so. */
+static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  kf_data *data;
+  kf_gallery *gallery;
+  TRY(open_parts(ctx, argument, "train", &data));
+  kf_status status = kf_gallery_new(ctx, data, NULL, NULL, &gallery);
+  kf_data_free(data);
+  return status;
+}
+
+static void some_calls_need_all_rows(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  rank_parts p = {.folder = folder, .n = 2};
+  session of[2] = {{0}};
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  write_parts(ctx, &p, "train", 0);
+  kf_ctx_free(ctx);
+  run_ranks(of, 2, search_parts, &p);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(of[i].status, KF_ERR_ARG);
+    assert_non_null(strstr(of[i].message, "rows of all files on every rank"));
+  }
+  test_remove(folder);
+}
+
 /* --- checkpoints --------------------------------------------------------------------------------- */
 
 typedef struct kept {
@@ -765,6 +907,8 @@ int main(void) {
       cmocka_unit_test(answers_are_the_same),
       cmocka_unit_test(files_are_the_same),
       cmocka_unit_test(long_files_are_the_same),
+      cmocka_unit_test(ranks_may_have_their_own_files),
+      cmocka_unit_test(some_calls_need_all_rows),
       cmocka_unit_test(checkpoints_are_taken_up),
       cmocka_unit_test(checkpoints_are_of_their_data),
       cmocka_unit_test(one_error_for_all),

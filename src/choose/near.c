@@ -31,6 +31,7 @@ typedef struct near_job {
   bool unit;              /* rows are scaled to unit length */
   uint64_t *most;         /* [n_classes] rows of each class to look at; 0: not this class */
   kf_row_list rows;       /* by class, rising in each */
+  kf_data *chosen;        /* the same as a data set */
   uint64_t *ends;         /* [n_classes] of the rows of each class */
   uint64_t queries;       /* of all rows */
   double near, copy;      /* squared distances */
@@ -105,10 +106,7 @@ static double nearest_to(const near_job *j, const float *rows, uint64_t begin, u
 
 static kf_status fetch_class(const near_job *j, uint64_t begin, uint64_t n, float *rows,
                              double *norm2, kf_err *err) {
-  kf_data *class_rows;
-  KF_TRY(kf_data_new_pick(j->data, j->rows.row + begin, n, &class_rows, err));
-  kf_status status = kf_data_fetch(class_rows, j->ctx->kernels, 0, n, rows, NULL, norm2, err);
-  kf_data_free(class_rows);
+  kf_status status = kf_data_fetch(j->chosen, j->ctx->kernels, begin, n, rows, NULL, norm2, err);
   uint32_t dim = j->data->dim;
   for (uint64_t i = 0; status == KF_OK && j->unit && i < n; i++)
     kf_unit_f32(rows + i * dim, norm2[i], dim, rows + i * dim);
@@ -152,6 +150,7 @@ static kf_status look(near_job *j, const kf_stats *stats) {
   choose_classes(j, stats);
   KF_TRY(kf_first_rows(ctx, j->data, j->most, &j->rows));
   KF_TRY(sort_by_class(j, k));
+  KF_TRY(kf_data_new_collected(ctx, j->data, j->rows.row, j->rows.n, &j->chosen));
   j->queries = j->rows.n < QUERIES ? j->rows.n : QUERIES;
   return kf_parallel(ctx, k, look_at_class, j);
 }
@@ -191,6 +190,7 @@ kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *dat
   double low, high;
   kf_interval95(found.near, found.n, &low, &high);
   found.many = found.n > 0 && low > MANY;
+  kf_data_free(j.chosen);
   kf_row_list_clear(&j.rows);
   kf_arena_free(&j.arena);
   if (status == KF_OK) *out = found;

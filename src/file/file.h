@@ -304,6 +304,10 @@ struct kf_data {
   const char *doubt[2];
   kf_origin origin;
   uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
+  /* Where the rows of each rank end, [n_ends], if only that rank can fetch them; NULL: all can fetch
+   * all. Labels can be fetched anywhere. */
+  const uint64_t *ends;
+  uint32_t n_ends;
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -400,6 +404,10 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
 /* Rows rows[0] < rows[1] < … of a data set as a data set; both must outlive it. */
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
+
+/* The same for a few rows in any order, which are then on all ranks; for all ranks together (spread.c). */
+kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t *rows, uint64_t n,
+                                kf_data **out);
 
 /* The ids in one file, a data set or a gallery (ids.c). */
 typedef struct kf_ids {

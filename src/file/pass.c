@@ -18,6 +18,7 @@
 #include "file/file.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { LABELS_AT_ONCE = 16384 };
 #define AHEAD ((uint64_t)8 << 20) /* bytes of f32 rows that are read before they are needed */
@@ -131,11 +132,16 @@ static kf_status run(pass_job *j, size_t workers) {
 static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   if (pass->last > 0) return (kf_range){pass->first, pass->last};
   if (!pass->shared) return (kf_range){0, data->rows};
+  uint32_t rank = ctx->ranks.rank;
+  if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
   return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
 }
 
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size) {
-  kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP);
+  if (data->ends != NULL)
+    memcpy(ctx->ranks.ends, data->ends, data->n_ends * sizeof *data->ends);
+  else
+    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP);
   return kf_join(ctx, KF_OK, array, size);
 }
 

@@ -7,6 +7,7 @@ typedef struct pick {
   const uint64_t *rows; /* [data.rows], rising */
   kf_data *own_from;    /* freed with it; NULL: they are the caller's */
   uint64_t *own_rows;
+  uint64_t *ends; /* of the rows of each rank, if these are apart; NULL: they are not */
 } pick;
 
 static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -49,7 +50,23 @@ static void destroy(kf_data *data) {
   pick *p = (pick *)data;
   kf_data_free(p->own_from);
   kf_free(p->own_rows);
+  kf_free(p->ends);
   kf_free(p);
+}
+
+/* How many of the rows come before those of the next rank. */
+static kf_status find_ends(pick *p, kf_err *err) {
+  const kf_data *from = p->from;
+  p->ends = kf_alloc(from->n_ends, sizeof *p->ends);
+  if (p->ends == NULL) return kf_fail_memory(err);
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < from->n_ends; i++) {
+    while (at < p->data.rows && p->rows[at] < from->ends[i]) at++;
+    p->ends[i] = at;
+  }
+  p->data.ends = p->ends;
+  p->data.n_ends = from->n_ends;
+  return KF_OK;
 }
 
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
@@ -72,7 +89,9 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .identify = from->identify != NULL ? identify : NULL,
                       .refuse = refuse,
                       .destroy = destroy};
-  KF_HAND_OUT(kf_names_clone(&from->names, &p->data.names, err), out, &p->data, kf_data_free);
+  kf_status status = from->ends != NULL ? find_ends(p, err) : KF_OK;
+  if (status == KF_OK) status = kf_names_clone(&from->names, &p->data.names, err);
+  KF_HAND_OUT(status, out, &p->data, kf_data_free);
 }
 
 /* --- the rows of some classes ------------------------------------------------------------------- *

@@ -235,6 +235,39 @@ def few_rows(s):
     same_file(s, "few-model.safetensors", "fit", "few.safetensors", "-o")
 
 
+# --- files of each rank ------------------------------------------------------------------------------------
+
+
+def write_part(s, folder, rows, labels):
+    import numpy
+
+    os.makedirs(s.path(folder))
+    numpy.save(s.path(os.path.join(folder, "rows.npy")), rows)
+    with open(s.path(os.path.join(folder, "labels.txt")), "w", encoding="ascii") as file:
+        file.writelines(f"class-{label}\n" for label in labels)
+
+
+@test
+def rank_files(s):
+    """Each rank has a part, some of them without some of the classes."""
+    import numpy
+
+    state = numpy.random.RandomState(1)
+    n = 3
+    for i in range(n):
+        labels = state.randint(i, 6 + i, 150 + 70 * i)
+        write_part(s, f"part-{i}", (state.randn(len(labels), 16) + labels[:, None] % 5).astype("f4"), labels)
+    parts = [f"part-{i}" for i in range(n)]
+    s.alone("fit", *[f"{part}/rows.npy" for part in parts], *[word for part in parts for word in ("--labels", f"{part}/labels.txt")],
+            "-o", "one-parts.safetensors")
+    line = ["fit", "--rank-files", "part-%r/*.npy", "--labels", "part-%r/labels.txt", "-o", "many-parts.safetensors"]
+    s.together(n, *line)
+    s.same("one-parts.safetensors", "many-parts.safetensors", line)
+    one_message(s.fails(n + 1, *line), "part-3/")  # the last rank has no files
+    write_part(s, "part-3", state.randn(100, 17).astype("f4"), state.randint(0, 6, 100))
+    one_message(s.fails(n + 1, *line), "rows of rank 0 have 16 columns, those of rank 3 have 17")
+
+
 # --- killed ranks ----------------------------------------------------------------------------------------
 
 
