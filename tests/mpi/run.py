@@ -12,6 +12,7 @@ import filecmp
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,8 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+
+import hosts
 
 LIMIT = 300  # seconds; nothing here takes that long, even on a busy machine, unless it hangs
 TESTS = []
@@ -342,6 +345,83 @@ def restart(s):
         s.same("one-long.safetensors", "many-long.safetensors", line)
     check(b"of 45000 of 45000 rows" in s.together(2, *line).stderr, "all of it is kept")
     os.remove(s.path("long.safetensors"))
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------
+
+
+class Hosts(Session):
+    """Ranks on three hosts."""
+
+    def __init__(self, s, script):
+        self.__dict__.update(s.__dict__)
+        self.script = script
+        self.environment = dict(s.environment)
+        del self.environment["KOOFU_RANK_TIMEOUT"]
+
+    def start(self, ranks, *words):
+        line = [self.mpirun, "--host", ",".join(f"{name}:{ranks}" for name in hosts.NAMES), "-n", str(ranks), "--map-by", "node",
+                "--mca", "plm_rsh_agent", self.script, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
+                "--mca", "oob_tcp_if_include", "eth0", self.program, *words]
+        return subprocess.Popen([self.script, hosts.NAMES[0], "exec", *map(shlex.quote, line)], cwd=self.folder,
+                                env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                start_new_session=True)
+
+    def ranks_on(self, i):
+        return [pid for pid in hosts.processes(i) if is_program(pid, self.program)]
+
+
+def cut_off(many, line):
+    """Cuts off the last host while ranks are at work; returns how long it takes all of them to end, and what they said."""
+    process = many.start(6, *line)
+    deadline = time.monotonic() + LIMIT
+    while process.poll() is None and time.monotonic() < deadline and not os.path.isdir(many.path("parts-of-hosts")):
+        time.sleep(0.01)
+    stopped = many.ranks_on(2)
+    for pid in stopped:  # so that they cannot finish before they are cut off
+        os.kill(pid, signal.SIGSTOP)
+    hosts.cut(2)
+    begun = time.monotonic()
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    check(process.poll() is None and stopped, "the run was over too soon")
+    while any(many.ranks_on(i) for i in range(3)) and time.monotonic() < begun + LIMIT:
+        time.sleep(0.1)
+    took = time.monotonic() - begun
+    check(not any(many.ranks_on(i) for i in range(3)), "ranks hang after a host was cut off")
+    for i in range(3):
+        for pid in hosts.processes(i):  # mpirun and its daemons may wait for the host longer
+            os.kill(pid, signal.SIGKILL)
+    return took, process.communicate()[1].decode()
+
+
+@test
+def three_hosts(s):
+    if s.short or not s.open_mpi or hosts.missing():
+        print(f"  skipped: {'short' if s.short else hosts.missing() or 'only with Open MPI'}")
+        return
+    s.alone("synth", "--classes", "30", "--dim", "128", "--per-class", "3000", "-o", "long.safetensors")
+    many = Hosts(s, hosts.make(s.folder))
+    try:
+        for ranks in (3, 6):
+            many.together(ranks, "fit", "train.safetensors", "-o", "hosts.safetensors")
+            s.same("model.safetensors", "hosts.safetensors", [ranks, "ranks on three hosts"])
+            many.together(ranks, "search", "gallery.safetensors", "test.safetensors", "-o", "hosts-near.safetensors")
+            s.alone("search", "gallery.safetensors", "test.safetensors", "-o", "one-near.safetensors")
+            s.same("one-near.safetensors", "hosts-near.safetensors", [ranks, "ranks on three hosts"])
+        line = ["fit", "long.safetensors", "--dim", "auto", "--checkpoint", "parts-of-hosts", "-o", "hosts-long.safetensors"]
+        took, said = cut_off(many, line)
+        print(f"  all ranks ended {took:.0f} s after a host was cut off")
+        check("has not been heard of for 20 seconds" in said, said)
+        check(took < 30 or os.getloadavg()[0] > 4, f"{took:.0f} s")
+        check(not os.path.exists(s.path("hosts-long.safetensors")), "a file was written")
+        hosts.join(2)
+        s.alone("fit", "long.safetensors", "--dim", "auto", "-o", "one-long.safetensors")
+        done = many.together(3, *line)
+        check("parts-of-hosts: has the statistics of" in done.stderr.decode(), done.stderr.decode())
+        s.same("one-long.safetensors", "hosts-long.safetensors", line)
+    finally:
+        hosts.remove()
 
 
 def main():
