@@ -427,6 +427,53 @@ static void files_are_the_same(void **state) {
   test_remove(folder);
 }
 
+/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
+static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 60, D = 6, QUERIES = 20 };
+  static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
+  static const uint32_t ks[] = {1, 7, N - 1};
+  float rows[N * D], queries[QUERIES * D];
+  int64_t found[N * N], leave_out[QUERIES];
+  double scores[N * N];
+  uint64_t state = 5;
+  char path[512];
+  snprintf(path, sizeof path, "%s/ties.safetensors", (const char *)argument);
+  for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + test_random(&state) % 3);
+  for (int i = 0; i < N; i += 3) /* all but the same as the row before */
+    rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
+  for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
+  for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
+  kf_data *data;
+  TRY(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data));
+  for (int m = 0; m < 3; m++) {
+    kf_gallery *g;
+    TRY(kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = metrics[m]}, path));
+    TRY(kf_gallery_load(ctx, path, &(kf_gallery_load_options){.rerank_from_disk = m == 1}, &g));
+    for (int t = 0; t < 3; t++) {
+      size_t n = (size_t)QUERIES * ks[t];
+      TRY(kf_gallery_search(ctx, g, queries, QUERIES, ks[t], NULL, found, scores, NULL));
+      note(log, found, n * sizeof *found);
+      note(log, scores, n * sizeof *scores);
+      kf_search_options without = {.leave_out = leave_out};
+      TRY(kf_gallery_search(ctx, g, queries, QUERIES, ks[t], &without, found, NULL, NULL));
+      note(log, found, n * sizeof *found);
+      TRY(kf_gallery_search_itself(ctx, g, 0, N, ks[t], found, scores, NULL));
+      note(log, found, (size_t)N * ks[t] * sizeof *found);
+    }
+    kf_gallery_free(g);
+  }
+  kf_data_free(data);
+  return KF_OK;
+}
+
+static void ties_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  assert_same_on_ranks(search_ties, folder);
+  test_remove(folder);
+}
+
 /* Files longer than a round, with bad rows left out. */
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
@@ -906,6 +953,7 @@ int main(void) {
       cmocka_unit_test(sweeps_are_the_same),
       cmocka_unit_test(answers_are_the_same),
       cmocka_unit_test(files_are_the_same),
+      cmocka_unit_test(ties_are_the_same),
       cmocka_unit_test(long_files_are_the_same),
       cmocka_unit_test(ranks_may_have_their_own_files),
       cmocka_unit_test(some_calls_need_all_rows),

@@ -25,6 +25,7 @@ struct kf_gallery {
   struct timespec changed; /* when the file was last changed before it was opened */
   uint64_t offset;         /* of the rows in the file */
   uint64_t rows;
+  uint64_t first; /* of the rows that are in the index: on several ranks, each has a part */
   kf_space space;
   kf_map map;                             /* what space.map points to, unless that is NULL */
   _Atomic(struct kf_text_map *) text_map; /* made when text is searched for first; NULL: not yet */

@@ -30,6 +30,7 @@ typedef struct request {
   const int64_t *leave_out; /* [n] or NULL */
   int64_t *rows;            /* [n][k] */
   double *scores;           /* [n][k] or NULL */
+  kf_scored *raw;           /* [n][k] instead of both; NULL: not wanted */
 } request;
 
 /* Searches a batch of queries at a time. */
@@ -304,6 +305,12 @@ static kf_status finish(finder *f, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
+  for (uint32_t t = 0; r->raw != NULL && t < f->k; t++) {
+    kf_scored *to = &r->raw[query_at(f, i) * f->k + t];
+    *to = list->scored[t];
+    to->row += f->index->source.first;
+  }
+  if (r->raw != NULL) return KF_OK;
   double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
   for (uint32_t t = 0; t < f->k; t++) {
     uint64_t at = query_at(f, i) * f->k + t;
@@ -327,7 +334,7 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err) {
-  request r = {index, kernels, queries, n, k, leave_out, rows, scores};
+  request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL};
   if (n == 0) return KF_OK;
   uint32_t batch = batch_for(k, n);
   finder f = {0};
@@ -386,13 +393,11 @@ static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
   return batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
 }
 
-static kf_status nearest_here(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                              uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
-                              uint64_t *candidates) {
+static kf_status nearest_here(kf_ctx *ctx, const request *wanted, uint64_t *candidates) {
+  const kf_index *index = wanted->index;
+  uint64_t n = wanted->n;
   if (n == 0) return KF_OK;
-  parallel_job j = {.r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores},
-                    .batch = batch_for(k, n),
-                    .slices = ctx->threads};
+  parallel_job j = {.r = *wanted, .batch = batch_for(wanted->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
   if (!few) j.batch = even_batch(n, j.batch, ctx->threads);
@@ -411,19 +416,38 @@ static kf_status nearest_here(kf_ctx *ctx, const kf_index *index, const float *q
 
 /* --- several ranks ----------------------------------------------------------------------------- */
 
+kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                               uint32_t k, kf_scored *out, uint64_t *candidates) {
+  request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out};
+  return nearest_here(ctx, &r, candidates);
+}
+
 /* Each has the whole index, and searches with its share of the queries. */
+static kf_status share_queries(kf_ctx *ctx, const request *all, uint64_t *candidates) {
+  kf_range own = kf_share_of(&ctx->ranks, all->n, 1);
+  request r = *all;
+  r.queries += own.first * r.index->dim;
+  r.n = own.last - own.first;
+  if (r.leave_out != NULL) r.leave_out += own.first;
+  r.rows += own.first * r.k;
+  if (r.scores != NULL) r.scores += own.first * r.k;
+  kf_status status = nearest_here(ctx, &r, candidates);
+  kf_share_ends(&ctx->ranks, all->n, 1);
+  status = kf_join(ctx, status, all->rows, r.k * sizeof *all->rows);
+  if (all->scores == NULL || status != KF_OK) return status;
+  kf_share_ends(&ctx->ranks, all->n, 1);
+  return kf_join(ctx, status, all->scores, r.k * sizeof *all->scores);
+}
+
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates) {
-  kf_range own = kf_share_of(&ctx->ranks, n, 1);
-  uint64_t first = own.first, found = 0;
-  kf_status status = nearest_here(ctx, index, queries + first * index->dim, own.last - first, k,
-                                  leave_out != NULL ? leave_out + first : NULL, rows + first * k,
-                                  scores != NULL ? scores + first * k : NULL, &found);
-  kf_share_ends(&ctx->ranks, n, 1);
-  status = kf_join(ctx, status, rows, k * sizeof *rows);
-  kf_share_ends(&ctx->ranks, n, 1);
-  if (scores != NULL) status = kf_join(ctx, status, scores, k * sizeof *scores);
+  request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL};
+  uint64_t found = 0;
+  kf_status status =
+      index->source.all > 0
+          ? kf_index_nearest_in_parts(ctx, index, queries, n, k, leave_out, rows, scores, &found)
+          : share_queries(ctx, &r, &found);
   status = kf_sum_u64(ctx, status, &found, 1);
   if (candidates != NULL) *candidates += found;
   return status;
