@@ -24,6 +24,9 @@ sys.dont_write_bytecode = True
 
 import hosts
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+import photos
+
 LIMIT = 300  # seconds; nothing here takes that long, even on a busy machine, unless it hangs
 TESTS = []
 
@@ -166,6 +169,37 @@ def search(s):
     same_file(s, "near.safetensors", "search", "gallery.safetensors", "test.safetensors", "-k", "7", "-o")
     same_text(s, "search", "gallery.safetensors", "--itself", "-k", "2")
     same_text(s, "eval", "model.safetensors", "test.safetensors", "--gallery", "gallery.safetensors", "--json", prepare=without_times)
+
+
+class Box:
+    """What tests/cli/photos.py writes pictures to."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, name, data):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+        return name
+
+
+@test
+def embed(s):
+    """Pictures are shared out by shards; what an interrupted run has made is taken up."""
+    photos.photos(Box(s.folder), "pictures", ["ant", "owl"], 9)
+    Box(s.folder).write("pictures/owl/broken.png", b"this is no picture")
+    line = ["embed", photos.CLIP, "pictures", "--skip-bad", "--shard", "2", "-o"]
+    same_file(s, "embedded.safetensors", *line)
+    s.alone(*line, "one-embedded.safetensors")
+    one_message(s.fails(2, *[word for word in line if word != "--skip-bad"], "bad-embedded.safetensors"), "broken.png")
+    parts = s.path("bad-embedded.safetensors.parts")
+    check(len([name for name in os.listdir(parts) if name.startswith("shard")]) > 0, "finished shards are kept")
+    done = s.together(3, *line, "bad-embedded.safetensors")
+    check(b"resumed" in done.stderr or b"earlier" in done.stderr, done.stderr.decode())
+    s.same("one-embedded.safetensors", "bad-embedded.safetensors", line)
+    check(not os.path.exists(parts), "the folder is gone")
 
 
 # --- errors --------------------------------------------------------------------------------------------
