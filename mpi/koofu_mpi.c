@@ -111,8 +111,9 @@ static int broadcast(void *self, void *bytes, uint64_t n, uint32_t from) {
 static int gather_small(const kf_mpi *m, const void *part, void *all, const uint64_t *ends,
                         uint32_t to) {
   uint32_t size = m->face.size, rank = m->face.rank;
-  int *counts = calloc(size, 2 * sizeof *counts), *at = counts + size;
+  int *counts = calloc(size, 2 * sizeof *counts);
   if (counts == NULL) return 1;
+  int *at = counts + size;
   for (uint32_t i = 0; i < size; i++) {
     at[i] = i > 0 ? (int)ends[i - 1] : 0;
     counts[i] = (int)ends[i] - at[i];

@@ -23,19 +23,16 @@ static kf_status open_inputs(kf_ctx *ctx, inputs *in) {
   kf_data *text;
   *in = (inputs){0};
   TRY(kf_synth_open(ctx, &o, &in->train));
+  keep_data(in->train);
   TRY(kf_synth_open_text(ctx, &o, &text));
-  kf_status status = kf_text_new(ctx, text, NULL, &in->text);
-  kf_data_free(text);
-  TRY(status);
+  keep_data(text);
+  TRY(kf_text_new(ctx, text, NULL, &in->text));
+  keep_text(in->text);
   o.split = 1;
   o.per_class = 11;
-  return kf_synth_open(ctx, &o, &in->test);
-}
-
-static void close_inputs(inputs *in) {
-  kf_data_free(in->train);
-  kf_data_free(in->test);
-  kf_text_free(in->text);
+  TRY(kf_synth_open(ctx, &o, &in->test));
+  keep_data(in->test);
+  return KF_OK;
 }
 
 static void note_bytes(session_log *log, kf_bytes *bytes) {
@@ -54,10 +51,10 @@ static kf_status note_model(kf_ctx *ctx, const kf_model *model, session_log *log
 
 static kf_status note_stats(kf_ctx *ctx, kf_stats *stats, session_log *log) {
   kf_bytes *bytes;
-  kf_status status = kf_bytes_new_of_stats(ctx, stats, &bytes);
-  if (status == KF_OK) note_bytes(log, bytes);
-  kf_stats_free(stats);
-  return status;
+  keep_stats(stats);
+  TRY(kf_bytes_new_of_stats(ctx, stats, &bytes));
+  note_bytes(log, bytes);
+  return KF_OK;
 }
 
 static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
@@ -71,11 +68,12 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
     kf_stats_options o = {.normalize = raw ? KF_OFF : KF_ON};
     TRY(kf_stats_new_from_data(ctx, in.train, &o, &stats));
     /* More rows than there are; those that were there before count once. */
-    TRY(kf_data_get(ctx, in.train, 3, 5, rows, labels));
-    TRY(kf_stats_add(ctx, stats, rows, labels, 5));
-    TRY(note_stats(ctx, stats, log));
+    kf_status status = kf_data_get(ctx, in.train, 3, 5, rows, labels);
+    if (status == KF_OK) status = kf_stats_add(ctx, stats, rows, labels, 5);
+    kf_status noted = note_stats(ctx, stats, log);
+    TRY(status);
+    TRY(noted);
   }
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -190,7 +188,6 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
     kf_fit_report_free(report);
     kf_model_free(model);
   }
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -231,23 +228,22 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
   kf_comparison compared = {0};
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, &(kf_fit_options){.reject = 0.95}, &model, NULL));
+  keep_model(model);
   TRY(kf_eval(ctx, model, in.test, NULL, &e));
   NOTE(log, e);
   TRY(note_analysis(ctx, model, in.test, log));
   TRY(kf_calibration_new(ctx, model, in.test, NULL, &c));
+  keep_calibration(c);
   NOTE(log, c->brier);
   note(log, c->bins, sizeof c->bins);
-  kf_calibration_free(c);
   TRY(kf_open_set(ctx, model, in.test, in.train, NULL, &open));
   NOTE(log, open);
   TRY(kf_verdicts_new(ctx, model, in.test, NULL, &mapped));
+  keep_verdicts(mapped);
   TRY(kf_verdicts_new(ctx, model, in.test, &(kf_analysis_options){.raw = 1}, &raw));
+  keep_verdicts(raw);
   TRY(kf_compare(ctx, mapped, raw, &compared));
   NOTE(log, compared);
-  kf_verdicts_free(mapped);
-  kf_verdicts_free(raw);
-  kf_model_free(model);
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -301,7 +297,6 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   }
   kf_shots_free(shots);
   kf_stats_free(stats);
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -323,6 +318,7 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   kf_classify_options o = {.top = TOP};
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
+  keep_model(model);
   TRY(kf_data_get(ctx, in.test, 0, N, rows, labels));
   TRY(kf_transform(ctx, model, rows, N, NULL, mapped));
   NOTE(log, mapped);
@@ -334,8 +330,6 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_classify(ctx, model, rows, 0, &o, classes, NULL));
   TRY(kf_classify(ctx, model, rows, 1, &o, classes, scores));
   NOTE(log, scores);
-  kf_model_free(model);
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -415,7 +409,6 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(note_file(npy, log));
   TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read them */
   kf_model_free(model);
-  close_inputs(&in);
   return KF_OK;
 }
 
@@ -586,7 +579,7 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
     int used =
         snprintf(header, sizeof header,
                  "%cNUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%u, %u), }",
-                 0x93, 1, 0, 118, 0, (unsigned)(last - first), DIM);
+                 0x93, 1, 0, 118, 0, (unsigned)(last - first), (unsigned)DIM);
     memset(header + used, ' ', sizeof header - (size_t)used);
     header[127] = '\n';
     fwrite(header, 1, 128, file);

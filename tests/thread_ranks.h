@@ -87,6 +87,37 @@ static inline void note(session_log *log, const void *bytes, size_t n) {
 }
 #define NOTE(log, value) note(log, &(value), sizeof(value))
 
+/* Objects that are freed when the session ends, also if it fails. */
+typedef struct kept_objects {
+  struct {
+    void *object;
+    void (*release)(void *object);
+  } at[16];
+  size_t n;
+} kept_objects;
+static _Thread_local kept_objects session_kept;
+
+static inline void keep_object(void *object, void (*release)(void *object)) {
+  session_kept.at[session_kept.n].object = object;
+  session_kept.at[session_kept.n++].release = release;
+}
+
+static inline void free_kept(void) {
+  while (session_kept.n > 0) {
+    session_kept.n--;
+    session_kept.at[session_kept.n].release(session_kept.at[session_kept.n].object);
+  }
+}
+#define KEPT(TYPE)                                                                                 \
+  static inline void release_##TYPE(void *object) { kf_##TYPE##_free(object); }                    \
+  static inline void keep_##TYPE(kf_##TYPE *object) { keep_object(object, release_##TYPE); }
+KEPT(calibration)
+KEPT(data)
+KEPT(model)
+KEPT(stats)
+KEPT(text)
+KEPT(verdicts)
+
 typedef struct session {
   /* Runs on a thread of its own: no assertions. */
   kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log);
@@ -112,6 +143,7 @@ static inline void *session_main(void *argument) {
     if (agreed != KF_OK) snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
     s->status = agreed;
   }
+  free_kept();
   kf_ctx_free(ctx);
   return NULL;
 }
