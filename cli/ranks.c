@@ -5,6 +5,8 @@
  * learns of the failure there. Rank 0 prints it, once: what it failed with itself, or what it learns. */
 #include "cli.h"
 
+#include <stdlib.h>
+
 static kf_status status_of(int exit_status) {
   static const kf_status statuses[] = {[EXIT_OK] = KF_OK,
                                        [EXIT_INTERNAL] = KF_ERR_INTERNAL,
@@ -17,10 +19,10 @@ static kf_status status_of(int exit_status) {
 
 int settle(cli_run *cli, int exit_status) {
   if (!has_ranks(cli)) return exit_status;
-  /* Without a context this rank has failed before it had one; the others may be waiting. */
-  if (!cli->ctx &&
-      kf_ctx_new(&(kf_ctx_options){.threads = 1, .comm = cli->comm}, &cli->ctx) != KF_OK)
-    return exit_status ? exit_status : fail(cli, KF_ERR_MEM);
+  /* Without a context this rank has failed before it had one, and the others may be waiting. If there is
+   * no memory for that either, only its death can tell them: the launcher ends them all. */
+  kf_ctx_options options = {.threads = 1, .comm = cli->comm};
+  if (!cli->ctx && kf_ctx_new(&options, &cli->ctx) != KF_OK) abort();
   kf_status agreed =
       kf_agree(cli->ctx, status_of(exit_status), exit_status && *cli->said ? cli->said : NULL);
   return agreed != KF_OK && exit_status == EXIT_OK ? fail(cli, agreed) : exit_status;

@@ -207,8 +207,8 @@ typedef struct kf_ctx_options {
   /* What is opened or loaded with this context goes together with embeddings of any encoder (see
    * kf_origin). */
   int any_encoder;
-  /* The ranks that calls on this context are shared out among (koofu_comm.h), at least until it is
-   * freed. Making and freeing the context is for all ranks together, too. NULL: this process alone. */
+  /* The ranks that calls on this context are shared out among (koofu_comm.h); it must outlive the
+   * context. All ranks make their contexts together. NULL: this process alone. */
   const struct kf_comm *comm;
   uint64_t reserved[6];
 } kf_ctx_options;
@@ -858,7 +858,8 @@ typedef struct kf_gallery_load_options {
   uint64_t reserved[3];
 } kf_gallery_load_options;
 
-/* Verifies the checksum of the file. */
+/* Verifies the checksum of the file. With a communicator, each rank holds a part of the rows, and calls
+ * that search the gallery are for all ranks together; rank 0 verifies the checksum. */
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the

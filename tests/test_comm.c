@@ -420,6 +420,49 @@ static void files_are_the_same(void **state) {
   test_remove(folder);
 }
 
+static void spoil(const char *path) {
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, -40, SEEK_END);
+  fputs("spoilt", file);
+  fclose(file);
+}
+
+static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_gallery *g;
+  TRY(kf_gallery_load(ctx, argument, NULL, &g));
+  kf_gallery_free(g);
+  note(log, "loaded", 6);
+  return KF_OK;
+}
+
+/* Rank 0 alone looks for damage; all hear of it. */
+static void damaged_galleries_are_refused(void **state) {
+  (void)state;
+  char folder[256], path[512];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  session of[3] = {{0}};
+  run_ranks(of, 3, load_gallery, path);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_OK);
+    free(of[i].log.bytes);
+  }
+  spoil(path);
+  run_ranks(of, 3, load_gallery, path);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_ERR_DATA);
+    assert_non_null(strstr(of[i].message, "checksum"));
+  }
+  test_remove(folder);
+}
+
 /* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
 static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 60, D = 6, QUERIES = 20 };
@@ -688,14 +731,6 @@ static size_t list_files(const char *folder, char names[16][64]) {
   return n;
 }
 
-static void spoil(const char *path) {
-  FILE *file = fopen(path, "r+b");
-  assert_non_null(file);
-  fseek(file, -40, SEEK_END);
-  fputs("spoilt", file);
-  fclose(file);
-}
-
 static void checkpoints_are_taken_up(void **state) {
   (void)state;
   char folder[256], path[512], parts[300], names[16][64];
@@ -946,6 +981,7 @@ int main(void) {
       cmocka_unit_test(sweeps_are_the_same),
       cmocka_unit_test(answers_are_the_same),
       cmocka_unit_test(files_are_the_same),
+      cmocka_unit_test(damaged_galleries_are_refused),
       cmocka_unit_test(ties_are_the_same),
       cmocka_unit_test(long_files_are_the_same),
       cmocka_unit_test(ranks_may_have_their_own_files),

@@ -84,6 +84,8 @@ kf_status kf_st_refuse_others(const kf_st *st, const char *formats, const char *
 /* Fails if metadata "format" is not `format` ("koofu.model"; `what` in words: "a koofu model"), if the
  * version is not 1, or if the file is damaged. */
 kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err);
+/* The same without looking for damage. */
+kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err);
 /* Fails if metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
 /* The number of classes, 1 to KF_MAX_CLASSES, which is the length of tensor "counts" (I64), and their

@@ -178,7 +178,11 @@ kf_status kf_data_spread(kf_ctx *ctx, kf_status status, kf_data **data) {
   if (!kf_is_shared(&ctx->ranks)) return status;
   KF_TRY(kf_agree_on(ctx, status));
   spread *s = kf_alloc_zero(1, sizeof *s);
-  KF_TRY(kf_agree_on(ctx, s != NULL ? KF_OK : kf_fail_memory(&ctx->err)));
+  status = kf_agree_on(ctx, s != NULL ? KF_OK : kf_fail_memory(&ctx->err));
+  if (status != KF_OK) {
+    kf_free(s);
+    return status;
+  }
   const kf_data *own = s->own = *data;
   s->rank = ctx->ranks.rank;
   s->data = (kf_data){.dim = own->dim,
@@ -251,8 +255,11 @@ kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t
                                 kf_data **out) {
   if (from->ends == NULL) return kf_data_new_pick(from, rows, n, out, &ctx->err);
   collected *c = kf_alloc_zero(1, sizeof *c);
-  kf_status status = c != NULL ? KF_OK : kf_fail_memory(&ctx->err);
-  KF_TRY(kf_agree_on(ctx, status));
+  kf_status status = kf_agree_on(ctx, c != NULL ? KF_OK : kf_fail_memory(&ctx->err));
+  if (status != KF_OK) {
+    kf_free(c);
+    return status;
+  }
   *c = (collected){.data = {.rows = n,
                             .dim = from->dim,
                             .has_labels = from->has_labels,

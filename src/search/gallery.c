@@ -58,11 +58,14 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
-  kf_gallery *g;
-  KF_TRY(kf_gallery_open(path, &g, err));
-  g->in_place = o.rerank_from_disk != 0;
-  g->origin.any = ctx->options.any_encoder != 0;
-  KF_HAND_OUT(build_index(ctx, g, o.queries), out, g, kf_gallery_free);
+  kf_gallery *g = NULL;
+  kf_status status = kf_agree_on(ctx, kf_gallery_open(path, ctx->ranks.rank == 0, &g, err));
+  if (status == KF_OK) {
+    g->in_place = o.rerank_from_disk != 0;
+    g->origin.any = ctx->options.any_encoder != 0;
+    status = build_index(ctx, g, o.queries);
+  }
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 static void free_text_map(struct kf_text_map *t) {

@@ -57,8 +57,9 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
 #define KF_GALLERY_FORMAT "koofu.gallery"
 #define KF_TENSOR_BATCHES "batches"
 
-/* Opens a gallery and checks all of it but the rows; there is no index yet. */
-kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);
+/* Opens a gallery and checks all of it but the rows; there is no index yet. verify: look for damage, for
+ * which all of the file is read; another rank does it otherwise. */
+kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
 /* KF_ERR_DATA if the file has changed since it was opened. */
 kf_status kf_gallery_unchanged(const kf_gallery *gallery, kf_err *err);
 /* Sets `counts` from the labels. */
