@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -53,6 +53,12 @@ test-python: all
 test-export: all
 	@tools/packages.sh build python
 	@tools/test_export.sh $(BUILD)
+
+# koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
+# whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.
+test-mpi:
+	@tools/packages.sh build test mpi
+	@tools/test_mpi.sh $(BUILD) $(ARGS)
 
 # The source archive and a wheel that runs on other machines, tested in a bare environment.
 wheel:

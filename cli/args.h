@@ -79,6 +79,7 @@ typedef struct cli_command {
   const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */
   const cli_example *examples;    /* ended by an entry with line NULL; NULL: none */
   int (*run)(struct cli_run *cli);
+  int shared; /* its work can be shared out among ranks (koofu-mpi) */
 } cli_command;
 #define GROUPS(...)   ((const cli_group *const[]){__VA_ARGS__, NULL})
 #define EXAMPLES(...) ((const cli_example[]){__VA_ARGS__, {NULL, NULL}})

@@ -22,6 +22,8 @@ typedef struct cli_run {
   kf_ctx *ctx;
   cli_progress progress;
   double begun;
+  const kf_comm *comm;     /* NULL: one process */
+  char said[1024];         /* the last error that was printed */
   struct cli_owned *owned; /* [n_owned] (owned.h) */
   size_t n_owned;
   struct cli_stream *streams; /* [n_streams] that were read (streams.h) */
@@ -43,6 +45,11 @@ int result_of(cli_run *cli, kf_status status);
   } while (0)
 /* A note on stderr, unless -q. */
 void say(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Whether the work is shared out among several processes. */
+static inline int has_ranks(const cli_run *cli) { return cli->comm && cli->comm->size > 1; }
+/* Before the end of a run: all ranks agree on how it went. Returns the exit status (ranks.c). */
+int settle(cli_run *cli, int exit_status);
 
 /* A hint of the library in the words of the command line (hints.c). NULL: nothing to say. */
 const char *hint_for(const cli_command *command, kf_hint hint);

@@ -446,4 +446,5 @@ const cli_command classify_command = {
         {"By class names alone (zero-shot)",
          "koofu classify model.safetensors photos.npy --text text.safetensors"}),
     .run = run,
+    .shared = 1,
 };

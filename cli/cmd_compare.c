@@ -171,4 +171,5 @@ const cli_command compare_command = {
                  {"A model and the answers of another program",
                   "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"}),
     .run = run,
+    .shared = 1,
 };

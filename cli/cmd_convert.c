@@ -50,4 +50,5 @@ const cli_command convert_command = {
         {"Arrays saved by numpy.savez",
          "koofu convert train.npz:x --labels train.npz:y -o train.safetensors"}),
     .run = run,
+    .shared = 1,
 };

@@ -56,4 +56,5 @@ const cli_command embed_command = {
          "koofu embed clip --list list.tsv --skip-bad -o train.safetensors"},
         {"In half the space", "koofu embed clip 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
     .run = run,
+    .shared = 1,
 };

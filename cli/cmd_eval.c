@@ -358,4 +358,5 @@ const cli_command eval_command = {
         {"Where does it go wrong?",
          "koofu eval model.safetensors test.safetensors --errors --wrong wrong.csv"}),
     .run = run,
+    .shared = 1,
 };

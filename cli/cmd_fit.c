@@ -184,4 +184,5 @@ const cli_command fit_command = {
                  {"Another lambda, without reading the data again",
                   "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
     .run = run,
+    .shared = 1,
 };

@@ -38,4 +38,5 @@ const cli_command help_command = {
     .details = "The same as 'koofu COMMAND --long-help'; without a COMMAND, the list of commands.",
     .groups = GROUPS(&own_options),
     .run = run,
+    .shared = 1,
 };

@@ -145,4 +145,5 @@ const cli_command index_command = {
         {"In half the space", "koofu index photos.npy --dtype f16 -o compact.safetensors"},
         {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"}),
     .run = run,
+    .shared = 1,
 };

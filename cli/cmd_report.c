@@ -173,4 +173,5 @@ const cli_command report_command = {
         {"Names and pictures", "koofu report train.safetensors --test test.safetensors --text "
                                "text.safetensors -o report.html"}),
     .run = run,
+    .shared = 1,
 };

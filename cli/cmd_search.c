@@ -428,4 +428,5 @@ const cli_command search_command = {
         {"Near duplicates within a gallery",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),
     .run = run,
+    .shared = 1,
 };

@@ -34,4 +34,5 @@ const cli_command stats_command = {
         {"Of a folder of shards with one label file for all rows",
          "koofu stats shards/ --labels labels.npy -o s.safetensors"}),
     .run = run,
+    .shared = 1,
 };

@@ -305,4 +305,5 @@ const cli_command sweep_command = {
                           "koofu sweep s.safetensors --test val.safetensors --lambdas 50,150 "
                           "--dims 768,640,512,384,256,192,128,96,76,64,32"}),
     .run = run,
+    .shared = 1,
 };

@@ -43,4 +43,5 @@ const cli_command transform_command = {
         EXAMPLES({"A compact gallery for retrieval",
                   "koofu transform model.safetensors gallery.npy --dtype f16 -o compact.npy"}),
     .run = run,
+    .shared = 1,
 };

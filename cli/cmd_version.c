@@ -45,4 +45,5 @@ const cli_command version_command = {
     .details = "With -v, also prints the instruction sets and which of them this machine has, the "
                "plug-in for GPUs and the devices that would be used, or what is missing.",
     .run = run,
+    .shared = 1,
 };

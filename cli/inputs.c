@@ -16,6 +16,35 @@ int data_options_given(const cli_args *a) {
          d->skip_bad || d->only;
 }
 
+/* --- files of a rank -------------------------------------------------------------------------- */
+
+/* A path with the number of this rank in the place of every "%r"; NULL: no memory. */
+static char *path_of_rank(cli_run *cli, const char *path) {
+  char number[16];
+  size_t extra = (size_t)snprintf(number, sizeof number, "%u", kf_ctx_rank(cli->ctx)), n = 0;
+  for (const char *at = path; (at = strstr(at, "%r")) != NULL; at += 2) n++;
+  char *own = own_memory(cli, strlen(path) + n * extra + 1, 1), *to = own;
+  for (const char *at; own && (at = strstr(path, "%r")) != NULL; path = at + 2) {
+    memcpy(to, path, (size_t)(at - path));
+    to = stpcpy(to + (at - path), number);
+  }
+  if (own) strcpy(to, path);
+  return own;
+}
+
+/* Makes a list of paths that of this rank; *own: some are. */
+static int take_rank_paths(cli_run *cli, const char *const **paths, size_t n, int *own) {
+  const char **list = own_memory(cli, n + 1, sizeof *list);
+  if (!list) return fail(cli, KF_ERR_MEM);
+  for (size_t i = 0; i < n; i++) {
+    *own |= strstr((*paths)[i], "%r") != NULL;
+    list[i] = path_of_rank(cli, (*paths)[i]);
+    if (!list[i]) return fail(cli, KF_ERR_MEM);
+  }
+  *paths = list;
+  return EXIT_OK;
+}
+
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
                      const char *only, label_use use, kf_data **out) {
   const struct data_args *d = &cli->args.data;
@@ -35,6 +64,12 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .label_column = d->label_column,
       .order = (kf_order)d->order,
   };
+  int own = 0, own_labels = 0;
+  if (d->rank_files) {
+    TRY(take_rank_paths(cli, &paths, n, &own));
+    TRY(take_rank_paths(cli, &options.labels, options.n_labels, &own_labels));
+    options.own_files = (uint64_t)own;
+  }
   TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
   TRY(own_data(cli, *out));
   return check_replaces_no_data(cli, *out, cli->args.output);
@@ -152,7 +187,8 @@ void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_
 kf_stats_options stats_options_of(const cli_args *a) {
   return (kf_stats_options){.normalize = a->stats.no_normalize ? KF_OFF : KF_ON,
                             .exponent = (int)a->stats.exponent.value,
-                            .fixed_exponent = a->stats.exponent.given};
+                            .fixed_exponent = a->stats.exponent.given,
+                            .checkpoint = a->stats.checkpoint};
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {

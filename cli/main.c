@@ -3,6 +3,7 @@
 #include "format.h"
 #include "help.h"
 #include "owned.h"
+#include "program.h"
 #include "streams.h"
 
 #include <errno.h>
@@ -29,6 +30,10 @@ static void print_text(const cli_run *cli, const char *format, va_list list) {
 }
 
 static void print_message(cli_run *cli, const char *format, va_list list) {
+  va_list again;
+  va_copy(again, list);
+  vsnprintf(cli->said, sizeof cli->said, format, again);
+  va_end(again);
   progress_clear(&cli->progress);
   fprintf(stderr, cli->command ? "koofu %s: " : "koofu: ", cli->command ? cli->command->name : "");
   print_text(cli, format, list);
@@ -129,7 +134,9 @@ static int make_context(cli_run *cli) {
                             .user = cli,
                             .any_encoder = cli->args.data.any_encoder,
                             .device = cli->args.common.device,
-                            .device_plugin = cli->args.common.device_plugin};
+                            .device_plugin = cli->args.common.device_plugin,
+
+                            .comm = cli->comm};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
   if (status != KF_OK) return fail(cli, status);
   if (cli->args.common.verbose)
@@ -189,6 +196,10 @@ static int start(cli_run *cli, int argc, char **argv) {
   const cli_command *found = find_command(strcmp(name, "--version") == 0 ? "version" : name);
   if (!found) return no_such_command(cli, name);
   cli->command = found;
+  if (has_ranks(cli) && !found->shared)
+    return fail_with(cli, EXIT_USAGE,
+                     "there is nothing to share out among ranks; run 'koofu %s' by itself",
+                     found->name);
   return run(cli, argc - 2, argv + 2);
 }
 
@@ -212,13 +223,14 @@ static void take_stack(void) {
   (void)room[0];
 }
 
-int main(int argc, char **argv) {
+int cli_main(int argc, char **argv, const kf_comm *comm) {
   take_stack();
   cli_run cli;
   memset(&cli, 0, sizeof cli);
   cli.begun = now();
+  cli.comm = comm;
   set_limits();
-  int status = start(&cli, argc, argv);
+  int status = settle(&cli, start(&cli, argc, argv));
   free_owned(&cli);
   cli.n_streams = 0; /* freed with the rest */
   kf_ctx_free(cli.ctx);
@@ -228,6 +240,6 @@ int main(int argc, char **argv) {
   if ((fclose(stdout) != 0 || unwritten) && status == EXIT_OK)
     status = fail_with(&cli, EXIT_IO, "standard output: cannot be written: %s",
                        errno ? strerror(errno) : "it was cut short");
-  if (cli.stopped) end_by_signal();
+  if (cli.stopped && !has_ranks(&cli)) end_by_signal();
   return status;
 }

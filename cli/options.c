@@ -46,15 +46,18 @@ const cli_group label_options = {
 
 const cli_group row_options = {
     "Rows",
-    OPTIONS({TEXT("tensor", data.tensor, "NAME"),
-             .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
-                     "array)"},
-            {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
-             .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
-                     "folders and patterns by number)"},
-            {FLAG("skip-bad", data.skip_bad),
-             .help = "leave out rows that are NaN, infinite or zero instead of failing"},
-            {ANY_ENCODER})};
+    OPTIONS(
+        {TEXT("tensor", data.tensor, "NAME"),
+         .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
+                 "array)"},
+        {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
+         .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
+                 "folders and patterns by number)"},
+        {FLAG("skip-bad", data.skip_bad),
+         .help = "leave out rows that are NaN, infinite or zero instead of failing"},
+        {FLAG("rank-files", data.rank_files),
+         .help = "with koofu-mpi: paths with %r, the number of a rank, are each rank's own files"},
+        {ANY_ENCODER})};
 
 const cli_group strict_options = {
     "Rows to leave out",
@@ -71,7 +74,9 @@ const cli_group stats_options = {
     "Statistics",
     OPTIONS({FLAG("no-normalize", stats.no_normalize), .help = "do not scale rows to unit length"},
             {NUMBER("exponent", stats.exponent, "E", -200, 200),
-             .help = "with --no-normalize: the unit is 2^-E (default: the finest that fits)"})};
+             .help = "with --no-normalize: the unit is 2^-E (default: the finest that fits)"},
+            {TEXT("checkpoint", stats.checkpoint, "DIR"),
+             .help = "keep statistics in this folder, and go on from those of an earlier run"})};
 
 const cli_group choose_options = {
     "Choosing",

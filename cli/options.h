@@ -20,11 +20,12 @@ typedef struct cli_args {
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
     const char *classes, *tensor, *label_tensor, *label_column, *only;
-    int order, skip_bad, allow_unlabelled, allow_unknown, any_encoder;
+    int order, skip_bad, allow_unlabelled, allow_unknown, any_encoder, rank_files;
   } data;
   struct stats_args { /* stats_options */
     int no_normalize;
     cli_number exponent;
+    const char *checkpoint;
   } stats;
   struct fit_args { /* koofu fit, and choose_options */
     const char *lambda, *between, *groups;

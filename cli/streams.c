@@ -194,6 +194,7 @@ static int take(cli_run *cli, const char **path) {
   int terminal = S_ISCHR(info.st_mode) && fd >= 0 && isatty(fd);
   int stream = terminal || S_ISFIFO(info.st_mode) || (fd >= 0 && S_ISSOCK(info.st_mode));
   if (!dash && !stream) return EXIT_OK;
+  if (has_ranks(cli)) return fail_usage(cli, "%s: is a stream, which ranks cannot share", name);
   if (dash && S_ISCHR(info.st_mode) && !terminal)
     return fail_with(cli, EXIT_BAD_DATA, "%s: is a device, not a file or a pipe", name);
   TRY(refuse_twice(cli, name, &info));

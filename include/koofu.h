@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * This header and koofu_judge.h, which it includes, are the manual. What is not in them is not
- * public.
+ * This header and koofu_judge.h and koofu_comm.h, which it includes, are the manual. What is not in
+ * them is not public.
  *
  * koofu takes embeddings (rows of D floats) with class labels and computes a linear map T that
  * whitens the scatter within classes and rotates to the directions that separate classes best. In
@@ -46,6 +46,8 @@
  *    19  Choosing lambda, alpha, dimensions and k
  *    20  Sweeps and few-shot curves
  *    21  Report: a page about a data set and its model, or about answers of a search
+ *   koofu_comm.h
+ *    22  Ranks: many processes, the same bytes
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -211,7 +213,10 @@ typedef struct kf_ctx_options {
    * (docs/gpu.md). */
   const char *device;
   const char *device_plugin; /* its file; NULL: libkoofu-cuda.so, next to this library or installed */
-  uint64_t reserved[5];
+  /* The ranks that calls on this context are shared out among (koofu_comm.h); it must outlive the
+   * context. All ranks make their contexts together. NULL: this process alone. */
+  const struct kf_comm *comm;
+  uint64_t reserved[4];
 } kf_ctx_options;
 
 /* KF_ERR_ARG if the instruction set is not available here. */
@@ -221,7 +226,7 @@ KF_API void kf_ctx_free(kf_ctx *ctx);
  * KF_HINT_NONE. The message is valid until the next call on the context. ctx may be NULL. */
 KF_API const char *kf_errmsg(const kf_ctx *ctx);
 KF_API kf_hint kf_errhint(const kf_ctx *ctx);
-KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
+KF_API unsigned kf_ctx_threads(const kf_ctx *ctx); /* with a communicator: of all ranks together */
 KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
 
 typedef struct kf_device_info {
@@ -303,7 +308,13 @@ typedef struct kf_data_options {
    * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
   const char *label_column;
   kf_order order;
-  uint64_t reserved[6];
+  /* 1: the files are each rank's own, on its own disk perhaps. The rows of rank 0 come first, then those
+   * of rank 1, and so on; if the class names of ranks differ, the data set has their union, sorted by
+   * bytes. Ranks must have rows of the same dimension. Takes 4 bytes per row for labels. Such rows serve
+   * statistics, fits, evaluations and sweeps without neighbours; what needs all rows on every rank is
+   * KF_ERR_ARG. 0: all ranks see the same files. */
+  uint64_t own_files;
+  uint64_t reserved[5];
 } kf_data_options;
 
 /* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),
@@ -459,7 +470,12 @@ typedef struct kf_stats_options {
   /* For statistics of a data set with normalize off: 1 takes `exponent` as given; 0 finds the
    * largest one that fits, in a first pass over the data. */
   int fixed_exponent;
-  uint64_t reserved[4];
+  /* For statistics of a data set in files: a folder, made if it is not there, that keeps what has been
+   * added up, so that a run that is interrupted can be begun again, on any number of ranks, and redoes
+   * only what is missing. Its files, of the size of the statistics, one or a few for each rank, are the
+   * caller's to remove. All ranks must see the same folder. NULL: nothing is kept. */
+  const char *checkpoint;
+  uint64_t reserved[3];
 } kf_stats_options;
 
 /* How map and prototypes are made of the statistics (docs/method.md). */
@@ -899,7 +915,8 @@ typedef struct kf_gallery_load_options {
   uint64_t reserved[3];
 } kf_gallery_load_options;
 
-/* Verifies the checksum of the file. */
+/* Verifies the checksum of the file. With a communicator, each rank holds a part of the rows, and calls
+ * that search the gallery are for all ranks together; rank 0 verifies the checksum. */
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
@@ -1482,6 +1499,7 @@ KF_API void kf_outputs_abort(kf_ctx *ctx); /* discards them; does nothing if non
 }
 #endif
 
+#include "koofu_comm.h"
 #include "koofu_judge.h"
 
 #endif

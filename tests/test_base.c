@@ -553,21 +553,21 @@ static void hints(void **state) {
 static void reserved_space(void **state) {
   (void)state;
   kf_ctx *ctx = NULL;
-  kf_ctx_options of_ctx = {.reserved = {[4] = 1}};
+  kf_ctx_options of_ctx = {.reserved = {[3] = 1}};
   assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
   assert_null(ctx);
   ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
   kf_stats *stats;
   const char *path = "absent.npy";
-  kf_data_options of_data = {.reserved = {[5] = 1}};
+  kf_data_options of_data = {.reserved = {[4] = 1}};
   assert_error(ctx, KF_ERR_ARG, "kf_data_open: options use reserved",
                kf_data_open(ctx, &path, 1, &of_data, &data));
   kf_synth_options of_synth = {.classes = 3, .dim = 8};
   of_synth.reserved[0] = 1;
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open(ctx, &of_synth, &data));
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open_text(ctx, &of_synth, &data));
-  kf_stats_options of_stats = {.reserved = {[3] = 1}};
+  kf_stats_options of_stats = {.reserved = {[2] = 1}};
   assert_error(ctx, KF_ERR_ARG, "kf_stats_new: options",
                kf_stats_new(ctx, 8, 2, NULL, &of_stats, &stats));
   of_synth.reserved[0] = 0;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The dependency law of docs/architecture.md, checked on the #include lines of src/, cli/, python/ and
+# The dependency law of docs/architecture.md, checked on the #include lines of src/, cli/, python/, mpi/ and
 # examples/. Prints every line that breaks it.
 set -eu
 cd "$(dirname "$0")/.."
@@ -55,7 +55,7 @@ check_room() { # ROOM
   done
 }
 
-# cli/, python/src/ and examples/ see koofu.h and their own headers.
+# cli/, python/src/, mpi/ and examples/ see koofu.h and their own headers; mpi/ also that of the program.
 check_outside() { # FOLDER
   includes "$1"/*.[ch] | while read -r place header; do
     case $header in
@@ -69,6 +69,7 @@ found=$(
   for room in src/*/; do check_room "$(basename "$room")"; done
   check_outside cli
   check_outside python/src
+  check_outside mpi
   check_outside examples
 )
 if [ -n "$found" ]; then

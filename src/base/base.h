@@ -171,6 +171,56 @@ double kf_sum_exp(const double *x, size_t n, double most, double scale);
 /* ln of the sum of exp(scale x[i]), scale > 0. -infinity if n is 0. */
 double kf_ln_sum_exp(const double *x, size_t n, double scale);
 
+__extension__ typedef __int128 kf_i128;
+__extension__ typedef unsigned __int128 kf_u128;
+
+/* --- ranks (ranks.c) -------------------------------------------------------------------------- */
+
+/* The ranks of a context, of which it is one. */
+typedef struct kf_ranks {
+  const kf_comm *comm; /* NULL: alone, as rank 0 of 1 */
+  uint32_t rank, size;
+  unsigned threads;      /* of all ranks together */
+  kf_isa isa;            /* the least of all */
+  struct kf_word *words; /* [size] of the last agreement */
+  uint64_t *ends;        /* [size] for kf_join; see kf_share_ends */
+  kf_err *failed;        /* what was agreed on; status KF_OK: nothing has failed */
+} kf_ranks;
+kf_status kf_ranks_start(kf_ctx *ctx);
+void kf_ranks_stop(kf_ctx *ctx);
+static inline bool kf_is_shared(const kf_ranks *ranks) { return ranks->size > 1; }
+
+/* Which of n things are this rank's: [first, last), in the order of ranks. All but the last `last`
+ * are multiples of `step`. */
+typedef struct kf_range {
+  uint64_t first, last;
+} kf_range;
+kf_range kf_share_of(const kf_ranks *ranks, uint64_t n, uint64_t step);
+/* Sets ranks->ends to the `last` of every rank. */
+void kf_share_ends(const kf_ranks *ranks, uint64_t n, uint64_t step);
+
+/* What follows is done by all ranks together, each with the status of its own work so far, whose
+ * message is in the context: if one has failed, all fail alike. With one rank they return `status`
+ * and change nothing. */
+kf_status kf_agree_on(kf_ctx *ctx, kf_status status);
+/* Adds over the ranks; all get the sums. Those of 64 bits must fit. */
+kf_status kf_sum_i128(kf_ctx *ctx, kf_status status, kf_i128 *values, uint64_t n);
+kf_status kf_sum_i64(kf_ctx *ctx, kf_status status, int64_t *values, uint64_t n);
+kf_status kf_sum_u64(kf_ctx *ctx, kf_status status, uint64_t *values, uint64_t n);
+/* Brings together an array of things of `size` bytes, of which each rank has those up to its end in
+ * ranks->ends; all get all of it. */
+kf_status kf_join(kf_ctx *ctx, kf_status status, void *array, uint64_t size);
+/* The same with one thing for each rank, [ranks]. */
+kf_status kf_join_each(kf_ctx *ctx, kf_status status, void *array, uint64_t size);
+/* Each rank has a list of *n things, to be freed; it becomes that of all ranks, in their order. */
+kf_status kf_join_lists(kf_ctx *ctx, kf_status status, void **list, uint64_t *n, uint64_t size);
+/* All get the n bytes of rank 0. */
+kf_status kf_take_from_first(kf_ctx *ctx, kf_status status, void *bytes, uint64_t n);
+/* For more than one rank: each brings some bytes; rank 0 gets all of them in *to, one after the other,
+ * to be freed. The others get NULL. */
+kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, uint64_t n,
+                            unsigned char **to, uint64_t *total);
+
 /* --- context and threads --------------------------------------------------------------------- */
 
 struct kf_pool;
@@ -185,6 +235,7 @@ struct kf_ctx {
   kf_budget pictures;   /* for decoding pictures, of all threads together */
   struct kf_devices *devices; /* made by the first call that could use one (src/device/) */
   void (*free_devices)(struct kf_devices *devices);
+  kf_ranks ranks;
   struct {
     char what[64]; /* cut, if longer; empty: nothing was reported in this call */
     uint64_t done, total;
@@ -327,6 +378,7 @@ typedef struct kf_out {
   unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
   kf_bytes *bytes; /* it is made in memory; NULL: a file */
+  bool nowhere;    /* another rank writes it */
 } kf_out;
 /* With a context, notes are logged, and between kf_outputs_begin and kf_outputs_commit a committed
  * file waits for the others. ctx may be NULL. */
@@ -339,7 +391,8 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
 /* The file replaces the one that `guard` is about; the commit fails if that has changed. Takes the
  * guard over. */
 void kf_out_replaces(kf_out *out, kf_guard *guard);
-/* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. */
+/* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. With a context, all
+ * ranks commit together. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);
 /* Takes room for a file of n bytes in memory at once; does nothing for others. */
 kf_status kf_out_reserve(kf_out *out, uint64_t n, kf_err *err);
@@ -350,7 +403,7 @@ void kf_out_abort(kf_out *out);
 /* KF_ERR_ARG between kf_outputs_begin and its end, for a function that reads what it has written. */
 kf_status kf_refuse_held(const kf_ctx *ctx, const char *function, kf_err *err);
 /* Fails as kf_out_open does, before long work that would end in writing `path`. */
-kf_status kf_check_output(const char *path, kf_err *err);
+kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err);
 /* KF_ERR_ARG if writing `out_path` would replace the file that `in` reads. */
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err);
 

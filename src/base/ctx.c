@@ -239,8 +239,7 @@ kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   ctx->kernels = kernels;
   uint64_t shares = ctx->threads * PICTURE_SHARE;
   kf_budget_start(&ctx->pictures, shares > PICTURES_LEAST ? shares : PICTURES_LEAST);
-  *out = ctx;
-  return KF_OK;
+  KF_HAND_OUT(kf_ranks_start(ctx), out, ctx, kf_ctx_free);
 }
 
 void kf_ctx_free(kf_ctx *ctx) {
@@ -251,12 +250,13 @@ void kf_ctx_free(kf_ctx *ctx) {
   if (ctx->devices != NULL) ctx->free_devices(ctx->devices);
   kf_free((void *)(uintptr_t)ctx->options.device);
   kf_free((void *)(uintptr_t)ctx->options.device_plugin);
+  kf_ranks_stop(ctx);
   kf_free(ctx);
 }
 
 const char *kf_errmsg(const kf_ctx *ctx) { return ctx == NULL ? "" : ctx->err.message; }
-unsigned kf_ctx_threads(const kf_ctx *ctx) { return ctx->threads; }
-kf_isa kf_ctx_isa(const kf_ctx *ctx) { return ctx->kernels->isa; }
+unsigned kf_ctx_threads(const kf_ctx *ctx) { return ctx->ranks.threads; }
+kf_isa kf_ctx_isa(const kf_ctx *ctx) { return ctx->ranks.isa; }
 
 kf_hint kf_errhint(const kf_ctx *ctx) { return ctx == NULL ? KF_HINT_NONE : ctx->err.hint; }
 

@@ -15,6 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static void note_state(kf_guard *guard, const struct stat *info) {
+  guard->device = (uint64_t)info->st_dev;
+  guard->number = (uint64_t)info->st_ino;
+  guard->size = (uint64_t)info->st_size;
+  guard->changed = info->st_mtim;
+}
+
 static bool same_state(const kf_guard *guard, const struct stat *info) {
   return guard->device == (uint64_t)info->st_dev && guard->number == (uint64_t)info->st_ino &&
          guard->size == (uint64_t)info->st_size && guard->changed.tv_sec == info->st_mtim.tv_sec &&
@@ -71,10 +78,7 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
                         strerror(code));
   struct stat info;
   if (fstat(guard->fd, &info) != 0) return kf_fail_errno(err, path, "cannot be examined", errno);
-  guard->device = (uint64_t)info.st_dev;
-  guard->number = (uint64_t)info.st_ino;
-  guard->size = (uint64_t)info.st_size;
-  guard->changed = info.st_mtim;
+  note_state(guard, &info);
   if (stat(path, &info) == 0)
     *retry = !same_state(guard, &info);
   else if (errno != ENOENT) /* then the next round says that it is gone */
@@ -82,8 +86,16 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
   return KF_OK;
 }
 
+static kf_status look_once(kf_guard *guard, const char *path, kf_err *err) {
+  struct stat info;
+  if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
+  note_state(guard, &info);
+  return KF_OK;
+}
+
 kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
   *guard = (kf_guard){.fd = -1};
+  if (ctx->ranks.rank > 0) return look_once(guard, path, &ctx->err); /* rank 0 has the lock */
   unsigned round = 0;
   bool retry = true;
   while (retry) {
@@ -98,6 +110,8 @@ kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
 }
 
 kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
+  *lock = -1;
+  if (ctx->ranks.rank > 0) return KF_OK;
   *lock = kf_open(folder, O_RDONLY | O_DIRECTORY);
   int code = *lock < 0 ? errno : lock_fd(*lock);
   if (code == 0) return KF_OK;

@@ -13,6 +13,9 @@
  * leaves the older file as it was. After it the call succeeds. A folder that cannot be synced is
  * logged: the file is there for every process, and only a power cut could bring the older one back.
  *
+ * Of several ranks, rank 0 writes; on the others a file goes nowhere. All agree that none has failed
+ * before the file gets its name, and that it has one.
+ *
  * Several files go through each step together. Before the third, the older files get a second name
  * each (link(2)), from which they are put back if one of the renames fails. */
 #include "base/base.h"
@@ -158,9 +161,17 @@ static kf_status open_target(kf_out *out, const char *path, kf_err *err) {
   return exists ? copy_mode(out, &old, err) : KF_OK;
 }
 
+static kf_status open_nowhere(kf_out *out, const char *path, kf_err *err) {
+  out->nowhere = true;
+  out->path = kf_strdup(path);
+  out->target = kf_strdup(path);
+  return out->path != NULL && out->target != NULL ? KF_OK : kf_fail_memory(err);
+}
+
 kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
   *out = (kf_out){.ctx = ctx, .fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
-  kf_status status = open_target(out, path, err);
+  bool elsewhere = ctx != NULL && ctx->ranks.rank > 0;
+  kf_status status = (elsewhere ? open_nowhere : open_target)(out, path, err);
   if (status != KF_OK) kf_out_abort(out);
   return status;
 }
@@ -206,9 +217,9 @@ void kf_out_abort(kf_out *out) {
   *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
 }
 
-kf_status kf_check_output(const char *path, kf_err *err) {
+kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err) {
   kf_out out;
-  KF_TRY(kf_out_open(&out, NULL, path, err));
+  KF_TRY(kf_out_open(&out, ctx, path, err));
   kf_out_abort(&out);
   return KF_OK;
 }
@@ -273,6 +284,7 @@ static kf_status flush(kf_out *out, kf_err *err) {
 }
 
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
+  if (out->nowhere) return KF_OK;
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
   if (n > BUFFER_SIZE || out->bytes != NULL) {
     KF_TRY(write_at(out, out->written, bytes, n, err));
@@ -286,6 +298,7 @@ kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) 
 
 kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
                           kf_err *err) {
+  if (out->nowhere) return KF_OK;
   KF_TRY(flush(out, err));
   KF_TRY(write_at(out, offset, bytes, n, err));
   if (offset + n > out->written) out->written = offset + n;
@@ -301,6 +314,7 @@ static int sync_fd(int fd) {
 }
 
 static kf_status sync_data(kf_out *out, kf_err *err) {
+  if (out->nowhere) return KF_OK;
   KF_TRY(flush(out, err));
   int code = sync_fd(out->fd);
   return code == 0 ? KF_OK : kf_fail_errno(err, out->path, "cannot be synced", code);
@@ -398,7 +412,7 @@ static void put_back(kf_out *out, kf_err *err) {
 }
 
 /* The first file is moved last: if it is new, the others are. */
-static kf_status put_in_place(kf_out *files, size_t n, kf_err *err) {
+static kf_status put_all(kf_out *files, size_t n, kf_err *err) {
   for (size_t i = 0; i < n; i++) KF_TRY(get_ready(&files[i], err));
   for (size_t i = 0; n > 1 && i < n; i++) KF_TRY(keep_older(&files[i], err));
   kf_status status = KF_OK;
@@ -407,6 +421,21 @@ static kf_status put_in_place(kf_out *files, size_t n, kf_err *err) {
   for (size_t i = left; left > 0 && i < n; i++) put_back(&files[i], err);
   for (size_t i = 0; left == 0 && i < n; i++) sync_folder(&files[i]);
   return status;
+}
+
+/* kf_agree_on for an error that may be anywhere. */
+static kf_status agree(kf_ctx *ctx, kf_status status, kf_err *err) {
+  if (ctx == NULL || !kf_is_shared(&ctx->ranks)) return status;
+  if (status != KF_OK && err != &ctx->err) ctx->err = *err;
+  status = kf_agree_on(ctx, status);
+  if (status != KF_OK && err != &ctx->err) *err = ctx->err;
+  return status;
+}
+
+static kf_status put_in_place(kf_ctx *ctx, kf_status status, kf_out *files, size_t n, kf_err *err) {
+  KF_TRY(agree(ctx, status, err));
+  bool elsewhere = ctx != NULL && ctx->ranks.rank > 0;
+  return agree(ctx, elsewhere ? KF_OK : put_all(files, n, err), err);
 }
 
 /* --- several files together -------------------------------------------------------------------- */
@@ -430,7 +459,10 @@ static kf_status hold(struct kf_held *held, kf_out *out, kf_err *err) {
 kf_status kf_out_commit(kf_out *out, kf_err *err) {
   kf_status status = sync_data(out, err);
   struct kf_held *held = out->ctx != NULL ? out->ctx->held : NULL;
-  if (status == KF_OK) status = held != NULL ? hold(held, out, err) : put_in_place(out, 1, err);
+  if (held == NULL)
+    status = put_in_place(out->ctx, status, out, 1, err);
+  else if (status == KF_OK)
+    status = hold(held, out, err);
   kf_out_abort(out);
   return status;
 }
@@ -461,7 +493,7 @@ void kf_outputs_abort(kf_ctx *ctx) {
 kf_status kf_outputs_commit(kf_ctx *ctx) {
   KF_ENTER(ctx, true);
   if (ctx->held == NULL) return kf_fail(err, KF_ERR_ARG, "kf_outputs_commit: nothing has begun");
-  kf_status status = put_in_place(ctx->held->files, ctx->held->n, err);
+  kf_status status = put_in_place(ctx, KF_OK, ctx->held->files, ctx->held->n, err);
   kf_outputs_abort(ctx);
   return status;
 }

@@ -94,6 +94,7 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
   j->unit = unit_of(fold->without);
   if (status == KF_OK) status = weigh_classes(j, fold);
   kf_pass pass = {.rows = BATCH,
+                  .shared = true,
                   .work = score_batch,
                   .argument = j,
                   .scratch_size = sizeof(fold_scratch),
@@ -145,6 +146,7 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
   KF_TRY(status);
   kf_left_out_point point = {0};
   for (unsigned i = 1; i < ctx->threads; i++) kf_likelihood_join(&j->sums[0], &j->sums[i]);
+  KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, &j->sums[0], 1));
   kf_likelihood_find(&j->sums[0], &point);
   *out = point.temperature * unit_of(stats);
   return KF_OK;

@@ -138,6 +138,27 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   return status;
 }
 
+/* The counts of all workers of all ranks, in those of worker 0. */
+static kf_status add_over_ranks(dim_job *j, uint64_t dim) {
+  enum { EACH = 4 };
+  if (!kf_is_shared(&j->ctx->ranks)) return KF_OK;
+  uint64_t *all;
+  KF_TAKE_ZERO(&j->arena, all, dim * EACH);
+  kf_status status = j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+  for (uint64_t i = 0; status == KF_OK && i < j->ctx->threads * dim; i++) {
+    kf_dim_point *p = &j->counts[i];
+    const uint64_t counted[EACH] = {p->top1, p->top5, p->lost, p->won};
+    for (unsigned e = 0; e < EACH; e++) all[i % dim * EACH + e] += counted[e];
+    *p = (kf_dim_point){0};
+  }
+  KF_TRY(kf_sum_u64(j->ctx, status, all, dim * EACH));
+  for (uint64_t l = 0; l < dim; l++) {
+    const uint64_t *sum = all + l * EACH;
+    j->counts[l] = (kf_dim_point){.top1 = sum[0], .top5 = sum[1], .lost = sum[2], .won = sum[3]};
+  }
+  return KF_OK;
+}
+
 static void add_up(const dim_job *j, kf_dim_choice *c) {
   for (size_t l = 0; l < c->n_points; l++) {
     kf_dim_point *p = &c->points[l];
@@ -246,6 +267,7 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
   j.rank = rank_between(stats);
   kf_status status = run(&j, stats);
+  if (status == KF_OK) status = add_over_ranks(&j, stats->dim);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);

@@ -191,7 +191,7 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
 static kf_status read_rows(kf_left_out *l, const uint64_t *at, const uint64_t *row, uint64_t n) {
   kf_ctx *ctx = l->ctx;
   kf_data *data;
-  KF_TRY(kf_data_new_pick(l->data, row, n, &data, &ctx->err));
+  KF_TRY(kf_data_new_collected(ctx, l->data, row, n, &data));
   reading r = {.l = l, .at = at, .data = data};
   kf_pass pass = {.rows = MEANS,
                   .work = read_batch,

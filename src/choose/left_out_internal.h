@@ -180,6 +180,8 @@ kf_likelihood kf_likelihood_new(bool euclidean);
 void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
                        uint32_t own, double *scratch);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
+/* n of them, of rows that ranks have shared out, become those of all rows. */
+kf_status kf_likelihood_add_ranks(kf_ctx *ctx, kf_status status, kf_likelihood *s, size_t n);
 /* The temperature with the least loss, if there are rows. */
 void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *point);
 

@@ -47,15 +47,16 @@ typedef struct trial {
   uint64_t n_blocks;
   batch *batches;
   uint64_t n_batches;
+  kf_range own;           /* batches of this rank */
   kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
   kf_arena arena;
 } trial;
 
 /* --- memory ------------------------------------------------------------------------------------ */
 
-/* Rows of a batch: many for the products, but enough batches for all threads. */
+/* Rows of a batch: many for the products, but enough batches for all threads of all ranks. */
 static uint64_t batch_limit(const kf_left_out *l) {
-  uint64_t limit = PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->threads);
+  uint64_t limit = PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->ranks.threads);
   if (limit > each) limit = each;
   return limit < LEAST_BATCH ? LEAST_BATCH : limit > MOST_BATCH ? MOST_BATCH : limit;
 }
@@ -287,9 +288,10 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
   }
 }
 
-static kf_status try_batch(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err *err) {
   const trial *t = argument;
   const kf_left_out *l = t->l;
+  uint64_t i = t->own.first + number;
   kf_bench *b = &l->benches[worker];
   uint64_t n = 0, row = 0;
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
@@ -410,6 +412,16 @@ static kf_status plan_trial(trial *t) {
   return kf_left_out_read(t->l, t->chosen);
 }
 
+/* Blocks and batches are shared out among ranks, unless the caller wants to see every row. */
+static kf_status try_own(trial *t) {
+  kf_ctx *ctx = t->l->ctx;
+  const kf_ranks alone = {.size = 1}, *ranks = t->asked->see == NULL ? &ctx->ranks : &alone;
+  kf_range large = kf_share_of(ranks, t->n_large, 1);
+  t->own = kf_share_of(ranks, t->n_batches, 1);
+  for (uint64_t i = large.first; i < large.last; i++) KF_TRY(try_large(t, i));
+  return kf_parallel(ctx, (size_t)(t->own.last - t->own.first), try_batch, t);
+}
+
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
@@ -418,10 +430,10 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
   KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->fast));
   if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
-  for (uint64_t i = 0; i < t->n_large; i++) KF_TRY(try_large(t, i));
-  KF_TRY(kf_parallel(ctx, t->n_batches, try_batch, t));
+  KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
     kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
+  if (t->asked->see == NULL) KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->softmax, 2 * n_points));
   for (size_t p = 0; p < n_points; p++) {
     if (t->asked->of_part != NULL) kf_likelihood_find(&part[p], &t->asked->of_part[p]);
     kf_likelihood_join(&others[p], &part[p]);

@@ -9,6 +9,7 @@
 #include "choose/left_out_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #define UNIT         0x1p40
 #define LARGEST      0x1p95
@@ -132,6 +133,36 @@ static double error_of_temperature(const kf_likelihood *s, uint32_t i, double te
   double variance = v0 + (v1 - v0) * (temperature / low - 1), rise = (d1 - d0) / low;
   if (!(rise > 0)) return INFINITY;
   return sqrt(fmax(variance, 0) / (double)s->n) / (rise * temperature);
+}
+
+kf_status kf_likelihood_add_ranks(kf_ctx *ctx, kf_status status, kf_likelihood *s, size_t n) {
+  enum { T = KF_TEMPERATURES, EACH = 4 * T + 3 };
+  if (!kf_is_shared(&ctx->ranks)) return status;
+  kf_i128 *sums = kf_alloc(n, EACH * sizeof *sums);
+  if (sums == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
+  for (size_t i = 0; sums != NULL && i < n; i++) {
+    kf_i128 *to = sums + i * EACH;
+    memcpy(to, s[i].loss, sizeof s[i].loss);
+    memcpy(to + T, s[i].slope, sizeof s[i].slope);
+    memcpy(to + 2 * T, s[i].square, sizeof s[i].square);
+    memcpy(to + 3 * T, s[i].slope_square, sizeof s[i].slope_square);
+    to[4 * T] = s[i].n;
+    to[4 * T + 1] = s[i].top1;
+    to[4 * T + 2] = s[i].top5;
+  }
+  status = kf_sum_i128(ctx, status, sums, n * EACH);
+  for (size_t i = 0; status == KF_OK && i < n; i++) {
+    const kf_i128 *from = sums + i * EACH;
+    memcpy(s[i].loss, from, sizeof s[i].loss);
+    memcpy(s[i].slope, from + T, sizeof s[i].slope);
+    memcpy(s[i].square, from + 2 * T, sizeof s[i].square);
+    memcpy(s[i].slope_square, from + 3 * T, sizeof s[i].slope_square);
+    s[i].n = (uint64_t)from[4 * T];
+    s[i].top1 = (uint64_t)from[4 * T + 1];
+    s[i].top5 = (uint64_t)from[4 * T + 2];
+  }
+  kf_free(sums);
+  return status;
 }
 
 void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *p) {

@@ -242,6 +242,30 @@ static kf_status prepare_job(loo_job *j, const kf_fuse_point *points) {
   return KF_OK;
 }
 
+static kf_status add_over_ranks(kf_ctx *ctx, loo_job *j, kf_fuse_point *points,
+                                kf_loo_count *count) {
+  if (!kf_is_shared(&ctx->ranks)) return KF_OK;
+  uint64_t *sums, n = 2 + 2 * (uint64_t)j->n_points;
+  KF_TAKE(&j->arena, sums, n);
+  kf_status status = j->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK) {
+    sums[0] = count->n;
+    sums[1] = count->n_single;
+    for (size_t g = 0; g < j->n_points; g++) {
+      sums[2 + 2 * g] = points[g].top1;
+      sums[3 + 2 * g] = points[g].top5;
+    }
+  }
+  KF_TRY(kf_sum_u64(ctx, status, sums, n));
+  count->n = sums[0];
+  count->n_single = sums[1];
+  for (size_t g = 0; g < j->n_points; g++) {
+    points[g].top1 = sums[2 + 2 * g];
+    points[g].top5 = sums[3 + 2 * g];
+  }
+  return KF_OK;
+}
+
 static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
                            kf_loo_count *count) {
   kf_ctx *ctx = j->loo->ctx;
@@ -249,6 +273,7 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
   KF_TRY(prepare_job(j, points));
   kf_pass pass = {.what = what,
                   .rows = BATCH,
+                  .shared = true,
                   .work = count_batch,
                   .argument = j,
                   .scratch_size = sizeof(loo_batch),
@@ -264,7 +289,7 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
       points[g].top5 += tally->points[g].top5;
     }
   }
-  return KF_OK;
+  return add_over_ranks(ctx, j, points, count);
 }
 
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,

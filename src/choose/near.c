@@ -150,7 +150,7 @@ static kf_status look(near_job *j, const kf_stats *stats) {
   choose_classes(j, stats);
   KF_TRY(kf_first_rows(ctx, j->data, j->most, &j->rows));
   KF_TRY(sort_by_class(j, k));
-  KF_TRY(kf_data_new_pick(j->data, j->rows.row, j->rows.n, &j->chosen, &ctx->err));
+  KF_TRY(kf_data_new_collected(ctx, j->data, j->rows.row, j->rows.n, &j->chosen));
   j->queries = j->rows.n < QUERIES ? j->rows.n : QUERIES;
   return kf_parallel(ctx, k, look_at_class, j);
 }

@@ -357,6 +357,7 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
   kf_judged_pass pass = {.what = "rank",
                          .rows = kf_task_rows(ctx, data->rows), /* ROWS at most */
                          .judge = judge,
+                         .shared = true,
                          .work = rank_judged,
                          .argument = &j,
                          .scratch_size = ROWS * ranker->n_dims};

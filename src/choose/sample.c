@@ -4,10 +4,35 @@
  * floor((t + 1) s_k / n_k) is more than floor(t s_k / n_k), which spreads the sample evenly. */
 #include "choose/rows.h"
 
+#include <string.h>
+
+typedef kf_status (*label_fn)(void *argument, const kf_batch *b, kf_err *err);
+
+static kf_status take_labels(void *argument, const kf_batch *b, kf_err *err) {
+  int32_t *labels = argument;
+  (void)err;
+  memcpy(labels + b->first, b->labels, b->n * sizeof *labels);
+  return KF_OK;
+}
+
+/* Each rank reads its share of the rows, for 4 bytes a row. */
+static kf_status each_label_read(kf_ctx *ctx, const kf_data *data, label_fn work, void *argument) {
+  int32_t *labels = kf_alloc(data->rows, sizeof *labels);
+  kf_status status = labels != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  status = kf_agree_on(ctx, status);
+  kf_pass pass = {.shared = true, .work = take_labels, .argument = labels};
+  if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
+  if (status == KF_OK) status = kf_join_rows(ctx, data, labels, sizeof *labels);
+  if (status == KF_OK)
+    status = work(argument, &(kf_batch){.n = data->rows, .labels = labels}, &ctx->err);
+  kf_free(labels);
+  return status;
+}
+
 /* One pass over the labels, in order. To leave bad rows out, rows have to be read. */
-static kf_status each_label(kf_ctx *ctx, const kf_data *data,
-                            kf_status (*work)(void *argument, const kf_batch *b, kf_err *err),
-                            void *argument) {
+static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn work, void *argument) {
+  if (data->skip_bad && kf_is_shared(&ctx->ranks))
+    return each_label_read(ctx, data, work, argument);
   kf_pass pass = {.workers = 1, .labels_only = !data->skip_bad, .work = work, .argument = argument};
   return kf_each_batch(ctx, data, &pass);
 }

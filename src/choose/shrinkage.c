@@ -70,6 +70,7 @@ static kf_status shrink(lw_job *j, kf_lambda *out) {
   /* The sum of all |d|^2 is the trace, so that of the integers is at most n^2 2^40, below 2^120. */
   j->unit = trace / n * (trace / n) * 0x1p-40;
   kf_pass pass = {.what = "shrinkage",
+                  .shared = true,
                   .work = add_powers,
                   .argument = j,
                   .scratch_size = sizeof(lw_scratch),
@@ -77,6 +78,7 @@ static kf_status shrink(lw_job *j, kf_lambda *out) {
   KF_TRY(kf_each_batch(ctx, j->data, &pass));
   kf_i128 powers = 0;
   for (unsigned t = 0; t < ctx->threads; t++) powers += j->powers[t];
+  KF_TRY(kf_sum_i128(ctx, KF_OK, &powers, 1));
   double a = norm2 / (n * n) - trace * trace / (n * n * dim);
   double b = ((double)powers * j->unit / n - norm2 / (n * n)) / n;
   double r = a > 0 ? (b < a ? b / a : 1) : 1;

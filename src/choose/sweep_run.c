@@ -132,6 +132,18 @@ static kf_status make_hits(const kf_sweep_job *j, const kf_sweep_work *w, size_t
   return arena->failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
 }
 
+/* The hits of all ranks, in those of worker 0. */
+static kf_status add_over_ranks(kf_ctx *ctx, rank_hits *h) {
+  if (!kf_is_shared(&ctx->ranks)) return KF_OK;
+  for (size_t i = h->n_dims; i < ctx->threads * h->n_dims; i++) {
+    h->top1[i % h->n_dims] += h->top1[i];
+    h->top5[i % h->n_dims] += h->top5[i];
+    h->top1[i] = h->top5[i] = 0;
+  }
+  KF_TRY(kf_sum_u64(ctx, KF_OK, h->top1, h->n_dims));
+  return kf_sum_u64(ctx, KF_OK, h->top5, h->n_dims);
+}
+
 static kf_status rank_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_judge *judge,
                            rank_hits *h, kf_eval_result *counts) {
   const kf_stats *between = j->plan->options.between;
@@ -141,6 +153,7 @@ static kf_status rank_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_jud
                        h->n_dims, &ranker));
   kf_status status = kf_rank_data(j->ctx, ranker, j->test, judge, count_ranks, h, counts);
   kf_ranker_free(ranker);
+  if (status == KF_OK) status = add_over_ranks(j->ctx, h);
   if (status != KF_OK || j->fold != NULL) return status;
   return kf_check_scored(judge, counts, &j->ctx->err);
 }

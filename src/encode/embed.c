@@ -267,17 +267,39 @@ static kf_status make_room(embedding *e, kf_err *err) {
   return e->memory.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-static kf_status make_shards(embedding *e, kf_err *err) {
-  uint64_t total = e->run.pictures;
+static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
   KF_TRY(make_room(e, err));
-  for (uint64_t s = 0; s < kf_shards_count(&e->run); s++) {
+  for (uint64_t s = own.first; s < own.last; s++) {
     uint64_t first, n = kf_shards_range(&e->run, s, &first);
     bool taken;
-    KF_TRY(kf_progress(e->ctx, "embed", first, total));
+    KF_TRY(kf_progress(e->ctx, "embed", first, e->run.pictures));
     KF_TRY(take_shard(e, s, first, &taken));
     if (!taken) KF_TRY(make_shard(e, s, first, n));
     e->finished++;
   }
+  return KF_OK;
+}
+
+/* What all ranks have made. */
+static kf_status join_shards(embedding *e) {
+  kf_ctx *ctx = e->ctx;
+  uint64_t counts[] = {e->report.resumed, e->report.reused};
+  kf_share_ends(&ctx->ranks, e->run.pictures, e->run.shard_size);
+  KF_TRY(kf_join(ctx, KF_OK, e->bad, 1));
+  kf_share_ends(&ctx->ranks, e->run.pictures, e->run.shard_size);
+  KF_TRY(kf_join(ctx, KF_OK, e->sums, sizeof *e->sums));
+  KF_TRY(kf_sum_u64(ctx, KF_OK, counts, 2));
+  e->report.resumed = counts[0];
+  e->report.reused = counts[1];
+  return KF_OK;
+}
+
+/* Shards are shared out among ranks. */
+static kf_status make_shards(embedding *e, kf_err *err) {
+  uint64_t total = e->run.pictures;
+  kf_range own = kf_share_of(&e->ctx->ranks, kf_shards_count(&e->run), 1);
+  KF_TRY(kf_agree_on(e->ctx, make_own(e, own, err)));
+  KF_TRY(join_shards(e));
   for (uint64_t i = 0; i < total; i++) e->report.skipped += e->bad[i];
   e->report.rows = total - e->report.skipped;
   if (e->report.rows > 0) return kf_progress(e->ctx, "embed", total, total);
@@ -382,7 +404,8 @@ static kf_status fill(embedding *e, kf_stw *w, kf_err *err) {
 static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   kf_stw *w;
   KF_TRY(kf_stw_open(e->ctx, path, false, &w, err));
-  return kf_stw_end(w, fill(e, w, err), err);
+  bool writes = e->ctx->ranks.rank == 0;
+  return kf_stw_end(w, writes ? fill(e, w, err) : KF_OK, err);
 }
 
 /* Looks for rows in the file of an earlier run and, if it has some, at the pictures as they are now.
@@ -407,7 +430,8 @@ static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_e
 /* A run that was killed between writing the file and removing its shards has left them. */
 static void remove_left_over(embedding *e, const char *path) {
   kf_err ignored;
-  if (kf_shards_open(&e->shards, path, &e->run, false, &ignored) == KF_OK)
+  if (e->ctx->ranks.rank == 0 &&
+      kf_shards_open(&e->shards, path, &e->run, false, &ignored) == KF_OK)
     kf_shards_remove(&e->shards);
 }
 
@@ -432,11 +456,16 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
     remove_left_over(e, path);
     return KF_OK;
   }
-  KF_TRY(kf_shards_open(&e->shards, path, &e->run, o->resume == KF_OFF, err));
-  kf_status status = make_shards(e, err);
+  bool first = e->ctx->ranks.rank == 0; /* of ranks, which has the lock */
+  kf_status status =
+      first ? kf_shards_open(&e->shards, path, &e->run, o->resume == KF_OFF, err) : KF_OK;
+  KF_TRY(kf_agree_on(e->ctx, status));
+  if (!first) KF_TRY(kf_shards_follow(&e->shards, path, &e->run, err));
+  status = make_shards(e, err);
   if (status == KF_OK) status = assemble(e, path, err);
   bool useless = e->shards.begun && (e->finished == 0 || e->report.skipped == e->run.pictures);
-  if (status == KF_OK || useless) kf_shards_remove(&e->shards);
+  if (kf_is_shared(&e->ctx->ranks)) useless = false; /* others may be at work there */
+  if (first && (status == KF_OK || useless)) kf_shards_remove(&e->shards);
   return status;
 }
 

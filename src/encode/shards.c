@@ -247,24 +247,37 @@ static void drop_lock(const kf_shards *shards) {
   if (shards->locked >= 0 && shards->made_lock) unlink(shards->lock);
 }
 
-kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
-                         kf_err *err) {
+/* Where everything is; false: no memory. */
+static bool find_paths(kf_shards *shards, const char *out, const kf_embed_run *run) {
   *shards = (kf_shards){.run = *run, .locked = -1};
   kf_arena *a = &shards->memory;
   size_t size = strlen(out) + sizeof ".parts";
   char *folder = kf_arena_take(a, size, 1);
   shards->path = kf_arena_take(a, size + SHARD_NAME, 1);
-  if (!a->failed) {
-    snprintf(folder, size, "%s.parts", out);
-    shards->folder = folder;
-    shards->manifest = kf_path_join_in(a, folder, MANIFEST);
-    shards->lock = kf_path_join_in(a, folder, "lock");
-  }
-  kf_status status = a->failed ? kf_fail_memory(err) : enter(shards, anew, err);
+  if (a->failed) return false;
+  snprintf(folder, size, "%s.parts", out);
+  shards->folder = folder;
+  shards->manifest = kf_path_join_in(a, folder, MANIFEST);
+  shards->lock = kf_path_join_in(a, folder, "lock");
+  return !a->failed;
+}
+
+kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
+                         kf_err *err) {
+  bool found = find_paths(shards, out, run);
+  kf_status status = found ? enter(shards, anew, err) : kf_fail_memory(err);
   if (status != KF_OK) {
     drop_lock(shards);
     kf_shards_close(shards);
   }
+  return status;
+}
+
+kf_status kf_shards_follow(kf_shards *shards, const char *out, const kf_embed_run *run,
+                           kf_err *err) {
+  kf_status status =
+      find_paths(shards, out, run) ? check_manifest(shards, err) : kf_fail_memory(err);
+  if (status != KF_OK) kf_shards_close(shards);
   return status;
 }
 

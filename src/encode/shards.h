@@ -33,6 +33,9 @@ typedef struct kf_shards {
  * `anew`: then its contents are removed. Only files of our own are ever removed. */
 kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
                          kf_err *err);
+/* The same for another rank of a run whose rank 0 has opened it. */
+kf_status kf_shards_follow(kf_shards *shards, const char *out, const kf_embed_run *run,
+                           kf_err *err);
 /* Releases the folder, and leaves its contents. */
 void kf_shards_close(kf_shards *shards);
 /* The same, but removes our files and, unless there are others, the folder. */

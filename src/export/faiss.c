@@ -184,7 +184,7 @@ static kf_status choose(faiss *f, const kf_model *model, const kf_export_options
   f->dim = o->raw ? model->map.dim_in : model->map.dim_out;
   f->metric = kf_metric_for(o->metric, model->map.normalized);
   if (o->gallery == NULL) return KF_OK;
-  KF_TRY(kf_gallery_open(o->gallery, &f->gallery, err));
+  KF_TRY(kf_gallery_open(o->gallery, true, &f->gallery, err));
   f->gallery->origin.any = f->ctx->options.any_encoder != 0;
   KF_TRY(check_gallery(f, model, o));
   f->metric = f->gallery->space.metric;

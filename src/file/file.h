@@ -84,6 +84,8 @@ kf_status kf_st_refuse_others(const kf_st *st, const char *formats, const char *
 /* Fails if metadata "format" is not `format` ("koofu.model"; `what` in words: "a koofu model"), if the
  * version is not 1, or if the file is damaged. */
 kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err);
+/* The same without looking for damage. */
+kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err);
 /* Fails if metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
 /* The number of classes, 1 to KF_MAX_CLASSES, which is the length of tensor "counts" (I64), and their
@@ -112,6 +114,8 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* After rank 0 alone has written: its `sum` on all ranks. */
+kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 /* As kf_out_replaces. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
@@ -141,9 +145,6 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
 /* --- what must hold of files of koofu (rules.c) ------------------------------------------------ */
-
-__extension__ typedef __int128 kf_i128;
-__extension__ typedef unsigned __int128 kf_u128;
 
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
 #define KF_MAX_ROWS ((uint64_t)1 << 40)
@@ -305,6 +306,10 @@ struct kf_data {
   const char *doubt[2];
   kf_origin origin;
   uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
+  /* Where the rows of each rank end, [n_ends], if only that rank can fetch them; NULL: all can fetch
+   * all. Labels can be fetched anywhere. */
+  const uint64_t *ends;
+  uint32_t n_ends;
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -321,6 +326,8 @@ struct kf_data {
                          kf_string *bytes, kf_err *err);
   /* "FILE, row R" for messages; row is a row of the data set, or KF_ALL_ROWS: "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
+  /* Adds what tells these files from others to a checksum: sizes and dates. NULL: no files. */
+  void (*identify)(const kf_data *data, kf_checksum *sum);
   /* Fails if writing `path` would replace a file of this data set (NULL: no files). */
   kf_status (*refuse)(const kf_data *data, const char *path, kf_err *err);
   void (*destroy)(kf_data *data); /* frees all but the names */
@@ -354,6 +361,10 @@ typedef struct kf_pass {
   size_t workers;   /* at most; 0: all threads; 1: in order, on the calling thread */
   bool labels_only; /* rows and norm2 are NULL, and bad rows are not known */
   bool rows_only;   /* labels is NULL */
+  /* Each rank of the context takes its share of the rows alone; the caller brings the results
+   * together. All ranks fail if one does. */
+  bool shared;
+  uint64_t first, last; /* only rows [first, last); last 0: all */
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
   /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
    * output whose order matters. NULL: nothing. */
@@ -367,6 +378,9 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+/* Brings together an array with `size` bytes for each row, after a shared pass over all rows in which
+ * each rank has set those of its rows. */
+kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size);
 
 /* Fails if the order of the files is in doubt, so that `path`, which says something about every row in
  * turn, may belong to the rows in another order. */
@@ -397,6 +411,10 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
  * fetched together. */
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
+
+/* The same for a few rows in any order, which are then on all ranks; for all ranks together (spread.c). */
+kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t *rows, uint64_t n,
+                                kf_data **out);
 
 /* The ids in one file, a data set or a gallery (ids.c). */
 typedef struct kf_ids {

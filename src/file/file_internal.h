@@ -290,4 +290,10 @@ kf_files *kf_files_new(void);
  * is on failure. */
 kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list);
 
+/* --- rows of all ranks (spread.c) ---------------------------------------------------------------- */
+
+/* Replaces a data set, which is each rank's own, by that of all ranks; for all ranks together. status:
+ * whether opening it has failed on this rank. */
+kf_status kf_data_spread(kf_ctx *ctx, kf_status status, kf_data **data);
+
 #endif

@@ -2,6 +2,7 @@
 #include "file/file_internal.h"
 
 #include <inttypes.h>
+#include <sys/stat.h>
 
 /* The shard that holds a row: the last one that begins at or before it. */
 static size_t shard_of(const kf_files *files, uint64_t row) {
@@ -108,6 +109,23 @@ static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err
   return files->common.in != NULL ? kf_refuse_overwrite(path, files->common.in, err) : KF_OK;
 }
 
+static void identify_file(const kf_in *in, kf_checksum *sum) {
+  struct stat info;
+  if (in == NULL || (stat(in->path, &info) != 0 && fstat(in->fd, &info) != 0)) return;
+  const int64_t state[] = {(int64_t)in->size, (int64_t)in->base, (int64_t)info.st_size,
+                           info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+  kf_checksum_add(sum, state, sizeof state);
+}
+
+static void files_identify(const kf_data *data, kf_checksum *sum) {
+  const kf_files *files = (const kf_files *)data;
+  for (size_t s = 0; s < files->n_shards; s++) {
+    identify_file(&files->shards[s].in, sum);
+    identify_file(files->shards[s].labels.in, sum);
+  }
+  identify_file(files->common.in, sum);
+}
+
 static void files_destroy(kf_data *data) {
   kf_files *files = (kf_files *)data;
   kf_dict_free(files->rules.map);
@@ -126,6 +144,7 @@ kf_files *kf_files_new(void) {
                           .ahead = files_ahead,
                           .fetch_ids = files_fetch_ids,
                           .where = files_where,
+                          .identify = files_identify,
                           .refuse = files_refuse,
                           .destroy = files_destroy};
   return files;

@@ -320,6 +320,7 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
   kf_data *data = &files->base;
+  if (o.own_files != 0) status = kf_data_spread(ctx, status, &data);
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   KF_HAND_OUT(status, out, data, kf_data_free);
 }

@@ -11,10 +11,14 @@
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
  * failure the batches above it give up, while those below it still have their turn: the error that
- * is reported is that of the lowest batch. */
+ * is reported is that of the lowest batch.
+ *
+ * Of a shared pass every rank takes a stretch of rows, in the order of ranks. So the lowest rank that
+ * fails has the lowest batch that does, and its error is the one that a single process reports. */
 #include "file/file.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { LABELS_AT_ONCE = 16384 };
 #define AHEAD ((uint64_t)8 << 20) /* bytes of f32 rows that are read before they are needed */
@@ -29,6 +33,7 @@ typedef struct pass_job {
   const kf_data *data;
   const kf_pass *pass;
   uint64_t rows;  /* in a batch */
+  kf_range share; /* the rows of this pass */
   uint64_t ahead; /* rows; a multiple of those in a batch */
   worker *workers;
   pthread_mutex_t lock;
@@ -41,13 +46,14 @@ typedef struct pass_job {
 static void announce(const pass_job *j, size_t i) {
   const kf_data *data = j->data;
   if (data->ahead == NULL || j->pass->labels_only) return;
-  uint64_t end = (uint64_t)i * j->rows + j->ahead + j->rows, first = i > 0 ? end - j->rows : 0;
-  if (end > data->rows) end = data->rows;
+  uint64_t begun = j->share.first, end = begun + (uint64_t)i * j->rows + j->ahead + j->rows;
+  uint64_t first = i > 0 ? end - j->rows : begun;
+  if (end > j->share.last) end = j->share.last;
   if (first < end) data->ahead(data, first, end - first);
 }
 
 static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
-  uint64_t first = (uint64_t)i * j->rows, left = j->data->rows - first;
+  uint64_t first = j->share.first + (uint64_t)i * j->rows, left = j->share.last - first;
   announce(j, i);
   b->first = first;
   b->n = left < j->rows ? left : j->rows;
@@ -73,13 +79,21 @@ static void give_up(pass_job *j, size_t i) {
   pthread_mutex_unlock(&j->lock);
 }
 
+/* Progress is that of all ranks, if all are as fast as this one; of some rows, their place. */
+static uint64_t rows_done(const pass_job *j, uint64_t end) {
+  uint64_t own = j->share.last - j->share.first, done = end - j->share.first;
+  if (j->pass->last > 0 || own == j->data->rows) return end;
+  return (uint64_t)((kf_u128)done * j->data->rows / own);
+}
+
 static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err) {
   pass_job *j = argument;
   kf_batch *b = &j->workers[number].batch;
   kf_status status = work_on(j, i, b, err);
   if (status == KF_OK && j->pass->finish != NULL) status = finish_in_turn(j, i, b, err);
   if (status == KF_OK)
-    status = kf_task_progress(j->ctx, number, j->pass->what, b->first + b->n, j->data->rows, err);
+    status = kf_task_progress(j->ctx, number, j->pass->what, rows_done(j, b->first + b->n),
+                              j->data->rows, err);
   if (status != KF_OK) give_up(j, i);
   return status;
 }
@@ -104,29 +118,49 @@ static kf_status run(pass_job *j, size_t workers) {
     make_worker(j, t);
     if (j->workers[t].arena.failed) return kf_fail_memory(&j->ctx->err);
   }
-  const char *what = j->pass->what;
+  const char *what = j->pass->last > 0 ? NULL : j->pass->what;
   uint64_t rows = j->data->rows;
   if (what != NULL) KF_TRY(kf_progress(j->ctx, what, 0, rows));
-  size_t batches = (size_t)((rows + j->rows - 1) / j->rows);
+  size_t batches = (size_t)((j->share.last - j->share.first + j->rows - 1) / j->rows);
   KF_TRY(kf_parallel_limited(j->ctx, workers, batches, run_batch, j));
   return what != NULL ? kf_progress(j->ctx, what, rows, rows) : KF_OK;
 }
 
+/* A multiple of 64 rows, which is one of whole bytes in a map of bits. */
+#define SHARE_STEP 64u
+
+static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
+  if (pass->last > 0) return (kf_range){pass->first, pass->last};
+  if (!pass->shared) return (kf_range){0, data->rows};
+  uint32_t rank = ctx->ranks.rank;
+  if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
+  return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
+}
+
+kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size) {
+  if (data->ends != NULL)
+    memcpy(ctx->ranks.ends, data->ends, data->n_ends * sizeof *data->ends);
+  else
+    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP);
+  return kf_join(ctx, KF_OK, array, size);
+}
+
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows, .failed = SIZE_MAX};
+  j.share = share_of(ctx, data, pass);
   if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
   j.ahead = (AHEAD / (sizeof(float) * data->dim * j.rows) + 1) * j.rows;
-  uint64_t batches = (data->rows + j.rows - 1) / j.rows;
+  uint64_t batches = (j.share.last - j.share.first + j.rows - 1) / j.rows;
   size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
   if (n > batches) n = (size_t)batches;
   j.workers = kf_alloc_zero(n, sizeof *j.workers);
-  if (j.workers == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = j.workers != NULL ? KF_OK : kf_fail_memory(&ctx->err);
   pthread_mutex_init(&j.lock, NULL);
   pthread_cond_init(&j.turn, NULL);
-  kf_status status = run(&j, n);
+  if (status == KF_OK) status = run(&j, n);
   pthread_cond_destroy(&j.turn);
   pthread_mutex_destroy(&j.lock);
-  for (size_t t = 0; t < n; t++) kf_arena_free(&j.workers[t].arena);
+  for (size_t t = 0; j.workers != NULL && t < n; t++) kf_arena_free(&j.workers[t].arena);
   kf_free(j.workers);
-  return status;
+  return pass->shared ? kf_agree_on(ctx, status) : status;
 }

@@ -7,6 +7,7 @@ typedef struct pick {
   const uint64_t *rows; /* [data.rows] */
   kf_data *own_from;    /* freed with it; NULL: they are the caller's */
   uint64_t *own_rows;
+  uint64_t *ends; /* of the rows of each rank, if these are apart; NULL: they are not */
 } pick;
 
 static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -48,6 +49,12 @@ static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   p->from->where(p->from, row == KF_ALL_ROWS ? row : p->rows[row], text, size);
 }
 
+static void identify(const kf_data *data, kf_checksum *sum) {
+  const pick *p = (const pick *)data;
+  p->from->identify(p->from, sum);
+  kf_checksum_add(sum, p->rows, data->rows * sizeof *p->rows);
+}
+
 static kf_status refuse(const kf_data *data, const char *path, kf_err *err) {
   return kf_data_refuse_overwrite(((const pick *)data)->from, path, err);
 }
@@ -56,7 +63,23 @@ static void destroy(kf_data *data) {
   pick *p = (pick *)data;
   kf_data_free(p->own_from);
   kf_free(p->own_rows);
+  kf_free(p->ends);
   kf_free(p);
+}
+
+/* How many of the rows come before those of the next rank. */
+static kf_status find_ends(pick *p, kf_err *err) {
+  const kf_data *from = p->from;
+  p->ends = kf_alloc(from->n_ends, sizeof *p->ends);
+  if (p->ends == NULL) return kf_fail_memory(err);
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < from->n_ends; i++) {
+    while (at < p->data.rows && p->rows[at] < from->ends[i]) at++;
+    p->ends[i] = at;
+  }
+  p->data.ends = p->ends;
+  p->data.n_ends = from->n_ends;
+  return KF_OK;
 }
 
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
@@ -78,9 +101,12 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .raw_type = from->raw_type,
                       .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,
+                      .identify = from->identify != NULL ? identify : NULL,
                       .refuse = refuse,
                       .destroy = destroy};
-  KF_HAND_OUT(kf_names_clone(&from->names, &p->data.names, err), out, &p->data, kf_data_free);
+  kf_status status = from->ends != NULL ? find_ends(p, err) : KF_OK;
+  if (status == KF_OK) status = kf_names_clone(&from->names, &p->data.names, err);
+  KF_HAND_OUT(status, out, &p->data, kf_data_free);
 }
 
 /* --- the rows of some classes ------------------------------------------------------------------- *

@@ -162,7 +162,7 @@ kf_status kf_st_refuse_others(const kf_st *st, const char *format, const char *w
   return KF_OK;
 }
 
-kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err) {
+kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err) {
   KF_TRY(kf_st_refuse_others(st, format, what, err));
   const char *given = kf_st_meta(st, "format");
   if (given == NULL || strcmp(given, format) != 0)
@@ -173,5 +173,10 @@ kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what
     return kf_fail_file(err, st->in.path,
                         "has version %" PRId64 " of its format, but this koofu reads version 1",
                         version);
+  return KF_OK;
+}
+
+kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err) {
+  KF_TRY(kf_st_check_format(st, format, what, err));
   return kf_st_verify(st, err);
 }

@@ -165,7 +165,7 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
 
 static kf_status finish(kf_stw *w, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
-  if (w->written != w->declared)
+  if (w->written != w->declared && !w->out.nowhere)
     return kf_fail(err, KF_ERR_INTERNAL,
                    "%s: %" PRIu64 " bytes were declared and %" PRIu64 " written", w->out.path,
                    w->declared, w->written);
@@ -178,6 +178,11 @@ static kf_status finish(kf_stw *w, kf_err *err) {
 }
 
 void kf_stw_watch(kf_stw *w, kf_checksum *sum) { w->watch = sum; }
+
+kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
+  return w->watch != NULL ? kf_take_from_first(ctx, KF_OK, w->watch, sizeof *w->watch) : KF_OK;
+}
+
 void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {

@@ -4,10 +4,15 @@
  * depend on timing.
  *
  * The header holds the number of rows. If bad rows are to be left out, a first pass finds them and
- * keeps one bit per row. Labels follow the rows in the file; they are read again rather than kept. */
+ * keeps one bit per row. Labels follow the rows in the file; they are read again rather than kept.
+ *
+ * Several ranks take turns: the rows of a round are a block for each rank, which brings its encoded
+ * rows to rank 0, and that writes them in order. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
+
+#define BATCHES 4u /* of each thread in a round of several ranks */
 
 /* Where the bytes go. */
 typedef struct sink {
@@ -25,6 +30,7 @@ struct kf_saver {
   uint64_t n_bad;
   const int32_t *number; /* of classes in the file; NULL: as in the data set */
   sink out;
+  kf_string own; /* encoded rows of this rank, in a round */
 };
 
 /* --- where the bytes go ---------------------------------------------------------------------- */
@@ -94,15 +100,18 @@ static kf_status mark_bad(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 static kf_status find_bad(kf_saver *save) {
-  uint64_t rows = save->data->rows;
-  save->bad = kf_alloc_zero(rows / 8 + 1, 1);
+  uint64_t rows = save->data->rows, words = rows / 64 + 1;
+  save->bad = kf_alloc_zero(words, sizeof(uint64_t));
   if (save->bad == NULL) return kf_fail_memory(&save->ctx->err);
   KF_TRY(kf_each_batch(save->ctx, save->data,
                        &(kf_pass){.what = "check",
                                   .rows = save->batch,
                                   .rows_only = true,
+                                  .shared = true,
                                   .work = mark_bad,
                                   .argument = save}));
+  /* No row is marked by two ranks. */
+  KF_TRY(kf_sum_u64(save->ctx, KF_OK, (uint64_t *)(void *)save->bad, words));
   for (uint64_t row = 0; row < rows; row++) save->n_bad += kf_saver_skips(save, row);
   if (save->n_bad < rows) return KF_OK;
   return kf_fail(&save->ctx->err, KF_ERR_DATA, "all %" PRIu64 " rows are NaN, infinite or zero",
@@ -177,16 +186,48 @@ static kf_status write_batch(void *argument, const kf_batch *b, kf_err *err) {
   return sink_write(&((kf_saver *)argument)->out, s->bytes, s->n, err);
 }
 
-static kf_status write_rows(kf_saver *save) {
+static kf_status keep_batch(void *argument, const kf_batch *b, kf_err *err) {
+  const scratch *s = b->scratch;
+  kf_string *own = &((kf_saver *)argument)->own;
+  kf_string_add(own, (const char *)s->bytes, s->n);
+  return own->failed ? kf_fail_memory(err) : KF_OK;
+}
+
+static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last, bool keep) {
   return kf_each_batch(save->ctx, save->data,
                        &(kf_pass){.what = save->spec->what,
                                   .rows = save->batch,
+                                  .first = first,
+                                  .last = last,
                                   .rows_only = true,
                                   .work = encode_batch,
-                                  .finish = write_batch,
+                                  .finish = keep ? keep_batch : write_batch,
                                   .argument = save,
                                   .scratch_size = sizeof(scratch),
                                   .make_scratch = make_scratch});
+}
+
+/* A round from row `begin` on: the next block of each rank. */
+static kf_status write_round(kf_saver *save, uint64_t begin, uint64_t block) {
+  kf_ctx *ctx = save->ctx;
+  uint64_t rows = save->data->rows, first = begin + ctx->ranks.rank * block, n;
+  uint64_t last = first + block < rows ? first + block : rows;
+  save->own.n = 0;
+  kf_status status = first < rows ? write_range(save, first, last, true) : KF_OK;
+  unsigned char *bytes;
+  KF_TRY(kf_bring_to_first(ctx, status, save->own.data, save->own.n, &bytes, &n));
+  if (bytes != NULL) status = sink_write(&save->out, bytes, n, &ctx->err);
+  kf_free(bytes);
+  return status;
+}
+
+static kf_status write_rows(kf_saver *save) {
+  const kf_ranks *ranks = &save->ctx->ranks;
+  if (!kf_is_shared(ranks)) return write_range(save, 0, 0, false);
+  uint64_t block = save->batch * BATCHES * (1 + ranks->threads / ranks->size);
+  for (uint64_t begin = 0; begin < save->data->rows; begin += block * ranks->size)
+    KF_TRY(write_round(save, begin, block));
+  return save->out.native != NULL ? kf_stw_catch_up(save->out.native, save->ctx) : KF_OK;
 }
 
 /* --- labels, after the rows ------------------------------------------------------------------ */
@@ -241,6 +282,7 @@ kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spe
 
 void kf_saver_free(kf_saver *save) {
   if (save == NULL) return;
+  kf_string_clear(&save->own);
   kf_free(save->bad);
   kf_free(save);
 }

@@ -74,7 +74,7 @@ static kf_status describe_model(kf_ctx *ctx, kf_info *out, const char *path) {
 
 static kf_status describe_gallery(kf_ctx *ctx, kf_info *out, const char *path) {
   kf_gallery *g;
-  KF_TRY(kf_gallery_open(path, &g, &ctx->err));
+  KF_TRY(kf_gallery_open(path, true, &g, &ctx->err));
   out->kind = "gallery";
   out->rows = g->rows;
   out->dim = kf_gallery_dim_in(g);

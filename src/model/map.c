@@ -201,10 +201,14 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
   KF_TRY(kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data));
   transformation t = transformation_by(ctx, model, &o);
   t.out = out;
-  kf_status status = kf_each_batch(
-      ctx, data,
-      &(kf_pass){
-          .rows = 2 * KF_MAP_ROWS, .rows_only = true, .work = transform_batch, .argument = &t});
+  kf_status status = kf_each_batch(ctx, data,
+                                   &(kf_pass){.rows = 2 * KF_MAP_ROWS,
+                                              .rows_only = true,
+                                              .shared = true,
+                                              .work = transform_batch,
+                                              .argument = &t});
+  if (status == KF_OK)
+    status = kf_join_rows(ctx, data, out, model->map.dim_out * (uint64_t)sizeof *out);
   kf_data_free(data);
   return status;
 }

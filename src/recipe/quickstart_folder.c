@@ -107,7 +107,7 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   if (status == KF_OK) status = check(folder, &paths, &source, err);
   for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(&paths, folder, outputs[i]);
-    status = path != NULL ? kf_check_output(path, err) : kf_fail_memory(err);
+    status = path != NULL ? kf_check_output(ctx, path, err) : kf_fail_memory(err);
   }
   if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
     kf_log(ctx, "%s: what was made from %s is replaced", folder, source);

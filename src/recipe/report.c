@@ -281,7 +281,7 @@ kf_status kf_report_write(kf_ctx *ctx, const kf_data *train, const kf_report_opt
   KF_OPTIONS(kf_report_options, o, options);
   KF_TRY(kf_check_reserved(o.fit.reserved, sizeof o.fit.reserved, __func__, err));
   KF_TRY(kf_data_refuse_overwrite(train, path, err));
-  KF_TRY(kf_check_output(path, err));
+  KF_TRY(kf_check_output(ctx, path, err));
   if (o.test != NULL) KF_TRY(kf_data_refuse_overwrite(o.test, path, err));
   kf_report_job j;
   kf_status status = kf_report_choose(&j, ctx, train, &o);

@@ -98,7 +98,7 @@ kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const cha
   KF_OPTIONS(kf_search_page_options, o, options);
   KF_TRY(kf_check_neighbours(k, kf_gallery_rows(gallery), err));
   if (!gallery->in_memory) KF_TRY(kf_refuse_overwrite(path, &gallery->in, err));
-  KF_TRY(kf_check_output(path, err));
+  KF_TRY(kf_check_output(ctx, path, err));
   kf_answers answers = {.title = o.title,
                         .name = o.name,
                         .note = o.note,

@@ -155,11 +155,14 @@ static kf_status analyse(kf_trial *trial, const kf_analysis_options *o, kf_arena
   for (uint64_t i = 0; i < rows; i++) all.rows[i].truth = -1;
   KF_TRY(find_temperature(trial, o->temperature));
   kf_status status = kf_trial_run(trial, NULL, keep, &all, &out->totals);
+  if (status == KF_OK) status = kf_join_rows(ctx, trial->data, all.rows, sizeof *all.rows);
+  if (status == KF_OK) status = kf_join_rows(ctx, trial->data, all.rank, 1);
   if (o->mistakes) {
     kf_status joined =
-        kf_mistakes_join(all.mistakes, ctx->threads, &out->mistakes, &out->n_mistakes, &ctx->err);
+        kf_mistakes_join(ctx, all.mistakes, ctx->threads, &out->mistakes, &out->n_mistakes);
     if (status == KF_OK) status = joined;
   }
+  if (status == KF_OK) status = kf_chance_add_ranks(ctx, all.chances, ctx->threads);
   if (status == KF_OK) status = fill_calibration(trial, &all, out);
   KF_TRY(status);
   count_classes(&all, rows, out->classes);

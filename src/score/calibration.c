@@ -30,6 +30,29 @@ void kf_chance_add(kf_chance_sums *sums, const kf_chance *c, bool right) {
   sums->confidence[bin] += fixed(c->answer);
 }
 
+static void join_sums(kf_chance_sums *to, kf_chance_sums *from) {
+  to->nll += from->nll;
+  to->brier += from->brier;
+  for (unsigned b = 0; b < BINS; b++) {
+    to->n[b] += from->n[b];
+    to->top1[b] += from->top1[b];
+    to->confidence[b] += from->confidence[b];
+  }
+  *from = (kf_chance_sums){0};
+}
+
+kf_status kf_chance_add_ranks(kf_ctx *ctx, kf_chance_sums *sums, unsigned workers) {
+  if (!kf_is_shared(&ctx->ranks)) return KF_OK;
+  for (unsigned w = 1; w < workers; w++) join_sums(&sums[0], &sums[w]);
+  kf_i128 both[] = {sums->nll, sums->brier};
+  KF_TRY(kf_sum_i128(ctx, KF_OK, both, 2));
+  sums->nll = both[0];
+  sums->brier = both[1];
+  KF_TRY(kf_sum_u64(ctx, KF_OK, sums->n, BINS));
+  KF_TRY(kf_sum_u64(ctx, KF_OK, sums->top1, BINS));
+  return kf_sum_i128(ctx, KF_OK, sums->confidence, BINS);
+}
+
 static double mean(kf_i128 sum, uint64_t n) { return (double)sum / ONE / (double)n; }
 
 void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsigned workers,
@@ -82,6 +105,7 @@ static kf_status calibrate(kf_trial *trial, double given, kf_calibration *out) {
   kf_chance_sums *sums = kf_alloc_zero(workers, sizeof *sums);
   if (sums == NULL) return kf_fail_memory(err);
   kf_status status = kf_trial_run(trial, NULL, add, sums, &counts);
+  if (status == KF_OK) status = kf_chance_add_ranks(trial->ctx, sums, workers);
   if (status == KF_OK) kf_calibration_fill(out, sums, workers, trial->temperature, &counts);
   kf_free(sums);
   return status;

@@ -146,6 +146,35 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
   return j->pass->work(j->pass->argument, &rows, err);
 }
 
+/* The tallies of this rank become those of all, in the first one. */
+static kf_status add_over_ranks(kf_ctx *ctx, kf_tally *tallies, const kf_judge *judge,
+                                kf_arena *arena) {
+  if (!kf_is_shared(&ctx->ranks)) return KF_OK;
+  kf_tally *all = &tallies[0];
+  uint64_t classes = judge->n_classes, *seen;
+  KF_TAKE_ZERO(arena, seen, classes);
+  for (unsigned t = 0; t < ctx->threads; t++) {
+    for (uint64_t k = 0; !arena->failed && k < classes; k++) seen[k] |= tallies[t].absent[k];
+    if (t == 0) continue;
+    add_tally(&all->sum, &tallies[t].sum);
+    memset(tallies[t].absent, 0, classes);
+    tallies[t].sum = (kf_eval_result){0};
+  }
+  kf_status status = arena->failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  status = kf_sum_u64(ctx, status, seen, classes);
+  for (uint64_t k = 0; status == KF_OK && k < classes; k++) all->absent[k] = seen[k] > 0;
+  uint64_t *numbers[] = {&all->sum.rows,     &all->sum.n,     &all->sum.n_unlabelled,
+                         &all->sum.n_absent, &all->sum.n_bad, &all->sum.n_excluded,
+                         &all->sum.top1,     &all->sum.top5,  &all->sum.raw_top1,
+                         &all->sum.raw_top5};
+  enum { N = sizeof numbers / sizeof *numbers };
+  uint64_t sums[N];
+  for (int i = 0; i < N; i++) sums[i] = *numbers[i];
+  status = kf_sum_u64(ctx, status, sums, N);
+  for (int i = 0; i < N; i++) *numbers[i] = sums[i];
+  return status;
+}
+
 kf_status kf_each_judged(kf_ctx *ctx, const kf_data *data, const kf_judged_pass *pass,
                          kf_eval_result *counts) {
   kf_arena arena = {0};
@@ -155,12 +184,14 @@ kf_status kf_each_judged(kf_ctx *ctx, const kf_data *data, const kf_judged_pass 
   kf_pass each = {.what = pass->what,
                   .rows = pass->rows,
                   .workers = pass->workers,
+                  .shared = pass->shared,
                   .work = judge_batch,
                   .argument = &j,
                   .scratch_size = sizeof(judged_scratch),
                   .make_scratch = make_scratch};
   kf_status status =
       j.tallies != NULL ? kf_each_batch(ctx, data, &each) : kf_fail_memory(&ctx->err);
+  if (status == KF_OK && pass->shared) status = add_over_ranks(ctx, j.tallies, pass->judge, &arena);
   if (status == KF_OK) kf_tallies_sum(j.tallies, ctx->threads, pass->judge, counts);
   kf_arena_free(&arena);
   return status;

@@ -26,8 +26,8 @@ static int by_row(const void *a, const void *b) {
   return (x->row > y->row) - (x->row < y->row);
 }
 
-kf_status kf_mistakes_join(kf_mistake_list *lists, unsigned n, kf_mistake **out, size_t *n_out,
-                           kf_err *err) {
+kf_status kf_mistakes_join(kf_ctx *ctx, kf_mistake_list *lists, unsigned n, kf_mistake **out,
+                           size_t *n_out) {
   uint64_t all = 0, at = 0;
   bool failed = false;
   for (unsigned i = 0; i < n; i++) {
@@ -43,8 +43,13 @@ kf_status kf_mistakes_join(kf_mistake_list *lists, unsigned n, kf_mistake **out,
     kf_free(lists[i].at);
     lists[i] = (kf_mistake_list){0};
   }
-  if (joined == NULL) return kf_fail_memory(err);
-  qsort(joined, all, sizeof *joined, by_row);
+  kf_status status = joined != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) qsort(joined, all, sizeof *joined, by_row);
+  status = kf_join_lists(ctx, status, (void **)&joined, &all, sizeof *joined);
+  if (status != KF_OK) {
+    kf_free(joined);
+    return status;
+  }
   *out = joined;
   *n_out = all;
   return KF_OK;

@@ -86,8 +86,10 @@ static kf_status measure(const kf_trial *trial, const kf_data *others, kf_arena 
   score_list unknown = make(arena, others->rows, distances);
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(kf_trial_run(trial, NULL, keep, &known, &counts));
+  KF_TRY(kf_join_rows(trial->ctx, trial->data, known.at, sizeof *known.at));
   out->n_known = counts.n;
   KF_TRY(kf_trial_run(trial, others, keep, &unknown, &counts));
+  KF_TRY(kf_join_rows(trial->ctx, others, unknown.at, sizeof *unknown.at));
   out->n_unknown = counts.n;
   if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all rows of unknown classes are bad");
   sort(&known, trial->data->rows);

@@ -124,6 +124,7 @@ typedef struct kf_judged_pass {
   size_t workers;
   const kf_judge *judge;
   bool unjudged; /* score every row that is not bad, without right classes */
+  bool shared;   /* the counts are those of all ranks; what `work` keeps is not brought together */
   kf_status (*work)(void *argument, const kf_judged *rows, kf_err *err);
   void *argument;
   size_t scratch_size;

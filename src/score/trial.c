@@ -121,6 +121,7 @@ kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_f
                          .rows = BATCH,
                          .judge = &trial->judge,
                          .unjudged = others != NULL,
+                         .shared = true,
                          .work = answer,
                          .argument = &j,
                          .scratch_size = sizeof(trial_scratch)};

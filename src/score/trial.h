@@ -70,6 +70,8 @@ typedef struct kf_chance_sums {
   kf_i128 confidence[KF_CALIBRATION_BINS];
 } kf_chance_sums;
 void kf_chance_add(kf_chance_sums *sums, const kf_chance *chance, bool right);
+/* Adds the sums of all ranks, in those of worker 0. */
+kf_status kf_chance_add_ranks(kf_ctx *ctx, kf_chance_sums *sums, unsigned workers);
 /* Of all workers together; the counts are of the rows. */
 void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsigned workers,
                          double temperature, const kf_eval_result *counts);
@@ -84,9 +86,10 @@ typedef struct kf_mistake_list {
 } kf_mistake_list;
 /* Adds a row whose answer is wrong. */
 void kf_mistake_add(kf_mistake_list *list, const kf_answer *row, double margin);
-/* All of them, by row, to be freed with kf_free; clears the lists. KF_ERR_MEM if one has failed. */
-kf_status kf_mistakes_join(kf_mistake_list *lists, unsigned n, kf_mistake **out, size_t *n_out,
-                           kf_err *err);
+/* All of them, also those of other ranks, by row, to be freed with kf_free; clears the lists.
+ * KF_ERR_MEM if one has failed. */
+kf_status kf_mistakes_join(kf_ctx *ctx, kf_mistake_list *lists, unsigned n, kf_mistake **out,
+                           size_t *n_out);
 
 /* --- verdicts (verdicts.c) ---------------------------------------------------------------------- */
 

@@ -28,8 +28,9 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   v->rows = data->rows;
   v->origin = model->map.origin;
   kf_eval_options space = kf_one_space(&o);
-  KF_HAND_OUT(kf_trial_once(ctx, model, data, &space, 1, keep, v, &v->counts), out, v,
-              kf_verdicts_free);
+  kf_status status = kf_trial_once(ctx, model, data, &space, 1, keep, v, &v->counts);
+  if (status == KF_OK) status = kf_join_rows(ctx, data, v->of, 1);
+  KF_HAND_OUT(status, out, v, kf_verdicts_free);
 }
 
 /* --- reading answers -------------------------------------------------------------------------- */

@@ -90,6 +90,16 @@ static uint64_t batch_rows(const kf_ctx *ctx, uint64_t n) {
   return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
 }
 
+/* After a shared pass: the answers of all ranks. */
+static kf_status join_answers(kf_ctx *ctx, const kf_data *data, const job *j) {
+  double *others[] = {j->scores, j->probabilities};
+  KF_TRY(kf_join_rows(ctx, data, j->classes, j->top * (uint64_t)sizeof *j->classes));
+  for (int i = 0; i < 2; i++)
+    if (others[i] != NULL)
+      KF_TRY(kf_join_rows(ctx, data, others[i], j->top * (uint64_t)sizeof(double)));
+  return KF_OK;
+}
+
 static kf_status classify(kf_ctx *ctx, const kf_classifier *c, const float *rows, uint64_t n,
                           job j) {
   kf_data *data;
@@ -98,10 +108,14 @@ static kf_status classify(kf_ctx *ctx, const kf_classifier *c, const float *rows
   if (j.probabilities != NULL)
     KF_TRY(kf_prototypes_temperature(j.prototypes, c->temperature, &j.temperature, &ctx->err));
   if (n == 0) return KF_OK;
-  kf_pass pass = {
-      .rows = batch_rows(ctx, n), .rows_only = true, .work = classify_batch, .argument = &j};
+  kf_pass pass = {.rows = batch_rows(ctx, n),
+                  .rows_only = true,
+                  .shared = true,
+                  .work = classify_batch,
+                  .argument = &j};
   KF_TRY(kf_data_open_memory(ctx, rows, n, j.prototypes->model->map.dim_in, NULL, NULL, 0, &data));
   kf_status status = kf_each_batch(ctx, data, &pass);
+  if (status == KF_OK) status = join_answers(ctx, data, &j);
   kf_data_free(data);
   return status;
 }

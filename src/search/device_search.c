@@ -471,6 +471,7 @@ static kf_status answer_rest(job *j, uint64_t *candidates) {
   KF_TAKE(&arena, leave_out, n);
   KF_TAKE(&arena, rows, n * r->k);
   KF_TAKE(&arena, scores, n * r->k);
+  if (r->raw != NULL) KF_TAKE(&arena, some.raw, n * r->k);
   KF_TAKE(&arena, number, n);
   kf_status status = arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
   for (uint32_t i = 0; status == KF_OK && i < j->n; i++) {
@@ -485,6 +486,10 @@ static kf_status answer_rest(job *j, uint64_t *candidates) {
   some.scores = scores;
   if (status == KF_OK) status = kf_nearest_cpu(j->ctx, &some, candidates);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
+    if (r->raw != NULL) {
+      memcpy(r->raw + number[i] * r->k, some.raw + i * r->k, r->k * sizeof *r->raw);
+      continue;
+    }
     memcpy(r->rows + number[i] * r->k, rows + i * r->k, r->k * sizeof *rows);
     if (r->scores != NULL)
       memcpy(r->scores + number[i] * r->k, scores + i * r->k, r->k * sizeof *scores);

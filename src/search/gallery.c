@@ -15,14 +15,39 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* A row by its number among those of this rank. */
+static kf_status fetch_part(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                            float *rows, kf_err *err) {
+  const kf_gallery *g = self;
+  return kf_gallery_fetch(g, kernels, first + g->first, n, rows, err);
+}
+
+static kf_status join_lengths(kf_ctx *ctx, kf_status status, kf_gallery *g) {
+  const kf_ranks *r = &ctx->ranks;
+  double *each = kf_alloc_zero(r->size, sizeof *each);
+  if (status == KF_OK && each == NULL) status = kf_fail_memory(&ctx->err);
+  if (status == KF_OK) each[r->rank] = kf_index_farthest(g->index);
+  status = kf_join_each(ctx, status, each, sizeof *each);
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) kf_index_reaches(g->index, each[i]);
+  kf_free(each);
+  return status;
+}
+
+/* Each rank holds a part of the rows, unless there are fewer rows than ranks. */
 static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
-  kf_source source = {.rows = g->rows,
+  bool divided = kf_is_shared(&ctx->ranks) && g->rows >= ctx->ranks.size;
+  kf_range own = divided ? kf_share_of(&ctx->ranks, g->rows, 1) : (kf_range){0, g->rows};
+  g->first = own.first;
+  kf_source source = {.rows = own.last - own.first,
                       .dim = g->space.dim,
-                      .fetch = kf_gallery_fetch,
+                      .fetch = fetch_part,
                       .self = g,
                       .queries = queries,
-                      .half = g->space.dtype == KF_F16};
-  KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
+                      .half = g->space.dtype == KF_F16,
+                      .first = own.first,
+                      .all = divided ? g->rows : 0};
+  kf_status status = kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index);
+  KF_TRY(divided ? join_lengths(ctx, status, g) : status);
   g->sound = true;
   /* Up to here the file was read from end to end, from now on at random. */
   posix_fadvise(g->in.fd, 0, 0, POSIX_FADV_RANDOM);
@@ -34,11 +59,14 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
-  kf_gallery *g;
-  KF_TRY(kf_gallery_open(path, &g, err));
-  g->in_place = o.rerank_from_disk != 0;
-  g->origin.any = ctx->options.any_encoder != 0;
-  KF_HAND_OUT(build_index(ctx, g, o.queries), out, g, kf_gallery_free);
+  kf_gallery *g = NULL;
+  kf_status status = kf_agree_on(ctx, kf_gallery_open(path, ctx->ranks.rank == 0, &g, err));
+  if (status == KF_OK) {
+    g->in_place = o.rerank_from_disk != 0;
+    g->origin.any = ctx->options.any_encoder != 0;
+    status = build_index(ctx, g, o.queries);
+  }
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 static void free_text_map(struct kf_text_map *t) {
@@ -107,7 +135,7 @@ uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
       [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
   const uint64_t least = 64, most = 4096, bytes = (uint64_t)64 << 20;
   if (ctx == NULL || g == NULL) return least;
-  uint64_t soon = ((uint64_t)1 << product_bits[ctx->kernels->isa]) / g->space.dim / g->rows;
+  uint64_t soon = ((uint64_t)1 << product_bits[kf_ctx_isa(ctx)]) / g->space.dim / g->rows;
   uint64_t n = (soon > least ? soon : least) * kf_ctx_threads(ctx);
   if (kf_devices_known(ctx) && ctx->devices->n > 0) n = most; /* which is soon there */
   uint64_t fit = bytes / (kf_gallery_dim_in(g) * sizeof(float) +

@@ -25,6 +25,7 @@ struct kf_gallery {
   struct timespec changed; /* when the file was last changed before it was opened */
   uint64_t offset;         /* of the rows in the file */
   uint64_t rows;
+  uint64_t first; /* of the rows that are in the index: on several ranks, each has a part */
   kf_space space;
   kf_map map;                             /* what space.map points to, unless that is NULL */
   _Atomic(struct kf_text_map *) text_map; /* made when text is searched for first; NULL: not yet */
@@ -56,8 +57,9 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
 #define KF_GALLERY_FORMAT "koofu.gallery"
 #define KF_TENSOR_BATCHES "batches"
 
-/* Opens a gallery and checks all of it but the rows; there is no index yet. */
-kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);
+/* Opens a gallery and checks all of it but the rows; there is no index yet. verify: look for damage, for
+ * which all of the file is read; another rank does it otherwise. */
+kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
 /* KF_ERR_DATA if the file has changed since it was opened. */
 kf_status kf_gallery_unchanged(const kf_gallery *gallery, kf_err *err);
 /* Sets `counts` from the labels. */

@@ -165,8 +165,9 @@ static kf_status read_batches(const kf_st *st, kf_gallery *g, kf_err *err) {
   return kf_st_read_all(st, batches, g->batches, err);
 }
 
-static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
-  KF_TRY(kf_st_check_file(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
+static kf_status read_all(const kf_st *st, bool verify, kf_gallery *g, kf_err *err) {
+  KF_TRY((verify ? kf_st_check_file : kf_st_check_format)(st, KF_GALLERY_FORMAT, "a koofu gallery",
+                                                          err));
   KF_TRY(kf_check_header(KF_KIND_GALLERY, st, err));
   KF_TRY(kf_st_origin(st, &g->origin, err));
   KF_TRY(read_space(st, g, err));
@@ -175,7 +176,7 @@ static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   return read_batches(st, g, err);
 }
 
-kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
+kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err) {
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_gallery *g = kf_alloc_zero(1, sizeof *g);
@@ -188,7 +189,7 @@ kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
   kf_status status = stat_file(g, &info, err);
   if (status == KF_OK) {
     g->changed = info.st_mtim;
-    status = read_all(&st, g, err);
+    status = read_all(&st, verify, g, err);
   }
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);

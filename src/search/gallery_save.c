@@ -284,10 +284,10 @@ static bool same_place(const char *a, const char *b) {
 /* Opens the old gallery and, if it is to grow, makes sure that nobody else replaces it. */
 static kf_status open_old(writer *w, const char *old, const char *path, kf_err *err) {
   w->grows = same_place(old, path);
-  if (!w->grows) return kf_gallery_open(old, &w->old, err);
+  if (!w->grows) return kf_gallery_open(old, true, &w->old, err);
   for (int i = 0; i < 100; i++) {
     KF_TRY(kf_guard_take(&w->guard, w->ctx, old));
-    KF_TRY(kf_gallery_open(old, &w->old, err));
+    KF_TRY(kf_gallery_open(old, true, &w->old, err));
     if (w->guard.device == w->old->in.device && w->guard.number == w->old->in.number &&
         kf_guard_holds(&w->guard, old))
       return KF_OK;

@@ -490,6 +490,12 @@ void kf_index_free(kf_index *index) {
   kf_free(index);
 }
 
+double kf_index_farthest(const kf_index *index) { return index->longest + index->centre_length; }
+
+void kf_index_reaches(kf_index *index, double length) {
+  index->farthest = fmax(index->farthest, length);
+}
+
 uint64_t kf_index_rows(const kf_index *index) { return index->n; }
 uint32_t kf_index_dim(const kf_index *index) { return index->dim; }
 kf_metric kf_index_metric(const kf_index *index) { return index->metric; }

@@ -43,6 +43,7 @@ struct kf_index {
   double *centre;
   double centre_length; /* not less than the length of the centre */
   double longest;       /* not less than any |y| */
+  double farthest;      /* not less than any |x|, also of other ranks; if there are some */
 
   /* The 8-bit copy, in panels, and h of each row; the last block is filled up. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */

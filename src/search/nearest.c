@@ -287,6 +287,12 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
 /* --- the answer ------------------------------------------------------------------------------ */
 
 void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *scored) {
+  for (uint32_t t = 0; r->raw != NULL && t < r->k; t++) {
+    kf_scored *to = &r->raw[query * r->k + t];
+    *to = scored[t];
+    to->row += r->index->source.first;
+  }
+  if (r->raw != NULL) return;
   double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
   for (uint32_t t = 0; t < r->k; t++) {
     uint64_t at = query * r->k + t;
@@ -320,7 +326,7 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err) {
-  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores};
+  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL};
   if (n == 0) return KF_OK;
   uint32_t batch = batch_for(k, n);
   finder f = {0};
@@ -414,12 +420,49 @@ kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates)
   return status;
 }
 
+/* On devices where that pays, otherwise on the CPU of this process. */
+static kf_status nearest_here(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+  bool done = false;
+  if (r->n == 0) return KF_OK;
+  KF_TRY(kf_nearest_device(ctx, r, candidates, &done));
+  return done ? KF_OK : kf_nearest_cpu(ctx, r, candidates);
+}
+
+/* --- several ranks ----------------------------------------------------------------------------- */
+
+kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                               uint32_t k, kf_scored *out, uint64_t *candidates) {
+  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out};
+  return nearest_here(ctx, &r, candidates);
+}
+
+/* Each has the whole index, and searches with its share of the queries. */
+static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *candidates) {
+  kf_range own = kf_share_of(&ctx->ranks, all->n, 1);
+  kf_request r = *all;
+  r.queries += own.first * r.index->dim;
+  r.n = own.last - own.first;
+  if (r.leave_out != NULL) r.leave_out += own.first;
+  r.rows += own.first * r.k;
+  if (r.scores != NULL) r.scores += own.first * r.k;
+  kf_status status = nearest_here(ctx, &r, candidates);
+  kf_share_ends(&ctx->ranks, all->n, 1);
+  status = kf_join(ctx, status, all->rows, r.k * sizeof *all->rows);
+  if (all->scores == NULL || status != KF_OK) return status;
+  kf_share_ends(&ctx->ranks, all->n, 1);
+  return kf_join(ctx, status, all->scores, r.k * sizeof *all->scores);
+}
+
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates) {
-  if (n == 0) return KF_OK;
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores};
-  bool done = false;
-  KF_TRY(kf_nearest_device(ctx, &r, candidates, &done));
-  return done ? KF_OK : kf_nearest_cpu(ctx, &r, candidates);
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL};
+  uint64_t found = 0;
+  kf_status status =
+      index->source.all > 0
+          ? kf_index_nearest_in_parts(ctx, index, queries, n, k, leave_out, rows, scores, &found)
+          : share_queries(ctx, &r, &found);
+  status = kf_sum_u64(ctx, status, &found, 1);
+  if (candidates != NULL) *candidates += found;
+  return status;
 }

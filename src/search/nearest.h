@@ -14,6 +14,7 @@ typedef struct kf_request {
   const int64_t *leave_out; /* [n] or NULL */
   int64_t *rows;            /* [n][k] */
   double *scores;           /* [n][k] or NULL */
+  kf_scored *raw;           /* [n][k] instead of both; NULL: not wanted */
 } kf_request;
 
 /* Writes the answer of a query: k rows, best first. */

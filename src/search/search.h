@@ -19,12 +19,19 @@ typedef struct kf_source {
   uint64_t queries; /* that are expected; see kf_index_options */
   uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
   bool half;        /* every number is one of f16, and the index keeps rows as such */
+  /* If these are rows [first, first + rows) of `all`, whose others are on other ranks. Then `fetch` gives
+   * those, too: row number i of all is i - first, modulo 2^64. all 0: these are all. */
+  uint64_t first, all;
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must
  * outlive the index; otherwise the index keeps all rows. */
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
+
+/* Not less than the length of any row of the index; and of those of other ranks, which it is told. */
+double kf_index_farthest(const kf_index *index);
+void kf_index_reaches(kf_index *index, double length);
 
 /* The k nearest rows of n queries in the space of the rows, on the calling thread. k has
  * been checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of

@@ -9,11 +9,14 @@
  *
  * A worker fetches a small batch of rows, quantises it and hands it to its moments. Class sums are
  * shared, since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one of a
- * few locks, chosen by the class. */
+ * few locks, chosen by the class.
+ *
+ * Each rank takes its share of the rows, and the totals of all ranks are added up. */
 #include "stats/stats.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 
 #define N_LOCKS 64
 
@@ -22,6 +25,7 @@ typedef struct job {
   kf_stats *stats;
   const kf_data *data;
   const int32_t *labels; /* instead of the data set's, or NULL */
+  kf_range range;        /* of rows, on this rank alone; last 0: all, shared out among ranks */
   uint64_t batch;        /* rows */
   kf_moments *moments;
   pthread_mutex_t class_locks[N_LOCKS];
@@ -103,6 +107,9 @@ static kf_status run(job *j, const char *what) {
   KF_TRY(kf_each_batch(j->ctx, j->data,
                        &(kf_pass){.what = what,
                                   .rows = j->batch,
+                                  .shared = j->range.last == 0,
+                                  .first = j->range.first,
+                                  .last = j->range.last,
                                   .workers = kf_moments_workers(j->moments),
                                   .work = add_batch,
                                   .argument = j,
@@ -117,28 +124,64 @@ uint64_t kf_stats_batch(uint32_t dim) {
   return KF_MOMENT_ROWS * (steps > 0 ? steps : 1);
 }
 
-static kf_status accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
-                            const int32_t *labels, const char *what) {
-  job j = {.ctx = ctx,
-           .stats = stats,
-           .data = data,
-           .labels = labels,
-           .batch = kf_stats_batch(stats->dim)};
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
-  kf_status status = run(&j, what);
-  kf_moments_free(j.moments);
-  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j.class_locks[i]);
+static void count_all(kf_stats *stats) {
+  stats->rows = 0;
+  for (uint32_t k = 0; k < stats->n_classes; k++) stats->rows += (uint64_t)stats->counts[k];
+}
+
+static kf_status check_rows(kf_ctx *ctx, const kf_stats *stats, const kf_data *data) {
+  if (stats->rows <= KF_MAX_ROWS && data->rows <= KF_MAX_ROWS - stats->rows) return KF_OK;
+  return kf_fail(&ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
+}
+
+static kf_status accumulate(job *j, const char *what) {
+  kf_stats *stats = j->stats;
+  j->batch = kf_stats_batch(stats->dim);
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j->class_locks[i], NULL);
+
+  kf_status status = run(j, what);
+
+  kf_moments_free(j->moments);
+  for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j->class_locks[i]);
+  count_all(stats);
   return status;
+}
+
+kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                                    kf_range rows, const char *what) {
+  job j = {.ctx = ctx, .stats = stats, .data = data, .range = rows};
+  KF_TRY(check_rows(ctx, stats, data));
+  return accumulate(&j, what);
+}
+
+/* --- ranks -------------------------------------------------------------------------------------- */
+
+static void empty(kf_stats *s) {
+  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
+  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
+  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
+}
+
+kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_stats *s) {
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->counts, s->n_classes));
+  KF_TRY(kf_sum_i64(ctx, KF_OK, s->sums, (uint64_t)s->n_classes * s->dim));
+  KF_TRY(kf_sum_i128(ctx, KF_OK, s->moments, kf_triangle(s->dim)));
+  count_all(s);
+  return KF_OK;
 }
 
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what) {
-  if (stats->rows > KF_MAX_ROWS || data->rows > KF_MAX_ROWS - stats->rows)
-    return kf_fail(&ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
+  job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels};
   bool done = false;
-  kf_status status = kf_stats_accumulate_on_device(ctx, stats, data, labels, what, &done);
-  if (status == KF_OK && !done) status = accumulate(ctx, stats, data, labels, what);
-  stats->rows = 0;
-  for (uint32_t k = 0; k < stats->n_classes; k++) stats->rows += (uint64_t)stats->counts[k];
-  return status;
+  KF_TRY(check_rows(ctx, stats, data));
+  if (!kf_is_shared(&ctx->ranks)) /* ranks have shares, and devices take all rows */
+    KF_TRY(kf_stats_accumulate_on_device(ctx, stats, data, labels, what, &done));
+  if (done) {
+    count_all(stats);
+    return KF_OK;
+  }
+  if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
+  KF_TRY(kf_agree_on(ctx, accumulate(&j, what)));
+  return kf_stats_add_ranks(ctx, stats);
 }

@@ -111,15 +111,28 @@ static kf_status find_largest(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status largest_of_ranks(kf_ctx *ctx, float *largest) {
+  const kf_ranks *r = &ctx->ranks;
+  float *each = kf_alloc(r->size, sizeof *each);
+  kf_status status = each != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) each[r->rank] = *largest;
+  status = kf_join_each(ctx, status, each, sizeof *each);
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) *largest = fmaxf(*largest, each[i]);
+  kf_free(each);
+  return status;
+}
+
 kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent) {
   largest_job j = {.dim = data->dim, .unlabelled = unlabelled};
   j.largest = kf_alloc_zero(ctx->threads, sizeof *j.largest);
   if (j.largest == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = kf_each_batch(
-      ctx, data, &(kf_pass){.what = "largest value", .work = find_largest, .argument = &j});
+      ctx, data,
+      &(kf_pass){.what = "largest value", .shared = true, .work = find_largest, .argument = &j});
   float largest = 0;
   for (unsigned t = 0; t < ctx->threads; t++) largest = fmaxf(largest, j.largest[t]);
   kf_free(j.largest);
+  if (status == KF_OK) status = largest_of_ranks(ctx, &largest);
   int power = 0; /* largest < 2^power */
   frexp((double)largest, &power);
   if (largest > 0 && (double)largest == ldexp(1.0, power - 1)) power--; /* 2^22 itself is allowed */
@@ -140,7 +153,9 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   kf_stats *s;
   KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
   s->origin = data->origin;
-  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  kf_status status = o.checkpoint != NULL
+                         ? kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats")
+                         : kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
     status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
   KF_HAND_OUT(status, out, s, kf_stats_free);

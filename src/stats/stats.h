@@ -71,6 +71,21 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, in
  * spoils the statistics; running out of memory happens before it. */
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what);
+/* Only rows in this range, on this rank alone; kf_stats_add_ranks then adds over the ranks, each of which
+ * has added other rows. */
+kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                                    kf_range rows, const char *what);
+kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_stats *stats);
+
+/* --- checkpoints (checkpoint.c) ---------------------------------------------------------------- */
+
+/* kf_stats_accumulate for empty statistics, with what is kept in a folder. */
+kf_status kf_stats_accumulate_kept(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
+                                   const char *folder, const char *what);
+/* A statistics file that also says what it covers. Not for all ranks together. */
+kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const char *covers,
+                              kf_err *err);
+kf_status kf_stats_read_part(const char *path, char **covers, kf_stats **out, kf_err *err);
 
 /* The same on the devices of the context, if it has any and that pays. *done: it was done;
  * otherwise nothing has changed, and the CPU has to do it. */

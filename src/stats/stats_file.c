@@ -5,6 +5,7 @@
 #include "stats/stats.h"
 
 #define FORMAT "koofu.stats"
+#define COVERS "covers" /* of checkpoints alone */
 
 enum { MOMENTS_AT_ONCE = 65536 };
 
@@ -56,6 +57,14 @@ kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path) {
   kf_stw *w;
   KF_TRY(kf_stw_open(ctx, path, true, &w, err));
   return kf_stw_end(w, write_all(w, stats, err), err);
+}
+
+kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const char *covers,
+                              kf_err *err) {
+  kf_stw *w;
+  KF_TRY(kf_stw_open(NULL, path, true, &w, err));
+  kf_status status = kf_stw_meta(w, COVERS, covers, err);
+  return kf_stw_end(w, status == KF_OK ? write_all(w, stats, err) : status, err);
 }
 
 kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out) {
@@ -154,4 +163,23 @@ kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_sta
   kf_st st;
   KF_TRY(kf_st_open_memory(&st, bytes, n, err));
   return load(ctx, &st, out);
+}
+
+kf_status kf_stats_read_part(const char *path, char **covers, kf_stats **out, kf_err *err) {
+  kf_st st;
+  kf_stats *s = NULL;
+  KF_TRY(kf_st_open(&st, path, err));
+  const char *text = kf_st_meta(&st, COVERS);
+  char *copy = text != NULL ? kf_strdup(text) : NULL;
+  kf_status status = copy != NULL   ? read_all(&st, &s, err)
+                     : text != NULL ? kf_fail_memory(err)
+                                    : kf_fail_file(err, path, "does not say what it covers");
+  kf_st_close(&st);
+  if (status != KF_OK) {
+    kf_free(copy);
+    return status;
+  }
+  *covers = copy;
+  *out = s;
+  return KF_OK;
 }

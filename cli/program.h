@@ -1,0 +1,10 @@
+/* program.h - the whole program, as koofu (koofu.c) and koofu-mpi run it. */
+#ifndef CLI_PROGRAM_H
+#define CLI_PROGRAM_H
+
+#include "koofu.h"
+
+/* Returns the exit status. comm: the ranks among which work is shared out; NULL: one process. */
+int cli_main(int argc, char **argv, const kf_comm *comm);
+
+#endif

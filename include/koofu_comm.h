@@ -1,0 +1,67 @@
+/* koofu_comm.h - many processes or machines, the same bytes.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A part of the manual. koofu.h includes it and has the rules and the contents. */
+#ifndef KOOFU_COMM_H
+#define KOOFU_COMM_H
+
+#include "koofu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------
+ * 22  Ranks: many processes, the same bytes (docs/clusters.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* How the ranks of a run reach one another. koofu_mpi.h makes one of MPI; a caller may supply any
+ * other: threads, sockets. The library itself knows none.
+ *
+ * All ranks make the same calls with the same arguments, on contexts of their own that carry the
+ * communicator, and see the same files. Work on rows is shared out and brought together again, so
+ * every rank gets the result that one process alone would get, to the bit. Only rank 0 writes files,
+ * and only rank 0 needs to be able to.
+ *
+ * Whatever ranks bring together, they first agree that none has failed. A rank that has failed fails
+ * all of them with its message, and from then on every call that brings something together fails
+ * with that message at once. A rank that fails elsewhere, while the others may be waiting for it,
+ * calls kf_agree before it gives up.
+ *
+ * Each function is called by all ranks in the same order, from the thread that uses the context, and
+ * returns 0, or another number if a rank could not be reached. */
+typedef struct kf_comm {
+  uint32_t rank, size; /* 0 <= rank < size */
+  void *self;          /* handed to the functions */
+  /* Adds n integers of 128 bits over the ranks; all get the sums. Each is a pair: its lower 64 bits,
+   * then its upper ones, in two's complement. Sums wrap around. */
+  int (*sum)(void *self, uint64_t *pairs, uint64_t n);
+  /* Rank r brings bytes [ends[r - 1], ends[r]) of an array (rank 0: from 0 on), which are at `part`;
+   * rank `to` gets all of it or, if `to` is KF_ALL_RANKS, every rank does. all: the array; NULL on
+   * ranks that do not get it. `part` may be the part's own place in it. The ends are the same on all
+   * ranks. */
+  int (*gather)(void *self, const void *part, void *all, const uint64_t *ends, uint32_t to);
+  /* Every rank gets the n bytes of rank `from`. */
+  int (*broadcast)(void *self, void *bytes, uint64_t n, uint32_t from);
+  uint64_t reserved[4];
+} kf_comm;
+#define KF_ALL_RANKS UINT32_MAX
+/* There are at most this many. */
+#define KF_MAX_RANKS 1048576u
+
+/* Rank and number of ranks of a context: 0 and 1 without a communicator. */
+KF_API uint32_t kf_ctx_rank(const kf_ctx *ctx);
+KF_API uint32_t kf_ctx_ranks(const kf_ctx *ctx);
+/* Waits for all ranks and agrees on how it goes: KF_OK if all come with KF_OK; otherwise all fail as
+ * the lowest rank that has failed does, with its message, which names the rank if it is not 0.
+ * message: of this rank's failure; NULL: that of its last call. KF_ERR_INTERNAL if ranks are at
+ * different steps, KF_ERR_ARG if they have different versions of koofu. Without a communicator it
+ * returns `status`. */
+KF_API kf_status kf_agree(kf_ctx *ctx, kf_status status, const char *message);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+/* parts.c - searching an index whose rows are divided among ranks.
+ *
+ * Each rank finds the nearest of its own rows for every query. The lists, a score and a number for each
+ * row, go to all ranks, and every rank merges those of its share of the queries. Scores are canonical,
+ * so they are the bits that one process would find. Where two are so close that rounding may have put
+ * them in the wrong order, the rows themselves decide, exactly, as in shortlist.c; they are fetched from
+ * the source, which every rank can read. */
+#include "search/shortlist.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LIST_BYTES ((uint64_t)64 << 20) /* of all lists at a time, unless one query has more */
+
+typedef struct parts {
+  kf_ctx *ctx;
+  const kf_index *index;
+  const float *queries; /* [n][dim] */
+  uint64_t n;
+  uint32_t k;
+  const int64_t *leave_out; /* [n] or NULL */
+  int64_t *rows;            /* [n][k] */
+  double *scores;           /* [n][k] or NULL */
+  uint32_t *width;          /* [ranks] rows in a list of each rank */
+  uint64_t *begin;          /* [ranks] its first list in `lists`, for one query at a time */
+  kf_scored *lists;         /* [ranks][some][width] */
+  float *x, *y;             /* [dim] scratch, like what follows */
+  uint32_t *next;           /* [ranks] */
+  kf_arena arena;
+} parts;
+
+/* --- which of two rows is nearer ---------------------------------------------------------------- */
+
+/* More than the rounding of two scores together. */
+static double doubt(const kf_index *index, double norm2, double a, double b) {
+  double share = (index->dim + 64) * 0x1p-51;
+  if (index->metric == KF_METRIC_COSINE) return share;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return share * (a + b);
+  return share * sqrt(norm2) * index->farthest;
+}
+
+static kf_status fetch(const parts *p, uint64_t row, float *to, kf_err *err) {
+  const kf_source *source = &p->index->source;
+  return source->fetch(source->self, p->ctx->kernels, row - source->first, 1, to, err);
+}
+
+static kf_status comes_before(const parts *p, const float *query, const kf_scored *a,
+                              const kf_scored *b, bool *out) {
+  const kf_index *index = p->index;
+  double norm2 = p->ctx->kernels->norm2(query, index->dim), apart = b->value - a->value;
+  int nearer = (apart > 0) - (apart < 0);
+  if (!(fabs(apart) > doubt(index, norm2, a->value, b->value))) {
+    KF_TRY(fetch(p, a->row, p->x, &p->ctx->err));
+    KF_TRY(fetch(p, b->row, p->y, &p->ctx->err));
+    nearer = kf_exact_compare(index->metric, query, p->x, p->y, index->dim);
+  }
+  *out = nearer != 0 ? nearer > 0 : a->row < b->row;
+  return KF_OK;
+}
+
+/* --- merging ------------------------------------------------------------------------------------ */
+
+/* The next row of the list of a rank for query i of `some`; NULL: there is none. */
+static const kf_scored *head(const parts *p, uint32_t rank, uint64_t i, uint64_t some,
+                             int64_t without) {
+  const kf_scored *list = p->lists + p->begin[rank] * some + i * p->width[rank];
+  if (p->next[rank] < p->width[rank] && (int64_t)list[p->next[rank]].row == without)
+    p->next[rank]++;
+  return p->next[rank] < p->width[rank] ? &list[p->next[rank]] : NULL;
+}
+
+/* Query i of `some`, which begin with query `first`. */
+static kf_status merge(const parts *p, uint64_t first, uint64_t i, uint64_t some) {
+  uint64_t query = first + i, at = query * p->k;
+  int64_t without = p->leave_out != NULL ? p->leave_out[query] : -1;
+  double value = -INFINITY; /* as in nearest.c */
+  memset(p->next, 0, p->ctx->ranks.size * sizeof *p->next);
+  for (uint32_t t = 0; t < p->k; t++) {
+    const kf_scored *best = NULL;
+    uint32_t from = 0;
+    for (uint32_t r = 0; r < p->ctx->ranks.size; r++) {
+      const kf_scored *x = head(p, r, i, some, without);
+      bool before = best == NULL;
+      if (x == NULL) continue;
+      if (!before) KF_TRY(comes_before(p, p->queries + query * p->index->dim, x, best, &before));
+      if (!before) continue;
+      best = x;
+      from = r;
+    }
+    if (best == NULL) return kf_fail(&p->ctx->err, KF_ERR_INTERNAL, "too few rows were found");
+    p->next[from]++;
+    if (!(best->value < value)) value = best->value;
+    p->rows[at + t] = (int64_t)best->row;
+    if (p->scores != NULL)
+      p->scores[at + t] = p->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;
+  }
+  return KF_OK;
+}
+
+/* Queries [first, first + some). */
+static kf_status search_some(parts *p, uint64_t first, uint64_t some, uint64_t *candidates) {
+  kf_ctx *ctx = p->ctx;
+  const kf_ranks *r = &ctx->ranks;
+  uint32_t own = r->rank;
+  kf_status status =
+      kf_index_nearest_raw(ctx, p->index, p->queries + first * p->index->dim, some, p->width[own],
+                           p->lists + p->begin[own] * some, candidates);
+  for (uint32_t i = 0; i < r->size; i++) r->ends[i] = (p->begin[i] + p->width[i]) * some;
+  KF_TRY(kf_join(ctx, status, p->lists, sizeof *p->lists));
+  kf_range share = kf_share_of(r, some, 1);
+  for (uint64_t i = share.first; status == KF_OK && i < share.last; i++)
+    status = merge(p, first, i, some);
+  kf_share_ends(r, some, 1);
+  status = kf_join(ctx, status, p->rows + first * p->k, p->k * sizeof *p->rows);
+  if (p->scores == NULL || status != KF_OK) return status;
+  kf_share_ends(r, some, 1);
+  return kf_join(ctx, status, p->scores + first * p->k, p->k * sizeof *p->scores);
+}
+
+kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const float *queries,
+                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                                    double *scores, uint64_t *candidates) {
+  uint32_t ranks = ctx->ranks.size;
+  parts p = {ctx, index, queries, n, k, leave_out, rows, scores, .width = NULL};
+  KF_TAKE(&p.arena, p.width, ranks);
+  KF_TAKE(&p.arena, p.begin, ranks);
+  KF_TAKE(&p.arena, p.next, ranks);
+  KF_TAKE(&p.arena, p.x, index->dim);
+  KF_TAKE(&p.arena, p.y, index->dim);
+  uint64_t each = 0; /* rows in the lists of one query */
+  kf_share_ends(&ctx->ranks, index->source.all, 1);
+  for (uint32_t i = 0; !p.arena.failed && i < ranks; i++) {
+    uint64_t own = ctx->ranks.ends[i] - (i > 0 ? ctx->ranks.ends[i - 1] : 0);
+    uint64_t wanted = k + (leave_out != NULL ? 1u : 0u); /* one of them may be the row left out */
+    p.begin[i] = each;
+    p.width[i] = (uint32_t)(own < wanted ? own : wanted);
+    each += p.width[i];
+  }
+  uint64_t at_once = each > 0 ? LIST_BYTES / (each * sizeof *p.lists) : 1;
+  if (at_once < 1) at_once = 1;
+  KF_TAKE(&p.arena, p.lists, each * (at_once < n ? at_once : n));
+  kf_status status = kf_agree_on(ctx, p.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK);
+  for (uint64_t first = 0; status == KF_OK && first < n; first += at_once)
+    status = search_some(&p, first, n - first < at_once ? n - first : at_once, candidates);
+  kf_arena_free(&p.arena);
+  return status;
+}

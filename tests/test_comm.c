@@ -1,0 +1,1000 @@
+/* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
+ * whoever fails. The ranks are threads (thread_ranks.h). */
+#include "thread_ranks.h"
+
+#include <math.h>
+
+#define TRY(call)                                                                                  \
+  do {                                                                                             \
+    kf_status try_status = (call);                                                                 \
+    if (try_status != KF_OK) return try_status;                                                    \
+  } while (0)
+
+enum { CLASSES = 9, DIM = 24, PER_CLASS = 23, ROWS = CLASSES * PER_CLASS };
+
+/* Rows of a session, which every rank opens for itself. */
+typedef struct inputs {
+  kf_data *train, *test;
+  kf_text *text;
+} inputs;
+
+static kf_status open_inputs(kf_ctx *ctx, inputs *in) {
+  kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS};
+  kf_data *text;
+  *in = (inputs){0};
+  TRY(kf_synth_open(ctx, &o, &in->train));
+  keep_data(in->train);
+  TRY(kf_synth_open_text(ctx, &o, &text));
+  keep_data(text);
+  TRY(kf_text_new(ctx, text, NULL, &in->text));
+  keep_text(in->text);
+  o.split = 1;
+  o.per_class = 11;
+  TRY(kf_synth_open(ctx, &o, &in->test));
+  keep_data(in->test);
+  return KF_OK;
+}
+
+static void note_bytes(session_log *log, kf_bytes *bytes) {
+  note(log, kf_bytes_data(bytes), kf_bytes_size(bytes));
+  kf_bytes_free(bytes);
+}
+
+static kf_status note_model(kf_ctx *ctx, const kf_model *model, session_log *log) {
+  kf_bytes *bytes;
+  TRY(kf_bytes_new_of_model(ctx, model, &bytes));
+  note_bytes(log, bytes);
+  return KF_OK;
+}
+
+/* --- statistics --------------------------------------------------------------------------------- */
+
+static kf_status note_stats(kf_ctx *ctx, kf_stats *stats, session_log *log) {
+  kf_bytes *bytes;
+  keep_stats(stats);
+  TRY(kf_bytes_new_of_stats(ctx, stats, &bytes));
+  note_bytes(log, bytes);
+  return KF_OK;
+}
+
+static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_stats *stats;
+  float rows[5 * DIM];
+  int32_t labels[5];
+  TRY(open_inputs(ctx, &in));
+  for (int raw = 0; raw < 2; raw++) {
+    kf_stats_options o = {.normalize = raw ? KF_OFF : KF_ON};
+    TRY(kf_stats_new_from_data(ctx, in.train, &o, &stats));
+    /* More rows than there are; those that were there before count once. */
+    kf_status status = kf_data_get(ctx, in.train, 3, 5, rows, labels);
+    if (status == KF_OK) status = kf_stats_add(ctx, stats, rows, labels, 5);
+    kf_status noted = note_stats(ctx, stats, log);
+    TRY(status);
+    TRY(noted);
+  }
+  return KF_OK;
+}
+
+static void statistics_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(count_rows, NULL);
+}
+
+/* Each rank reads its share of the rows, and no others. */
+typedef struct counted_rows {
+  pthread_mutex_t lock;
+  uint64_t brought; /* by all ranks */
+} counted_rows;
+
+static int bring_counted(void *user, uint64_t first, uint64_t n, float *rows) {
+  counted_rows *c = user;
+  for (uint64_t i = 0; i < 2 * n; i++) rows[i] = (float)(1 + (first + i / 2) % 7 * (i % 2));
+  pthread_mutex_lock(&c->lock);
+  c->brought += n;
+  pthread_mutex_unlock(&c->lock);
+  return 0;
+}
+
+static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 1000 };
+  static _Thread_local int32_t labels[N];
+  kf_data *data;
+  kf_stats *stats;
+  for (int i = 0; i < N; i++) labels[i] = i % 5;
+  TRY(kf_data_open_rows(ctx, N, 2, bring_counted, argument, &(kf_array_options){.labels = labels},
+                        &data));
+  TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
+  kf_data_free(data);
+  return note_stats(ctx, stats, log);
+}
+
+static void rows_are_read_once(void **state) {
+  (void)state;
+  static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
+  session of[4] = {{0}};
+  run_ranks(of, 4, count_brought, &counted);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(of[i].status, KF_OK);
+    free(of[i].log.bytes);
+  }
+  assert_int_equal(counted.brought, 1000);
+}
+
+/* Bad rows that are skipped, fewer rows than ranks. */
+static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
+  const uint64_t n = *(const uint64_t *)argument;
+  float rows[200 * 3];
+  int32_t labels[200];
+  uint64_t state = n;
+  for (uint64_t i = 0; i < 3 * n; i++) rows[i] = (float)test_normal(&state);
+  for (uint64_t i = 0; i < n; i++) labels[i] = (int32_t)(i % 2);
+  rows[3] = NAN;
+  if (n > 100) rows[3 * 150] = INFINITY;
+  kf_array all = {.rows = rows, .n = n};
+  kf_array_options how = {.labels = labels, .skip = KF_SKIP_BAD};
+  kf_data *data;
+  kf_stats *stats;
+  kf_lambda lambda;
+  TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
+  TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
+  if (n > 100) {
+    kf_lambda_choice *choice;
+    TRY(kf_lambda_choice_new(ctx, stats, data, NULL, &choice));
+    note(log, choice->points, choice->n_points * sizeof *choice->points);
+    kf_lambda_choice_free(choice);
+    TRY(kf_lambda_ledoit_wolf(ctx, stats, data, &lambda));
+    NOTE(log, lambda.value);
+  }
+  TRY(note_stats(ctx, stats, log));
+  kf_data_free(data);
+  return KF_OK;
+}
+
+static void few_and_bad_rows_are_the_same(void **state) {
+  (void)state;
+  static const uint64_t sizes[] = {3, 64, 65, 200};
+  for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
+}
+
+/* --- fitting ------------------------------------------------------------------------------------- */
+
+static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  uint32_t groups[ROWS];
+  TRY(open_inputs(ctx, &in));
+  for (uint32_t i = 0; i < ROWS; i++) groups[i] = i / CLASSES / 2 * CLASSES + i % CLASSES;
+  const kf_fit_options ways[] = {
+      {.reject = 0.9},
+      {.choose_dim = 1},
+      {.method = KF_METHOD_PAPER, .choose_dim = 1, .sample = 100},
+      {.method = KF_METHOD_PAPER, .criterion = KF_CRITERION_ACCURACY, .one_se = 1},
+      {.groups = groups},
+      {.text = in.text},
+      {.lambda = {1, KF_LAMBDA_RELATIVE}, .dim = 5},
+      {.stats_options = {.normalize = KF_OFF}, .metric = KF_METRIC_EUCLIDEAN},
+  };
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    kf_model *model;
+    kf_fit_report *report;
+    TRY(kf_fit(ctx, in.train, &ways[i], &model, &report));
+    TRY(note_model(ctx, model, log));
+    NOTE(log, report->right);
+    NOTE(log, report->n_near);
+    if (report->by_dim != NULL)
+      note(log, report->by_dim->points, report->by_dim->n_points * sizeof *report->by_dim->points);
+    kf_fit_report_free(report);
+    kf_model_free(model);
+  }
+  return KF_OK;
+}
+
+static void models_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(fit_all, NULL);
+}
+
+/* --- judging ------------------------------------------------------------------------------------- */
+
+static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                               session_log *log) {
+  kf_analysis *a;
+  TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
+  NOTE(log, a->totals);
+  note(log, a->classes, a->n_classes * sizeof *a->classes);
+  note(log, a->confusions, a->n_confusions * sizeof *a->confusions);
+  note(log, a->bins, a->n_bins * sizeof *a->bins);
+  for (size_t i = 0; i < a->n_mistakes; i++) {
+    NOTE(log, a->mistakes[i].row);
+    NOTE(log, a->mistakes[i].score);
+    NOTE(log, a->mistakes[i].right_probability);
+  }
+  NOTE(log, a->calibration->nll);
+  NOTE(log, a->calibration->ece);
+  kf_analysis_free(a);
+  return KF_OK;
+}
+
+static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_model *model;
+  kf_eval_result e;
+  kf_calibration *c;
+  kf_open_set_result open = {0};
+  kf_verdicts *mapped, *raw;
+  kf_comparison compared = {0};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, &(kf_fit_options){.reject = 0.95}, &model, NULL));
+  keep_model(model);
+  TRY(kf_eval(ctx, model, in.test, NULL, &e));
+  NOTE(log, e);
+  TRY(note_analysis(ctx, model, in.test, log));
+  TRY(kf_calibration_new(ctx, model, in.test, NULL, &c));
+  keep_calibration(c);
+  NOTE(log, c->brier);
+  note(log, c->bins, sizeof c->bins);
+  TRY(kf_open_set(ctx, model, in.test, in.train, NULL, &open));
+  NOTE(log, open);
+  TRY(kf_verdicts_new(ctx, model, in.test, NULL, &mapped));
+  keep_verdicts(mapped);
+  TRY(kf_verdicts_new(ctx, model, in.test, &(kf_analysis_options){.raw = 1}, &raw));
+  keep_verdicts(raw);
+  TRY(kf_compare(ctx, mapped, raw, &compared));
+  NOTE(log, compared);
+  return KF_OK;
+}
+
+static void verdicts_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(judge_all, NULL);
+}
+
+/* --- sweeps ------------------------------------------------------------------------------------- */
+
+static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
+                            const kf_sweep_options *o, session_log *log) {
+  kf_sweep *s;
+  TRY(kf_sweep_new(ctx, stats, in->train, test ? in->test : NULL, o, &s));
+  NOTE(log, s->counts);
+  for (size_t i = 0; i < s->n_cells; i++) {
+    NOTE(log, s->cells[i].lambda);
+    NOTE(log, s->cells[i].alpha);
+    NOTE(log, s->cells[i].n);
+    NOTE(log, s->cells[i].top1);
+    NOTE(log, s->cells[i].top5);
+  }
+  kf_sweep_free(s);
+  return KF_OK;
+}
+
+static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  inputs in;
+  kf_stats *stats;
+  const kf_lambda lambdas[] = {{0.1, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}};
+  const uint32_t dims[] = {4, 8, DIM}, k[] = {1, 5};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_stats_new_from_data(ctx, in.train, NULL, &stats));
+  kf_sweep_options o = {
+      .lambdas = lambdas, .n_lambdas = 2, .dims = dims, .n_dims = 3, .k = k, .n_k = 2};
+  TRY(note_sweep(ctx, stats, &in, true, &o, log));
+  TRY(note_sweep(ctx, stats, &in, false, &o, log));
+  o = (kf_sweep_options){.lambdas = lambdas, .n_lambdas = 2, .text = in.text, .fuse = 1};
+  TRY(note_sweep(ctx, stats, &in, true, &o, log));
+  o = (kf_sweep_options){
+      .lambdas = lambdas, .n_lambdas = 2, .leave_one_out = 1, .include_raw = KF_OFF};
+  TRY(note_sweep(ctx, stats, &in, false, &o, log));
+  kf_shots *shots;
+  const uint32_t few[] = {1, 4};
+  TRY(kf_shots_new(ctx, in.train, in.test, in.text,
+                   &(kf_shots_options){.shots = few, .n_shots = 2, .seeds = 1}, &shots));
+  for (size_t i = 0; i < shots->n_points; i++) {
+    NOTE(log, shots->points[i].top1);
+    NOTE(log, shots->points[i].lambda);
+  }
+  kf_shots_free(shots);
+  kf_stats_free(stats);
+  return KF_OK;
+}
+
+static void sweeps_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(sweep_all, NULL);
+}
+
+/* --- use ----------------------------------------------------------------------------------------- */
+
+static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  enum { N = 90, TOP = 3 };
+  inputs in;
+  kf_model *model;
+  static _Thread_local float rows[N * DIM], mapped[N * DIM];
+  int32_t labels[N], classes[N * TOP];
+  double scores[N * TOP], probabilities[N * TOP];
+  kf_classify_options o = {.top = TOP};
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
+  keep_model(model);
+  TRY(kf_data_get(ctx, in.test, 0, N, rows, labels));
+  TRY(kf_transform(ctx, model, rows, N, NULL, mapped));
+  NOTE(log, mapped);
+  TRY(kf_classify(ctx, model, rows, N, &o, classes, NULL));
+  NOTE(log, classes);
+  TRY(kf_classify_probabilities(ctx, model, rows, N, &o, classes, scores, probabilities));
+  NOTE(log, scores);
+  NOTE(log, probabilities);
+  TRY(kf_classify(ctx, model, rows, 0, &o, classes, NULL));
+  TRY(kf_classify(ctx, model, rows, 1, &o, classes, scores));
+  NOTE(log, scores);
+  return KF_OK;
+}
+
+static void answers_are_the_same(void **state) {
+  (void)state;
+  assert_same_on_ranks(use_all, NULL);
+}
+
+/* --- files and galleries ------------------------------------------------------------------------- */
+
+static kf_status note_file(const char *path, session_log *log) {
+  FILE *file = fopen(path, "rb");
+  char bytes[4096];
+  size_t n;
+  if (file == NULL) return KF_ERR_IO;
+  while ((n = fread(bytes, 1, sizeof bytes, file)) > 0) note(log, bytes, n);
+  fclose(file);
+  return KF_OK;
+}
+
+static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *test,
+                            session_log *log) {
+  enum { N = 70, K = 4 };
+  static _Thread_local float rows[N * DIM];
+  int32_t labels[N];
+  int64_t found[N * K];
+  double scores[N * K];
+  const uint32_t k[] = {1, 3};
+  kf_eval_result counts;
+  kf_hits hits[2];
+  kf_k_choice *choice;
+  TRY(kf_data_get(ctx, test, 0, N, rows, labels));
+  TRY(kf_gallery_search(ctx, g, rows, N, K, NULL, found, scores, NULL));
+  NOTE(log, found);
+  NOTE(log, scores);
+  TRY(kf_gallery_search_itself(ctx, g, 5, 9, K, found, scores, NULL));
+  NOTE(log, found);
+  TRY(kf_gallery_search(ctx, g, rows, 1, K, NULL, found, scores, NULL));
+  NOTE(log, found);
+  kf_gallery_eval_options o = {.k = k, .n_k = 2};
+  TRY(kf_gallery_eval(ctx, g, test, &o, &counts, hits, NULL));
+  NOTE(log, counts);
+  NOTE(log, hits[0].top1);
+  NOTE(log, hits[1].top1);
+  TRY(kf_gallery_eval(ctx, g, NULL, &o, &counts, hits, NULL));
+  NOTE(log, hits[1].top5);
+  TRY(kf_k_choice_new(ctx, g, NULL, &choice));
+  note(log, choice->points, choice->n_points * sizeof *choice->points);
+  kf_k_choice_free(choice);
+  return KF_OK;
+}
+
+/* Every rank writes what it is asked to; only rank 0 does. */
+static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
+  const char *folder = argument;
+  char path[512], more[512], npy[512];
+  inputs in;
+  kf_model *model;
+  kf_gallery *g;
+  TRY(open_inputs(ctx, &in));
+  TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
+  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
+  snprintf(more, sizeof more, "%s/more.safetensors", folder);
+  snprintf(npy, sizeof npy, "%s/rows.npy", folder);
+  TRY(kf_gallery_save(ctx, in.train, model, NULL, path));
+  TRY(note_file(path, log));
+  TRY(kf_gallery_save(ctx, in.test, NULL, &(kf_gallery_options){.append_to = path}, path));
+  TRY(note_file(path, log));
+  TRY(kf_gallery_load(ctx, path, NULL, &g));
+  TRY(search_all(ctx, g, in.test, log));
+  kf_gallery_free(g);
+  TRY(kf_outputs_begin(ctx));
+  TRY(kf_transform_data(ctx, model, in.train, NULL, KF_F16, more));
+  TRY(kf_transform_data(ctx, model, in.test, NULL, KF_F32, npy));
+  TRY(kf_outputs_commit(ctx));
+  TRY(note_file(more, log));
+  TRY(note_file(npy, log));
+  TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read them */
+  kf_model_free(model);
+  return KF_OK;
+}
+
+static void files_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  assert_same_on_ranks(write_all, folder);
+  test_remove(folder);
+}
+
+static void spoil(const char *path) {
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, -40, SEEK_END);
+  fputs("spoilt", file);
+  fclose(file);
+}
+
+static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_gallery *g;
+  TRY(kf_gallery_load(ctx, argument, NULL, &g));
+  kf_gallery_free(g);
+  note(log, "loaded", 6);
+  return KF_OK;
+}
+
+/* Rank 0 alone looks for damage; all hear of it. */
+static void damaged_galleries_are_refused(void **state) {
+  (void)state;
+  char folder[256], path[512];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  session of[3] = {{0}};
+  run_ranks(of, 3, load_gallery, path);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_OK);
+    free(of[i].log.bytes);
+  }
+  spoil(path);
+  run_ranks(of, 3, load_gallery, path);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_ERR_DATA);
+    assert_non_null(strstr(of[i].message, "checksum"));
+  }
+  test_remove(folder);
+}
+
+/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
+static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 60, D = 6, QUERIES = 20 };
+  static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
+  static const uint32_t ks[] = {1, 7, N - 1};
+  float rows[N * D], queries[QUERIES * D];
+  int64_t found[N * N], leave_out[QUERIES];
+  double scores[N * N];
+  uint64_t state = 5;
+  char path[512];
+  snprintf(path, sizeof path, "%s/ties.safetensors", (const char *)argument);
+  for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + test_random(&state) % 3);
+  for (int i = 0; i < N; i += 3) /* all but the same as the row before */
+    rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
+  for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
+  for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
+  kf_data *data;
+  TRY(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data));
+  for (int m = 0; m < 3; m++) {
+    kf_gallery *g;
+    TRY(kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = metrics[m]}, path));
+    TRY(kf_gallery_load(ctx, path, &(kf_gallery_load_options){.rerank_from_disk = m == 1}, &g));
+    for (int t = 0; t < 3; t++) {
+      size_t n = (size_t)QUERIES * ks[t];
+      TRY(kf_gallery_search(ctx, g, queries, QUERIES, ks[t], NULL, found, scores, NULL));
+      note(log, found, n * sizeof *found);
+      note(log, scores, n * sizeof *scores);
+      kf_search_options without = {.leave_out = leave_out};
+      TRY(kf_gallery_search(ctx, g, queries, QUERIES, ks[t], &without, found, NULL, NULL));
+      note(log, found, n * sizeof *found);
+      TRY(kf_gallery_search_itself(ctx, g, 0, N, ks[t], found, scores, NULL));
+      note(log, found, (size_t)N * ks[t] * sizeof *found);
+    }
+    kf_gallery_free(g);
+  }
+  kf_data_free(data);
+  return KF_OK;
+}
+
+static void ties_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  assert_same_on_ranks(search_ties, folder);
+  test_remove(folder);
+}
+
+/* Files longer than a round, with bad rows left out. */
+static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { N = 5000, LONG = 2048 };
+  char path[512];
+  float *rows = calloc((size_t)N * LONG, sizeof *rows);
+  snprintf(path, sizeof path, "%s/long.safetensors", (const char *)argument);
+  for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
+  for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
+  kf_data *data = NULL;
+  kf_array all = {.rows = rows, .n = N};
+  kf_array_options how = {.skip = KF_SKIP_BAD};
+  kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
+  if (status == KF_OK) status = kf_data_save(ctx, data, KF_F32, path);
+  kf_data_free(data);
+  free(rows);
+  TRY(status);
+  TRY(note_file(path, log));
+  return kf_agree(ctx, KF_OK, NULL);
+}
+
+static void long_files_are_the_same(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  session alone, of[3] = {{0}};
+  run_alone(&alone, write_long, folder);
+  assert_int_equal(alone.status, KF_OK);
+  run_ranks(of, 3, write_long, folder);
+  for (int i = 0; i < 3; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+    assert_int_equal(of[i].log.n, alone.log.n);
+    assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
+    free(of[i].log.bytes);
+  }
+  free(alone.log.bytes);
+  test_remove(folder);
+}
+
+/* --- files of each rank -------------------------------------------------------------------------- */
+
+/* Parts of one data set in files: rank r has the r-th; alone, all of them. */
+typedef struct rank_parts {
+  const char *folder;
+  uint32_t n;
+} rank_parts;
+
+static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, kf_data **out) {
+  char paths[MOST_RANKS][400];
+  const char *list[MOST_RANKS];
+  for (uint32_t i = 0; i < p->n; i++) {
+    snprintf(paths[i], sizeof paths[i], "%s/%s-%u.npy", p->folder, name, i);
+    list[i] = paths[i];
+  }
+  char labels[MOST_RANKS][400];
+  const char *of_labels[MOST_RANKS];
+  for (uint32_t i = 0; i < p->n; i++) {
+    snprintf(labels[i], sizeof labels[i], "%s/%s-%u.txt", p->folder, name, i);
+    of_labels[i] = labels[i];
+  }
+  bool alone = kf_ctx_ranks(ctx) == 1;
+  uint32_t own = kf_ctx_rank(ctx);
+  kf_data_options o = {.labels = alone ? of_labels : &of_labels[own],
+                       .n_labels = alone ? p->n : 1,
+                       .skip_bad = 1,
+                       .own_files = !alone};
+  return kf_data_open(ctx, alone ? list : &list[own], alone ? p->n : 1, &o, out);
+}
+
+static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_data *train, *test;
+  kf_model *model;
+  kf_fit_report *report;
+  kf_eval_result e;
+  kf_stats *stats;
+  TRY(open_parts(ctx, argument, "train", &train));
+  TRY(open_parts(ctx, argument, "test", &test));
+  TRY(kf_stats_new_from_data(ctx, train, NULL, &stats));
+  TRY(note_stats(ctx, stats, log));
+  TRY(kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &report));
+  NOTE(log, report->n_near);
+  NOTE(log, report->n_bad);
+  kf_fit_report_free(report);
+  TRY(note_model(ctx, model, log));
+  TRY(kf_eval(ctx, model, test, NULL, &e));
+  NOTE(log, e);
+  TRY(note_analysis(ctx, model, test, log));
+  kf_model_free(model);
+  kf_data_free(train);
+  kf_data_free(test);
+  return KF_OK;
+}
+
+/* Rows of the synthetic world in n files of different lengths, with text labels. */
+static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
+  kf_data *data;
+  kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
+  assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+  float rows[ROWS * DIM];
+  int32_t labels[ROWS];
+  assert_ok(ctx, kf_data_get(ctx, data, 0, ROWS, rows, labels));
+  rows[7 * DIM] = NAN;
+  for (uint32_t i = 0; i < p->n; i++) {
+    char path[400];
+    uint64_t first = ROWS * (uint64_t)(i * i) / (p->n * p->n);
+    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (p->n * p->n);
+    snprintf(path, sizeof path, "%s/%s-%u.npy", p->folder, name, i);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    char header[128];
+    int used =
+        snprintf(header, sizeof header,
+                 "%cNUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%u, %u), }",
+                 0x93, 1, 0, 118, 0, (unsigned)(last - first), (unsigned)DIM);
+    memset(header + used, ' ', sizeof header - (size_t)used);
+    header[127] = '\n';
+    fwrite(header, 1, 128, file);
+    fwrite(rows + first * DIM, sizeof *rows * DIM, last - first, file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/%s-%u.txt", p->folder, name, i);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
+    fclose(file);
+  }
+  kf_data_free(data);
+}
+
+static void ranks_may_have_their_own_files(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  for (uint32_t n = 2; n < 5; n++) {
+    rank_parts p = {.folder = folder, .n = n};
+    session alone, of[MOST_RANKS] = {{0}};
+    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    write_parts(ctx, &p, "train", 0);
+    write_parts(ctx, &p, "test", 1);
+    kf_ctx_free(ctx);
+    run_alone(&alone, fit_parts, &p);
+    if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
+    run_ranks(of, n, fit_parts, &p);
+    for (uint32_t i = 0; i < n; i++) {
+      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
+      assert_int_equal(of[i].log.n, alone.log.n);
+      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
+      free(of[i].log.bytes);
+    }
+    free(alone.log.bytes);
+  }
+  test_remove(folder);
+}
+
+/* What needs all rows everywhere says so. */
+static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  kf_data *data;
+  kf_gallery *gallery;
+  TRY(open_parts(ctx, argument, "train", &data));
+  kf_status status = kf_gallery_new(ctx, data, NULL, NULL, &gallery);
+  kf_data_free(data);
+  return status;
+}
+
+static void some_calls_need_all_rows(void **state) {
+  (void)state;
+  char folder[256];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  rank_parts p = {.folder = folder, .n = 2};
+  session of[2] = {{0}};
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  write_parts(ctx, &p, "train", 0);
+  kf_ctx_free(ctx);
+  run_ranks(of, 2, search_parts, &p);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(of[i].status, KF_ERR_ARG);
+    assert_non_null(strstr(of[i].message, "rows of all files on every rank"));
+  }
+  test_remove(folder);
+}
+
+/* --- checkpoints --------------------------------------------------------------------------------- */
+
+typedef struct kept {
+  const char *data, *folder; /* folder NULL: nothing is kept */
+} kept;
+
+/* Statistics of a file, with what earlier runs have kept. */
+static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
+  const kept *k = argument;
+  kf_data *data;
+  kf_stats *stats = NULL;
+  TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
+  kf_stats_options o = {.checkpoint = k->folder};
+  kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
+  kf_data_free(data);
+  return status == KF_OK ? note_stats(ctx, stats, log) : status;
+}
+
+/* Runs on some ranks, all of which must give these bytes. */
+static void count_again(kept *k, uint32_t ranks, const session_log *wanted) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, ranks, count_kept, k);
+  for (uint32_t i = 0; i < ranks; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, ranks, of[i].message);
+    assert_int_equal(of[i].log.n, wanted->n);
+    assert_memory_equal(of[i].log.bytes, wanted->bytes, wanted->n);
+    free(of[i].log.bytes);
+  }
+}
+
+/* The names in a folder, [16] at most; returns how many. */
+static size_t list_files(const char *folder, char names[16][64]) {
+  DIR *open = opendir(folder);
+  size_t n = 0;
+  assert_non_null(open);
+  for (const struct dirent *e; (e = readdir(open)) != NULL;)
+    if (e->d_name[0] != '.' && n < 16) snprintf(names[n++], 64, "%.63s", e->d_name);
+  closedir(open);
+  return n;
+}
+
+static void checkpoints_are_taken_up(void **state) {
+  (void)state;
+  char folder[256], path[512], parts[300], names[16][64];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  snprintf(parts, sizeof parts, "%s/parts", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12, .per_class = 400},
+                               &data));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  session alone;
+  kept k = {.data = path};
+  run_alone(&alone, count_kept, &k);
+  assert_int_equal(alone.status, KF_OK);
+  k.folder = parts;
+  count_again(&k, 4, &alone.log);
+  assert_int_equal(list_files(parts, names), 4);
+  /* Some is lost, some is damaged: other ranks do it again. */
+  assert_int_equal(unlink(test_path(parts, names[0])), 0);
+  count_again(&k, 3, &alone.log);
+  spoil(test_path(parts, names[1]));
+  count_again(&k, 2, &alone.log);
+  /* Nothing is left to do: what is kept is all there is. */
+  size_t n = list_files(parts, names);
+  assert_true(n > 4);
+  count_again(&k, 7, &alone.log);
+  assert_int_equal(list_files(parts, names), n);
+  /* Without ranks, too. */
+  session again;
+  run_alone(&again, count_kept, &k);
+  assert_int_equal(again.status, KF_OK);
+  assert_memory_equal(again.log.bytes, alone.log.bytes, alone.log.n);
+  free(again.log.bytes);
+  free(alone.log.bytes);
+  test_remove(folder);
+}
+
+/* Other data have other files; what is kept of one is not taken for the other. */
+static void checkpoints_are_of_their_data(void **state) {
+  (void)state;
+  char folder[256], path[512], parts[300], names[16][64];
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  snprintf(parts, sizeof parts, "%s/parts", folder);
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  for (uint64_t seed = 0; seed < 2; seed++) {
+    kf_data *data;
+    kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
+    assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+    kf_stats *stats;
+    assert_error(
+        ctx, KF_ERR_ARG, "rows in files",
+        kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
+    assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
+    kf_data_free(data);
+    session alone;
+    kept k = {.data = path};
+    run_alone(&alone, count_kept, &k);
+    k.folder = parts;
+    count_again(&k, 2, &alone.log);
+    assert_int_equal(list_files(parts, names), 2 * (seed + 1));
+    free(alone.log.bytes);
+  }
+  kf_ctx_free(ctx);
+  test_remove(folder);
+}
+
+/* --- failures ------------------------------------------------------------------------------------ */
+
+typedef struct bad_input {
+  uint64_t row; /* that is bad */
+} bad_input;
+
+static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  enum { N = 500 };
+  const bad_input *bad = argument;
+  float rows[N * 2];
+  int32_t labels[N];
+  for (int i = 0; i < N; i++) {
+    rows[2 * i] = (float)(1 + i);
+    rows[2 * i + 1] = 1;
+    labels[i] = i % 3;
+  }
+  rows[2 * bad->row] = NAN;
+  rows[2 * N - 1] = NAN; /* and the last one */
+  kf_data *data;
+  kf_stats *stats = NULL;
+  TRY(kf_data_open_memory(ctx, rows, N, 2, labels, NULL, 0, &data));
+  kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
+  kf_data_free(data);
+  kf_stats_free(stats);
+  if (kf_agree(ctx, KF_OK, NULL) == KF_OK) return KF_ERR_INTERNAL; /* a failure stays */
+  return status;
+}
+
+/* One message: that of the lowest bad row, as in a single process. */
+static void one_error_for_all(void **state) {
+  (void)state;
+  static const uint64_t rows[] = {0, 130, 300, 499};
+  for (size_t t = 0; t < 4; t++) {
+    bad_input bad = {rows[t]};
+    session of[4] = {{0}};
+    char place[32];
+    snprintf(place, sizeof place, "row %d", (int)rows[t]);
+    run_ranks(of, 4, count_bad, &bad);
+    for (int i = 0; i < 4; i++) {
+      assert_int_equal(of[i].status, KF_ERR_DATA);
+      assert_non_null(strstr(of[i].message, place));
+      assert_string_equal(of[i].message, of[0].message);
+    }
+    assert_true((strstr(of[0].message, "(rank ") != NULL) == (rows[t] >= 128));
+  }
+}
+
+/* One rank fails where the others do not wait for it. */
+static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  kf_data *data;
+  const char *missing = "no/such/file.npy";
+  if (kf_ctx_rank(ctx) == 2) return kf_data_open(ctx, &missing, 1, NULL, &data);
+  return count_rows(ctx, NULL, log);
+}
+
+static void a_failing_rank_fails_all(void **state) {
+  (void)state;
+  session of[4] = {{0}};
+  run_ranks(of, 4, fail_alone, NULL);
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(of[i].status, KF_ERR_IO);
+    assert_non_null(strstr(of[i].message, "no/such/file.npy"));
+    assert_non_null(strstr(of[i].message, "(rank 2)"));
+    free(of[i].log.bytes);
+  }
+}
+
+/* Ranks that call different things notice. */
+static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
+  if (kf_ctx_rank(ctx) == 1) return kf_agree(ctx, KF_OK, NULL);
+  return use_all(ctx, argument, log);
+}
+
+static void ranks_that_come_apart_fail(void **state) {
+  (void)state;
+  session of[3] = {{0}};
+  run_ranks(of, 3, go_apart, NULL);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(of[i].status, KF_ERR_INTERNAL);
+    assert_non_null(strstr(of[i].message, "have come apart"));
+    free(of[i].log.bytes);
+  }
+}
+
+/* A rank with another version: its word is changed on the way. */
+static int gather_as_other(void *self, const void *part, void *all, const uint64_t *ends,
+                           uint32_t to) {
+  char word[256];
+  thread_rank *r = self;
+  uint64_t n = ends[r->rank] - (r->rank > 0 ? ends[r->rank - 1] : 0);
+  if (r->rank == 1 && n < sizeof word) {
+    memcpy(word, part, n);
+    if (strcmp(word, KF_VERSION) == 0) memcpy(word, "0.0.9", 6);
+    part = word;
+  }
+  return thread_gather(self, part, all, ends, to);
+}
+
+static kf_status just_agree(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
+  (void)log;
+  return kf_agree(ctx, KF_OK, NULL);
+}
+
+static void *other_version(void *argument) {
+  session *s = argument;
+  s->rank.comm.gather = gather_as_other;
+  return session_main(s);
+}
+
+static void versions_must_agree(void **state) {
+  (void)state;
+  session of[2] = {{0}};
+  pthread_t threads[2];
+  thread_group group = {.size = 2};
+  pthread_barrier_init(&group.barrier, NULL, 2);
+  for (uint32_t i = 0; i < 2; i++) {
+    of[i] = (session){.run = just_agree, .rank = {.group = &group, .rank = i}, .threads = 1};
+    of[i].rank.comm = (kf_comm){.rank = i,
+                                .size = 2,
+                                .self = &of[i].rank,
+                                .sum = thread_sum,
+                                .broadcast = thread_broadcast};
+    assert_int_equal(pthread_create(&threads[i], NULL, other_version, &of[i]), 0);
+  }
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&group.barrier);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(of[i].status, KF_ERR_ARG);
+    assert_string_equal(of[i].message,
+                        "rank 0 runs koofu " KF_VERSION " and rank 1 runs koofu 0.0.9");
+  }
+}
+
+/* Whichever call of the communicator fails, the session does, with a message and without a leak. */
+static void lost_ranks_are_noticed(void **state) {
+  (void)state;
+  for (uint64_t fail = 1; fail < 200; fail++) {
+    session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};
+    run_ranks(of, 2, judge_all, NULL);
+    bool done = of[0].status == KF_OK;
+    for (int i = 0; i < 2; i++) {
+      assert_int_equal(of[i].status, done ? KF_OK : KF_ERR_IO);
+      if (!done) assert_string_equal(of[i].message, "the other ranks can no longer be reached");
+      free(of[i].log.bytes);
+    }
+    if (done) return;
+  }
+  fail_msg("there is no end");
+}
+
+static void wrong_communicators_are_refused(void **state) {
+  (void)state;
+  kf_ctx *ctx;
+  kf_comm comm = {.rank = 1, .size = 1};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 0};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 1, .reserved = {[3] = 1}};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
+  comm = (kf_comm){.size = 1};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_OK);
+  assert_int_equal(kf_ctx_ranks(ctx), 1);
+  assert_int_equal(kf_agree(ctx, KF_ERR_DATA, "why"), KF_ERR_DATA);
+  assert_string_equal(kf_errmsg(ctx), "why");
+  kf_ctx_free(ctx);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(statistics_are_the_same),
+      cmocka_unit_test(rows_are_read_once),
+      cmocka_unit_test(few_and_bad_rows_are_the_same),
+      cmocka_unit_test(models_are_the_same),
+      cmocka_unit_test(verdicts_are_the_same),
+      cmocka_unit_test(sweeps_are_the_same),
+      cmocka_unit_test(answers_are_the_same),
+      cmocka_unit_test(files_are_the_same),
+      cmocka_unit_test(damaged_galleries_are_refused),
+      cmocka_unit_test(ties_are_the_same),
+      cmocka_unit_test(long_files_are_the_same),
+      cmocka_unit_test(ranks_may_have_their_own_files),
+      cmocka_unit_test(some_calls_need_all_rows),
+      cmocka_unit_test(checkpoints_are_taken_up),
+      cmocka_unit_test(checkpoints_are_of_their_data),
+      cmocka_unit_test(one_error_for_all),
+      cmocka_unit_test(a_failing_rank_fails_all),
+      cmocka_unit_test(ranks_that_come_apart_fail),
+      cmocka_unit_test(versions_must_agree),
+      cmocka_unit_test(lost_ranks_are_noticed),
+      cmocka_unit_test(wrong_communicators_are_refused),
+  };
+  test_in_memory();
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

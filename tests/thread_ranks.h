@@ -1,0 +1,207 @@
+/* thread_ranks.h - ranks that are threads of one process: a communicator without MPI, and a runner of
+ * sessions, each of which must give the same bytes on every rank. */
+#ifndef KF_THREAD_RANKS_H
+#define KF_THREAD_RANKS_H
+
+#include "test.h"
+
+#include <pthread.h>
+
+#define MOST_RANKS 8u
+
+typedef struct thread_group {
+  uint32_t size;
+  pthread_barrier_t barrier;
+  void *shown[MOST_RANKS]; /* what each rank shows the others */
+} thread_group;
+
+typedef struct thread_rank {
+  thread_group *group;
+  uint32_t rank;
+  kf_comm comm;
+  uint64_t steps; /* calls so far */
+  uint64_t fail;  /* the call, from 1, that fails; 0: none */
+} thread_rank;
+
+static inline int thread_step(thread_rank *r) { return ++r->steps == r->fail; }
+
+static inline void thread_show(thread_rank *r, void *memory) {
+  r->group->shown[r->rank] = memory;
+  pthread_barrier_wait(&r->group->barrier);
+}
+
+static inline void thread_end(thread_rank *r) { pthread_barrier_wait(&r->group->barrier); }
+
+static inline int thread_sum(void *self, uint64_t *pairs, uint64_t n) {
+  thread_rank *r = self;
+  __extension__ typedef unsigned __int128 wide;
+  wide *sums = calloc(n + 1, sizeof *sums);
+  thread_show(r, pairs);
+  for (uint32_t i = 0; i < r->group->size; i++) {
+    const uint64_t *of = r->group->shown[i];
+    for (uint64_t k = 0; k < n; k++) sums[k] += (wide)of[2 * k + 1] << 64 | of[2 * k];
+  }
+  thread_end(r);
+  memcpy(pairs, sums, n * sizeof *sums);
+  free(sums);
+  return thread_step(r);
+}
+
+static inline int thread_gather(void *self, const void *part, void *all, const uint64_t *ends,
+                                uint32_t to) {
+  thread_rank *r = self;
+  bool wanted = to == KF_ALL_RANKS || to == r->rank;
+  thread_show(r, (void *)(uintptr_t)part);
+  for (uint32_t i = 0; wanted && i < r->group->size; i++) {
+    uint64_t begin = i > 0 ? ends[i - 1] : 0;
+    if (i != r->rank || part != (const char *)all + begin)
+      if (ends[i] > begin) memcpy((char *)all + begin, r->group->shown[i], ends[i] - begin);
+  }
+  thread_end(r);
+  return thread_step(r);
+}
+
+static inline int thread_broadcast(void *self, void *bytes, uint64_t n, uint32_t from) {
+  thread_rank *r = self;
+  thread_show(r, bytes);
+  if (r->rank != from) memcpy(bytes, r->group->shown[from], n);
+  thread_end(r);
+  return thread_step(r);
+}
+
+/* --- sessions ------------------------------------------------------------------------------------ */
+
+/* What a session has found: any bytes. */
+typedef struct session_log {
+  unsigned char *bytes;
+  size_t n, room;
+} session_log;
+
+static inline void note(session_log *log, const void *bytes, size_t n) {
+  if (log->n + n > log->room) {
+    log->room = 2 * (log->n + n);
+    log->bytes = realloc(log->bytes, log->room);
+  }
+  if (n > 0) memcpy(log->bytes + log->n, bytes, n);
+  log->n += n;
+}
+#define NOTE(log, value) note(log, &(value), sizeof(value))
+
+/* Objects that are freed when the session ends, also if it fails. */
+typedef struct kept_objects {
+  struct {
+    void *object;
+    void (*release)(void *object);
+  } at[16];
+  size_t n;
+} kept_objects;
+static _Thread_local kept_objects session_kept;
+
+static inline void keep_object(void *object, void (*release)(void *object)) {
+  session_kept.at[session_kept.n].object = object;
+  session_kept.at[session_kept.n++].release = release;
+}
+
+static inline void free_kept(void) {
+  while (session_kept.n > 0) {
+    session_kept.n--;
+    session_kept.at[session_kept.n].release(session_kept.at[session_kept.n].object);
+  }
+}
+#define KEPT(TYPE)                                                                                 \
+  static inline void release_##TYPE(void *object) { kf_##TYPE##_free(object); }                    \
+  static inline void keep_##TYPE(kf_##TYPE *object) { keep_object(object, release_##TYPE); }
+KEPT(calibration)
+KEPT(data)
+KEPT(model)
+KEPT(stats)
+KEPT(text)
+KEPT(verdicts)
+
+typedef struct session {
+  /* Runs on a thread of its own: no assertions. */
+  kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log);
+  void *argument;
+  thread_rank rank;
+  unsigned threads;
+  kf_isa isa;
+  session_log log;
+  kf_status status;
+  char message[512];
+} session;
+
+static inline void *session_main(void *argument) {
+  session *s = argument;
+  kf_ctx *ctx = NULL;
+  kf_ctx_options options = {.threads = s->threads, .isa = s->isa};
+  if (s->rank.group != NULL) options.comm = &s->rank.comm;
+  s->status = kf_ctx_new(&options, &ctx);
+  if (s->status == KF_OK) s->status = s->run(ctx, s->argument, &s->log);
+  snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
+  if (ctx != NULL) { /* a rank that fails alone tells the others */
+    kf_status agreed = kf_agree(ctx, s->status, s->status != KF_OK ? s->message : NULL);
+    if (agreed != KF_OK) snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
+    s->status = agreed;
+  }
+  free_kept();
+  kf_ctx_free(ctx);
+  return NULL;
+}
+
+/* Runs a session on all ranks; ranks have one and two threads in turn, and different kernels. */
+static inline void run_ranks(session *sessions, uint32_t size,
+                             kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log),
+                             void *argument) {
+  static thread_group group;
+  pthread_t threads[MOST_RANKS];
+  group = (thread_group){.size = size};
+  pthread_barrier_init(&group.barrier, NULL, size);
+  for (uint32_t i = 0; i < size; i++) {
+    session *s = &sessions[i];
+    uint64_t fail = s->rank.fail;
+    *s = (session){.run = run,
+                   .argument = argument,
+                   .rank = {.group = &group, .rank = i, .fail = fail},
+                   .threads = 1 + i % 2,
+                   .isa = i == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO};
+    s->rank.comm = (kf_comm){.rank = i,
+                             .size = size,
+                             .self = &s->rank,
+                             .sum = thread_sum,
+                             .gather = thread_gather,
+                             .broadcast = thread_broadcast};
+    assert_int_equal(pthread_create(&threads[i], NULL, session_main, s), 0);
+  }
+  for (uint32_t i = 0; i < size; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&group.barrier);
+}
+
+static inline void run_alone(session *s,
+                             kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log),
+                             void *argument) {
+  *s = (session){.run = run, .argument = argument, .threads = 2};
+  session_main(s);
+}
+
+/* The session gives the same bytes on 2, 3, 4 and 7 ranks as alone. */
+static inline void assert_same_on_ranks(kf_status (*run)(kf_ctx *, void *, session_log *),
+                                        void *argument) {
+  static const uint32_t sizes[] = {1, 2, 3, 4, 7};
+  session alone, of[MOST_RANKS] = {{0}};
+  run_alone(&alone, run, argument);
+  if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
+  assert_true(alone.log.n > 0);
+  for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++) {
+    run_ranks(of, sizes[t], run, argument);
+    for (uint32_t i = 0; i < sizes[t]; i++) {
+      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, sizes[t], of[i].message);
+      assert_int_equal(of[i].log.n, alone.log.n);
+      if (memcmp(of[i].log.bytes, alone.log.bytes, alone.log.n) != 0)
+        fail_msg("rank %u of %u has other bytes", i, sizes[t]);
+      free(of[i].log.bytes);
+    }
+  }
+  free(alone.log.bytes);
+}
+
+#endif
