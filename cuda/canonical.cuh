@@ -1,5 +1,5 @@
-/* canonical.cuh - canonical sums (docs/numerics.md) by eight threads, one for each lane. Nothing here
- * may be contracted: cuda/ is compiled with -fmad=false. */
+/* canonical.cuh - canonical sums (docs/numerics.md) by eight threads, one for each lane. Nothing
+ * here may be contracted: cuda/ is compiled with -fmad=false. */
 #ifndef KF_CUDA_CANONICAL_CUH
 #define KF_CUDA_CANONICAL_CUH
 

@@ -4,8 +4,9 @@
 
 #include "search.cuh"
 
-/* A warp's list. The count is in shared memory, since lanes append on their own. Block number `warp` is
- * the warp's first; others are taken from a counter. Block n_blocks is where what does not fit goes. */
+/* A warp's list. The count is in shared memory, since lanes append on their own. Block number
+ * `warp` is the warp's first; others are taken from a counter. Block n_blocks is where what does
+ * not fit goes. */
 struct kf_hit_writer {
   const kf_pass &p;
   uint32_t block;
@@ -40,9 +41,9 @@ struct kf_hit_writer {
   }
 };
 
-/* Sets the number of chunks, and returns the number of blocks of the grid, one for each processor at
- * most. A chunk should stay in the second-level cache while all groups of queries pass over it, and
- * the items should come out even. */
+/* Sets the number of chunks, and returns the number of blocks of the grid, one for each processor
+ * at most. A chunk should stay in the second-level cache while all groups of queries pass over it,
+ * and the items should come out even. */
 static inline uint32_t kf_share_out(const kf_dev *dev, kf_pass *p, uint64_t tile_bytes) {
   const uint64_t cached = 25u << 20, start = 6; /* what beginning an item costs, in tiles */
   uint32_t processors = (uint32_t)dev->processors;

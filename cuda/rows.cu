@@ -11,8 +11,9 @@ static uint64_t value_size(kf_dev_type type) {
 uint64_t kf_cuda_rows_bytes(const kf_dev_piece *piece) {
   const kf_dev_space *space = piece->space;
   uint64_t places = piece->n_tiles * KF_TILE_ROWS;
-  uint64_t bytes = places * (space->padded + sizeof(uint32_t)) +
-                   piece->n_tiles * (sizeof(kf_tile_bound) + sizeof(kf_tile_value));
+  uint64_t bytes =
+      places * (space->padded + sizeof(uint32_t)) +
+      piece->n_tiles * (sizeof(kf_tile_bound) + sizeof(kf_dev_tile) + sizeof(kf_tile_value));
   bytes += piece->n * space->dim * value_size(piece->values);
   if (space->metric == KF_DEV_COSINE && piece->values != KF_DEV_NO_VALUES) bytes += piece->n * 8;
   return bytes + (4u << 20); /* what rounding up each of them may take */
@@ -47,6 +48,7 @@ kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_ro
   rows->bytes = (int8_t *)kf_cuda_take(arena, places * space->padded);
   rows->numbers = (uint32_t *)kf_cuda_take(arena, places * sizeof *rows->numbers);
   rows->bounds = (kf_tile_bound *)kf_cuda_take(arena, piece->n_tiles * sizeof *rows->bounds);
+  rows->given = (kf_dev_tile *)kf_cuda_take(arena, piece->n_tiles * sizeof *rows->given);
   rows->tiles = (kf_tile_value *)kf_cuda_take(arena, piece->n_tiles * sizeof *rows->tiles);
   if (piece->values != KF_DEV_NO_VALUES) {
     rows->values = kf_cuda_take(arena, piece->n * space->dim * value_size(piece->values));
@@ -61,7 +63,7 @@ kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_ro
   return KF_DEV_OK;
 }
 
-/* Tiles as the kernels see them; given [n]: in place of the values. */
+/* Tiles as the kernels see them. */
 __global__ void __launch_bounds__(KF_TILE_ROWS)
     see_tiles(const kf_dev_tile *given, const uint32_t *numbers, uint64_t n, double bound_scale,
               kf_tile_bound *bounds, kf_tile_value *tiles) {
@@ -97,18 +99,13 @@ kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t
           cudaMemcpyAsync(rows->numbers + place, numbers, places * sizeof *numbers,
                           cudaMemcpyDefault, dev->stream),
           what);
-  kf_dev_tile *given;
-  KF_CUDA(dev, cudaMallocAsync(&given, n * sizeof *given, dev->stream), "making room for tiles");
-  cudaError_t error =
-      cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyDefault, dev->stream);
-  if (error == cudaSuccess) {
-    see_tiles<<<(unsigned)(n < 4096 ? n : 4096), KF_TILE_ROWS, 0, dev->stream>>>(
-        given, rows->numbers + place, n, rows->bound_scale, rows->bounds + first,
-        rows->tiles + first);
-    error = cudaGetLastError();
-  }
-  cudaFreeAsync(given, dev->stream);
-  KF_CUDA(dev, error, what);
+  kf_dev_tile *given = rows->given + first;
+  KF_CUDA(dev, cudaMemcpyAsync(given, tiles, n * sizeof *given, cudaMemcpyDefault, dev->stream),
+          what);
+  see_tiles<<<(unsigned)(n < 4096 ? n : 4096), KF_TILE_ROWS, 0, dev->stream>>>(
+      given, rows->numbers + place, n, rows->bound_scale, rows->bounds + first,
+      rows->tiles + first);
+  KF_CUDA(dev, cudaGetLastError(), what);
   return KF_DEV_OK;
 }
 

@@ -41,8 +41,8 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
  * survivor costs the more in comparison, the shorter rows are. */
 static double unlucky(uint32_t padded) { return padded <= 128 ? 0.05 : 0.012; }
 
-/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows are
- * among those looked at, a share of all. */
+/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows
+ * are among those looked at, a share of all. */
 static uint32_t sample_rank(uint32_t rank, double share, double unlucky) {
   if (share >= 1) return rank + 1;
   double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
@@ -90,6 +90,39 @@ __device__ __forceinline__ float part_value(const guess_args &a, const kf_query_
   return out == out ? out : -INFINITY;
 }
 
+#define FEW_RANKS 12u
+
+/* The rank-th largest of n values, which a warp takes away one after the other. */
+__device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, uint32_t rank,
+                                                 uint32_t lane) {
+  uint32_t found = 0;
+  for (uint32_t taken = 0; taken < rank && taken < n; taken++) {
+    uint32_t most = 0, at = lane;
+    for (uint32_t i = lane; i < n; i += 32)
+      if (values[i] > most) {
+        most = values[i];
+        at = i;
+      }
+    found = __reduce_max_sync(~0u, most);
+    uint32_t owners = __ballot_sync(~0u, most == found);
+    if (lane == __ffs(owners) - 1 && at < n) values[at] = 0;
+    __syncwarp();
+  }
+  return found;
+}
+
+/* The same bit by bit, rounded down: that is precise enough. */
+__device__ __forceinline__ uint32_t find_largest(const uint32_t *values, uint32_t n, uint32_t rank,
+                                                 uint32_t lane) {
+  uint32_t found = 0;
+  for (int bit = 31; bit >= 8; bit--) {
+    uint32_t trial = found | 1u << bit, reach = 0;
+    for (uint32_t i = lane; i < n; i += 32) reach += values[i] >= trial;
+    if (__reduce_add_sync(~0u, reach) >= rank) found = trial;
+  }
+  return found;
+}
+
 /* A warp for each query: the rank-th largest of its maxima. */
 __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
   extern __shared__ uint32_t values[]; /* [4][parts] */
@@ -102,12 +135,9 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
   for (uint32_t part = lane; part < a.parts; part += 32)
     mine[part] = ordered(part_value(a, known, part, a.maxima[(uint64_t)i * a.parts + part]));
   __syncwarp();
-  uint32_t rank = a.rank + (a.proven && known.leave_out >= 0), found = 0;
-  for (int bit = 31; bit >= 8; bit--) { /* rounded down: that is precise enough */
-    uint32_t trial = found | 1u << bit, n = 0;
-    for (uint32_t part = lane; part < a.parts; part += 32) n += mine[part] >= trial;
-    if (__reduce_add_sync(~0u, n) >= rank) found = trial;
-  }
+  uint32_t rank = a.rank + (a.proven && known.leave_out >= 0);
+  uint32_t found = rank <= FEW_RANKS ? take_largest(mine, a.parts, rank, lane)
+                                     : find_largest(mine, a.parts, rank, lane);
   if (lane > 0) return;
   double least = (double)from_ordered(found);
   if (!(least > -INFINITY) || rank > a.parts) least = -INFINITY; /* also if it is NaN */
@@ -117,7 +147,8 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
     k->least = least;
 }
 
-/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to be. */
+/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to
+ * be. */
 static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
   double luck = unlucky(p->padded);
   uint32_t tiles = n_tiles / SHARE;
@@ -210,7 +241,8 @@ __device__ __forceinline__ bool takes_part(const group_args &a, uint32_t i, uint
   return number != UINT32_MAX && a.first + (int64_t)number != a.known[a.chosen[i]].leave_out;
 }
 
-/* A block for each block of survivors: counts those of each query, and marks those that are none. */
+/* A block for each block of survivors: counts those of each query, and marks those that are
+ * none. */
 __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   uint32_t n = a.filled[blockIdx.x];
   uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
@@ -224,33 +256,34 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   }
 }
 
-/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve rows
- * are left. */
+/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve
+ * rows are left. */
 template <int UNITS>
 __global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
-  uint32_t n = a.filled[blockIdx.x];
+  const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % UNITS, each = 128 / UNITS;
   const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
-  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-    uint2 hit = hits[i];
-    uint32_t tile = hit.y >> 4, first = kf_coarse_place(hit.y), mask = 0;
-    int32_t threshold = kf_threshold(c.query_bounds[hit.x], c.tile_bounds[tile]);
-    int4 query[UNITS];
-#pragma unroll
-    for (int u = 0; u < UNITS; u++) query[u] = c.queries[(uint64_t)hit.x * UNITS + u];
+  for (uint32_t base = 0; base < n; base += each) {
+    const uint32_t i = base + threadIdx.x / UNITS; /* threads side by side read a row */
+    const uint2 hit = hits[i < n ? i : n - 1];
+    const uint32_t first = kf_coarse_place(hit.y);
+    const int32_t threshold = kf_threshold(c.query_bounds[hit.x], c.tile_bounds[hit.y >> 4]);
+    const int4 query = c.queries[(uint64_t)hit.x * UNITS + unit];
+    int32_t sum[12];
 #pragma unroll
     for (uint32_t j = 0; j < 12; j++) {
-      const int4 *row = c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * UNITS;
-      int32_t sum = 0;
-#pragma unroll
-      for (int u = 0; u < UNITS; u++) {
-        int4 r = __ldg(row + u);
-        sum = __dp4a(r.x, query[u].x, sum);
-        sum = __dp4a(r.y, query[u].y, sum);
-        sum = __dp4a(r.z, query[u].z, sum);
-        sum = __dp4a(r.w, query[u].w, sum);
-      }
-      if (sum >= threshold) mask |= 1u << j;
+      int4 r = __ldg(c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * UNITS + unit);
+      sum[j] = __dp4a(r.x, query.x, 0);
+      sum[j] = __dp4a(r.y, query.y, sum[j]);
+      sum[j] = __dp4a(r.z, query.z, sum[j]);
+      sum[j] = __dp4a(r.w, query.w, sum[j]);
     }
+    uint32_t mask = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 12; j++) {
+      for (int step = UNITS / 2; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0u, sum[j], step);
+      if (sum[j] >= threshold) mask |= 1u << j;
+    }
+    if (unit > 0 || i >= n) continue;
     for (uint32_t left = mask; left > 0; left &= left - 1) {
       uint32_t j = __ffs(left) - 1;
       if (!takes_part(a, hit.x, first + (j >> 1) * 8 + (j & 1))) mask &= ~(1u << j);
@@ -348,10 +381,10 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
   for (int i = 0; i < KF_N_COUNTERS; i++) counters[i] = i == KF_NEXT_BLOCK ? next : 0;
 }
 
-/* --- better guesses on the way ------------------------------------------------------------------ */
+/* --- better guesses on the way ---------------------------------------------------------------- */
 
-/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of the
- * guess which key `rank` rows have, and fewer rows survive in the other tiles. */
+/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of
+ * the guess which key `rank` rows have, and fewer rows survive in the other tiles. */
 
 #define RAISE_TILES   2048u /* from which on, */
 #define RAISE_QUERIES 4096u /* and from how many queries, that pays */
@@ -400,12 +433,8 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
       values[warp][s] = ordered(t.scale > 0 && value == value ? (float)value : -INFINITY);
   }
   __syncwarp();
-  uint32_t found = 0;
-  for (int bit = 31; bit >= 8; bit--) {
-    uint32_t trial = found | 1u << bit, reach = 0;
-    for (uint32_t s = lane; s < n; s += 32) reach += values[warp][s] >= trial;
-    if (__reduce_add_sync(~0u, reach) >= a.wanted) found = trial;
-  }
+  uint32_t found = a.wanted <= FEW_RANKS ? take_largest(values[warp], n, a.wanted, lane)
+                                         : find_largest(values[warp], n, a.wanted, lane);
   double least = (double)from_ordered(found);
   if (lane == 0 && least > a.known[query].least) a.known[query].least = least;
 }
@@ -430,7 +459,7 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows) {
   return KF_DEV_OK;
 }
 
-/* --- a scan ------------------------------------------------------------------------------------- */
+/* --- a scan ----------------------------------------------------------------------------------- */
 
 #define COARSE_QUERIES 2048u /* from which on short rows are scanned coarsely */
 

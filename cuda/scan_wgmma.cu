@@ -6,8 +6,8 @@
  * stages, and the other three compute the thresholds of the tile to come. Sums never leave the
  * registers: what a warp finds is a list of pairs.
  *
- * A stage is a whole tile if rows are short, and 128 columns of one if they are long. Columns that do
- * not exist are zeros that the copy engine supplies. */
+ * A stage is a whole tile if rows are short, and 128 columns of one if they are long. Columns that
+ * do not exist are zeros that the copy engine supplies. */
 #include "hits.cuh"
 #include "search.cuh"
 #include "wgmma.cuh"
@@ -333,8 +333,8 @@ __device__ __forceinline__ void take_coarse(const quarters &m, int32_t t0, int32
   __syncwarp();
 }
 
-/* Products of one half of a tile come while the other half is compared. What is done about a hit does
- * not look at sums, which may be new ones by then. */
+/* Products of one half of a tile come while the other half is compared. What is done about a hit
+ * does not look at sums, which may be new ones by then. */
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l) {
   ring r = {0, (int)p.stages, 0};

@@ -1,9 +1,10 @@
 /* score.cu - survivors scored canonically, and the best rows of each query.
  *
- * A block takes one query. Its survivors are first looked at in fine: the query with a second digit,
- * which leaves the rounding of the row alone, bounds the key of each from above. The likeliest ones
- * are scored; what is then below the last of the best rows so far cannot be among them, and the
- * rest is scored as well. Rows come from memory in no order, and that is what it costs. */
+ * A block takes one query. Its survivors are first looked at in fine: the query with a second
+ * digit, which leaves the rounding of the row alone, bounds the key of each from above. The
+ * likeliest ones are scored; what is then below the last of the best rows so far cannot be among
+ * them, and the rest is scored as well. Rows come from memory in no order, and that is what it
+ * costs. */
 #include "search.cuh"
 #include "table.h"
 
@@ -270,8 +271,8 @@ __device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
     }
 }
 
-/* Scores the survivors whose upper bound is in [from, to), and keeps the best rows. Returns how many
- * there are. */
+/* Scores the survivors whose upper bound is in [from, to), and keeps the best rows. Returns how
+ * many there are. */
 template <class T>
 __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v, double norm2,
                                               uint32_t n, double from, double to, uint32_t kept) {

@@ -6,18 +6,18 @@
 
 #define KF_TILE_ROWS 192u
 #define KF_PAD       32u
-/* Survivors are collected in blocks of this many; a warp fills one at a time, and takes the next when
- * fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
+/* Survivors are collected in blocks of this many; a warp fills one at a time, and takes the next
+ * when fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
 #define KF_HIT_BLOCK  8192u
 #define KF_HIT_ROOM   4096u
 #define KF_SCANS      3u  /* that may collect hits one after the other */
 #define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
 
-/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale; the last is negative if
- * there are no rows. */
+/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale; the last is negative
+ * if there are no rows. */
 typedef float4 kf_tile_bound;
-/* What it needs of a query: (least - fixed), by_length, by_error, 1 / factor; the last is negative if
- * there is no such query. */
+/* What it needs of a query: (least - fixed), by_length, by_error, 1 / factor; the last is negative
+ * if there is no such query. */
 typedef float4 kf_query_bound;
 
 /* The rest of a tile, for values. */
@@ -37,8 +37,9 @@ struct kf_dev_rows {
   double bound_scale;
   int64_t first;
   uint64_t n, n_tiles;
-  int8_t *bytes;     /* [n_tiles * KF_TILE_ROWS][padded] */
-  uint32_t *numbers; /* [n_tiles * KF_TILE_ROWS] */
+  int8_t *bytes;      /* [n_tiles * KF_TILE_ROWS][padded] */
+  uint32_t *numbers;  /* [n_tiles * KF_TILE_ROWS] */
+  kf_dev_tile *given; /* [n_tiles], and as the kernels see them: */
   kf_tile_bound *bounds;
   kf_tile_value *tiles;
   void *values;  /* [n][dim] */
@@ -138,8 +139,8 @@ __device__ __forceinline__ uint32_t kf_tile_of(const kf_pass &p, uint32_t i) {
 bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 /* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
- * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a row
- * they have 16 * tile + 8 * half + 4 * quarter + pair. */
+ * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a
+ * row they have 16 * tile + 8 * half + 4 * quarter + pair. */
 #define KF_COARSE_MOST 64u
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
 __device__ __forceinline__ uint32_t

@@ -1,11 +1,11 @@
-/* knn.c - the paper's table of search times, through the library as anybody would call it: rows in an
- * index, queries and answers on the host. See run.sh. Prints one line for each width:
+/* knn.c - the paper's table of search times, through the library as anybody would call it: rows in
+ * an index, queries and answers on the host. See run.sh. Prints one line for each width:
  *
  *     knn [--rows N] [--queries Q] [--k K] [--kind normal|clusters|outliers|copies] [--f16]
  *         [--pinned] [--check QUERIES] [--repeat R] [--plugin FILE] [--device NAME] DIM...
  *
- * --pinned: queries are in page-locked memory. --check: so many queries are searched for on the CPU as
- * well, and lists and scores must be equal. */
+ * --pinned: queries are in page-locked memory. --check: so many queries are searched for on the CPU
+ * as well, and lists and scores must be equal. */
 #include "device/device_api.h"
 #include "koofu.h"
 
@@ -48,7 +48,7 @@ static void *need(void *memory) {
   exit(1);
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x) {
   x ^= x >> 33;
@@ -109,7 +109,7 @@ static void fill_rows(float *rows, uint64_t n, uint32_t dim, uint64_t seed, int 
   for (unsigned i = 0; i < FILLERS; i++) pthread_join(thread[i], NULL);
 }
 
-/* --- page-locked memory ------------------------------------------------------------------------ */
+/* --- page-locked memory ----------------------------------------------------------------------- */
 
 typedef struct locked {
   const kf_device_api *api;
@@ -133,7 +133,7 @@ static void locked_open(locked *l, const settings *s) {
   }
 }
 
-/* --- one width --------------------------------------------------------------------------------- */
+/* --- one width -------------------------------------------------------------------------------- */
 
 static void check_ok(kf_ctx *ctx, kf_status status) {
   if (status == KF_OK) return;
@@ -230,7 +230,7 @@ static uint64_t run(const settings *s, kf_ctx *ctx, const locked *l, uint32_t di
   return wrong;
 }
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static int kind_of(const char *name) {
   for (int i = 0; i < 4; i++)

@@ -1,12 +1,13 @@
-/* check.cu - the plug-in by itself, on a device: survivors and answers against plain loops, on small
- * sets of every width, metric and type; and times on large ones.
+/* check.cu - the plug-in by itself, on a device: survivors and answers against plain loops, on
+ * small sets of every width, metric and type; and times on large ones.
  *
- *     check [ROWS]                  small sets; exits with 1 if anything is wrong
- *     check time D [N [Q [K [KIND]]]]  times and a sample against brute force. KIND: 0 normal,
- *                                   1 clusters, 2 outliers, 3 copies
+ *     check [ROWS]                     small sets; exits with 1 if anything is wrong
+ *     check few                        fewer of them, for slow tools
+ *     check time D [N [Q [K [KIND]]]]  times, and a sample against brute force. KIND: 0 normal,
+ *                                      1 clusters, 2 outliers, 3 copies
  *
- * A last word `mma` takes the pass of devices before Hopper.
- */
+ * A last word `mma` takes the pass of devices before Hopper. Without a device the exit status is
+ * 77. */
 #include "../device.cuh"
 #include "../table.h"
 
@@ -83,7 +84,7 @@ static double distance2(const float *x, const float *y, uint32_t n) {
   return add_lanes(lane);
 }
 
-/* --- an index, packed plainly ------------------------------------------------------------------ */
+/* --- an index, packed plainly ----------------------------------------------------------------- */
 
 struct packed {
   kf_dev_space space;
@@ -165,7 +166,7 @@ static void pack(packed &p, kf_dev_metric metric, const std::vector<float> &rows
   }
 }
 
-/* --- small sets -------------------------------------------------------------------------------- */
+/* --- small sets ------------------------------------------------------------------------------- */
 
 static float round_to(kf_dev_type type, float x) {
   if (type == KF_DEV_F32) return x;
@@ -361,7 +362,7 @@ static void check_overflow() {
   api->rows_free(dev, rows);
 }
 
-/* --- large sets -------------------------------------------------------------------------------- */
+/* --- large sets ------------------------------------------------------------------------------- */
 
 /* Rows at unit length; the centre is zero. */
 __global__ void make_rows(float *rows, uint64_t first, uint64_t n, uint32_t dim, uint64_t seed,
@@ -592,7 +593,7 @@ int main(int argc, char **argv) {
     dev->encode = NULL;
     argc--;
   }
-  if (argc > 1 && strcmp(argv[1], "few") == 0) { /* for slow tools */
+  if (argc > 1 && strcmp(argv[1], "few") == 0) {
     check_set({700, 200, 100, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
     check_set({400, 200, 256, 5, KF_DEV_EUCLIDEAN, KF_DEV_F16, 1});
     check_set({400, 200, 600, 5, KF_DEV_INNER, KF_DEV_F32, 2});

@@ -193,9 +193,10 @@ typedef struct kf_device_api {
   kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
                          int proven);
   /* The first pass: collects, for every chosen query, at least the rows whose key may be `least` or
-   * more. Waits. *hits: how many were found, or not less than that. KF_DEV_MORE: that is more than
-   * there is room for, and the survivors are not kept: the caller makes more room or chooses fewer
-   * queries. */
+   * more. If `least` is a guess and the rows have values, a device may raise it on the way: it
+   * collects for the new one, and settle judges by that. Waits. *hits: how many were found, or not
+   * less than that. KF_DEV_MORE: that is more than there is room for, and the survivors are not
+   * kept: the caller makes more room or chooses fewer queries. */
   kf_dev_status (*scan)(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
   /* Scores the survivors canonically, except rows to be left out, and merges them into the best
    * rows of their queries, in order of score and then of row. The rows need values. A row never
