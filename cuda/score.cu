@@ -15,13 +15,11 @@
 #include <float.h>
 #include <math.h>
 
-#define THREADS ((uint32_t)blockDim.x)
-#define GROUPS  (THREADS / 8)
-#define MOST    512 /* threads of a block */
-#ifndef REGISTERS
+#define THREADS   ((uint32_t)blockDim.x)
+#define GROUPS    (THREADS / 8)
+#define MOST      512 /* threads of a block */
 #define REGISTERS 80
-#endif
-#define AHEAD   8   /* numbers of each of two rows that a thread reads before it needs the first */
+#define AHEAD     8 /* numbers of each of two rows that a thread reads before it needs the first */
 
 __device__ __forceinline__ double wide(float x) { return (double)x; }
 __device__ __forceinline__ double wide(__half x) { return (double)__half2float(x); }
@@ -347,6 +345,10 @@ template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a,
 
 #define FINE_FROM 128u /* columns: shorter rows are read at once */
 
+static void size_sorted(score_args *a) {
+  for (a->sorted = 512; a->sorted < a->best + a->batch;) a->sorted *= 2;
+}
+
 kf_dev_status kf_cuda_score(kf_dev_queries *q, const kf_dev_rows *rows) {
   kf_dev *dev = q->dev;
   if (q->n_hits == 0) return KF_DEV_OK;
@@ -360,7 +362,8 @@ kf_dev_status kf_cuda_score(kf_dev_queries *q, const kf_dev_rows *rows) {
                   q->bound_scale, rows->first};
   if (q->best > 256) a.batch = 2048;
   if (q->best <= 32) a.batch = 256;
-  while (a.sorted < q->best + a.batch) a.sorted *= 2;
+  size_sorted(&a);
+  for (; shared_bytes(a) > dev->shared && a.batch > 64; size_sorted(&a)) a.batch /= 2;
   if (rows->type == KF_DEV_F32) return launch<float>(dev, a, q->n_chosen);
   if (rows->type == KF_DEV_F16) return launch<__half>(dev, a, q->n_chosen);
   return launch<__nv_bfloat16>(dev, a, q->n_chosen);

@@ -133,8 +133,10 @@ WRONG = [
     (lambda: GALLERY.id(120), IndexError, "row 120 of a gallery of 120 rows"),
     (lambda: koofu.sweep(X, Y, lambdas="0.3x"), TypeError, "lambdas is '0.3x'; it must be a list"),
     (lambda: koofu.configure(threads=0), ValueError, "threads is 0; it must be 1 to 1024"),
-    (lambda: koofu.configure(device="gpu"), ValueError, "invalid device 'gpu'"),
-    (lambda: koofu.configure(device="cuda", device_plugin="/nowhere.so"), OSError, "/nowhere.so"),
+    (lambda: koofu.configure(device="gpu"), ValueError,
+     "invalid device 'gpu': it must be auto, cpu, cuda, or a list such as cuda:0,cuda:1"),
+    (lambda: koofu.configure(device="cuda", device_plugin="/nowhere.so"), OSError,
+     "no device: /nowhere.so: cannot open shared object file: No such file or directory"),
     # files
     (lambda: koofu.fit("absent.npy"), OSError, None),
     (lambda: koofu.Model.load("absent.safetensors"), OSError, None),

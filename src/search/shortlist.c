@@ -110,15 +110,6 @@ typedef struct newcomer {
   kf_fine fine;
 } newcomer;
 
-double kf_clear(const kf_index *index, double share, double value) {
-  if (index->source.canonical) return -1;
-  double clear = 2 * share;
-  /* A distance of more than twice this one differs by far more than their errors. */
-  if (index->metric == KF_METRIC_EUCLIDEAN) clear *= 1.5 * value;
-  if (index->metric == KF_METRIC_INNER) clear *= index->longest + index->centre_length;
-  return clear;
-}
-
 static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
   return (newcomer){.scored = scored,
                     .clear = kf_clear(s->index, s->query->share, scored.value),

@@ -53,7 +53,14 @@ kf_status kf_score_rows(kf_scorer *scorer, const uint64_t *numbers, uint32_t n, 
                         kf_err *err);
 /* A row whose canonical score differs by more than this from `value` certainly is nearer, or
  * farther. Negative: canonical scores decide. share: of the query. */
-double kf_clear(const kf_index *index, double share, double value);
+static inline double kf_clear(const kf_index *index, double share, double value) {
+  if (index->source.canonical) return -1;
+  double clear = 2 * share;
+  /* A distance of more than twice this one differs by far more than their errors. */
+  if (index->metric == KF_METRIC_EUCLIDEAN) clear *= 1.5 * value;
+  if (index->metric == KF_METRIC_INNER) clear *= index->longest + index->centre_length;
+  return clear;
+}
 /* Adds a row with its canonical score. */
 kf_status kf_shortlist_note(kf_shortlist *list, uint32_t k, const kf_scorer *scorer,
                             kf_scored scored, kf_err *err);
