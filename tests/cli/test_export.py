@@ -1,12 +1,14 @@
 """Models for other programs, read by small parsers of our own (exported.py). `make test-export` reads them with the
 programs themselves."""
 
+import importlib.util
 import json
 import math
 import os
 import resource
 import shutil
 import subprocess
+import sys
 
 from exported import Graph, Index, arrays
 from files import data_set, npy, read_safetensors, safetensors, f32, i32, world
@@ -289,3 +291,16 @@ def no_permission(box):
     os.chmod(box.path("locked"), 0o555)
     for out in ("locked/m.onnx", "locked/m.c", "locked/birds", "locked/"):
         box.refuses(IO, "export", "m.safetensors", "-o", out, naming=["locked", "denied"])
+
+
+@test
+def the_programs_themselves(box):
+    """tests/export, as far as the programs are there; `make test-export` has them all."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "export")
+    needs = {"onnx": ["numpy", "onnx", "onnxruntime"], "faiss": ["numpy", "faiss"]}
+    missing = {p for packages in needs.values() for p in packages if not importlib.util.find_spec(p)}
+    for name, packages in needs.items():
+        if not missing.intersection(packages):
+            subprocess.run([sys.executable, "-B", os.path.join(folder, f"check_{name}.py"), box.program], check=True)
+    if missing:
+        raise Skipped(f"no {', '.join(sorted(missing))} here; 'make test-export' has them")
