@@ -340,6 +340,10 @@ def kills(s):
         with open(s.path("killed.safetensors"), "w", encoding="ascii") as file:
             file.write("old")
         process = s.start(3, *line)
+        ranks = []
+        while len(ranks) < 3 and process.poll() is None:  # a launcher that is still starting ranks may itself hang
+            time.sleep(0.005)
+            ranks = [pid for pid in children(process.pid) if is_program(pid, s.program)]
         time.sleep(chance.uniform(0, usual))
         ranks = [pid for pid in children(process.pid) if is_program(pid, s.program)]
         if ranks:
