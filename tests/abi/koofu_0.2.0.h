@@ -17,6 +17,8 @@
 #define KF_MAX_NEIGHBOURS 1024u
 #define KF_MAX_BATCHES 64
 #define KF_PICTURE_BLOCK 256u
+#define KF_ALL_RANKS UINT32_MAX
+#define KF_MAX_RANKS 1048576u
 #define KF_GROUPS 6
 #define KF_CALIBRATION_BINS 15
 #define KF_SHOTS_CLASSIFIERS 4
@@ -84,7 +86,10 @@ typedef struct kf_ctx_options {
   kf_log_fn log;
   void *user;
   int any_encoder;
-  uint64_t reserved[7];
+  const char *device;
+  const char *device_plugin;
+  const struct kf_comm *comm;
+  uint64_t reserved[4];
 } kf_ctx_options;
 KF_API kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out);
 KF_API void kf_ctx_free(kf_ctx *ctx);
@@ -92,6 +97,22 @@ KF_API const char *kf_errmsg(const kf_ctx *ctx);
 KF_API kf_hint kf_errhint(const kf_ctx *ctx);
 KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
 KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
+typedef struct kf_device_info {
+  const char *name;
+  const char *driver;
+  uint32_t number;
+  uint32_t processors;
+  uint64_t memory;
+  uint32_t major, minor;
+} kf_device_info;
+typedef struct kf_device_list {
+  const char *plugin;
+  const char *build;
+  const char *missing;
+  uint32_t n;
+  const kf_device_info *devices;
+} kf_device_list;
+KF_API kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out);
 typedef struct kf_data kf_data;
 typedef struct kf_origin kf_origin;
 typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dtype;
@@ -115,7 +136,8 @@ typedef struct kf_data_options {
   const char *only;
   const char *label_column;
   kf_order order;
-  uint64_t reserved[6];
+  uint64_t own_files;
+  uint64_t reserved[5];
 } kf_data_options;
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
@@ -195,7 +217,8 @@ typedef struct kf_stats_options {
   kf_switch normalize;
   int exponent;
   int fixed_exponent;
-  uint64_t reserved[4];
+  const char *checkpoint;
+  uint64_t reserved[3];
 } kf_stats_options;
 typedef enum kf_method {
   KF_METHOD_DEFAULT = 0,
@@ -207,6 +230,11 @@ typedef enum kf_criterion {
   KF_CRITERION_LIKELIHOOD = 1,
   KF_CRITERION_ACCURACY = 2
 } kf_criterion;
+typedef enum kf_priors {
+  KF_PRIORS_DEFAULT = 0,
+  KF_PRIORS_EQUAL = 1,
+  KF_PRIORS_TRAINING = 2
+} kf_priors;
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;
@@ -226,7 +254,8 @@ typedef struct kf_fit_options {
   kf_criterion criterion;
   const uint32_t *groups;
   double reject;
-  uint64_t reserved[5];
+  kf_priors priors;
+  uint64_t reserved[4];
 } kf_fit_options;
 typedef struct kf_fit_report {
   uint64_t rows;
@@ -269,6 +298,7 @@ KF_API int64_t kf_model_count(const kf_model *model, uint32_t k);
 KF_API int kf_model_normalized(const kf_model *model);
 KF_API kf_centre kf_model_centre(const kf_model *model);
 KF_API kf_method kf_model_method(const kf_model *model);
+KF_API kf_priors kf_model_priors(const kf_model *model);
 KF_API double kf_model_lambda(const kf_model *model);
 KF_API double kf_model_mean_eigenvalue(const kf_model *model);
 KF_API double kf_model_temperature(const kf_model *model);
@@ -309,6 +339,16 @@ KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *ro
 KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
                                            uint64_t n, const kf_classify_options *options,
                                            int32_t *classes, double *scores, double *probabilities);
+typedef struct kf_classifier kf_classifier;
+KF_API kf_status kf_classifier_new(kf_ctx *ctx, const kf_model *model,
+                                   const kf_classify_options *options, kf_classifier **out);
+KF_API void kf_classifier_free(kf_classifier *classifier);
+KF_API kf_status kf_classifier_classify(kf_ctx *ctx, const kf_classifier *classifier,
+                                        const float *rows, uint64_t n, int32_t *classes,
+                                        double *scores);
+KF_API kf_status kf_classifier_probabilities(kf_ctx *ctx, const kf_classifier *classifier,
+                                             const float *rows, uint64_t n, int32_t *classes,
+                                             double *scores, double *probabilities);
 KF_API int kf_model_knows(const kf_model *model, double score);
 typedef struct kf_text_options {
   uint32_t per_class;
@@ -661,9 +701,24 @@ typedef struct kf_info {
   const char *encoder;
   uint64_t encoder_checksum;
   kf_method method;
+  kf_priors priors;
 } kf_info;
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+typedef struct kf_export_options {
+  kf_switch normalize;
+  kf_metric metric;
+  int raw;
+  kf_part part;
+  double temperature;
+  const char *gallery;
+  uint64_t inline_bytes;
+  int single;
+  const char *license, *base_model;
+  uint64_t reserved[4];
+} kf_export_options;
+KF_API kf_status kf_export(kf_ctx *ctx, const kf_model *model, const kf_export_options *options,
+                           const char *path);
 typedef struct kf_output kf_output;
 KF_API kf_status kf_output_open(kf_ctx *ctx, const char *path, kf_output **out);
 KF_API kf_status kf_output_write(kf_ctx *ctx, kf_output *output, const void *bytes, uint64_t n);
@@ -674,6 +729,17 @@ KF_API void kf_output_free(kf_output *output);
 KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
 KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
 KF_API void kf_outputs_abort(kf_ctx *ctx);
+typedef struct kf_comm {
+  uint32_t rank, size;
+  void *self;
+  int (*sum)(void *self, uint64_t *pairs, uint64_t n);
+  int (*gather)(void *self, const void *part, void *all, const uint64_t *ends, uint32_t to);
+  int (*broadcast)(void *self, void *bytes, uint64_t n, uint32_t from);
+  uint64_t reserved[4];
+} kf_comm;
+KF_API uint32_t kf_ctx_rank(const kf_ctx *ctx);
+KF_API uint32_t kf_ctx_ranks(const kf_ctx *ctx);
+KF_API kf_status kf_agree(kf_ctx *ctx, kf_status status, const char *message);
 typedef struct kf_truth kf_truth;
 typedef struct kf_truth_options {
   const char *classes;
@@ -877,7 +943,8 @@ typedef struct kf_lambda_options {
   kf_method method;
   kf_criterion criterion;
   const uint32_t *groups;
-  uint64_t reserved[2];
+  kf_priors priors;
+  uint64_t reserved[1];
 } kf_lambda_options;
 typedef struct kf_lambda_choice {
   double lambda;
@@ -945,7 +1012,8 @@ typedef struct kf_dim_options {
   uint64_t sample;
   double margin;
   const uint32_t *groups;
-  uint64_t reserved[2];
+  kf_priors priors;
+  uint64_t reserved[1];
 } kf_dim_options;
 typedef struct kf_dim_choice {
   uint32_t dim, best;
@@ -1030,6 +1098,7 @@ typedef struct kf_sweep_options {
   const double *alphas;
   size_t n_alphas;
   kf_method method;
+  kf_priors priors;
   uint64_t reserved[7];
 } kf_sweep_options;
 typedef struct kf_sweep {
