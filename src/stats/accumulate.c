@@ -162,8 +162,8 @@ static void empty(kf_stats *s) {
   memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
 }
 
-kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_stats *s) {
-  KF_TRY(kf_sum_i64(ctx, KF_OK, s->counts, s->n_classes));
+kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_status status, kf_stats *s) {
+  KF_TRY(kf_sum_i64(ctx, status, s->counts, s->n_classes));
   KF_TRY(kf_sum_i64(ctx, KF_OK, s->sums, (uint64_t)s->n_classes * s->dim));
   KF_TRY(kf_sum_i128(ctx, KF_OK, s->moments, kf_triangle(s->dim)));
   count_all(s);
@@ -182,6 +182,5 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
     return KF_OK;
   }
   if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
-  KF_TRY(kf_agree_on(ctx, accumulate(&j, what)));
-  return kf_stats_add_ranks(ctx, stats);
+  return kf_stats_add_ranks(ctx, accumulate(&j, what), stats);
 }

@@ -218,7 +218,7 @@ static kf_status run(plan *p, const char *what) {
   say_found(p);
   KF_TRY(kf_agree_on(ctx, add_pieces(p, what)));
   add_stats(p->stats, p->own);
-  return kf_stats_add_ranks(ctx, p->stats);
+  return kf_stats_add_ranks(ctx, KF_OK, p->stats);
 }
 
 kf_status kf_stats_accumulate_kept(kf_ctx *ctx, kf_stats *stats, const kf_data *data,

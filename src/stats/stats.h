@@ -75,7 +75,7 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
  * has added other rows. */
 kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                     kf_range rows, const char *what);
-kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_stats *stats);
+kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_status status, kf_stats *stats);
 
 /* --- checkpoints (checkpoint.c) ---------------------------------------------------------------- */
 
