@@ -212,7 +212,8 @@ typedef struct kf_ctx_options {
    * and a plug-in for it, and otherwise on the CPU. Both strings are copied. No answer depends on it
    * (docs/gpu.md). */
   const char *device;
-  const char *device_plugin; /* its file; NULL: libkoofu-cuda.so, next to this library or installed */
+  /* Its file; NULL: libkoofu-cuda.so, next to this library or installed. */
+  const char *device_plugin;
   /* The ranks that calls on this context are shared out among (koofu_comm.h); it must outlive the
    * context. All ranks make their contexts together. NULL: this process alone. */
   const struct kf_comm *comm;

@@ -34,7 +34,7 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   for (uint32_t m = 0; m < v->metrics; m++) {
     KF_TAKE(arena, v->squares[m], n);
     KF_TAKE(arena, v->columns[m], rank * n);
-    v->columns_f32[m] = (float *)v->columns[m];
+    v->columns_f32[m] = (float *)(void *)v->columns[m];
     if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
   }
   if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
