@@ -59,7 +59,7 @@ kf_dev_status kf_twin_guess(kf_dev_queries *queries, const kf_dev_rows *rows, ui
                             int proven);
 kf_dev_status kf_twin_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
 kf_dev_status kf_twin_score(kf_dev_queries *queries, const kf_dev_rows *rows);
-kf_dev_status kf_twin_survivors(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,
+kf_dev_status kf_twin_survivors(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *whose,
                                 int64_t *row, uint64_t *n);
 kf_dev_status kf_twin_settle(kf_dev_queries *queries, uint32_t k, double slack, uint32_t *left);
 kf_dev_status kf_twin_choose(kf_dev_queries *queries, const uint32_t *numbers, uint32_t n,

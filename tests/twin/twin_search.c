@@ -388,11 +388,11 @@ kf_dev_status kf_twin_score(kf_dev_queries *q, const kf_dev_rows *r) {
   return KF_DEV_OK;
 }
 
-kf_dev_status kf_twin_survivors(kf_dev_queries *q, const kf_dev_rows *r, uint32_t *query,
+kf_dev_status kf_twin_survivors(kf_dev_queries *q, const kf_dev_rows *r, uint32_t *whose,
                                 int64_t *row, uint64_t *n) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   for (uint64_t h = 0; h < q->n_hits; h++) {
-    query[h] = q->hits[h].query;
+    whose[h] = q->hits[h].query;
     row[h] = r->piece.first + q->hits[h].number;
   }
   *n = q->n_hits;
