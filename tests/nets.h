@@ -218,34 +218,43 @@ static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_ne
   kf_free(w);
 }
 
-/* Activations of many values, also where they are cut off. */
-static inline void check_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
-  enum { N = 6000 };
-  float one = 1, *w = kf_alloc(N, sizeof *w), *out[2];
-  for (size_t i = 0; i < N; i++) w[i] = ((float)i - N / 2) * (i % 3 ? 0x1.01p-8f : 0x1.01p-4f);
-  w[0] = INFINITY, w[1] = -INFINITY, w[2] = NAN, w[3] = -0.0f, w[4] = 0x1p-140f;
+/* Every activation of n products of 1 with a weight each, plus the biases if there are any. */
+static inline void compare_activations(const kf_net_kernel *net, const kf_net_kernel *plain,
+                                       const float *w, const float *bias, size_t n,
+                                       const char *what) {
+  float one = 1, *out[2];
   for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
     for (int t = 0; t < 2; t++) {
       const kf_net_kernel *by = t == 0 ? net : plain;
-      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, w, N, 1);
-      out[t] = kf_alloc(N, sizeof **out);
+      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, w, n, 1);
+      out[t] = kf_alloc(n, sizeof **out);
       kf_net_product p = {.x = rows,
                           .m = 1,
                           .k = 1,
                           .weights = weights,
-                          .n = N,
-                          .end = N,
+                          .n = n,
+                          .end = n,
+                          .bias = bias,
                           .activation = a,
                           .out = out[t],
-                          .stride = N};
+                          .stride = n};
       start(by);
       by->multiply(&p);
       stop(by);
       kf_free(rows), kf_free(weights);
     }
-    assert_same(out[0], out[1], N, "activation");
+    assert_same(out[0], out[1], n, what);
     kf_free(out[0]), kf_free(out[1]);
   }
+}
+
+/* Activations of many values, also where they are cut off. */
+static inline void check_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  enum { N = 6000 };
+  float *w = kf_alloc(N, sizeof *w);
+  for (size_t i = 0; i < N; i++) w[i] = ((float)i - N / 2) * (i % 3 ? 0x1.01p-8f : 0x1.01p-4f);
+  w[0] = INFINITY, w[1] = -INFINITY, w[2] = NAN, w[3] = -0.0f, w[4] = 0x1p-140f;
+  compare_activations(net, plain, w, NULL, N, "activation");
   kf_free(w);
 }
 
@@ -253,7 +262,7 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
  * powers of two with their neighbours, where quotients are hardest to round. */
 static inline void check_many_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { STEPS = 40000, PRIME = 107351, POWERS = 256 * 3, N = STEPS + 2 * POWERS };
-  float one = 1, *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias), *out[2];
+  float *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias);
   for (uint32_t i = 0; i < N; i++) {
     uint32_t power = i - STEPS, bits = (power % 256 << 23) + power / 512 - 1u;
     if (i < STEPS)
@@ -262,29 +271,7 @@ static inline void check_many_activations(const kf_net_kernel *net, const kf_net
       bits |= 0x80000000u;
     memcpy(&bias[i], &bits, sizeof bits);
   }
-  for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
-    for (int t = 0; t < 2; t++) {
-      const kf_net_kernel *by = t == 0 ? net : plain;
-      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, zero, N, 1);
-      out[t] = kf_alloc(N, sizeof **out);
-      kf_net_product p = {.x = rows,
-                          .m = 1,
-                          .k = 1,
-                          .weights = weights,
-                          .n = N,
-                          .end = N,
-                          .bias = bias,
-                          .activation = a,
-                          .out = out[t],
-                          .stride = N};
-      start(by);
-      by->multiply(&p);
-      stop(by);
-      kf_free(rows), kf_free(weights);
-    }
-    assert_same(out[0], out[1], N, "activation of a bias");
-    kf_free(out[0]), kf_free(out[1]);
-  }
+  compare_activations(net, plain, zero, bias, N, "activation of a bias");
   kf_free(zero), kf_free(bias);
 }
 
