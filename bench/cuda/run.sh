@@ -21,12 +21,13 @@ statistics() {
 }
 rm -f "$build/bench-cuda.failed"
 {
-  run --pinned --check 2000 768 640 512 384 256 192 128 96 76 64 32
+  run --pinned --check 2000 --repeat 7 768 640 512 384 256 192 128 96 76 64 32
   statistics --classes 1000 --per-class 1281 --dim 768 --dtype f16
   [ -n "$quick" ] || {
     statistics --classes 21841 --per-class 5 --dim 768 --dtype f16
     statistics --classes 1000 --per-class 500 --dim 768
     run --check 200 768 256 64
+    run --rows 13000000 --queries 10000 --check 20 --repeat 3 256
     run --f16 --check 200 768 256
     for k in 1 10 100 1024; do run --pinned --k $k --check 50 768 256; done
     for q in 1 16 1000; do run --pinned --queries $q --check 16 --repeat 101 768 256 64; done
