@@ -428,7 +428,7 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->fast));
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
   if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
   KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)

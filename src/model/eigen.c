@@ -80,13 +80,14 @@ static kf_status solve(eigen *g, double *values) {
   g->power = power_of(g->a, n);
   KF_TRY(kf_parallel(g->ctx, (n + BLOCK - 1) / BLOCK, take_rows, g));
   KF_TRY(kf_tridiagonalize(g->ctx, &g->t));
-  KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, g->z, g->scratch));
+  KF_TRY(
+      kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, g->vectors != NULL ? g->z : NULL, g->scratch));
   KF_TRY(kf_progress_again(g->ctx));
-  KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
+  if (g->vectors != NULL) KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
   for (size_t i = 0; i < n; i++) g->order[i] = (ranked){.value = g->t.d[i], .index = i};
   qsort(g->order, n, sizeof *g->order, falling);
   for (size_t i = 0; i < n; i++) values[i] = ldexp(g->order[i].value, g->power);
-  return kf_parallel(g->ctx, (n + 7) / 8, give_rows, g);
+  return g->vectors != NULL ? kf_parallel(g->ctx, (n + 7) / 8, give_rows, g) : KF_OK;
 }
 
 static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }

@@ -21,8 +21,8 @@ kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t colum
 
 /* --- divide.c ---------------------------------------------------------------------------------- */
 
-/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld], of T. e is destroyed;
- * scratch: two of [n][ld]. */
+/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e is
+ * destroyed; scratch: two of [n][ld], the second alone without vectors. */
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
                     double *scratch[2]);
 

@@ -183,29 +183,30 @@ kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centr
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
-/* What makes T at one lambda: C = U^T diag(gamma) U of fitter.c. Kept until another lambda comes, so
- * those who choose and kf_fitter_fit solve one eigenproblem together. */
+/* Finds the eigenvectors of S_w. */
+kf_status kf_fitter_turn(kf_fitter *fitter);
+/* What makes T at one lambda: C = U^T diag(gamma) U of directions.c. Kept until another lambda comes, so
+ * those who leave rows out at the lambda of a model and kf_fitter_fit solve one eigenproblem together.
+ * curve: one of many lambdas, most of which no model will have. */
 typedef struct kf_directions {
   const double *scale; /* [D] (w + lambda)^(-1/2) */
   const double *gamma; /* [D] falling; rounding is 0 */
   const double *u;     /* [D][D] rows are eigenvectors */
 } kf_directions;
-kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
-/* Keeps the present one, instead of what was kept before, while others come: it will be wanted
- * again. Costs memory for another D x D numbers. */
-void kf_fitter_keep(kf_fitter *fitter);
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve, kf_directions *out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
-kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
+kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
 const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* of S_w */
 double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
-const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
-const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
+/* Once it was turned: eigenvalues of S_w, falling, [D], and eigenvectors in rows, [D][D]. */
+const double *kf_fitter_values(const kf_fitter *fitter);
+const double *kf_fitter_vectors(const kf_fitter *fitter);
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
 kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
 /* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
-const double *kf_fitter_between(const kf_fitter *fitter);
+kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 /* As kf_measure_within, of the statistics for S_w. */
@@ -226,7 +227,7 @@ kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
 /* The centre that a default stands for. */
 kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
-/* --- linear algebra (product.c, eigen.c) ----------------------------------------------------- */
+/* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
 
 /* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
@@ -244,13 +245,28 @@ void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
                   const double *x, size_t n, double *columns, double *out);
 
-/* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
- * is destroyed. The same bits on every machine. */
+/* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
+ * bits) of the symmetric a [n][n]. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
-/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place. */
+/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place; a
+ * may be the end of that room. */
 kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
                       double *room);
 uint64_t kf_eigen_room(uint32_t n);
+
+/* A = R^T R, R upper triangular. */
+typedef struct kf_factor {
+  size_t n;
+  double *r;       /* [n][n] -R, and -R^T below the diagonal */
+  double *inverse; /* [n] 1 / R[i][i] */
+} kf_factor;
+/* Of the symmetric a [n][n], which is destroyed; its lower triangle is not read. good: whether all
+ * squares of R[i][i] are above `least`. */
+kf_status kf_factorize(kf_ctx *ctx, double *a, double least, kf_factor *f, bool *good);
+/* c := R^-T s R^-1 for a symmetric s, all [n][n]. */
+kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *scratch, double *c);
+/* x := R^-1 x, x [n][columns]. */
+kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x);
 
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
