@@ -33,18 +33,19 @@
 
 void kf_directions_make(kf_fitter *f) {
   uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, room = kf_eigen_room(f->dim);
+  uint64_t u = kf_eigen_room_of_values(f->dim);
   double *all; /* the matrices in one piece: it takes large pages */
   KF_TAKE(&f->arena, f->values, n);
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  KF_TAKE(&f->arena, all, 4 * matrix);
+  KF_TAKE(&f->arena, all, 3 * matrix + u);
   KF_TAKE(&f->arena, f->room, room);
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;
-  f->u = all + 2 * matrix;
-  f->factor.r = all + 3 * matrix;
+  f->factor.r = all + 2 * matrix;
+  f->u = all + 3 * matrix;
   f->factor.n = n;
   f->c = f->map = f->room + (room - n * n);
   f->mapped = f->turned = (double)NAN;
@@ -71,13 +72,7 @@ static kf_status judge_values(kf_fitter *f) {
 /* The room of the eigensolver is also that of `map`. */
 static kf_status solve(kf_fitter *f, double *a, double *values, double *vectors) {
   f->mapped = (double)NAN;
-  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->room);
-}
-
-kf_status kf_find_values(kf_fitter *f) {
-  if (f->has_values) return KF_OK;
-  KF_TRY(solve(f, f->s_w, f->values, NULL));
-  return judge_values(f);
+  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->room, NULL);
 }
 
 kf_status kf_fitter_turn(kf_fitter *f) {
@@ -225,13 +220,21 @@ static kf_status take_columns(void *argument, size_t block, size_t worker, kf_er
   return KF_OK;
 }
 
+/* Eigenvectors of C, and with them the eigenvalues of S_w, which a model has, too. */
+static kf_status solve_whitened(kf_fitter *f) {
+  if (f->has_values) return solve(f, f->c, f->gamma, f->u);
+  kf_eigen_values within = {.a = f->s_w, .values = f->values, .room = f->u};
+  KF_TRY(kf_eigen_in(f->ctx, f->dim, f->c, f->gamma, f->u, f->room, &within));
+  return judge_values(f);
+}
+
 static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   int power;
   f->mapped = f->turned = (double)NAN;
   KF_TRY(factorize(f, lambda, &power, good));
   if (!*good) return KF_OK;
   KF_TRY(kf_whiten(f->ctx, &f->factor, f->s_b, f->u, f->c));
-  KF_TRY(solve(f, f->c, f->gamma, f->u));
+  KF_TRY(solve_whitened(f));
   KF_TRY(set_gamma(f, lambda, ldexp(1, -2 * power)));
   columns t = {.fitter = f, .unit = ldexp(1, -power)};
   KF_TRY(kf_by_rows(f->ctx, f->dim, take_columns, &t));

@@ -26,12 +26,13 @@ struct kf_fitter {
   /* At one lambda; NaN: at none. */
   double mapped, turned; /* the lambda of `map` and of u with `scale` */
   double *map;           /* [D][D] T in columns, for scaled columns */
-  double *u;             /* [D][D] rows are the directions in the basis diag(scale) V; or scratch */
-  double *scale;         /* [D] (w + lambda)^(-1/2) */
-  double *gamma;         /* [D] falling; of whichever of the two is there */
-  kf_factor factor;      /* of S_w + lambda I, in units of a power of two */
-  double *c;             /* [D][D] scratch, with `map` in one place */
-  double *room;          /* of the eigensolver; c is its end */
+  double *u;        /* [D][D] rows are the directions in the basis diag(scale) V; or scratch; with
+                          * room for the eigenvalues of S_w */
+  double *scale;    /* [D] (w + lambda)^(-1/2) */
+  double *gamma;    /* [D] falling; of whichever of the two is there */
+  kf_factor factor; /* of S_w + lambda I, in units of a power of two */
+  double *c;        /* [D][D] scratch, with `map` in one place */
+  double *room;     /* of the eigensolver; c is its end */
   kf_arena arena;
 };
 
@@ -51,9 +52,7 @@ static inline kf_status kf_by_rows(kf_ctx *ctx, uint64_t rows, kf_task_fn task, 
 
 /* directions.c: makes room for what is found there. */
 void kf_directions_make(kf_fitter *fitter);
-/* `map` and `gamma` at one lambda. */
+/* `map` and `gamma` at one lambda, and `values`. */
 kf_status kf_find_map(kf_fitter *fitter, double lambda);
-/* `values`, `noise` and `rank`. */
-kf_status kf_find_values(kf_fitter *fitter);
 
 #endif

@@ -249,10 +249,17 @@ void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, con
  * bits) of the symmetric a [n][n]. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
 /* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place; a
- * may be the end of that room. */
+ * may be the end of that room. other: the eigenvalues of another matrix of that size are found along
+ * the way, which is faster than one after the other; NULL: none. */
+typedef struct kf_eigen_values {
+  const double *a; /* [n][n] */
+  double *values;  /* [n] */
+  double *room;    /* kf_eigen_room_of_values(n) doubles; may be `vectors` */
+} kf_eigen_values;
 kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room);
+                      double *room, const kf_eigen_values *other);
 uint64_t kf_eigen_room(uint32_t n);
+uint64_t kf_eigen_room_of_values(uint32_t n);
 
 /* A = R^T R, R upper triangular. */
 typedef struct kf_factor {
