@@ -330,7 +330,8 @@ typedef struct kf_data_options {
  * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
- * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin,
+ * .u8bin, .i8bin. Headers and labels are
  * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -1400,7 +1401,7 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin", "csv", "tsv", "text" */
+  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "csv", "tsv", "text" */
   const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
                        * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
   uint64_t bytes;     /* size of the file */

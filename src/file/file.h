@@ -26,7 +26,7 @@ bool kf_type_is_float(kf_type type);
 bool kf_type_is_integer(kf_type type);
 kf_type kf_type_of(kf_dtype dtype);
 
-/* Converts n elements of a float type to f32 (f64 is rounded, the others are exact). */
+/* Converts n elements of a float type, or bytes, to f32 (f64 is rounded, the others are exact). */
 void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size_t n, float *out);
 /* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first
  * element that is finite in f32 but not in the type, or n. */
@@ -245,14 +245,17 @@ typedef enum kf_format {
   KF_FORMAT_NPY,
   KF_FORMAT_SAFETENSORS,
   KF_FORMAT_FVECS,
-  KF_FORMAT_FBIN,
+  KF_FORMAT_BIN,   /* .fbin and its relatives */
   KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
   KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
   KF_FORMAT_OTHER  /* labels: text */
 } kf_format;
 /* By the ending of the path. */
 kf_format kf_format_of(const char *path);
-/* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
+/* The ending of a path that is .fbin or one of its relatives, and the type of their elements (NULL: not
+ * wanted); NULL for others. */
+const char *kf_bin_ending(const char *path, kf_type *type);
+/* kf_format_of for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
  * .safetensors are told by their first bytes. */
 kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
 

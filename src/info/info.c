@@ -221,7 +221,7 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
   case KF_FORMAT_TABLE: return describe_table(out, path, &ctx->err);
   case KF_FORMAT_FVECS: return describe_vectors(ctx, &out->base, path, "fvecs");
-  case KF_FORMAT_FBIN: return describe_vectors(ctx, &out->base, path, "fbin");
+  case KF_FORMAT_BIN: return describe_vectors(ctx, &out->base, path, kf_bin_ending(path, NULL) + 1);
   default: return describe_text(out, path, &ctx->err);
   }
 }

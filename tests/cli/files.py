@@ -49,6 +49,12 @@ def fbin(rows):
     return struct.pack("<II", len(rows), len(rows[0])) + f32(rows)
 
 
+def small_bin(rows, code):
+    """f16bin (code "e"), u8bin ("B") or i8bin ("b")."""
+    flat = [x for row in rows for x in row]
+    return struct.pack(f"<II{len(flat)}{code}", len(rows), len(rows[0]), *flat)
+
+
 def world(n=60, dim=8, classes=3, seed=1):
     """Rows around class centres, and their labels."""
     rng = random.Random(seed)
