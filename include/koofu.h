@@ -1089,7 +1089,7 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
 /* A list of pictures, at least one, none of them twice. */
 typedef struct kf_pictures kf_pictures;
 
-/* paths: pictures, folders or glob patterns, in the order given.
+/* paths: pictures, folders, WebDataset archives (.tar) or glob patterns, in the order given.
  *
  * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
  * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
@@ -1102,10 +1102,22 @@ typedef struct kf_pictures kf_pictures;
  * are numbered in byte order of their names. Hidden files and folders are ignored, and a link that
  * leads back to where it came from is not followed.
  *
- * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
- * picture, or a path is not UTF-8 or appears twice. */
+ * An archive holds samples: members whose names differ after the first dot of their last part alone, one
+ * after the other. The first that ends in .jpg, .jpeg, .png or .webp is the picture, and ARCHIVE/MEMBER its
+ * path; its class is the text of .cls. Samples keep their order. A folder without class folders may hold
+ * archives.
+ *
+ * A pattern stands for the folders, archives and pictures that match it; "s/{000..127}.tar" for files with
+ * these numbers. KF_ERR_DATA if a folder or an archive has no picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
+typedef struct kf_pictures_options {
+  const char
+      *label_key; /* of the JSON in archives: whose value is the class; NULL: what .cls says */
+  uint64_t reserved[3];
+} kf_pictures_options;
+KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                       const kf_pictures_options *options, kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
  * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or
  * none has. */
@@ -1128,7 +1140,10 @@ typedef struct kf_embed_options {
   int skip_bad;        /* leave out pictures that cannot be read, logging each */
   uint32_t shard;      /* pictures that are finished together; 0: 256 */
   kf_switch resume;    /* use what an earlier run has finished; default: on */
-  uint64_t reserved[4];
+  const char
+      *metadata; /* NULL: none; else a file that gets a line of JSON for each row: its number, id,
+                           class, and the text and JSON beside it in its archive, or null */
+  uint64_t reserved[3];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
@@ -1401,19 +1416,20 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "csv", "tsv", "text" */
-  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+  const char *
+      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "csv", "tsv", "text" */
+  const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
                        * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
-  uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
-  uint32_t dim;       /* 0: none */
-  uint32_t classes;   /* 0: not known */
-  uint32_t dim_out;   /* model, and gallery: of its own rows */
-  int ids;            /* data set and gallery: rows have ids */
-  int normalized;     /* statistics and model; -1 elsewhere */
-  int exponent;       /* statistics only */
-  double lambda;      /* model only */
-  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text" */
+  uint64_t bytes;   /* size of the file */
+  uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
+  uint32_t dim;     /* 0: none */
+  uint32_t classes; /* 0: not known */
+  uint32_t dim_out; /* model, and gallery: of its own rows */
+  int ids;          /* data set and gallery: rows have ids */
+  int normalized;   /* statistics and model; -1 elsewhere */
+  int exponent;     /* statistics only */
+  double lambda;    /* model only */
+  size_t n_tensors; /* arrays of an .npz; fields of the first line of a table, type "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;

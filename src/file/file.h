@@ -259,6 +259,26 @@ const char *kf_bin_ending(const char *path, kf_type *type);
  * .safetensors are told by their first bytes. */
 kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
 
+/* --- tar archives (tar.c) ----------------------------------------------------------------------- */
+
+typedef struct kf_tar {
+  kf_in in;
+  uint64_t next; /* where the next header is */
+  /* What is known of the next member before its header. */
+  kf_string name;
+  uint64_t size;
+  bool named, sized;
+} kf_tar;
+/* A regular file in it; the name, valid until the next call, holds whatever the archive says. */
+typedef struct kf_tar_member {
+  const char *name;
+  uint64_t at, size;
+} kf_tar_member;
+kf_status kf_tar_open(kf_tar *tar, const char *path, kf_err *err);
+/* The next member; *found is false at the end. KF_ERR_DATA: not an archive, damaged, cut off. */
+kf_status kf_tar_next(kf_tar *tar, kf_tar_member *out, bool *found, kf_err *err);
+void kf_tar_close(kf_tar *tar);
+
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);
 /* Compares two strings through pointers to them, for qsort. */
