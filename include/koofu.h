@@ -1417,9 +1417,9 @@ typedef struct kf_tensor_info {
 
 typedef struct kf_info {
   const char *
-      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "csv", "tsv", "text" */
+      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "tar", "csv", "tsv", "text" */
   const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar), "lines" (text) */
   uint64_t bytes;   /* size of the file */
   uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
   uint32_t dim;     /* 0: none */
@@ -1446,6 +1446,13 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+/* The value of metadata by its key; NULL: there is none. */
+KF_API const char *kf_info_meta(const kf_info *info, const char *key);
+/* kf_info_read, and everything else that can be known of the file without another one: every row is
+ * read and must be finite and have a length, every label must be a class, every id be text; an array of
+ * an .npz must have its checksum, an archive its end. KF_ERR_DATA says what is wrong first. Progress is
+ * "verify". */
+KF_API kf_status kf_verify(kf_ctx *ctx, const char *path, kf_info **out);
 
 typedef struct kf_export_options {
   /* What is computed, as in kf_transform_options and kf_classify_options: for .onnx, .h and .c;

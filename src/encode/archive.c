@@ -25,7 +25,7 @@ typedef struct sample {
   uint64_t n_pictures;
 } sample;
 
-bool kf_is_archive(const char *path) { return kf_ends_with(path, ".tar"); }
+bool kf_is_archive(const char *path) { return kf_format_of(path) == KF_FORMAT_TAR; }
 
 /* Where the ending of a member begins: after the first dot of its last part; NULL: it has none, or the last
  * part begins with the dot, as files do that systems put there. */

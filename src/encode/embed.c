@@ -413,6 +413,24 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return kf_stw_end(w, writes ? fill(e, w, err) : KF_OK, err);
 }
 
+/* Beside the data set: a line for each row. */
+static kf_status write_metadata(embedding *e, kf_err *err) {
+  const kf_embed_options *o = &e->options;
+  if (o->metadata == NULL) return KF_OK;
+  return kf_metadata_write(e->ctx, e->pictures, e->bad, o->skip_bad, o->metadata, err);
+}
+
+/* The data set and what is beside it: both, or none. */
+static kf_status write_files(embedding *e, const char *path, kf_err *err) {
+  if (e->options.metadata == NULL) return assemble(e, path, err);
+  KF_TRY(kf_outputs_begin(e->ctx));
+  kf_status status = assemble(e, path, err);
+  if (status == KF_OK) status = write_metadata(e, err);
+  if (status == KF_OK) status = kf_outputs_commit(e->ctx);
+  kf_outputs_abort(e->ctx);
+  return status;
+}
+
 /* Looks for rows in the file of an earlier run and, if it has some, at the pictures as they are now.
  * *unchanged: the file is what this run would write. */
 static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_err *err) {
@@ -460,7 +478,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(look_back(e, path, &unchanged, err));
   if (unchanged) {
     remove_left_over(e, path);
-    return KF_OK;
+    return write_metadata(e, err);
   }
   bool first = e->ctx->ranks.rank == 0; /* of ranks, which has the lock */
   kf_status status =
@@ -468,7 +486,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(kf_agree_on(e->ctx, status));
   if (!first) KF_TRY(kf_shards_follow(&e->shards, path, &e->run, err));
   status = make_shards(e, err);
-  if (status == KF_OK) status = assemble(e, path, err);
+  if (status == KF_OK) status = write_files(e, path, err);
   bool useless = e->shards.begun && (e->finished == 0 || e->report.skipped == e->run.pictures);
   if (kf_is_shared(&e->ctx->ranks)) useless = false; /* others may be at work there */
   if (first && (status == KF_OK || useless)) kf_shards_remove(&e->shards);
@@ -486,12 +504,6 @@ kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pi
                  .shards = {.locked = -1},
                  .earlier = {.file = {.in = {.fd = -1}}}};
   kf_status status = embed(&e, path, err);
-  if (status == KF_OK && o.metadata != NULL) {
-    kf_status written = ctx->ranks.rank > 0
-                            ? KF_OK
-                            : kf_metadata_write(ctx, pictures, e.bad, o.skip_bad, o.metadata, err);
-    status = kf_agree_on(ctx, written);
-  }
   kf_earlier_close(&e.earlier);
   kf_shards_close(&e.shards);
   kf_arena_free(&e.memory);

@@ -115,7 +115,7 @@ static kf_status add_lines(writing *w, const unsigned char *bad, kf_out *out, kf
     w->lines.n = 0;
     KF_TRY(kf_progress(w->ctx, "metadata", i + 1, n));
   }
-  return kf_out_commit(out, err);
+  return KF_OK;
 }
 
 kf_status kf_metadata_write(kf_ctx *ctx, const kf_pictures *pictures, const unsigned char *bad,
@@ -123,7 +123,9 @@ kf_status kf_metadata_write(kf_ctx *ctx, const kf_pictures *pictures, const unsi
   writing w = {.ctx = ctx, .pictures = pictures, .skip_bad = skip_bad};
   kf_out out;
   KF_TRY(kf_out_open(&out, ctx, path, err));
-  kf_status status = add_lines(&w, bad, &out, err);
+  kf_status status = ctx->ranks.rank == 0 ? add_lines(&w, bad, &out, err) : KF_OK;
+  status = kf_agree_on(ctx, status);
+  if (status == KF_OK) status = kf_out_commit(&out, err);
   kf_out_abort(&out);
   kf_string_clear(&w.lines);
   kf_string_clear(&w.name);

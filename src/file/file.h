@@ -114,6 +114,9 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* A file that nobody keeps, for its checksum, which the second call gives if `status` is KF_OK. */
+kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err);
+kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 /* As kf_out_replaces. */
@@ -247,6 +250,7 @@ typedef enum kf_format {
   KF_FORMAT_FVECS,
   KF_FORMAT_BIN,   /* .fbin and its relatives */
   KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TAR,   /* pictures, for src/encode */
   KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
   KF_FORMAT_OTHER  /* labels: text */
 } kf_format;

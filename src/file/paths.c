@@ -23,6 +23,7 @@ kf_format kf_format_of(const char *path) {
   if (kf_ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
   if (kf_bin_ending(path, NULL) != NULL) return KF_FORMAT_BIN;
   if (kf_ends_with(path, ".npz") || kf_npz_suffix(path) != NULL) return KF_FORMAT_NPZ;
+  if (kf_ends_with(path, ".tar")) return KF_FORMAT_TAR;
   if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv")) return KF_FORMAT_TABLE;
   return KF_FORMAT_OTHER;
 }
@@ -143,6 +144,7 @@ static bool belongs(const char *name, bool label) {
   case KF_FORMAT_NPY:
   case KF_FORMAT_NPZ: return true;
   case KF_FORMAT_TABLE: return label;
+  case KF_FORMAT_TAR: return false;
   case KF_FORMAT_OTHER: return label && kf_ends_with(name, ".txt");
   default: return !label;
   }
