@@ -128,6 +128,9 @@ const cli_group picture_options = {
     OPTIONS({FLAG("skip-bad", data.skip_bad),
              .help = "leave out pictures that cannot be read, naming each, instead of failing"},
             {MAX_PIXELS},
+            {TEXT("label-key", pictures.label_key, "KEY"),
+             .help = "the class of a picture in a .tar: the value of KEY in the .json beside it "
+                     "(default: what .cls says)"},
             {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
              .help = "pictures that are finished together (default: 256)"},
             {FLAG("no-resume", pictures.no_resume),

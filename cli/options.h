@@ -67,7 +67,7 @@ typedef struct cli_args {
     cli_number max_pixels;
   } encoder;
   struct picture_args { /* picture_options */
-    const char *list;
+    const char *list, *label_key, *metadata;
     cli_number shard;
     int normalize, no_resume;
   } pictures;

@@ -330,7 +330,8 @@ typedef struct kf_data_options {
  * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
- * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin,
+ * .u8bin, .i8bin. Headers and labels are
  * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -1088,7 +1089,7 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
 /* A list of pictures, at least one, none of them twice. */
 typedef struct kf_pictures kf_pictures;
 
-/* paths: pictures, folders or glob patterns, in the order given.
+/* paths: pictures, folders, WebDataset archives (.tar) or glob patterns, in the order given.
  *
  * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
  * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
@@ -1101,10 +1102,22 @@ typedef struct kf_pictures kf_pictures;
  * are numbered in byte order of their names. Hidden files and folders are ignored, and a link that
  * leads back to where it came from is not followed.
  *
- * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
- * picture, or a path is not UTF-8 or appears twice. */
+ * An archive holds samples: members whose names differ after the first dot of their last part alone, one
+ * after the other. The first that ends in .jpg, .jpeg, .png or .webp is the picture, and ARCHIVE/MEMBER its
+ * path; its class is the text of .cls. Samples keep their order. A folder without class folders may hold
+ * archives.
+ *
+ * A pattern stands for the folders, archives and pictures that match it; "s/{000..127}.tar" for files with
+ * these numbers. KF_ERR_DATA if a folder or an archive has no picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
+typedef struct kf_pictures_options {
+  const char
+      *label_key; /* of the JSON in archives: whose value is the class; NULL: what .cls says */
+  uint64_t reserved[3];
+} kf_pictures_options;
+KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                       const kf_pictures_options *options, kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
  * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or
  * none has. */
@@ -1127,7 +1140,10 @@ typedef struct kf_embed_options {
   int skip_bad;        /* leave out pictures that cannot be read, logging each */
   uint32_t shard;      /* pictures that are finished together; 0: 256 */
   kf_switch resume;    /* use what an earlier run has finished; default: on */
-  uint64_t reserved[4];
+  const char
+      *metadata; /* NULL: none; else a file that gets a line of JSON for each row: its number, id,
+                           class, and the text and JSON beside it in its archive, or null */
+  uint64_t reserved[3];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
@@ -1400,19 +1416,20 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin", "csv", "tsv", "text" */
-  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
-  uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
-  uint32_t dim;       /* 0: none */
-  uint32_t classes;   /* 0: not known */
-  uint32_t dim_out;   /* model, and gallery: of its own rows */
-  int ids;            /* data set and gallery: rows have ids */
-  int normalized;     /* statistics and model; -1 elsewhere */
-  int exponent;       /* statistics only */
-  double lambda;      /* model only */
-  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text" */
+  const char *
+      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "tar", "csv", "tsv", "text" */
+  const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar), "lines" (text) */
+  uint64_t bytes;   /* size of the file */
+  uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
+  uint32_t dim;     /* 0: none */
+  uint32_t classes; /* 0: not known */
+  uint32_t dim_out; /* model, and gallery: of its own rows */
+  int ids;          /* data set and gallery: rows have ids */
+  int normalized;   /* statistics and model; -1 elsewhere */
+  int exponent;     /* statistics only */
+  double lambda;    /* model only */
+  size_t n_tensors; /* arrays of an .npz; fields of the first line of a table, type "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
@@ -1429,6 +1446,13 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+/* The value of metadata by its key; NULL: there is none. */
+KF_API const char *kf_info_meta(const kf_info *info, const char *key);
+/* kf_info_read, and everything else that can be known of the file without another one: every row is
+ * read and must be finite and have a length, every label must be a class, every id be text; an array of
+ * an .npz must have its checksum, an archive its end. KF_ERR_DATA says what is wrong first. Progress is
+ * "verify". */
+KF_API kf_status kf_verify(kf_ctx *ctx, const char *path, kf_info **out);
 
 typedef struct kf_export_options {
   /* What is computed, as in kf_transform_options and kf_classify_options: for .onnx, .h and .c;

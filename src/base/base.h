@@ -330,7 +330,20 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);
-/* A whole file of at most `limit` bytes, with a NUL after it. The caller frees *text. */
+/* A file, or a member of an archive, which is read like a file of its own. */
+typedef struct kf_extent {
+  const char *name; /* in messages: the path, or ARCHIVE/MEMBER */
+  const char *file; /* that holds it */
+  uint64_t at;      /* where a member begins */
+  uint64_t size;    /* of a member; KF_WHOLE_FILE: all of the file */
+} kf_extent;
+#define KF_WHOLE_FILE UINT64_MAX
+kf_extent kf_extent_file(const char *path);
+kf_status kf_in_open_extent(kf_in *in, const kf_extent *extent, kf_err *err);
+/* All of a extent of at most `limit` bytes, with a NUL after it. The caller frees *text. */
+kf_status kf_read_extent(const kf_extent *extent, uint64_t limit, char **text, uint64_t *length,
+                         kf_err *err);
+/* The same for a file. */
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
                        kf_err *err);
 bool kf_is_directory(const char *path);

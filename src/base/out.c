@@ -246,7 +246,7 @@ static kf_status reserve(kf_bytes *bytes, uint64_t n, kf_err *err) {
 }
 
 kf_status kf_out_reserve(kf_out *out, uint64_t n, kf_err *err) {
-  return out->bytes != NULL ? reserve(out->bytes, n, err) : KF_OK;
+  return out->bytes != NULL && !out->nowhere ? reserve(out->bytes, n, err) : KF_OK;
 }
 
 static kf_status write_memory(kf_bytes *to, uint64_t offset, const void *bytes, uint64_t n,

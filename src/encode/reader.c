@@ -1,6 +1,7 @@
 /* reader.c - rows of a data set, of pictures or of texts, block by block in order, without the bad
  * ones. */
-#include "file/file.h"
+#include "encode/pictures.h"
+#include "encode/tower.h"
 
 #include <string.h>
 
@@ -18,7 +19,7 @@ struct kf_reader {
   float *block;       /* [room][dim] */
   int32_t *labels;    /* [room] KF_LABEL_BAD marks bad ones */
   uint64_t *numbers;  /* [room] */
-  const char **paths; /* [room] of pictures */
+  kf_extent *extents; /* [room] of pictures */
   kf_status *status;
 };
 
@@ -32,7 +33,7 @@ static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err
   KF_TAKE(&r->arena, r->block, r->room * r->dim);
   KF_TAKE(&r->arena, r->labels, r->room);
   KF_TAKE(&r->arena, r->numbers, r->room);
-  KF_TAKE(&r->arena, r->paths, r->room);
+  KF_TAKE(&r->arena, r->extents, r->room);
   KF_TAKE_ZERO(&r->arena, r->status, r->room);
   if (r->arena.failed) {
     kf_arena_free(&r->arena);
@@ -102,16 +103,16 @@ static kf_status check_picture(kf_ctx *ctx, kf_reader *r, uint64_t i) {
   if (r->status[i] != KF_OK || !is_zero(r->block + i * r->dim, r->dim)) return KF_OK;
   if (!r->skip_bad)
     return kf_fail_hint(&ctx->err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES, "%s: the embedding is zero",
-                        r->paths[i]);
-  kf_log(ctx, "%s: the embedding is zero", r->paths[i]);
+                        r->extents[i].name);
+  kf_log(ctx, "%s: the embedding is zero", r->extents[i].name);
   r->labels[i] = KF_LABEL_BAD;
   return KF_OK;
 }
 
 static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, uint64_t n) {
-  for (uint64_t i = 0; i < n; i++) r->paths[i] = kf_pictures_path(r->pictures, r->next + i);
-  kf_status status =
-      kf_encode_images(ctx, r->encoder, r->paths, n, r->block, r->skip_bad ? r->status : NULL);
+  for (uint64_t i = 0; i < n; i++) r->extents[i] = kf_pictures_extent(r->pictures, r->next + i);
+  kf_status status = kf_encode_extents(ctx, r->encoder, r->extents, n, r->block,
+                                       r->skip_bad ? r->status : NULL, NULL);
   bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
   if (unreadable && !r->skip_bad && ctx->err.hint == KF_HINT_NONE)
     ctx->err.hint = KF_HINT_SKIP_PICTURES;

@@ -26,7 +26,7 @@ bool kf_type_is_float(kf_type type);
 bool kf_type_is_integer(kf_type type);
 kf_type kf_type_of(kf_dtype dtype);
 
-/* Converts n elements of a float type to f32 (f64 is rounded, the others are exact). */
+/* Converts n elements of a float type, or bytes, to f32 (f64 is rounded, the others are exact). */
 void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size_t n, float *out);
 /* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first
  * element that is finite in f32 but not in the type, or n. */
@@ -114,6 +114,9 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* A file that nobody keeps, for its checksum, which the second call gives if `status` is KF_OK. */
+kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err);
+kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 /* As kf_out_replaces. */
@@ -245,16 +248,40 @@ typedef enum kf_format {
   KF_FORMAT_NPY,
   KF_FORMAT_SAFETENSORS,
   KF_FORMAT_FVECS,
-  KF_FORMAT_FBIN,
+  KF_FORMAT_BIN,   /* .fbin and its relatives */
   KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TAR,   /* pictures, for src/encode */
   KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
   KF_FORMAT_OTHER  /* labels: text */
 } kf_format;
 /* By the ending of the path. */
 kf_format kf_format_of(const char *path);
-/* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
+/* The ending of a path that is .fbin or one of its relatives, and the type of their elements (NULL: not
+ * wanted); NULL for others. */
+const char *kf_bin_ending(const char *path, kf_type *type);
+/* kf_format_of for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
  * .safetensors are told by their first bytes. */
 kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
+
+/* --- tar archives (tar.c) ----------------------------------------------------------------------- */
+
+typedef struct kf_tar {
+  kf_in in;
+  uint64_t next; /* where the next header is */
+  /* What is known of the next member before its header. */
+  kf_string name;
+  uint64_t size;
+  bool named, sized;
+} kf_tar;
+/* A regular file in it; the name, valid until the next call, holds whatever the archive says. */
+typedef struct kf_tar_member {
+  const char *name;
+  uint64_t at, size;
+} kf_tar_member;
+kf_status kf_tar_open(kf_tar *tar, const char *path, kf_err *err);
+/* The next member; *found is false at the end. KF_ERR_DATA: not an archive, damaged, cut off. */
+kf_status kf_tar_next(kf_tar *tar, kf_tar_member *out, bool *found, kf_err *err);
+void kf_tar_close(kf_tar *tar);
 
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);

@@ -77,7 +77,7 @@ void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint
 
 /* The file must be closed after a failure, too. */
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
-kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+kf_status kf_bin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 
 /* --- text, line by line (lines.c) ------------------------------------------------------------ */
 

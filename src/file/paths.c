@@ -21,8 +21,9 @@ kf_format kf_format_of(const char *path) {
   if (kf_ends_with(path, ".npy")) return KF_FORMAT_NPY;
   if (kf_ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
   if (kf_ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
-  if (kf_ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
+  if (kf_bin_ending(path, NULL) != NULL) return KF_FORMAT_BIN;
   if (kf_ends_with(path, ".npz") || kf_npz_suffix(path) != NULL) return KF_FORMAT_NPZ;
+  if (kf_ends_with(path, ".tar")) return KF_FORMAT_TAR;
   if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv")) return KF_FORMAT_TABLE;
   return KF_FORMAT_OTHER;
 }
@@ -143,6 +144,7 @@ static bool belongs(const char *name, bool label) {
   case KF_FORMAT_NPY:
   case KF_FORMAT_NPZ: return true;
   case KF_FORMAT_TABLE: return label;
+  case KF_FORMAT_TAR: return false;
   case KF_FORMAT_OTHER: return label && kf_ends_with(name, ".txt");
   default: return !label;
   }
@@ -170,7 +172,8 @@ static kf_status append_folder(kf_paths *list, const char *path, bool label, kf_
     return kf_fail_file(err, path, "no .npy, .npz, .txt, .csv or .tsv file in this folder");
   if (list->n == first)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PICTURES,
-                        "%s: no .npy, .npz, .safetensors, .fvecs or .fbin file in this folder",
+                        "%s: no .npy, .npz, .safetensors, .fvecs, .fbin, .f16bin, .u8bin or .i8bin "
+                        "file in this folder",
                         path);
   sort_from(list, first);
   return KF_OK;

@@ -46,6 +46,12 @@ kf_status kf_stw_open_memory(bool checksum, kf_stw **out, kf_err *err) {
   return create(NULL, NULL, checksum, out, err);
 }
 
+kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err) {
+  KF_TRY(kf_stw_open_memory(true, out, err));
+  (*out)->out.nowhere = true;
+  return KF_OK;
+}
+
 void kf_stw_abort(kf_stw *w) {
   if (w == NULL) return;
   kf_out_abort(&w->out);
@@ -195,6 +201,13 @@ kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
 kf_status kf_stw_take(kf_stw *w, kf_status status, kf_bytes **out, kf_err *err) {
   if (status == KF_OK) status = finish(w, err);
   if (status == KF_OK) *out = kf_out_take(&w->out);
+  kf_stw_abort(w);
+  return status;
+}
+
+kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err) {
+  if (status == KF_OK) status = finish(w, err);
+  if (status == KF_OK) *checksum = kf_checksum_value(&w->sum);
   kf_stw_abort(w);
   return status;
 }

@@ -117,9 +117,11 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   const char *slash = strrchr(path, '/');
   if (strchr(slash != NULL ? slash : path, '.') == NULL)
     return kf_fail_file(err, path, "is not .npy, .npz or .safetensors by its first bytes");
-  return kf_fail_hint(
-      err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs and .fbin", path);
+  return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
+                      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs, "
+                      ".fbin, .f16bin, .u8bin "
+                      "and .i8bin",
+                      path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
@@ -132,7 +134,7 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
-  case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_BIN: return kf_bin_open(&shard->in, &shard->table, path, err);
   default: return refuse_ending(path, err);
   }
 }

@@ -199,6 +199,18 @@ static kf_status describe_table(info *out, const char *path, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status describe_archive(info *out, const char *path, kf_err *err) {
+  kf_tar tar;
+  kf_tar_member member;
+  kf_status status = kf_tar_open(&tar, path, err);
+  for (bool found = true; status == KF_OK && found; out->base.rows += found)
+    if ((status = kf_tar_next(&tar, &member, &found, err)) != KF_OK) break;
+  kf_tar_close(&tar);
+  out->base.format = "tar";
+  out->base.kind = "archive";
+  return status;
+}
+
 static kf_status describe_text(info *out, const char *path, kf_err *err) {
   uint64_t distinct;
   KF_TRY(kf_lines_count(path, &out->base.rows, &distinct, err));
@@ -221,7 +233,8 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
   case KF_FORMAT_TABLE: return describe_table(out, path, &ctx->err);
   case KF_FORMAT_FVECS: return describe_vectors(ctx, &out->base, path, "fvecs");
-  case KF_FORMAT_FBIN: return describe_vectors(ctx, &out->base, path, "fbin");
+  case KF_FORMAT_TAR: return describe_archive(out, path, &ctx->err);
+  case KF_FORMAT_BIN: return describe_vectors(ctx, &out->base, path, kf_bin_ending(path, NULL) + 1);
   default: return describe_text(out, path, &ctx->err);
   }
 }

@@ -328,6 +328,25 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 
+/* The version, and the checksum of the statistics: of both, if they differ. */
+static kf_status set_provenance(kf_fitter *f, kf_map *map) {
+  if (f->checksum == 0) {
+    uint64_t sums[2];
+    KF_TRY(kf_stats_checksum(f->within, &sums[0], &f->ctx->err));
+    f->checksum = sums[0];
+    if (f->between != f->within) {
+      kf_checksum both;
+      KF_TRY(kf_stats_checksum(f->between, &sums[1], &f->ctx->err));
+      kf_checksum_start(&both);
+      kf_checksum_add(&both, sums, sizeof sums);
+      if (sums[1] != sums[0]) f->checksum = kf_checksum_value(&both);
+    }
+  }
+  map->fitted_from = f->checksum;
+  snprintf(map->fitted_by, sizeof map->fitted_by, "koofu %s", kf_version());
+  return KF_OK;
+}
+
 static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool classes,
                            kf_model *m) {
   m->map.normalized = f->within->normalized;
@@ -336,6 +355,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool c
   m->map.method = f->method;
   m->map.origin = f->within->origin;
   KF_TRY(kf_origin_join(&m->map.origin, &f->between->origin, &f->ctx->err));
+  KF_TRY(set_provenance(f, &m->map));
   m->rows = f->within->rows;
   m->mean_eigenvalue = f->mean_eigenvalue;
   m->prior = kf_fitter_prior(f);

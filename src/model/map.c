@@ -27,6 +27,8 @@ void kf_map_copy(const kf_map *from, kf_map *to) {
   to->centre = from->centre;
   to->lambda = from->lambda;
   to->origin = from->origin;
+  to->fitted_from = from->fitted_from;
+  memcpy(to->fitted_by, from->fitted_by, sizeof to->fitted_by);
   memcpy(to->transform, from->transform, values * sizeof *to->transform);
   memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
   kf_map_finish(to);

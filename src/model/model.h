@@ -14,13 +14,15 @@ typedef struct kf_map {
   uint32_t dim_in;  /* D */
   uint32_t dim_out; /* L */
   bool normalized;
-  kf_method method;   /* it was made by; never KF_METHOD_DEFAULT */
-  kf_centre centre;   /* none or mean */
-  double lambda;      /* absolute */
-  double *transform;  /* T, [L][D] */
-  double *transposed; /* the same as [D][L], for the kernels; not in files */
-  double *mean;       /* [D] */
-  kf_origin origin;   /* of the rows it was fitted to; galleries have their own */
+  kf_method method;     /* it was made by; never KF_METHOD_DEFAULT */
+  kf_centre centre;     /* none or mean */
+  double lambda;        /* absolute */
+  double *transform;    /* T, [L][D] */
+  double *transposed;   /* the same as [D][L], for the kernels; not in files */
+  double *mean;         /* [D] */
+  kf_origin origin;     /* of the rows it was fitted to; galleries have their own */
+  uint64_t fitted_from; /* kf_stats_checksum of its statistics; 0: not known */
+  char fitted_by[32];   /* "koofu 0.2.0"; "": not known */
 } kf_map;
 
 /* Takes the arrays, zeroed; the caller checks the arena. */

@@ -28,6 +28,8 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+/* The checksum of the file that kf_stats_save would write. */
+kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
