@@ -19,8 +19,9 @@ typedef struct thread_rank {
   thread_group *group;
   uint32_t rank;
   kf_comm comm;
-  uint64_t steps; /* calls so far */
-  uint64_t fail;  /* the call, from 1, that fails; 0: none */
+  uint64_t steps;   /* calls so far */
+  uint64_t fail;    /* the call, from 1, that fails; 0: none */
+  uint64_t brought; /* bytes to one rank alone, by this one */
 } thread_rank;
 
 static inline int thread_step(thread_rank *r) { return ++r->steps == r->fail; }
@@ -51,6 +52,7 @@ static inline int thread_gather(void *self, const void *part, void *all, const u
                                 uint32_t to) {
   thread_rank *r = self;
   bool wanted = to == KF_ALL_RANKS || to == r->rank;
+  if (to != KF_ALL_RANKS) r->brought += ends[r->rank] - (r->rank > 0 ? ends[r->rank - 1] : 0);
   thread_show(r, (void *)(uintptr_t)part);
   for (uint32_t i = 0; wanted && i < r->group->size; i++) {
     uint64_t begin = i > 0 ? ends[i - 1] : 0;

@@ -378,7 +378,7 @@ typedef struct kf_out {
   unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
   kf_bytes *bytes; /* it is made in memory; NULL: a file */
-  bool nowhere;    /* another rank writes it */
+  bool nowhere;    /* another rank writes it; fd >= 0: it is shared */
 } kf_out;
 /* With a context, notes are logged, and between kf_outputs_begin and kf_outputs_commit a committed
  * file waits for the others. ctx may be NULL. */
@@ -388,6 +388,15 @@ kf_status kf_out_open_memory(kf_out *out, kf_err *err);
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
 /* Bytes at any place; the next kf_out_write goes on at the end of the file. */
 kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
+/* Gives a file without a name its temporary one, for rename to move. */
+kf_status kf_out_name(kf_out *out, kf_err *err);
+/* For several ranks together, after kf_out_open with their context (out_shared.c): lets every rank write
+ * with kf_out_put. *shared false: only rank 0 can. */
+kf_status kf_out_share(kf_out *out, bool *shared);
+/* What kf_out_write writes next goes n bytes further on; ranks fill the gap with kf_out_put. */
+kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err);
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err);
 /* The file replaces the one that `guard` is about; the commit fails if that has changed. Takes the
  * guard over. */
 void kf_out_replaces(kf_out *out, kf_guard *guard);
