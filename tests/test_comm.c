@@ -122,6 +122,32 @@ static void rows_are_read_once(void **state) {
   assert_int_equal(counted.brought, 1000);
 }
 
+/* Blocks of queries: every rank has all rows, and each is read on one rank. */
+static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_data *data;
+  kf_reader *reader;
+  kf_reader_block b = {.taken = 1};
+  TRY(kf_data_open_rows(ctx, 1000, 2, bring_counted, argument, NULL, &data));
+  keep_data(data);
+  TRY(kf_reader_open_data(ctx, data, &(kf_reader_options){.block = 70}, &reader));
+  kf_status status = KF_OK;
+  while (status == KF_OK && b.taken > 0) {
+    status = kf_reader_next(ctx, reader, &b);
+    if (status != KF_OK) break;
+    note(log, b.rows, b.n * 2 * sizeof *b.rows);
+    note(log, b.numbers, b.n * sizeof *b.numbers);
+  }
+  kf_reader_free(reader);
+  return status;
+}
+
+static void queries_are_read_once(void **state) {
+  (void)state;
+  static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
+  assert_same_on_ranks(read_counted, &counted);
+  assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
+}
+
 /* Bad rows that are skipped, fewer rows than ranks. */
 static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   const uint64_t n = *(const uint64_t *)argument;
@@ -996,6 +1022,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(statistics_are_the_same),
       cmocka_unit_test(rows_are_read_once),
+      cmocka_unit_test(queries_are_read_once),
       cmocka_unit_test(few_and_bad_rows_are_the_same),
       cmocka_unit_test(models_are_the_same),
       cmocka_unit_test(verdicts_are_the_same),

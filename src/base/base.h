@@ -220,6 +220,10 @@ kf_status kf_take_from_first(kf_ctx *ctx, kf_status status, void *bytes, uint64_
  * to be freed. The others get NULL. */
 kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, uint64_t n,
                             unsigned char **to, uint64_t *total);
+/* Messages that ranks have kept, a NUL after each: rank 0 logs those of the others, in the order of ranks.
+ * Its own it has logged already. */
+struct kf_string;
+kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const struct kf_string *said);
 
 /* --- context and threads --------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  * at the same place, so the failure stays: further steps fail at once, without a word. A rank that fails
  * elsewhere gives its word by kf_agree, which the others take for that of the step they have reached.
  * Thus every rank has given as many words as any other when they part. */
-#include "base/base.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -304,5 +304,18 @@ kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, ui
   }
   *to = room;
   *total = all;
+  return KF_OK;
+}
+
+kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const kf_string *said) {
+  if (!kf_is_shared(&ctx->ranks)) return status;
+  if (said->failed && status == KF_OK) status = kf_fail_memory(&ctx->err);
+  unsigned char *bytes;
+  uint64_t n;
+  KF_TRY(kf_bring_to_first(ctx, status, said->data, said->n, &bytes, &n));
+  const char *all = (const char *)bytes;
+  for (uint64_t at = said->n; all != NULL && at < n; at += strlen(all + at) + 1)
+    kf_log(ctx, "%s", all + at);
+  kf_free(bytes);
   return KF_OK;
 }

@@ -280,6 +280,20 @@ static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
   return KF_OK;
 }
 
+/* The notes of all ranks come from rank 0, in the order of pictures. */
+static kf_status make_noted(embedding *e, kf_range own, kf_err *err) {
+  kf_string said = {0};
+  kf_stage stage;
+  kf_stage_begin(&stage, e->ctx, NULL, 0);
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = make_own(e, own, err);
+  kf_stage_end(&stage);
+  status = kf_bring_notes(e->ctx, status, &said);
+  kf_string_clear(&said);
+  return status;
+}
+
 /* What all ranks have made. */
 static kf_status join_shards(embedding *e) {
   kf_ctx *ctx = e->ctx;
@@ -298,7 +312,7 @@ static kf_status join_shards(embedding *e) {
 static kf_status make_shards(embedding *e, kf_err *err) {
   uint64_t total = e->run.pictures;
   kf_range own = kf_share_of(&e->ctx->ranks, kf_shards_count(&e->run), 1);
-  KF_TRY(kf_agree_on(e->ctx, make_own(e, own, err)));
+  KF_TRY(kf_is_shared(&e->ctx->ranks) ? make_noted(e, own, err) : make_own(e, own, err));
   KF_TRY(join_shards(e));
   for (uint64_t i = 0; i < total; i++) e->report.skipped += e->bad[i];
   e->report.rows = total - e->report.skipped;

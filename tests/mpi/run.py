@@ -133,6 +133,21 @@ def same_text(s, *words, prepare=None):
         check(prepare(s.together(ranks, *words).stdout) == one, ranks, "ranks print something else:", *words)
 
 
+def same_notes(s, word, number, *words):
+    """What is said of one picture after the other, whichever rank has it: by rank 0, once, in order."""
+
+    def notes(done):
+        if "-o" in words:
+            os.remove(s.path(words[-1]))
+        return [line for line in done.stderr.decode().splitlines() if word in line]
+
+    one = notes(s.alone(*words))
+    check(len(one) == number, one)
+    for ranks in s.ranks:
+        many = notes(s.together(ranks, *words))
+        check(many == one, ranks, "ranks:", many, "instead of", one)
+
+
 @test
 def statistics(s):
     same_file(s, "stats.safetensors", "stats", "train.safetensors", "-o")
@@ -189,11 +204,17 @@ class Box:
 def embed(s):
     """Pictures are shared out by shards; what an interrupted run has made is taken up."""
     photos.photos(Box(s.folder), "pictures", ["ant", "owl"], 9)
-    Box(s.folder).write("pictures/owl/broken.png", b"this is no picture")
+    for name in ("owl/broken.png", "ant/broken.png", "ant/z-broken.jpg", "owl/z-broken.jpg"):
+        Box(s.folder).write("pictures/" + name, b"this is no picture")
     line = ["embed", photos.CLIP, "pictures", "--skip-bad", "--shard", "2", "-o"]
     same_file(s, "embedded.safetensors", *line)
     s.alone(*line, "one-embedded.safetensors")
-    one_message(s.fails(2, *[word for word in line if word != "--skip-bad"], "bad-embedded.safetensors"), "broken.png")
+    same_notes(s, "broken", 4, *line, "noted.safetensors")
+    s.alone("fit", "one-embedded.safetensors", "--lambda", "1x", "-o", "of-pictures.safetensors")
+    classify = ["classify", "of-pictures.safetensors", "pictures", "--encoder", photos.CLIP, "--skip-bad"]
+    same_text(s, *classify)
+    same_notes(s, "broken", 4, *classify)
+    one_message(s.fails(2, *[word for word in line if word != "--skip-bad"], "bad-embedded.safetensors"), "pictures/ant/broken.png")
     parts = s.path("bad-embedded.safetensors.parts")
     check(len([name for name in os.listdir(parts) if name.startswith("shard")]) > 0, "finished shards are kept")
     done = s.together(3, *line, "bad-embedded.safetensors")
