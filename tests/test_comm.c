@@ -1,8 +1,11 @@
 /* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
  * whoever fails. The ranks are threads (thread_ranks.h). */
+#include "base/base.h"
 #include "thread_ranks.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #define TRY(call)                                                                                  \
   do {                                                                                             \
@@ -848,6 +851,118 @@ static void checkpoints_are_of_their_data(void **state) {
   test_remove(folder);
 }
 
+/* --- while ranks are at work --------------------------------------------------------------------- */
+
+enum { WIDE = 512, SHARE = 2048 }; /* a batch of statistics is 128 rows of this width */
+
+/* One rank's rows of a data set, which all ranks walk through at a pace that the test sets. */
+typedef struct walk {
+  thread_rank *rank;
+  atomic_ullong *reported; /* the first progress of rank 0 that is more than nothing */
+  bool fail;               /* the first row of rank 1 is bad */
+  atomic_ullong brought;
+} walk;
+
+static uint64_t told_by(const walk *w, uint32_t rank) {
+  thread_group *g = w->rank->group;
+  pthread_mutex_lock(&g->lock);
+  uint64_t done = g->done[rank];
+  pthread_mutex_unlock(&g->lock);
+  return done;
+}
+
+static bool has_failed(const walk *w) {
+  thread_group *g = w->rank->group;
+  pthread_mutex_lock(&g->lock);
+  bool failed = g->failed > 0;
+  pthread_mutex_unlock(&g->lock);
+  return failed;
+}
+
+static void wait_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+
+/* Rank 1 goes first, then rank 0 until it has reported something, then the others. */
+static int bring_in_turn(void *user, uint64_t first, uint64_t n, float *rows) {
+  walk *w = user;
+  uint32_t rank = w->rank->rank;
+  w->brought += n;
+  for (uint64_t i = 0; i < n * WIDE; i++) rows[i] = (float)(1 + (first + i / WIDE + i % 3) % 7);
+  if (w->fail) {
+    if (first == SHARE) rows[0] = NAN;
+    while (rank != 1 && !has_failed(w)) wait_a_little();
+    return 0;
+  }
+  while (rank == 0 && told_by(w, 1) < SHARE) wait_a_little();
+  while (rank > 1 && atomic_load(w->reported) == 0) wait_a_little();
+  return 0;
+}
+
+static int see_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  const walk *w = user;
+  (void)what;
+  unsigned long long none = 0;
+  if (w->rank->rank == 0 && done > 0 && done < total)
+    atomic_compare_exchange_strong(w->reported, &none, done);
+  return 0;
+}
+
+static kf_status walk_together(kf_ctx *ctx, walk *w) {
+  static int32_t labels[4 * SHARE];
+  kf_data *data;
+  kf_stats *stats;
+  w->rank = ctx->options.comm->self;
+  ctx->options.progress = see_progress;
+  ctx->options.user = w;
+  TRY(kf_data_open_rows(ctx, 4 * SHARE, WIDE, bring_in_turn, w,
+                        &(kf_array_options){.labels = labels, .n_classes = 1}, &data));
+  kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
+  kf_data_free(data);
+  if (status == KF_OK) kf_stats_free(stats);
+  return status;
+}
+
+static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  return walk_together(ctx, &(walk){.reported = argument});
+}
+
+/* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
+static void progress_is_of_all_ranks(void **state) {
+  (void)state;
+  atomic_ullong reported = 0;
+  session of[4] = {{0}};
+  run_ranks(of, 4, report_progress, &reported);
+  for (int i = 0; i < 4; i++)
+    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+  assert_int_equal(reported, SHARE + 128);
+}
+
+static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
+  walk w = {.reported = argument, .fail = true};
+  kf_status status = walk_together(ctx, &w);
+  uint64_t brought = w.brought;
+  NOTE(log, brought);
+  return status;
+}
+
+/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
+ * thread; others of a rank work on until all ranks have met. */
+static void others_stop_early(void **state) {
+  (void)state;
+  atomic_ullong reported = 0;
+  session of[4] = {{0}};
+  run_ranks(of, 4, stop_early, &reported);
+  for (int i = 0; i < 4; i++) {
+    uint64_t brought;
+    memcpy(&brought, of[i].log.bytes, sizeof brought);
+    assert_int_equal(of[i].status, KF_ERR_DATA);
+    assert_non_null(strstr(of[i].message, "row 2048"));
+    assert_non_null(strstr(of[i].message, "(rank 1)"));
+    if (i == 2) assert_true(brought < SHARE);
+    free(of[i].log.bytes);
+  }
+}
+
 /* --- failures ------------------------------------------------------------------------------------ */
 
 typedef struct bad_input {
@@ -1008,7 +1123,7 @@ static void wrong_communicators_are_refused(void **state) {
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 0};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
-  comm = (kf_comm){.size = 1, .reserved = {[3] = 1}};
+  comm = (kf_comm){.size = 1, .reserved = {[1] = 1}};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 1};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_OK);
@@ -1036,6 +1151,8 @@ int main(void) {
       cmocka_unit_test(some_calls_need_all_rows),
       cmocka_unit_test(checkpoints_are_taken_up),
       cmocka_unit_test(checkpoints_are_of_their_data),
+      cmocka_unit_test(progress_is_of_all_ranks),
+      cmocka_unit_test(others_stop_early),
       cmocka_unit_test(one_error_for_all),
       cmocka_unit_test(a_failing_rank_fails_all),
       cmocka_unit_test(ranks_that_come_apart_fail),

@@ -185,6 +185,9 @@ typedef struct kf_ranks {
   struct kf_word *words; /* [size] of the last agreement */
   uint64_t *ends;        /* [size] for kf_join; see kf_share_ends */
   kf_err *failed;        /* what was agreed on; status KF_OK: nothing has failed */
+  uint64_t stage, done;  /* of the work that is being shared out, for progress */
+  uint64_t before;       /* what this rank has done of it in passes that are over */
+  double alarmed;        /* when a rank was first known to have failed; 0: none is */
 } kf_ranks;
 kf_status kf_ranks_start(kf_ctx *ctx);
 void kf_ranks_stop(kf_ctx *ctx);
@@ -198,6 +201,15 @@ typedef struct kf_range {
 kf_range kf_share_of(const kf_ranks *ranks, uint64_t n, uint64_t step);
 /* Sets ranks->ends to the `last` of every rank. */
 void kf_share_ends(const kf_ranks *ranks, uint64_t n, uint64_t step);
+
+/* The next thing to share out begins, and its progress, with what this rank has done of it `before`. For
+ * all ranks, in the same order. */
+void kf_share_begin(kf_ctx *ctx, uint64_t before);
+/* How much of `total` all ranks have done, if this one has done `done` of its `own`. For the thread that uses
+ * the context. */
+uint64_t kf_done_by_all(kf_ctx *ctx, uint64_t done, uint64_t own, uint64_t total);
+/* Fails, as they all do, if another rank has failed: between steps of long work. */
+kf_status kf_heed_ranks(kf_ctx *ctx);
 
 /* What follows is done by all ranks together, each with the status of its own work so far, whose
  * message is in the context: if one has failed, all fail alike. With one rank they return `status`

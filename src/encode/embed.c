@@ -219,11 +219,12 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t
   return KF_OK;
 }
 
-static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
+/* done: pictures, of all ranks. */
+static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n, uint64_t done) {
   kf_string said = {0};
   kf_stage stage;
   kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
-  stage.done = first;
+  stage.done = done;
   stage.inside = true;
   stage.hear = hear;
   stage.listener = &said;
@@ -268,16 +269,20 @@ static kf_status make_room(embedding *e, kf_err *err) {
 }
 
 static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
+  uint64_t all = e->run.pictures, done = 0, share = (own.last - own.first) * e->run.shard_size;
   KF_TRY(make_room(e, err));
+  kf_share_begin(e->ctx, 0);
   for (uint64_t s = own.first; s < own.last; s++) {
     uint64_t first, n = kf_shards_range(&e->run, s, &first);
+    uint64_t of_all = kf_done_by_all(e->ctx, done, share, all);
     bool taken;
-    KF_TRY(kf_progress(e->ctx, "embed", first, e->run.pictures));
+    KF_TRY(kf_progress(e->ctx, "embed", of_all, all));
     KF_TRY(take_shard(e, s, first, &taken));
-    if (!taken) KF_TRY(make_shard(e, s, first, n));
+    if (!taken) KF_TRY(make_shard(e, s, first, n, of_all));
     e->finished++;
+    done += n;
   }
-  return KF_OK;
+  return kf_progress(e->ctx, "embed", kf_done_by_all(e->ctx, done, share, all), all);
 }
 
 /* The notes of all ranks come from rank 0, in the order of pictures. */

@@ -369,7 +369,8 @@ typedef struct kf_pass {
   /* Each rank of the context takes its share of the rows alone; the caller brings the results
    * together. All ranks fail if one does. */
   bool shared;
-  uint64_t first, last; /* only rows [first, last); last 0: all */
+  /* Only rows [first, last), one of the parts of this rank after kf_share_begin; last 0: all. */
+  uint64_t first, last;
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
   /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
    * output whose order matters. NULL: nothing. */

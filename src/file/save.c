@@ -269,6 +269,7 @@ static kf_status write_rows(kf_saver *save) {
   KF_TRY(write_own(save, &done));
   if (done) return KF_OK;
   uint64_t block = save->batch * BATCHES * (1 + ranks->threads / ranks->size);
+  kf_share_begin(save->ctx, 0);
   for (uint64_t begin = 0; begin < save->data->rows; begin += block * ranks->size)
     KF_TRY(write_round(save, begin, block));
   return save->out.native != NULL ? kf_stw_catch_up(save->out.native, save->ctx) : KF_OK;
