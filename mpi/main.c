@@ -2,9 +2,9 @@
  *
  * Rank 0 prints; what the others say goes nowhere, except that a rank is lost.
  *
- * Within MPI_Init nobody looks out for lost ranks yet, and in MPI_Finalize no longer: a rank that dies there
- * may leave the others waiting for ever, and launchers have been seen to wait with them. So both have a limit
- * of time. */
+ * Within MPI_Init nobody looks out for lost ranks yet: a rank that dies there may leave the others waiting
+ * for ever. So starting has a limit of time. So has ending; and where MPI_Finalize itself does not return
+ * (MPICH 4.0 with UCX over TCP), everything is written by then, and the process ends without it. */
 #include "koofu_mpi.h"
 #include "program.h"
 
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
-enum { START_SECONDS = 120, LATER_SECONDS = 5 };
+enum { START_SECONDS = 120, FINISH_SECONDS = 10, LATER_SECONDS = 5 };
 
 /* Seconds in a variable; 0: not set; below 0: not a number of at least 2. */
 static double seconds_in(const char *name) {
@@ -28,13 +28,15 @@ static double seconds_in(const char *name) {
 
 /* --- starting and ending ------------------------------------------------------------------------- */
 
+/* What happens when a limit is reached. */
 static char too_late[160];
+static volatile sig_atomic_t end_status = STATUS_FAILED;
 
 static void give_up(int number) {
   (void)number;
   ssize_t ignored = write(STDERR_FILENO, too_late, strlen(too_late));
   (void)ignored;
-  _exit(STATUS_FAILED);
+  _exit(end_status);
 }
 
 /* By what launchers say, before MPI knows it. */
@@ -93,12 +95,23 @@ static int run(int argc, char **argv) {
   return result;
 }
 
+/* All ranks have agreed on how it went. */
+static void finish(int result) {
+  snprintf(too_late, sizeof too_late, "%s",
+           result ? "" : "koofu: all is done, but MPI does not end; koofu ends without it\n");
+  end_status = result;
+  signal(SIGALRM, give_up);
+  alarm(FINISH_SECONDS);
+  MPI_Finalize();
+  lift_limit();
+}
+
 int main(int argc, char **argv) {
   int provided;
   set_limit("start together");
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     return STATUS_FAILED;
   int result = run(argc, argv);
-  MPI_Finalize();
+  finish(result);
   return result;
 }
