@@ -21,8 +21,8 @@ extern "C" {
  *
  * All ranks make the same calls with the same arguments, on contexts of their own that carry the
  * communicator, and see the same files. Work on rows is shared out and brought together again, so
- * every rank gets the result that one process alone would get, to the bit. Only rank 0 writes files,
- * and only rank 0 needs to be able to.
+ * every rank gets the result that one process alone would get, to the bit. Only rank 0 needs to be able
+ * to write files; where all ranks are, each writes its own rows of a large one.
  *
  * Whatever ranks bring together, they first agree that none has failed. A rank that has failed fails
  * all of them with its message, and from then on every call that brings something together fails
