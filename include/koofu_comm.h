@@ -51,7 +51,8 @@ typedef struct kf_comm {
 
   /* This rank has failed and is about to say so in a gather: `progress` tells the others soon. They then
    * come to that gather from whatever they are at, so that nothing needs to be killed: at once, or, if
-   * they have rows before those of the failed rank and might find an earlier fault, within 5 seconds. */
+   * they have rows before those of the failed rank and might find an earlier fault, within 5 seconds. No
+   * new context can use the communicator after that. */
   void (*abort)(void *self);
   /* Tells the others that this rank has done `done` of its part of stage number `stage`; *all is set to
    * what all ranks, this one included, are known to have done of it: on rank 0, elsewhere it may be
