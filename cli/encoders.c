@@ -119,7 +119,8 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
 }
 
 int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
-  uint64_t most = q->encoder && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  uint64_t pictures = (uint64_t)KF_PICTURE_BLOCK * kf_ctx_ranks(cli->ctx);
+  uint64_t most = q->encoder && q->n > pictures ? pictures : q->n;
   if (*room > most) *room = most;
   if (*room == 0) *room = 1;
   kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};

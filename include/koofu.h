@@ -1245,7 +1245,8 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
 typedef struct kf_reader kf_reader;
 
 typedef struct kf_reader_options {
-  uint64_t block; /* rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures */
+  /* Rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures for each rank. */
+  uint64_t block;
   int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
   uint64_t reserved[4];
 } kf_reader_options;

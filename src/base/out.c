@@ -13,8 +13,8 @@
  * leaves the older file as it was. After it the call succeeds. A folder that cannot be synced is
  * logged: the file is there for every process, and only a power cut could bring the older one back.
  *
- * Of several ranks, rank 0 writes; on the others a file goes nowhere. All agree that none has failed
- * before the file gets its name, and that it has one.
+ * Of several ranks, rank 0 writes; on the others a file goes nowhere, unless it is shared
+ * (out_shared.c). All agree that none has failed before the file gets its name, and that it has one.
  *
  * Several files go through each step together. Before the third, the older files get a second name
  * each (link(2)), from which they are put back if one of the renames fails. */
@@ -203,7 +203,7 @@ void kf_bytes_free(kf_bytes *bytes) {
 
 void kf_out_abort(kf_out *out) {
   kf_bytes_free(out->bytes);
-  if (out->buffer != NULL && out->fd >= 0) close(out->fd);
+  if ((out->buffer != NULL || out->nowhere) && out->fd >= 0) close(out->fd);
   if (out->buffer != NULL && out->folder_fd >= 0) close(out->folder_fd);
   if (out->named) unlink(out->temporary);
   if (out->has_kept) unlink(out->kept);
@@ -284,7 +284,10 @@ static kf_status flush(kf_out *out, kf_err *err) {
 }
 
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
-  if (out->nowhere) return KF_OK;
+  if (out->nowhere) {
+    out->written += n;
+    return KF_OK;
+  }
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
   if (n > BUFFER_SIZE || out->bytes != NULL) {
     KF_TRY(write_at(out, out->written, bytes, n, err));
@@ -305,6 +308,17 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
   return KF_OK;
 }
 
+kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err) {
+  if (!out->nowhere) KF_TRY(flush(out, err));
+  out->written += n;
+  return KF_OK;
+}
+
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err) {
+  return write_at(out, offset, bytes, n, err);
+}
+
 /* 0, or why not; some file systems cannot sync. */
 static int sync_fd(int fd) {
   int failed;
@@ -314,8 +328,8 @@ static int sync_fd(int fd) {
 }
 
 static kf_status sync_data(kf_out *out, kf_err *err) {
-  if (out->nowhere) return KF_OK;
-  KF_TRY(flush(out, err));
+  if (out->nowhere && out->fd < 0) return KF_OK;
+  if (!out->nowhere) KF_TRY(flush(out, err));
   int code = sync_fd(out->fd);
   return code == 0 ? KF_OK : kf_fail_errno(err, out->path, "cannot be synced", code);
 }
@@ -328,8 +342,8 @@ static bool is_file(const char *path, uint64_t device, uint64_t number) {
          (uint64_t)info.st_ino == number;
 }
 
-/* Gives an unnamed file its temporary name, for rename to move. */
-static kf_status name_it(kf_out *out, kf_err *err) {
+kf_status kf_out_name(kf_out *out, kf_err *err) {
+  if (out->named) return KF_OK;
   char self[SELF_SIZE];
   self_path(out->fd, self);
   int failed;
@@ -345,7 +359,7 @@ static kf_status get_ready(kf_out *out, kf_err *err) {
   if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
   out->device = (uint64_t)own.st_dev;
   out->number = (uint64_t)own.st_ino;
-  if (!out->named) KF_TRY(name_it(out, err));
+  KF_TRY(kf_out_name(out, err));
   out->folder_fd = kf_open(out->folder, O_RDONLY | O_DIRECTORY);
   out->unsynced = out->folder_fd < 0 ? errno : 0;
   /* A folder may be one to write to and not to read; then it cannot be synced, which is logged. */

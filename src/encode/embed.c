@@ -224,11 +224,12 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t
   return KF_OK;
 }
 
-static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
+/* done: pictures, of all ranks. */
+static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n, uint64_t done) {
   kf_string said = {0};
   kf_stage stage;
   kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
-  stage.done = first;
+  stage.done = done;
   stage.inside = true;
   stage.hear = hear;
   stage.listener = &said;
@@ -273,16 +274,34 @@ static kf_status make_room(embedding *e, kf_err *err) {
 }
 
 static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
+  uint64_t all = e->run.pictures, done = 0, share = (own.last - own.first) * e->run.shard_size;
   KF_TRY(make_room(e, err));
+  kf_share_begin(e->ctx, 0);
   for (uint64_t s = own.first; s < own.last; s++) {
     uint64_t first, n = kf_shards_range(&e->run, s, &first);
+    uint64_t of_all = kf_done_by_all(e->ctx, done, share, all);
     bool taken;
-    KF_TRY(kf_progress(e->ctx, "embed", first, e->run.pictures));
+    KF_TRY(kf_progress(e->ctx, "embed", of_all, all));
     KF_TRY(take_shard(e, s, first, &taken));
-    if (!taken) KF_TRY(make_shard(e, s, first, n));
+    if (!taken) KF_TRY(make_shard(e, s, first, n, of_all));
     e->finished++;
+    done += n;
   }
-  return KF_OK;
+  return kf_progress(e->ctx, "embed", kf_done_by_all(e->ctx, done, share, all), all);
+}
+
+/* The notes of all ranks come from rank 0, in the order of pictures. */
+static kf_status make_noted(embedding *e, kf_range own, kf_err *err) {
+  kf_string said = {0};
+  kf_stage stage;
+  kf_stage_begin(&stage, e->ctx, NULL, 0);
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = make_own(e, own, err);
+  kf_stage_end(&stage);
+  status = kf_bring_notes(e->ctx, status, &said);
+  kf_string_clear(&said);
+  return status;
 }
 
 /* What all ranks have made. */
@@ -303,7 +322,7 @@ static kf_status join_shards(embedding *e) {
 static kf_status make_shards(embedding *e, kf_err *err) {
   uint64_t total = e->run.pictures;
   kf_range own = kf_share_of(&e->ctx->ranks, kf_shards_count(&e->run), 1);
-  KF_TRY(kf_agree_on(e->ctx, make_own(e, own, err)));
+  KF_TRY(kf_is_shared(&e->ctx->ranks) ? make_noted(e, own, err) : make_own(e, own, err));
   KF_TRY(join_shards(e));
   for (uint64_t i = 0; i < total; i++) e->report.skipped += e->bad[i];
   e->report.rows = total - e->report.skipped;

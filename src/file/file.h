@@ -112,6 +112,10 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
                          const uint64_t *shape, kf_err *err);
 /* Appends bytes of the current tensor; the first call writes the header. */
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* For several ranks together: the next n bytes, which begin at *at of the file, are written by all of them,
+ * with kf_out_put to *out. *out NULL: they are not, since a checksum needs all bytes in order, or a rank
+ * cannot reach the file. */
+kf_status kf_stw_share(kf_stw *w, uint64_t n, uint64_t *at, kf_out **out, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
 /* A file that nobody keeps, for its checksum, which the second call gives if `status` is KF_OK. */
@@ -337,6 +341,7 @@ struct kf_data {
    * all. Labels can be fetched anywhere. */
   const uint64_t *ends;
   uint32_t n_ends;
+  bool ids_elsewhere; /* rows have ids, but each rank knows only those of its own */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -391,7 +396,8 @@ typedef struct kf_pass {
   /* Each rank of the context takes its share of the rows alone; the caller brings the results
    * together. All ranks fail if one does. */
   bool shared;
-  uint64_t first, last; /* only rows [first, last); last 0: all */
+  /* Only rows [first, last), one of the parts of this rank after kf_share_begin; last 0: all. */
+  uint64_t first, last;
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
   /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
    * output whose order matters. NULL: nothing. */
@@ -405,6 +411,8 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+/* The rows of this rank in a shared pass. */
+kf_range kf_share_of_rows(const kf_ctx *ctx, const kf_data *data);
 /* Brings together an array with `size` bytes for each row, after a shared pass over all rows in which
  * each rank has set those of its rows. */
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size);

@@ -169,6 +169,19 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   return put(w, bytes, n, err);
 }
 
+kf_status kf_stw_share(kf_stw *w, uint64_t n, uint64_t *at, kf_out **out, kf_err *err) {
+  bool shared = false;
+  *out = NULL;
+  if (w->checksum || w->watch != NULL) return KF_OK;
+  if (!w->started) KF_TRY(write_header(w, err));
+  KF_TRY(kf_out_share(&w->out, &shared));
+  if (!shared) return KF_OK;
+  *at = w->out.written;
+  *out = &w->out;
+  w->written += n;
+  return kf_out_skip(&w->out, n, err);
+}
+
 static kf_status finish(kf_stw *w, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
   if (w->written != w->declared && !w->out.nowhere)

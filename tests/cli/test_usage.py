@@ -113,6 +113,11 @@ def environment(box):
                      env={"KOOFU_THREADS": "many", "KOOFU_ISA": "sse9"})
     check("1 thread," in used.err and "plain" in used.err, f"the options do not win: {used}")
     box.works("info", "x.safetensors", env={"KOOFU_THREADS": "", "KOOFU_ISA": ""})
+    box.refuses(USAGE, "info", "x.safetensors", env={"KOOFU_PROGRESS": "-1"}, naming="KOOFU_PROGRESS")
+    logged = box.works("stats", "x.safetensors", "-o", "s.safetensors", env={"KOOFU_PROGRESS": "0"})
+    check("\nstats       100 %" in "\n" + logged.err and "\r" not in logged.err, f"no lines of progress: {logged}")
+    silent = box.works("stats", "x.safetensors", "-o", "s.safetensors")
+    check("100 %" not in silent.err, f"progress where there is no terminal: {silent}")
 
 
 @test
