@@ -317,8 +317,9 @@ kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out) {
 kf_status kf_device_fail(const kf_device *device, kf_dev_status status, const char *what,
                          kf_err *err) {
   kf_status result = status == KF_DEV_MEMORY ? KF_ERR_MEM : KF_ERR_IO;
-  return kf_fail(err, result, "%s (%s), %s: %s", device->name, device->info.name, what,
-                 device->api->message(device->dev));
+  const char *message = device->api->message(device->dev);
+  if (message[0] == '\0' && status == KF_DEV_MEMORY) message = "it has too little memory left";
+  return kf_fail(err, result, "%s (%s), %s: %s", device->name, device->info.name, what, message);
 }
 
 kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure) {
