@@ -21,6 +21,7 @@ typedef struct kf_twin_state {
   uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
   /* What happened. */
   uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
+  uint64_t mapped, odds; /* rows, queries */
 } kf_twin_state;
 #define KF_TWIN_SYMBOL "kf_twin"
 
@@ -32,6 +33,8 @@ struct kf_dev {
 
 /* Counts a call on a device; KF_DEV_LOST if it is lost or lost now. */
 kf_dev_status kf_twin_enter(kf_dev *dev);
+/* The same without touching the device's message, for any thread; false: it is lost. */
+bool kf_twin_alive(kf_dev *dev);
 kf_dev_status kf_twin_fail(kf_dev *dev, kf_dev_status status, const char *sentence);
 void kf_twin_count(uint64_t *counter, uint64_t n);
 /* Memory of the device; false: there is not enough. */
