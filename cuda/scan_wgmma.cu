@@ -324,6 +324,7 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
   uint32_t query_parity = 0;
   kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
   int32_t d[2][48];
+  const uint32_t a0 = kf_once(kf_place(l.queries + warpgroup * BLOCKS * 64 * S::width));
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
     uint32_t query = group * S::queries + mine;
@@ -333,24 +334,29 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
     for (uint32_t i = 0; i < n; i++) {
       const uint32_t code = kf_tile_of(p, chunk + i * p.n_chunks) * 16 + (lane & 3);
       const int32_t *threshold = l.threshold + r.at * S::queries + mine;
-      auto issue = [&](int x) { /* block x / 2, half x % 2 */
-                                uint64_t a = kf_operand<S::width>(
-                                    l.queries + (warpgroup * BLOCKS + x / 2) * 64 * S::width);
-                                uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes +
-                                                                  x % 2 * (TILE / 2) * S::width);
-                                kf_pin(d[x % 2]);
-                                kf_wgmma_fence();
+      const uint32_t b0 = kf_once(kf_place(l.stages + r.at * S::stage_bytes));
+      int32_t t0, t1;
+      auto issue =
+          [&](int x) { /* block x / 2, half x % 2 */
+                       uint64_t a = kf_operand_at<S::width>(a0 + x / 2 * (64 * S::width / 16));
+                       uint64_t b =
+                           kf_operand_at<S::width>(b0 + x % 2 * (TILE / 2 * S::width / 16));
+                       kf_pin(d[x % 2]);
+                       kf_wgmma_fence();
 #pragma unroll
-                                for (int k = 0; k < STEPS; k++)
-                                  kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
-                                kf_wgmma_commit();
-      };
+                       for (int k = 0; k < STEPS; k++)
+                         kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
+                       kf_wgmma_commit();
+          };
       kf_barrier_wait(l.full + 8 * r.at, r.parity);
       issue(0);
       issue(1);
 #pragma unroll
       for (int x = 0; x < 2 * BLOCKS; x++) {
-        int32_t t0 = threshold[x / 2 * 64], t1 = threshold[x / 2 * 64 + 8];
+        if (x % 2 == 0) {
+          t0 = threshold[x / 2 * 64];
+          t1 = threshold[x / 2 * 64 + 8];
+        }
         if (x + 1 < 2 * BLOCKS)
           kf_wgmma_wait<1>();
         else
