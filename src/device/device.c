@@ -284,6 +284,7 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   return KF_OK;
 }
 
+bool kf_devices_known(const kf_ctx *ctx) { return ctx->devices != NULL; }
 bool kf_devices_asked(const kf_ctx *ctx) { return !is_auto(ctx->options.device); }
 
 kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out) {

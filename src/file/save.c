@@ -271,11 +271,12 @@ kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spe
   kf_saver *save = kf_alloc_zero(1, sizeof *save);
   if (save == NULL) return kf_fail_memory(&ctx->err);
   uint32_t dim = spec->dim > data->dim ? spec->dim : data->dim;
-  *save = (kf_saver){.ctx = ctx,
-                     .data = data,
-                     .spec = spec,
-                     .type = kf_type_of(spec->dtype),
-                     .batch = (kf_data_chunk(dim) + 7) & ~(uint64_t)7};
+  *save =
+      (kf_saver){.ctx = ctx,
+                 .data = data,
+                 .spec = spec,
+                 .type = kf_type_of(spec->dtype),
+                 .batch = spec->batch > 0 ? spec->batch : (kf_data_chunk(dim) + 7) & ~(uint64_t)7};
   kf_status status = data->skip_bad && !spec->keep_bad ? find_bad(save) : KF_OK;
   KF_HAND_OUT(status, out, save, kf_saver_free);
 }

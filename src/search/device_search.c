@@ -18,6 +18,7 @@
 /* --- whether it pays -------------------------------------------------------------------------- */
 
 #define WORTH_PRODUCTS 0x1p28 /* rows x queries x columns: a millisecond or two of one thread */
+#define WORTH_A_PART   0x1p26 /* products of a call by one of many threads, for each of them */
 #define WORTH_A_COPY   512u   /* queries that cost as much as copying the rows to a device */
 #define WORTH_A_START  0x1p35 /* products, for each thread: a quarter of a second */
 
@@ -55,7 +56,8 @@ static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
 /* --- a search --------------------------------------------------------------------------------- */
 
 typedef struct job {
-  kf_ctx *ctx;
+  kf_ctx *ctx; /* NULL: the calling thread alone, which is one of a pass */
+  kf_err *err;
   const kf_request *r;
   kf_device_rows *on;
   uint32_t best;       /* rows of a list */
@@ -78,6 +80,14 @@ typedef struct job {
   double *lower;      /* [threads][k] */
   kf_arena arena;
 } job;
+
+static size_t threads_of(const job *j) { return j->ctx != NULL ? j->ctx->threads : 1; }
+
+static kf_status run_tasks(const job *j, size_t n, kf_task_fn task, void *argument) {
+  if (j->ctx != NULL) return kf_parallel(j->ctx, n, task, argument);
+  for (size_t i = 0; i < n; i++) KF_TRY(task(argument, i, 0, j->err));
+  return KF_OK;
+}
 
 static const float *query_row(const job *j, uint32_t i) {
   return j->r->queries + (j->first + i) * j->r->index->dim;
@@ -266,8 +276,8 @@ static kf_status take_unscored(walk *w, const uint32_t *numbers, uint32_t n, uin
                                          "search", &w->j->fault[w->number], w->err);
   if (status == KF_OK) {
     sort_survivors(&s, query, row, hits, sorted);
-    status = kf_parallel(w->j->ctx, (w->j->n + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE,
-                         score_survivors, &s);
+    status =
+        run_tasks(w->j, (w->j->n + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE, score_survivors, &s);
   }
   kf_arena_free(&arena);
   return status;
@@ -473,7 +483,7 @@ static kf_status answer_rest(job *j, uint64_t *candidates) {
   KF_TAKE(&arena, scores, n * r->k);
   if (r->raw != NULL) KF_TAKE(&arena, some.raw, n * r->k);
   KF_TAKE(&arena, number, n);
-  kf_status status = arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+  kf_status status = arena.failed ? kf_fail_memory(j->err) : KF_OK;
   for (uint32_t i = 0; status == KF_OK && i < j->n; i++) {
     if (!j->left[i]) continue;
     memcpy(queries + at * dim, query_row(j, i), dim * sizeof *queries);
@@ -484,7 +494,9 @@ static kf_status answer_rest(job *j, uint64_t *candidates) {
   some.leave_out = r->leave_out != NULL ? leave_out : NULL;
   some.rows = rows;
   some.scores = scores;
-  if (status == KF_OK) status = kf_nearest_cpu(j->ctx, &some, candidates);
+  if (status == KF_OK)
+    status = j->ctx != NULL ? kf_nearest_cpu(j->ctx, &some, candidates)
+                            : kf_nearest_alone(&some, candidates, j->err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     if (r->raw != NULL) {
       memcpy(r->raw + number[i] * r->k, some.raw + i * r->k, r->k * sizeof *r->raw);
@@ -515,25 +527,24 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
 }
 
 static kf_status search_batch(job *j, uint64_t *candidates) {
-  kf_ctx *ctx = j->ctx;
   const float *locked = j->locked ? NULL : j->on->lanes[0].given;
   size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
   memset(j->left, 0, (uint64_t)j->on->n * j->batch);
-  if (locked != NULL || j->hosted) KF_TRY(kf_parallel(ctx, parts, start_queries, j));
+  if (locked != NULL || j->hosted) KF_TRY(run_tasks(j, parts, start_queries, j));
   j->given = locked != NULL ? locked : query_row(j, 0);
   if (j->hosted) { /* which goes parallel itself */
-    for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, &ctx->err));
+    for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, j->err));
   } else {
-    KF_TRY(kf_parallel(ctx, j->on->n, search_lane, j));
+    KF_TRY(run_tasks(j, j->on->n, search_lane, j));
   }
-  KF_TRY(kf_parallel(ctx, parts, answer_some, j));
+  KF_TRY(run_tasks(j, parts, answer_some, j));
   return answer_rest(j, candidates);
 }
 
 /* Room on the devices and on the host. */
 static kf_status job_make(job *j) {
   const kf_request *r = j->r;
-  uint64_t threads = j->ctx->threads, dim = r->index->dim;
+  uint64_t threads = threads_of(j), dim = r->index->dim;
   j->best = UINT32_MAX;
   j->batch = UINT32_MAX;
   for (uint32_t i = 0; i < j->on->n; i++) {
@@ -541,7 +552,7 @@ static kf_status job_make(job *j) {
     pthread_mutex_lock(&lane->device->lock);
     if (i == 0) j->locked = lane->device->api->host_locked(lane->device->dev, r->queries) != 0;
     kf_status status =
-        kf_lane_room(lane, r->n, list_rows(r->k), i == 0 && !j->locked, &j->fault[i], &j->ctx->err);
+        kf_lane_room(lane, r->n, list_rows(r->k), i == 0 && !j->locked, &j->fault[i], j->err);
     pthread_mutex_unlock(&lane->device->lock);
     KF_TRY(status);
     if (lane->best < j->best) j->best = lane->best;
@@ -557,13 +568,13 @@ static kf_status job_make(job *j) {
   KF_TAKE(&j->arena, j->scored, threads * r->k);
   KF_TAKE(&j->arena, j->fine, threads * r->k);
   KF_TAKE(&j->arena, j->lower, threads * r->k);
-  return j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+  return j->arena.failed ? kf_fail_memory(j->err) : KF_OK;
 }
 
-/* *fault: a device could not do it. */
+/* *fault: a device could not do it. ctx NULL: on the calling thread. With the lock of the index. */
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
-                           uint64_t *candidates, bool *fault) {
-  job j = {.ctx = ctx, .r = r, .on = on};
+                           uint64_t *candidates, bool *fault, kf_err *err) {
+  job j = {.ctx = ctx, .err = err, .r = r, .on = on};
   kf_status status = job_make(&j);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += j.batch) {
     j.first = first;
@@ -578,24 +589,20 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
   return status;
 }
 
-/* With the lock of the index. */
-static kf_status search_locked(kf_ctx *ctx, const kf_request *r, const kf_devices *devices,
-                               uint64_t *candidates, bool *fault) {
-  struct kf_index_devices *own = r->index->devices;
-  kf_device_rows *rows = own->rows;
-  if (rows == NULL || !kf_device_rows_on(rows, devices)) {
-    kf_device_fault making = {0};
-    kf_device_rows_free(rows);
-    own->rows = NULL;
-    kf_status status = kf_device_rows_new(ctx, r->index, devices, &making, &rows);
-    *fault = making.happened;
-    if (status != KF_OK) return status;
-    own->rows = rows;
-  }
-  return search_on(ctx, r, rows, candidates, fault);
+/* Brings the rows of an index to the devices, unless they are there. With the lock of the index. */
+static kf_status bring_rows(kf_ctx *ctx, const kf_index *index, const kf_devices *devices,
+                            bool *fault) {
+  struct kf_index_devices *own = index->devices;
+  if (own->rows != NULL && kf_device_rows_on(own->rows, devices)) return KF_OK;
+  kf_device_fault making = {0};
+  kf_device_rows_free(own->rows);
+  own->rows = NULL;
+  kf_status status = kf_device_rows_new(ctx, index, devices, &making, &own->rows);
+  *fault = making.happened;
+  return status;
 }
 
-/* The same; *done: it was worth it. */
+/* With the lock of the index; *done: it was worth it. */
 static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *candidates,
                                  bool *fault, bool *done) {
   kf_devices *devices = NULL;
@@ -603,7 +610,22 @@ static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *can
   KF_TRY(kf_devices_for(ctx, &devices));
   if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
   *done = true;
-  return search_locked(ctx, r, devices, candidates, fault);
+  KF_TRY(bring_rows(ctx, r->index, devices, fault));
+  return search_on(ctx, r, r->index->devices->rows, candidates, fault, &ctx->err);
+}
+
+/* What is there may be of no use. */
+static void forget_rows(struct kf_index_devices *own) {
+  kf_device_rows_free(own->rows);
+  own->rows = NULL;
+  own->refused = true;
+}
+
+/* An error of the context that was one of its devices. */
+static kf_status take_fault(kf_ctx *ctx) {
+  kf_err failure = ctx->err;
+  ctx->err = (kf_err){0};
+  return kf_devices_failed(ctx, &failure);
 }
 
 kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
@@ -614,16 +636,71 @@ kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidat
   if (!may) return KF_OK;
   pthread_mutex_lock(&own->lock);
   kf_status status = search_if_worth(ctx, r, &found, &fault, done);
-  if (status != KF_OK && fault) { /* what is there may be of no use */
-    kf_device_rows_free(own->rows);
-    own->rows = NULL;
-    own->refused = true;
-  }
+  if (status != KF_OK && fault) forget_rows(own);
   pthread_mutex_unlock(&own->lock);
   if (status == KF_OK && candidates != NULL) *candidates += found;
   if (status == KF_OK || !fault) return status;
   *done = false;
-  kf_err failure = ctx->err;
-  ctx->err = (kf_err){0};
-  return kf_devices_failed(ctx, &failure);
+  return take_fault(ctx);
+}
+
+/* --- on the threads of a pass ------------------------------------------------------------------ */
+
+/* With the lock of the index. */
+static kf_status begin_use(kf_ctx *ctx, const kf_request *r, kf_index_use *use, bool *fault) {
+  kf_devices *devices = NULL;
+  if (!is_worth(ctx, r)) return KF_OK;
+  KF_TRY(kf_devices_for(ctx, &devices));
+  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  KF_TRY(bring_rows(ctx, r->index, devices, fault));
+  use->devices = devices;
+  return KF_OK;
+}
+
+kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
+                             uint32_t k, kf_index_use *use) {
+  struct kf_index_devices *own = index->devices;
+  kf_request r = {.index = index, .n = n, .k = k};
+  bool fault = false;
+  *use = (kf_index_use){.index = index, .kernels = ctx->kernels};
+  double products = (double)(each < n ? each : n) * (double)index->n * index->dim;
+  bool may = kf_devices_asked(ctx) || products >= WORTH_A_PART * ctx->threads;
+  pthread_mutex_lock(&own->lock);
+  kf_status status = may ? begin_use(ctx, &r, use, &fault) : KF_OK;
+  if (status != KF_OK && fault) forget_rows(own);
+  pthread_mutex_unlock(&own->lock);
+  if (fault) status = take_fault(ctx);
+  return kf_agree_on(ctx, status); /* the devices of ranks may differ */
+}
+
+kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status) {
+  if (use->devices == NULL || !use->failed || status != KF_OK) return status;
+  return kf_devices_failed(ctx, &use->err);
+}
+
+/* On the devices; *done: they have done it. */
+static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done, kf_err *err) {
+  struct kf_index_devices *own = use->index->devices;
+  bool fault = false;
+  kf_status status = KF_OK;
+  pthread_mutex_lock(&own->lock);
+  if (!use->failed && kf_device_rows_on(own->rows, use->devices)) {
+    status = search_on(NULL, r, own->rows, NULL, &fault, err);
+    *done = status == KF_OK;
+    if (status != KF_OK && fault) {
+      forget_rows(own);
+      use->failed = true;
+      use->err = *err;
+    }
+  }
+  pthread_mutex_unlock(&own->lock);
+  return fault && !use->devices->asked ? KF_OK : status;
+}
+
+kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
+                               int64_t *rows, double *scores, kf_err *err) {
+  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL};
+  bool done = n == 0;
+  if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
+  return done ? KF_OK : kf_nearest_alone(&r, NULL, err);
 }

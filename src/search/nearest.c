@@ -323,19 +323,23 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                           double *scores, uint64_t *candidates, kf_err *err) {
-  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL};
-  if (n == 0) return KF_OK;
-  uint32_t batch = batch_for(k, n);
+kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
+  if (r->n == 0) return KF_OK;
+  uint32_t batch = batch_for(r->k, r->n);
   finder f = {0};
-  kf_status status = finder_make(&f, &r, batch, err);
-  for (uint64_t first = 0; status == KF_OK && first < n; first += batch)
+  kf_status status = finder_make(&f, r, batch, err);
+  for (uint64_t first = 0; status == KF_OK && first < r->n; first += batch)
     status = find(&f, first, batch, err);
   if (candidates != NULL) *candidates += f.candidates;
   kf_arena_free(&f.arena);
   return status;
+}
+
+kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                           double *scores, uint64_t *candidates, kf_err *err) {
+  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL};
+  return kf_nearest_alone(&r, candidates, err);
 }
 
 /* --- many queries, divided among threads ----------------------------------------------------- */

@@ -11,8 +11,12 @@
 
 #define VISIBLE __attribute__((visibility("default")))
 
-VISIBLE kf_twin_state kf_twin = {
-    .devices = 1, .tile_rows = 32, .pad = 16, .most_best = 1040, .memory = (uint64_t)1 << 32};
+VISIBLE kf_twin_state kf_twin = {.devices = 1,
+                                 .tile_rows = 32,
+                                 .pad = 16,
+                                 .most_best = 1040,
+                                 .memory = (uint64_t)1 << 32,
+                                 .f64_ratio = 2};
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
@@ -29,7 +33,10 @@ static kf_dev_status count(uint32_t *n, char *message, size_t size) {
 
 static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, size_t size) {
   if (number >= kf_twin.devices) return say(message, size, KF_DEV_NONE, "no such device");
-  *out = (kf_dev_info){.memory = kf_twin.memory, .processors = 1, .major = 1, .f64_ratio = 2};
+  *out = (kf_dev_info){.memory = kf_twin.memory,
+                       .processors = 1,
+                       .major = 1,
+                       .f64_ratio = (uint32_t)kf_twin.f64_ratio};
   snprintf(out->name, sizeof out->name, "plain twin %u", number);
   snprintf(out->driver, sizeof out->driver, "none");
   return KF_DEV_OK;

@@ -14,6 +14,7 @@ typedef struct kf_twin_state {
   uint64_t hits;   /* room for survivors, whatever was asked for; 0: that */
   uint64_t guess;  /* 1: guesses are too high; 2: they say nothing */
   uint64_t locked; /* all memory of the host is page-locked */
+  uint64_t f64_ratio;
   /* Faults. */
   uint64_t no_driver, no_open;
   uint64_t fail_allocation; /* the n-th one from now on fails; 0: none */
