@@ -53,6 +53,22 @@ fit() {
       --device $device)" "$([ $device = cuda ] && echo 2.5 || echo 1e9)"
   done
   same "$folder"/bench-cuda-{cpu,cuda}.safetensors
+  mv "$folder/bench-cuda-cuda.safetensors" "$folder/bench-cuda-model.safetensors"
+}
+
+use() {
+  say 'the commands: transform, classify and eval of the same rows'
+  local device model=$folder/bench-cuda-model.safetensors
+  for device in cpu cuda; do
+    echo "koofu transform --device $device: $(seconds transform -q "$model" "$data" --device $device \
+      -o "$folder/bench-cuda-mapped-$device.safetensors") s"
+    echo "koofu classify --device $device: $(seconds classify -q "$model" "$data" --device $device \
+      -o "$folder/bench-cuda-classes-$device.csv") s"
+    echo "koofu eval --device $device: $(seconds eval "$model" "$data" --device $device) s"
+  done
+  same "$folder"/bench-cuda-mapped-{cpu,cuda}.safetensors
+  same "$folder"/bench-cuda-classes-{cpu,cuda}.csv
+  rm -f "$folder"/bench-cuda-{mapped,classes}*
 }
 
 from_files() {
@@ -109,6 +125,7 @@ more() {
   koofu synth -q -o "$data" --classes 1000 --per-class 1281 --dim 768 --dtype f16
   statistics --least 4
   fit
+  use
   [ -n "$quick" ] || { world; more "$@"; }
   say end
 } 2>&1 | tee "$log"
