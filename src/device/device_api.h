@@ -109,7 +109,7 @@ typedef struct kf_dev_piece {
   const kf_dev_space *space;
   int64_t first;
   uint64_t n;         /* rows, fewer than 2^32 */
-  uint64_t n_tiles;   /* places: n_tiles * tile_rows >= n */
+  uint64_t n_tiles;   /* rows that are copies of others are in no tile */
   kf_dev_type values; /* how rows are kept for scoring; KF_DEV_NO_VALUES: the host scores */
 } kf_dev_piece;
 
