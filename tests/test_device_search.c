@@ -669,6 +669,35 @@ static void shared_index(void **state) {
   free_problem(&p);
 }
 
+/* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
+ * bad one is told as it is on the CPU. */
+static void bad_queries(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  problem p = make_problem(&kinds[0], 3000, 40, 700, 3);
+  int64_t *rows = malloc(700 * 3 * sizeof *rows);
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  for (int i = 0; i < 6; i++) {
+    if (twin != NULL) twin->locked = i % 2 != 0;
+    kf_index *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
+    float *later = &p.queries[613 * 40 + 7], *first = &p.queries[300 * 40];
+    float good[] = {*later, *first};
+    assert_ok(ctx, kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *later = NAN;
+    assert_error(ctx, KF_ERR_DATA, "query 613 has a NaN",
+                 kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *first = INFINITY;
+    assert_error(ctx, KF_ERR_DATA, "query 300 has a NaN",
+                 kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *later = good[0];
+    *first = good[1];
+    kf_index_free(index);
+  }
+  free(rows);
+  kf_ctx_free(ctx);
+  free_problem(&p);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -690,6 +719,7 @@ int main(void) {
       CASE(no_memory),
       CASE(where_it_pays),
       CASE(shared_index),
+      CASE(bad_queries),
   };
   return cmocka_run_group_tests(tests, device_keep, device_let_go);
 }

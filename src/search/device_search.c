@@ -13,6 +13,7 @@
 #include "search/nearest.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* --- whether it pays -------------------------------------------------------------------------- */
@@ -78,6 +79,8 @@ typedef struct job {
   const kf_copies *copies;
   int64_t *leave_out;  /* [batch] if some rows are copies: what devices are told */
   unsigned char *left; /* [lanes][batch] for the CPU to do */
+  double *norm2;       /* [batch] canonical squared lengths of queries, if they matter */
+  atomic_bool bad;     /* a query is: nothing else matters */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
   /* scratch of workers */
@@ -163,6 +166,7 @@ static void leave_to_cpu(const walk *w, const uint32_t *numbers, uint32_t n) {
 static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
   kf_lane *lane = w->lane;
   uint64_t hits = 0;
+  if (atomic_load(&w->j->bad)) return KF_OK;
   kf_dev_status status = lane->device->api->scan(lane->room.queries, w->piece->rows, &hits);
   if (status != KF_DEV_MORE) {
     KF_TRY_LANE(lane, status, &w->j->fault[w->number], w->err);
@@ -376,7 +380,7 @@ static kf_status run_walk(walk *w) {
   job *j = w->j;
   kf_arena arena = {0};
   KF_TAKE(&arena, w->numbers, j->n);
-  KF_TAKE(&arena, w->least, j->n);
+  if (!w->lane->scores) KF_TAKE(&arena, w->least, j->n);
   if (arena.failed) return fail_host(w);
   for (uint32_t i = 0; i < j->n; i++) w->numbers[i] = i;
   const int64_t *leave_out = j->r->leave_out == NULL ? NULL
@@ -516,8 +520,7 @@ static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *er
   for (uint32_t q = (uint32_t)i * ANSWERS_AT_ONCE; q < end && q < j->n; q++) {
     for (uint32_t l = 1; l < j->on->n; l++) j->left[q] |= j->left[l * j->batch + q];
     if (j->left[q]) continue;
-    if (index->metric == KF_METRIC_INNER)
-      share = kf_query_share(index, j->r->kernels->norm2(query_row(j, q), index->dim));
+    if (index->metric == KF_METRIC_INNER) share = kf_query_share(index, j->norm2[q]);
     KF_TRY(answer_one(j, q, share, worker, err));
   }
   return KF_OK;
@@ -614,9 +617,24 @@ static kf_status answer_rest(job *j, unsigned char left, uint64_t *candidates) {
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
+/* The lengths of some queries, if they matter, and whether these are what they should be. */
+static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
+  const kf_index *index = j->r->index;
+  uint32_t last = j->n - first < ANSWERS_AT_ONCE ? j->n : first + ANSWERS_AT_ONCE;
+  for (uint32_t q = first; j->norm2 != NULL && q < last; q++) {
+    j->norm2[q] = j->r->kernels->norm2(query_row(j, q), index->dim);
+    if (!j->r->unchecked) continue;
+    kf_status status =
+        kf_check_norm2("query", j->first + q, j->norm2[q], index->metric == KF_METRIC_COSINE, err);
+    if (status == KF_OK) continue;
+    atomic_store(&j->bad, true);
+    return status;
+  }
+  return KF_OK;
+}
+
 static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)err;
-  const job *j = argument;
+  job *j = argument;
   uint64_t dim = j->r->index->dim;
   uint32_t first = (uint32_t)i * ANSWERS_AT_ONCE, left = j->n - first;
   uint32_t n = left < ANSWERS_AT_ONCE ? left : ANSWERS_AT_ONCE;
@@ -625,7 +643,14 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   for (uint32_t q = first; j->hosted && q < first + n; q++)
     j->query[q] =
         kf_query_start(j->r->index, j->r->kernels, query_row(j, q), j->wide + worker * 2 * dim);
-  return KF_OK;
+  return measure_queries(j, first, err);
+}
+
+/* Queries that devices take as they are need not be looked at before, but while they search. */
+static kf_status search_or_measure(void *argument, size_t i, size_t worker, kf_err *err) {
+  job *j = argument;
+  if (i < j->on->n) return search_lane(j, i, worker, err);
+  return measure_queries(j, (uint32_t)(i - j->on->n) * ANSWERS_AT_ONCE, err);
 }
 
 /* A row that has copies is left out by the host, because it stands for them. */
@@ -642,13 +667,14 @@ static kf_status search_batch(job *j, uint64_t *candidates) {
   const float *locked = j->locked ? NULL : j->on->lanes[0].room.given;
   size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
   memset(j->left, 0, (uint64_t)j->on->n * j->batch);
-  if (locked != NULL || j->hosted) KF_TRY(run_tasks(j, parts, start_queries, j));
+  bool seen = locked != NULL || j->hosted;
+  if (seen) KF_TRY(run_tasks(j, parts, start_queries, j));
   j->given = locked != NULL ? locked : query_row(j, 0);
   tell_left_out(j);
   if (j->hosted) { /* which goes parallel itself */
     for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, j->err));
   } else {
-    KF_TRY(run_tasks(j, j->on->n, search_lane, j));
+    KF_TRY(run_tasks(j, j->on->n + (seen ? 0 : parts), search_or_measure, j));
   }
   KF_TRY(run_tasks(j, parts, answer_some, j));
   KF_TRY(answer_rest(j, LEFT, candidates));
@@ -676,6 +702,7 @@ static kf_status job_make(job *j, uint32_t best) {
   if (j->batch > r->n) j->batch = (uint32_t)r->n;
   KF_TAKE(&j->arena, j->left, (uint64_t)j->on->n * j->batch);
   if (j->hosted) KF_TAKE(&j->arena, j->query, j->batch);
+  if (r->unchecked || r->index->metric == KF_METRIC_INNER) KF_TAKE(&j->arena, j->norm2, j->batch);
   KF_TAKE(&j->arena, j->wide, threads * 2 * dim);
   KF_TAKE(&j->arena, j->fetched, threads * KF_SCORE_ROWS * dim);
   KF_TAKE(&j->arena, j->all, threads * j->best);
@@ -821,7 +848,7 @@ static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done,
 
 kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
                                int64_t *rows, double *scores, kf_err *err) {
-  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL};
+  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, false};
   bool done = n == 0;
   if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
   return done ? KF_OK : kf_nearest_alone(&r, NULL, err);

@@ -45,7 +45,11 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
-/* The same on the threads of a pass, each with queries of its own, which have devices search where that
+/* The same, and checks the queries (kf_check_norm2); where devices search, while they do. */
+kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                          uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
+                          uint64_t *candidates);
+/* The same without the check on the threads of a pass, each with queries of its own, which have devices search where that
  * pays (device_search.c). `begin`, before the pass, is told how many queries there will be in all, and
  * at a time; `end` passes on the status of the pass, or says what went wrong with a device. */
 typedef struct kf_index_use {
