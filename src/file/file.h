@@ -502,6 +502,7 @@ kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err
 typedef struct kf_save_spec {
   const char *what; /* the stage, for progress: "convert" */
   uint32_t dim;     /* of the mapped rows */
+  uint64_t batch;   /* rows that are mapped together; 0: by rule */
   kf_dtype dtype;
   bool keep_bad;    /* write bad rows (skip_bad) as zeros instead of leaving them out */
   bool refuse_zero; /* a row that is mapped or rounded to zero is KF_ERR_DATA */

@@ -320,7 +320,7 @@ kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spe
                      .data = data,
                      .spec = spec,
                      .type = kf_type_of(spec->dtype),
-                     .batch = kf_data_chunk(dim)};
+                     .batch = spec->batch > 0 ? spec->batch : kf_data_chunk(dim)};
   kf_status status = data->skip_bad && !spec->keep_bad ? find_bad(save) : KF_OK;
   KF_HAND_OUT(status, out, save, kf_saver_free);
 }

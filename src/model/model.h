@@ -2,6 +2,7 @@
 #ifndef KF_MODEL_H
 #define KF_MODEL_H
 
+#include "device/device.h"
 #include "stats/stats.h"
 
 #include <math.h>
@@ -66,6 +67,24 @@ void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_s
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
 double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
+
+/* Rows through a map on the threads of a pass, which have devices do it where that pays (mapping.c).
+ * The copies of the map on devices stay with their owner; one owner serves one map, with or without
+ * `unit`. `begin` and `end` as kf_slots_begin and kf_slots_end; map NULL: nothing is mapped. */
+typedef struct kf_mapping {
+  const kf_map *map;
+  const kf_kernels *kernels;
+  bool unit; /* mapped rows are scaled to unit length */
+  kf_slots_use use;
+} kf_mapping;
+kf_status kf_mapping_begin(kf_ctx *ctx, const kf_map *map, bool unit, kf_slots_owner *owner,
+                           uint64_t rows, kf_mapping *out);
+kf_status kf_mapping_end(kf_ctx *ctx, kf_mapping *mapping, kf_status status);
+/* As kf_map_rows, with its bits. */
+kf_status kf_mapping_rows(const kf_mapping *mapping, const float *rows, const double *norm2,
+                          uint64_t n, float *out, kf_err *err);
+/* How many rows a thread should bring at a time; `otherwise`, if the CPU maps them. */
+uint64_t kf_mapping_batch(const kf_mapping *mapping, uint64_t otherwise);
 
 /* A map in a file that holds more (model_file.c): its metadata and the declaration of its tensors,
  * then their bytes. */
