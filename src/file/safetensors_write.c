@@ -185,6 +185,10 @@ kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
 
 void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
 
+kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err) {
+  return kf_out_belongs(&w->out, guard, path, err);
+}
+
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);
   if (status == KF_OK) status = kf_out_commit(&w->out, err);
