@@ -876,6 +876,16 @@ KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *quer
 
 typedef struct kf_gallery kf_gallery;
 
+/* What a call has done to a gallery. */
+typedef struct kf_gallery_change {
+  uint64_t rows;           /* of the gallery afterwards */
+  uint64_t added, removed; /* rows */
+  uint64_t missing;        /* ids that were to be removed and that no row has */
+  uint64_t bytes;          /* that were written */
+  uint64_t changes;        /* files with changes afterwards */
+  uint64_t reserved[4];
+} kf_gallery_change;
+
 typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
@@ -902,7 +912,8 @@ typedef struct kf_gallery_options {
   /* 1: in a gallery that grows, rows that have the id of a new row are removed by the same change.
    * KF_ERR_ARG if it has no ids. */
   int replace;
-  uint64_t reserved[5];
+  kf_gallery_change *change; /* what was done; NULL: not wanted */
+  uint64_t reserved[4];
 } kf_gallery_options;
 #define KF_MAX_BATCHES 64
 
@@ -928,20 +939,14 @@ typedef struct kf_id_list {
   uint64_t reserved[2];
 } kf_id_list;
 
-typedef struct kf_removal {
-  uint64_t rows;    /* removed */
-  uint64_t missing; /* ids that no row has */
-  uint64_t reserved[2];
-} kf_removal;
-
 /* Removes all rows with these ids. Ids that no row has are counted, not an error, so that a removal can be
- * repeated; if no row has any, nothing is written. The last row cannot be removed (KF_ERR_ARG).
- * Memory: what the ids of the gallery take. */
+ * repeated; if no row has any, nothing is written. The last row cannot be removed (KF_ERR_ARG). change:
+ * what was done, or NULL. Memory: what the ids of the gallery take. */
 KF_API kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
-                                   kf_removal *removal);
+                                   kf_gallery_change *change);
 /* Makes one file of a gallery and its changes: the one that its rows would have given at once, except
  * that it still knows the batches that were added. Readers may go on reading. */
-KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path);
+KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change);
 
 typedef struct kf_gallery_load_options {
   /* 1: the rows stay in the file, which must not change, and are read for candidates only (as

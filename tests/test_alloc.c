@@ -274,7 +274,7 @@ static kf_status gallery_scenario(unsigned threads) {
     kf_gallery_free(g);
     g = NULL;
   }
-  STEP(kf_gallery_compact(ctx, gallery));
+  STEP(kf_gallery_compact(ctx, gallery, NULL));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));

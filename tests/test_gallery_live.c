@@ -54,13 +54,15 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   uint64_t *rows = malloc(n * sizeof *rows);
   for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
   const char *ids;
+  kf_gallery_change done;
   kf_data *data = rows_of(l, rows, n, &ids);
   kf_gallery_options options = {.ids = ids,
                                 .metric = l->metric,
                                 .dtype = l->n == 0 ? l->dtype : KF_F32,
                                 .append_to = l->n > 0 ? l->path : NULL,
                                 .again = 1,
-                                .replace = replace};
+                                .replace = replace,
+                                .change = &done};
   assert_ok(ctx, kf_gallery_save(ctx, data, l->n == 0 ? l->model : NULL, &options, l->path));
   kf_data_free(data);
   for (uint64_t i = 0; replace && i < n; i++) {
@@ -72,6 +74,8 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   l->rows = realloc(l->rows, (l->n + n) * sizeof *l->rows);
   memcpy(l->rows + l->n, rows, n * sizeof *rows);
   l->n += n;
+  assert_int_equal(done.rows, l->n);
+  assert_int_equal(done.added, n);
   free(rows);
 }
 
@@ -90,9 +94,9 @@ static void take_away(life *l, uint64_t n, uint64_t *seed) {
   }
   strcpy(id[n], "nobody");
   for (uint64_t i = 0; i <= n; i++) list[i] = id[i];
-  kf_removal removal;
+  kf_gallery_change removal;
   assert_ok(ctx, kf_gallery_remove(ctx, l->path, &(kf_id_list){.ids = list, .n = n + 1}, &removal));
-  assert_int_equal(removal.rows, removed);
+  assert_int_equal(removal.removed, removed);
   assert_int_equal(removal.missing, 1);
   free(id);
   free(list);
@@ -238,11 +242,11 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   free(now);
   /* One file again: the one that its rows would have given. */
   assert_true(is_there(at("live.safetensors.changes")));
-  assert_ok(ctx, kf_gallery_compact(ctx, l.path));
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
   assert_false(is_there(at("live.safetensors.changes")));
   assert_same_tensors(l.path, fresh(&l));
   assert_same_answers(&l, at("fresh.safetensors"));
-  assert_ok(ctx, kf_gallery_compact(ctx, l.path)); /* nothing to do */
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL)); /* nothing to do */
   kf_model_free(m);
   free(l.rows);
   free_world(&l.w);
@@ -327,7 +331,7 @@ static void left_overs(void **state) {
   snprintf(old, sizeof old, "%s", change_of("left.safetensors"));
   snprintf(kept, sizeof kept, "%s", at("kept"));
   copy_file(old, kept);
-  assert_ok(ctx, kf_gallery_compact(ctx, l.path));
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
   /* As if the machine had gone down before the change was removed. */
   mkdir(at("left.safetensors.changes"), 0700);
   copy_file(kept, old);
@@ -404,17 +408,17 @@ static void refused(void **state) {
   assert_error(ctx, KF_ERR_ARG, "all of its rows would be removed",
                kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = all, .n = 5}, NULL));
   assert_false(is_there(at("no.safetensors.changes")));
-  kf_removal removal;
+  kf_gallery_change removal;
   static const char *const none[] = {"x", "y", "x"};
   assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = none, .n = 3}, &removal));
-  assert_int_equal(removal.rows, 0);
+  assert_int_equal(removal.removed, 0);
   assert_int_equal(removal.missing, 2);
   assert_false(is_there(at("no.safetensors.changes")));
   /* Ids in a file, as a list, or both. */
   const char *file = write_text("gone.txt", "id-2\n\nid-2\nnobody\n");
   assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = all, .n = 1, .file = file},
                                    &removal));
-  assert_int_equal(removal.rows, 2);
+  assert_int_equal(removal.removed, 2);
   assert_int_equal(removal.missing, 1);
   kf_gallery *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 3);
@@ -454,7 +458,7 @@ static void repeated(void **state) {
     assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
     assert_int_equal(again, round);
   }
-  assert_ok(ctx, kf_gallery_compact(ctx, l.path));
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
   assert_int_equal(again, 1);
   static const char *const one[] = {"id-30"};

@@ -116,6 +116,7 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
+uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
 /* As kf_out_replaces and kf_out_belongs. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);

@@ -124,6 +124,7 @@ static kf_status write_change(kf_gallery_writer *w, const leaving *x, uint32_t k
   KF_TRY(write_tensors(w, x, err));
   if (w->repeated) return KF_OK;
   KF_TRY(kf_stw_belongs(w->file, &w->guard, path, err));
+  w->done.bytes = kf_stw_bytes(w->file);
   kf_stw *change = w->file;
   w->file = NULL; /* freed by the commit in any case */
   KF_TRY(kf_stw_commit(change, err));
@@ -145,9 +146,14 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
   }
   KF_TRY(kf_changes_path(path, old->base, (uint64_t)old->n_changes + 1, &file, err));
   kf_status status = write_change(w, x, k, file, path, err);
+  bool made = status == KF_OK && !w->repeated;
   *strrchr(file, '/') = '\0';
-  if (status != KF_OK || w->repeated) rmdir(file); /* if it is new, nothing is in it */
+  if (!made) rmdir(file); /* if it is new, nothing is in it */
   kf_free(file);
+  w->done.added = made ? kf_writer_rows(w) : 0;
+  w->done.removed = made ? x->n : 0;
+  w->done.rows = old->rows - w->done.removed + w->done.added;
+  w->done.changes = (uint64_t)old->n_changes + made;
   return status;
 }
 
@@ -177,20 +183,20 @@ static kf_status remove_rows(kf_gallery_writer *w, const char *path, const kf_id
     return kf_fail(err, KF_ERR_DATA, "%s: has no ids, by which rows are removed", path);
   w->space = w->old->space;
   KF_TRY(find_rows(w->old, x, err));
+  w->done.rows = w->old->rows;
+  w->done.changes = w->old->n_changes;
+  w->done.missing = x->ids.n - x->ids.n_found;
   return x->n > 0 ? put_change(w, x, 0, path, err) : KF_OK;
 }
 
 kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
-                            kf_removal *removal) {
-  if (removal != NULL) *removal = (kf_removal){0};
+                            kf_gallery_change *change) {
+  if (change != NULL) *change = (kf_gallery_change){0};
   KF_ENTER(ctx, path != NULL && ids != NULL);
   kf_gallery_writer w = {.ctx = ctx, .guard = {.fd = -1}};
   leaving x = {0};
   kf_status status = remove_rows(&w, path, ids, &x, err);
-  if (status == KF_OK && removal != NULL) {
-    removal->rows = x.n;
-    removal->missing = x.ids.n - x.ids.n_found;
-  }
+  if (status == KF_OK && change != NULL) *change = w.done;
   clear_leaving(&x);
   kf_writer_clear(&w);
   return status;

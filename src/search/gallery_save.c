@@ -256,6 +256,10 @@ static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
   DIR *changes = NULL;
   if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
   if (w->guard.fd >= 0) kf_stw_replaces(w->file, &w->guard);
+  uint64_t added = kf_writer_rows(w);
+  w->done = (kf_gallery_change){.rows = added + (w->old != NULL ? w->old->rows : 0),
+                                .added = added,
+                                .bytes = kf_stw_bytes(w->file)};
   kf_stw *file = w->file;
   w->file = NULL; /* freed by the commit in any case */
   kf_status status = kf_stw_commit(file, err);
@@ -348,25 +352,33 @@ kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *mode
                          .guard = {.fd = -1}};
   kf_status status = save(&w, model, &o, path, err);
   if (o.repeated != NULL) *o.repeated = w.repeated;
+  if (o.change != NULL) *o.change = status == KF_OK ? w.done : (kf_gallery_change){0};
   kf_writer_clear(&w);
   return status;
 }
 
-kf_status kf_gallery_compact(kf_ctx *ctx, const char *path) {
+static kf_status compact(kf_gallery_writer *w, const char *path, kf_err *err) {
+  KF_TRY(kf_writer_lock(w, path, KF_GALLERY_ALL, true, err));
+  const kf_gallery *old = w->old;
+  w->space = old->space;
+  w->origin = old->origin;
+  w->k = old->k;
+  w->done.rows = old->rows;
+  if (old->n_changes > 0) return write_gallery(w, path, err);
+  DIR *changes = NULL;
+  bool sweeps = old->others && w->ctx->ranks.rank == 0;
+  if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
+  kf_sweep_end(path, changes, sweeps, 0);
+  return KF_OK;
+}
+
+kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change) {
+  if (change != NULL) *change = (kf_gallery_change){0};
   KF_ENTER(ctx, path != NULL);
   KF_TRY(kf_refuse_held(ctx, "kf_gallery_compact", err));
   kf_gallery_writer w = {.ctx = ctx, .guard = {.fd = -1}};
-  kf_status status = kf_writer_lock(&w, path, KF_GALLERY_ALL, true, err);
-  if (status == KF_OK && w.old->n_changes > 0) {
-    w.space = w.old->space;
-    w.origin = w.old->origin;
-    w.k = w.old->k;
-    status = write_gallery(&w, path, err);
-  } else if (status == KF_OK && w.old->others && ctx->ranks.rank == 0) {
-    DIR *changes;
-    status = kf_sweep_begin(path, &changes, err);
-    kf_sweep_end(path, changes, true, 0);
-  }
+  kf_status status = compact(&w, path, err);
+  if (status == KF_OK && change != NULL) *change = w.done;
   kf_writer_clear(&w);
   return status;
 }

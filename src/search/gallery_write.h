@@ -25,6 +25,7 @@ typedef struct kf_gallery_writer {
   bool again;              /* even if the batch is there already */
   bool replace;            /* rows of the same ids are removed */
   bool repeated;           /* it is */
+  kf_gallery_change done;
   kf_checksum batch;
   kf_stw *file;
   kf_arena arena;
