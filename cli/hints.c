@@ -43,6 +43,7 @@ static const struct hint_text {
     {KF_HINT_ANY_ENCODER, "any-encoder", "--any-encoder allows it"},
     {KF_HINT_CENTRE, "centre", "--centre mean centres them"},
     {KF_HINT_OTHER_NAME, "output", "write to another file with -o"},
+    {KF_HINT_COMPACT, NULL, "make one file of it with 'koofu index --compact'"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

@@ -77,8 +77,8 @@ typedef struct cli_args {
     int probabilities, no_reject;
   } use;
   struct index_args { /* koofu index */
-    const char *model, *ids, *append;
-    int again;
+    const char *model, *ids, *append, *remove;
+    int again, replace, compact;
   } index;
   struct search_args { /* koofu search, and -k elsewhere */
     cli_number k;

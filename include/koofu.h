@@ -152,7 +152,8 @@ typedef enum kf_hint {
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */
   KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: the mean */
-  KF_HINT_OTHER_NAME = 27     /* write to another file than the one that is read */
+  KF_HINT_OTHER_NAME = 27,    /* write to another file than the one that is read */
+  KF_HINT_COMPACT = 28        /* kf_gallery_compact makes one file of it */
 } kf_hint;
 
 /* Names, ids and paths come out of files and may hold anything: characters that steer a terminal or
@@ -876,30 +877,44 @@ KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *quer
 
 typedef struct kf_gallery kf_gallery;
 
+/* What a call has done to a gallery. */
+typedef struct kf_gallery_change {
+  uint64_t rows;           /* of the gallery afterwards */
+  uint64_t added, removed; /* rows */
+  uint64_t missing;        /* ids that were to be removed and that no row has */
+  uint64_t bytes;          /* that were written */
+  uint64_t changes;        /* files with changes afterwards */
+  uint64_t reserved[4];
+} kf_gallery_change;
+
 typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
   const char *ids; /* text file with a name for each row, one per line; NULL: those in the data */
-  /* An existing gallery whose rows come first (it may be the file being written). Its map and
-   * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
-   * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
-   * labels, and the same goes for ids. A gallery that grows is locked meanwhile, so that of two calls
-   * one waits for the other; searching needs no lock. KF_ERR_IO if the file system has no locks, or
-   * if something else has replaced the gallery in the meantime. */
+  /* An existing gallery whose rows come first. Its map and metric are used for the new rows as well:
+   * `model` must be NULL and metric KF_METRIC_DEFAULT or the same. Classes are matched by name; new ones
+   * are added at the end. Both or neither must have labels, and the same goes for ids.
+   * If it is the file being written, the gallery grows: the file stays as it is, and the new rows are
+   * written as a change beside it (see kf_gallery_remove), which costs what they cost. */
   const char *append_to;
   /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
    * 0: not known, or that of append_to. */
   uint32_t k;
   /* A gallery that grows (append_to is the file being written) knows the last KF_MAX_BATCHES batches
-   * of rows that were added to it. The same batch again – the same rows, labels and ids – is taken
-   * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
+   * of rows that were added to it and are still there. The same batch again – the same rows, labels and
+   * ids – is taken for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it
+   * again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
   /* KF_F32, or KF_F16: half of the file, three bytes of memory per value instead of five. Rows are
    * rounded to nearest even, as kf_index_options has it, and everything then is about the rounded
    * rows. Rows that are appended take the type of the gallery; KF_F16 for one in f32 is KF_ERR_ARG. */
   kf_dtype dtype;
-  uint64_t reserved[5];
+  /* 1: in a gallery that grows, rows that have the id of a new row are removed by the same change.
+   * KF_ERR_ARG if it has no ids. */
+  int replace;
+  kf_gallery_change *change; /* what was done; NULL: not wanted */
+  uint64_t reserved[4];
 } kf_gallery_options;
 #define KF_MAX_BATCHES 64
 
@@ -909,6 +924,31 @@ typedef struct kf_gallery_options {
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
 
+/* Changing a gallery. Its file is never written again for that: each change – rows added, rows removed –
+ * is a file of its own in the folder "PATH.changes", which belongs to it (docs/formats.md). A change
+ * appears whole or not at all, and is on the disk once the call returns. Whatever reads the gallery sees
+ * the file with all changes: rows are numbered in the order in which they came, without those removed,
+ * and every answer is that of a gallery made of these rows. The gallery is locked meanwhile, so that of
+ * two calls one waits for the other; reading needs no lock. KF_ERR_IO if the file system has no locks, or
+ * if something else has replaced the gallery in the meantime. */
+
+/* Ids, as a list, in a text file with one per line, or both; empty lines do not count. */
+typedef struct kf_id_list {
+  const char *const *ids; /* [n] */
+  uint64_t n;
+  const char *file; /* NULL: none */
+  uint64_t reserved[2];
+} kf_id_list;
+
+/* Removes all rows with these ids. Ids that no row has are counted, not an error, so that a removal can be
+ * repeated; if no row has any, nothing is written. The last row cannot be removed (KF_ERR_ARG). change:
+ * what was done, or NULL. Memory: what the ids of the gallery take. */
+KF_API kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
+                                   kf_gallery_change *change);
+/* Makes one file of a gallery and its changes: the one that its rows would have given at once, except
+ * that it still knows the batches that were added. Readers may go on reading. */
+KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change);
+
 typedef struct kf_gallery_load_options {
   /* 1: the rows stay in the file, which must not change, and are read for candidates only (as
    * rows_in_place in kf_index_options). */
@@ -917,7 +957,7 @@ typedef struct kf_gallery_load_options {
   uint64_t reserved[3];
 } kf_gallery_load_options;
 
-/* Verifies the checksum of the file. With a communicator, each rank holds a part of the rows, and calls
+/* Verifies the checksums of the file and its changes. With a communicator, each rank holds a part of the rows, and calls
  * that search the gallery are for all ranks together; rank 0 verifies the checksum. */
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);

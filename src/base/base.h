@@ -403,6 +403,7 @@ typedef struct kf_out {
   uint64_t device, number; /* of this file */
   int folder_fd, unsynced; /* for syncing the folder; errno: why it cannot be */
   kf_guard guard;          /* if the file must still be the one that was locked */
+  char *guarded;           /* or another file must, the one of this path; NULL: this one */
   uint64_t written;
   unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
@@ -429,6 +430,8 @@ kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint
 /* The file replaces the one that `guard` is about; the commit fails if that has changed. Takes the
  * guard over. */
 void kf_out_replaces(kf_out *out, kf_guard *guard);
+/* The same for a file that is said more of here, and that stays as it is. */
+kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err);
 /* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. With a context, all
  * ranks commit together. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);

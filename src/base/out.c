@@ -213,6 +213,7 @@ void kf_out_abort(kf_out *out) {
   kf_free(out->folder);
   kf_free(out->temporary);
   kf_free(out->kept);
+  kf_free(out->guarded);
   kf_free(out->buffer);
   *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
 }
@@ -388,11 +389,12 @@ static int rename_file(const char *from, const char *to) {
 }
 
 static kf_status move(kf_out *out, kf_err *err) {
-  if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, out->target))
+  const char *guarded = out->guarded != NULL ? out->guarded : out->target;
+  if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, guarded))
     return kf_fail(err, KF_ERR_IO,
                    "%s: was changed by another process in the meantime; it is left as it is now, "
                    "so try again",
-                   out->path);
+                   out->guarded != NULL ? out->guarded : out->path);
   int failed = rename_file(out->temporary, out->target), code = errno;
   /* Over a network the answer may be lost, and the second try then finds nothing to move. */
   if (failed != 0 && !is_file(out->target, out->device, out->number))
@@ -515,4 +517,11 @@ kf_status kf_outputs_commit(kf_ctx *ctx) {
 void kf_out_replaces(kf_out *out, kf_guard *guard) {
   out->guard = *guard;
   *guard = (kf_guard){.fd = -1};
+}
+
+kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err) {
+  out->guarded = kf_strdup(path);
+  if (out->guarded == NULL) return kf_fail_memory(err);
+  kf_out_replaces(out, guard);
+  return KF_OK;
 }

@@ -123,8 +123,10 @@ kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err);
 kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
-/* As kf_out_replaces. */
+uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
+/* As kf_out_replaces and kf_out_belongs. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
+kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
@@ -466,6 +468,56 @@ kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint6
 typedef kf_status (*kf_id_fn)(void *argument, uint64_t row, const char *id, size_t length,
                               kf_err *err);
 kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_err *err);
+
+/* --- changes of a gallery, in files beside it (changes.c) --------------------------------------- */
+
+#define KF_CHANGE_FORMAT  "koofu.change"
+#define KF_CHANGES_ENDING ".changes" /* of their folder, after the path of the gallery */
+#define KF_TENSOR_REMOVED "removed"  /* I64: places of rows, rising */
+#define KF_TENSOR_BATCHES "batches"  /* U64: checksums of what was added */
+#define KF_MAX_CHANGES    999999
+
+typedef struct kf_change {
+  kf_st st;
+  uint64_t rows, first; /* that it adds; the place of the first one */
+  uint64_t offset;      /* of these rows in its file */
+  uint64_t checksum;    /* of the file */
+  uint64_t batch;       /* of what was added, if there are rows */
+  kf_names names;       /* of classes that are new */
+} kf_change;
+
+typedef struct kf_changes {
+  uint32_t n;
+  kf_change *change;
+  size_t room;
+  uint64_t base, base_rows;         /* checksum and rows of the file */
+  uint64_t places;                  /* rows of the file and of all changes */
+  uint64_t n_removed, base_removed; /* in all; of the file */
+  uint64_t *removed;                /* a bit for each place; NULL: none is */
+  uint64_t n_words;
+  bool others; /* there are changes of another file in the folder */
+} kf_changes;
+
+/* kf_st_open and, if it is a gallery, its changes. verify: look for damage of these. */
+kf_status kf_changes_open(kf_changes *changes, kf_st *st, const char *path, bool verify,
+                          kf_err *err);
+void kf_changes_close(kf_changes *changes);
+bool kf_changes_removed(const kf_changes *changes, uint64_t place);
+/* Whether all rows of a change are still there. */
+bool kf_change_is_whole(const kf_changes *changes, uint32_t i);
+/* The places of the rows that are left; NULL: none was removed. The caller frees them. */
+kf_status kf_changes_living(const kf_changes *changes, uint64_t **places, kf_err *err);
+/* Adds the names of new classes to those of the file. */
+kf_status kf_changes_names(const kf_changes *changes, const char *path, kf_names *names,
+                           kf_err *err);
+/* The path of change `number` of the gallery at `path`, whose folder is made if need be. The caller
+ * frees it. */
+kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, char **out,
+                          kf_err *err);
+/* Removes changes that do not belong to the file with checksum `keep`; 0: all. What may fail comes
+ * first, and the rest once the file has been replaced. */
+kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err);
+void kf_sweep_end(const char *path, DIR *folder, bool sweep, uint64_t keep); /* NULL is fine */
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);

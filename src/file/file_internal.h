@@ -265,8 +265,10 @@ typedef struct kf_shard {
   kf_ids ids;
   uint64_t first; /* row of the data set */
   bool mapped;    /* a gallery whose rows went through its map */
+  bool is_change; /* rows that were added to the gallery before it */
   bool guessed;   /* its labels are an array that is just the only one to fit */
   kf_origin origin;
+  kf_changes *changes; /* of a gallery, until they are shards of their own; NULL: none */
 } kf_shard;
 /* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
  * after a failure. */
@@ -274,6 +276,9 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
                         kf_names *names, kf_err *err);
 /* The rows of a .npy, which is taken over, even after a failure. */
 kf_status kf_shard_open_npy(kf_shard *shard, kf_npy *npy, kf_err *err);
+/* The rows of a change of a gallery, whose file is taken over. labels: they are wanted. */
+kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_change *change,
+                               bool labels, kf_err *err);
 void kf_shard_close(kf_shard *shard);
 
 typedef struct kf_files {
@@ -289,6 +294,8 @@ kf_files *kf_files_new(void);
 /* Replaces a data set by those of its rows whose classes are in a list of names (pick.c). Left as it
  * is on failure. */
 kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list);
+/* Replaces a data set by these rows of it, which are taken over, even after a failure. */
+kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *err);
 
 /* --- rows of all ranks (spread.c) ---------------------------------------------------------------- */
 

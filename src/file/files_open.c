@@ -61,7 +61,11 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   bool want_names = options->classes == NULL && options->inner_labels != KF_OFF;
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
-  KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));
+  kf_status status = kf_shard_open(shard, path, options, want_names ? &names : NULL, err);
+  if (status != KF_OK) {
+    kf_names_clear(&names);
+    return status;
+  }
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
   if (shard->table.dim != zero->table.dim)
@@ -80,12 +84,112 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   return KF_OK;
 }
 
+/* --- galleries with changes ------------------------------------------------------------------- */
+
+static void move_shard(kf_shard *from, kf_shard *to) {
+  *to = *from;
+  if (from->labels.in == &from->in) to->labels.in = &to->in;
+  *from = (kf_shard){.in = {.fd = -1}};
+}
+
+/* The changes of a gallery that add rows, after it; their files are taken over. */
+static kf_status unfold(kf_files *files, const kf_shard *gallery, kf_err *err) {
+  bool any = files->base.origin.any;
+  for (uint32_t i = 0; i < gallery->changes->n; i++) {
+    kf_change *change = &gallery->changes->change[i];
+    kf_shard *shard = &files->shards[files->n_shards];
+    if (change->rows == 0) continue;
+    files->n_shards++; /* closed with the rest on failure */
+    KF_TRY(kf_shard_open_change(shard, gallery, change, gallery->labels.in != NULL, err));
+    files->base.origin.any = true; /* if they differ, that was allowed when they were added */
+    kf_status status = kf_origin_join(&files->base.origin, &shard->origin, err);
+    files->base.origin.any = any;
+    KF_TRY(status);
+  }
+  return KF_OK;
+}
+
+/* Makes shards of the changes of galleries. */
+static kf_status unfold_all(kf_files *files, kf_err *err) {
+  kf_shard *given = files->shards;
+  size_t n = files->n_shards, most = n;
+  for (size_t i = 0; i < n; i++) most += given[i].changes != NULL ? given[i].changes->n : 0;
+  if (most == n) return KF_OK;
+  kf_shard *all = kf_alloc_zero(most, sizeof *all);
+  if (all == NULL) return kf_fail_memory(err);
+  files->shards = all;
+  files->n_shards = 0;
+  kf_status status = KF_OK;
+  for (size_t i = 0; i < n; i++) {
+    kf_shard *shard = &all[files->n_shards++];
+    move_shard(&given[i], shard);
+    if (status == KF_OK && shard->changes != NULL) status = unfold(files, shard, err);
+  }
+  kf_free(given);
+  files->base.rows = 0;
+  for (kf_shard *s = all; status == KF_OK && s < all + files->n_shards; s++) {
+    s->first = files->base.rows;
+    if (!kf_add_u64(files->base.rows, s->table.rows, &files->base.rows))
+      status = kf_fail_file(err, s->in.path, "too many rows");
+  }
+  return status;
+}
+
+/* Whether a row was removed from the gallery it belongs to; *gallery: the shard of that, so far. */
+static bool is_removed(const kf_files *files, uint64_t row, size_t *gallery) {
+  for (size_t s = *gallery + 1; s < files->n_shards && files->shards[s].first <= row; s++)
+    if (!files->shards[s].is_change) *gallery = s;
+  const kf_shard *shard = &files->shards[*gallery];
+  return shard->changes != NULL && kf_changes_removed(shard->changes, row - shard->first);
+}
+
+/* Classes and rows without a label are counted again. */
+static kf_status count_labels(kf_data *data, kf_err *err) {
+  enum { AT_ONCE = 1024 };
+  int32_t labels[AT_ONCE];
+  uint32_t classes = data->names.n;
+  for (uint64_t first = 0; data->has_labels && first < data->rows; first += AT_ONCE) {
+    uint64_t left = data->rows - first, n = left < AT_ONCE ? left : AT_ONCE;
+    KF_TRY(data->fetch(data, NULL, first, n, NULL, labels, err));
+    for (uint64_t i = 0; i < n; i++) {
+      data->unlabelled += labels[i] < 0;
+      if (labels[i] >= (int64_t)classes) classes = (uint32_t)labels[i] + 1;
+    }
+  }
+  if (data->has_labels) data->n_classes = classes;
+  return KF_OK;
+}
+
+static kf_status leave_out_removed(kf_data **data, kf_err *err) {
+  const kf_files *files = (const kf_files *)*data;
+  uint64_t removed = 0, n = 0;
+  for (size_t s = 0; s < files->n_shards; s++)
+    removed += files->shards[s].changes != NULL ? files->shards[s].changes->n_removed : 0;
+  if (removed == 0) return KF_OK;
+  uint64_t *rows = kf_alloc((*data)->rows - removed, sizeof *rows);
+  if (rows == NULL) return kf_fail_memory(err);
+  size_t gallery = 0;
+  for (uint64_t row = 0; row < (*data)->rows; row++)
+    if (!is_removed(files, row, &gallery)) rows[n++] = row;
+  KF_TRY(kf_data_keep_rows(data, rows, n, err));
+  return count_labels(*data, err);
+}
+
+/* Shards are in the order of the paths. */
+static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
+  size_t at = kf_paths_doubt(paths);
+  if (order != KF_ORDER_DEFAULT || at == SIZE_MAX) return;
+  files->base.doubt[0] = files->shards[at].in.path;
+  files->base.doubt[1] = files->shards[at + 1].in.path;
+}
+
 static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                              kf_err *err) {
   files->shards = kf_alloc_zero(paths->n, sizeof *files->shards);
   if (files->shards == NULL) return kf_fail_memory(err);
   for (size_t i = 0; i < paths->n; i++) KF_TRY(append_shard(files, paths->path[i], options, err));
-  return KF_OK;
+  note_doubt(files, paths, options->order);
+  return unfold_all(files, err);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -232,19 +336,10 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Shards are in the order of the paths. */
-static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
-  size_t at = kf_paths_doubt(paths);
-  if (order != KF_ORDER_DEFAULT || at == SIZE_MAX) return;
-  files->base.doubt[0] = files->shards[at].in.path;
-  files->base.doubt[1] = files->shards[at + 1].in.path;
-}
-
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                             kf_err *err) {
   files->base.skip_bad = options->skip_bad != 0;
   KF_TRY(open_shards(files, paths, options, err));
-  note_doubt(files, paths, options->order);
   bool has_labels = options->n_labels > 0;
   if (has_labels)
     KF_TRY(open_label_files(files, options, err));
@@ -320,6 +415,7 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
   kf_data *data = &files->base;
+  if (status == KF_OK) status = leave_out_removed(&data, err);
   if (o.own_files != 0) status = kf_data_spread(ctx, status, &data);
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   KF_HAND_OUT(status, out, data, kf_data_free);

@@ -202,7 +202,13 @@ kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
   return w->watch != NULL ? kf_take_from_first(ctx, KF_OK, w->watch, sizeof *w->watch) : KF_OK;
 }
 
+uint64_t kf_stw_bytes(const kf_stw *w) { return w->out.written; }
+
 void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
+
+kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err) {
+  return kf_out_belongs(&w->out, guard, path, err);
+}
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);
