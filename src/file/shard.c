@@ -1,5 +1,5 @@
 /* shard.c - one data file of a data set: its rows, and the labels and class names inside it. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -116,14 +116,16 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in_close(&in);
   const char *slash = strrchr(path, '/');
   if (strchr(slash != NULL ? slash : path, '.') == NULL)
-    return kf_fail_file(err, path, "is not .npy, .npz or .safetensors by its first bytes");
-  return kf_fail_hint(
-      err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs and .fbin", path);
+    return kf_fail_file(err, path,
+                        "is not .npy, .npz, .safetensors or .parquet by its first bytes");
+  return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
+                      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .parquet, "
+                      ".fvecs and .fbin",
+                      path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
-                        kf_names *names, kf_err *err) {
+                        kf_pq_cache *cache, kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
   kf_format format;
   KF_TRY(kf_format_of_file(path, &format, err));
@@ -132,6 +134,7 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_PARQUET: return kf_parquet_open_rows(shard, path, options, cache, names, err);
   case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
   default: return refuse_ending(path, err);
   }
@@ -139,5 +142,8 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
 
 void kf_shard_close(kf_shard *shard) {
   kf_labels_close(&shard->labels);
+  kf_pq_column_free(shard->ids.column);
+  kf_pq_column_free(shard->table.column);
+  kf_in_close(&shard->beside);
   kf_in_close(&shard->in);
 }
