@@ -16,7 +16,7 @@ static const struct hint_text {
     {KF_HINT_SKIP_UNKNOWN, "skip-unknown", "--skip-unknown leaves out such rows"},
     {KF_HINT_LABELS, "labels", "give a label file with --labels"},
     {KF_HINT_CLASSES, "classes", "give class names with --classes"},
-    {KF_HINT_TENSOR, "tensor", "name the tensor with --tensor"},
+    {KF_HINT_TENSOR, "tensor", "name it with --tensor or, in a .parquet, --column"},
     {KF_HINT_LABEL_TENSOR, "label-tensor", "give --labels, or name the tensor with --label-tensor"},
     {KF_HINT_PICTURES, "encoder",
      "give --encoder CLIP-DIR, or embed pictures with 'koofu embed' first"},

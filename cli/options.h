@@ -19,7 +19,7 @@ typedef struct cli_args {
   } common;
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
-    const char *classes, *tensor, *label_tensor, *label_column, *only;
+    const char *classes, *tensor, *label_tensor, *label_column, *id_column, *only;
     int order, skip_bad, allow_unlabelled, allow_unknown, any_encoder, rank_files;
   } data;
   struct stats_args { /* stats_options */

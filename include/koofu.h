@@ -316,7 +316,10 @@ typedef struct kf_data_options {
    * statistics, fits, evaluations and sweeps without neighbours; what needs all rows on every rank is
    * KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
-  uint64_t reserved[5];
+  /* The column of .parquet files that holds the ids of rows, texts or integers; NULL: "id", "ids" or
+   * "key", if there is one; "": none. */
+  const char *id_column;
+  uint64_t reserved[4];
 } kf_data_options;
 
 /* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),

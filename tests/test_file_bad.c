@@ -35,7 +35,7 @@ static void test_directory(void **state) {
   const char *labels[] = {at("d.txt")};
   kf_data *data = NULL;
   kf_status status = open_one(rows, &(kf_data_options){.labels = labels, .n_labels = 1}, &data);
-  assert_failed(status, KF_ERR_DATA, "d.txt", "no .npy, .npz, .txt");
+  assert_failed(status, KF_ERR_DATA, "d.txt", "no .npy, .npz, .parquet, .txt");
   /* A folder that is named like a file is not one of the files of its folder. */
   mkdir(at("mixed"), 0777);
   mkdir(at("mixed/x.npy"), 0777);

@@ -78,6 +78,8 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
 /* The class names under "classes" (a JSON list of strings); n = 0 if absent. */
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
+/* The same from the text itself; NULL: absent. */
+kf_status kf_names_parse(const char *path, const char *text, kf_names *out, kf_err *err);
 /* Fails for files of koofu whose metadata "format" is not in the string `formats`; others pass. `what`:
  * what is expected, in words. */
 kf_status kf_st_refuse_others(const kf_st *st, const char *formats, const char *what, kf_err *err);
@@ -206,6 +208,11 @@ const kf_origin *kf_origin_known(const kf_origin *origin); /* NULL if it is not 
 kf_status kf_origin_agree(const kf_origin *a, const kf_origin *b, kf_err *err);
 /* The same, and `into` becomes the origin of both together: known if either is. */
 kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err);
+#define KF_META_ENCODER          "encoder"
+#define KF_META_ENCODER_CHECKSUM "encoder_checksum"
+/* From these two metadata of a file; NULL: absent. */
+kf_status kf_origin_parse(const char *path, const char *name, const char *digits, kf_origin *out,
+                          kf_err *err);
 /* The metadata of a file of ours, checked; unknown if there is none. */
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err);
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *origin, kf_err *err); /* nothing if unknown */
@@ -258,15 +265,16 @@ typedef enum kf_format {
   KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
   KF_FORMAT_TAR,   /* pictures, for src/encode */
   KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
-  KF_FORMAT_OTHER  /* labels: text */
+  KF_FORMAT_PARQUET,
+  KF_FORMAT_OTHER /* labels: text */
 } kf_format;
 /* By the ending of the path. */
 kf_format kf_format_of(const char *path);
 /* The ending of a path that is .fbin or one of its relatives, and the type of their elements (NULL: not
  * wanted); NULL for others. */
 const char *kf_bin_ending(const char *path, kf_type *type);
-/* kf_format_of for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
- * .safetensors are told by their first bytes. */
+/* kf_format_of for a file that exists: without an ending, as a stream's copy has none, .npy, .npz,
+ * .safetensors and .parquet are told by their first bytes. */
 kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
 
 /* --- tar archives (tar.c) ----------------------------------------------------------------------- */
@@ -358,6 +366,8 @@ struct kf_data {
    * lengths: UTF-8 without NUL, not empty. NULL: rows have no ids. */
   kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                          kf_string *bytes, kf_err *err);
+  /* Whether a row is missing rather than NaN. NULL: none is. */
+  bool (*is_null)(const kf_data *data, uint64_t row);
   /* "FILE, row R" for messages; row is a row of the data set, or KF_ALL_ROWS: "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Adds what tells these files from others to a checksum: sizes and dates. NULL: no files. */
@@ -440,6 +450,17 @@ typedef struct kf_npz {
 kf_status kf_npz_open(kf_npz *npz, const char *path, kf_err *err);
 void kf_npz_close(kf_npz *npz);
 
+/* The columns of a .parquet file, for people (parquet_use.c). It must be freed even after a failure. */
+typedef struct kf_columns {
+  uint64_t rows;
+  size_t n;
+  const char **names, **types;
+  size_t n_meta; /* sorted by key; long values are cut */
+  const char **keys, **values;
+  kf_arena arena;
+} kf_columns;
+kf_status kf_parquet_describe(const char *path, kf_columns *out, kf_err *err);
+
 /* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
@@ -458,6 +479,7 @@ typedef struct kf_ids {
   bool there;
   uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
   uint64_t n_bytes;
+  struct kf_pq_column *column; /* of a .parquet file instead; NULL: tensors */
 } kf_ids;
 /* The ids of `rows` rows in tensors of a file, if there are any. */
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);

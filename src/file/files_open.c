@@ -3,7 +3,7 @@
  * The files ("shards") follow one another. Labels come from one label file per shard, from one for all
  * rows, or from the shards; class names from a file, from the metadata of the shards or, for text
  * labels, from the labels themselves. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -56,12 +56,14 @@ static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
   return KF_OK;
 }
 
-static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
-                              kf_err *err) {
+/* beside: a file with its ids; NULL: none. */
+static kf_status append_shard(kf_files *files, const char *path, const char *beside,
+                              const kf_data_options *options, kf_err *err) {
   bool want_names = options->classes == NULL && options->inner_labels != KF_OFF;
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
-  kf_status status = kf_shard_open(shard, path, options, want_names ? &names : NULL, err);
+  kf_status status =
+      kf_shard_open(shard, path, options, files->pages, want_names ? &names : NULL, err);
   if (status != KF_OK) {
     kf_names_clear(&names);
     return status;
@@ -77,6 +79,8 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
     return kf_fail_file(err, path, "too many rows");
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
+  if (beside != NULL)
+    KF_TRY(kf_parquet_open_ids(shard, beside, options->id_column, files->pages, err));
   if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
   files->base.raw_type = zero->table.type;
   if (!kf_table_is_raw(&shard->table) || shard->table.type != zero->table.type)
@@ -183,11 +187,17 @@ static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
   files->base.doubt[1] = files->shards[at + 1].in.path;
 }
 
-static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_data_options *options,
-                             kf_err *err) {
+static bool wants_ids(const kf_data_options *options) {
+  return options->id_column != NULL && options->id_column[0] != '\0';
+}
+
+static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_paths *beside,
+                             const kf_data_options *options, kf_err *err) {
+  bool ids = beside->n > 0 && wants_ids(options);
   files->shards = kf_alloc_zero(paths->n, sizeof *files->shards);
   if (files->shards == NULL) return kf_fail_memory(err);
-  for (size_t i = 0; i < paths->n; i++) KF_TRY(append_shard(files, paths->path[i], options, err));
+  for (size_t i = 0; i < paths->n; i++)
+    KF_TRY(append_shard(files, paths->path[i], ids ? beside->path[i] : NULL, options, err));
   note_doubt(files, paths, options->order);
   return unfold_all(files, err);
 }
@@ -198,7 +208,8 @@ static kf_status open_label_files(kf_files *files, const kf_data_options *option
   const char *column = options->label_column;
   if (options->n_labels == 1) {
     KF_TRY(kf_data_refuse_doubt(&files->base, options->labels[0], err));
-    return kf_labels_open(&files->common, options->labels[0], column, files->base.rows, err);
+    return kf_labels_open(&files->common, options->labels[0], column, files->base.rows,
+                          files->pages, err);
   }
   if (options->n_labels != files->n_shards)
     return kf_fail(err, KF_ERR_ARG,
@@ -206,7 +217,8 @@ static kf_status open_label_files(kf_files *files, const kf_data_options *option
                    options->n_labels, files->n_shards);
   for (size_t s = 0; s < files->n_shards; s++) {
     kf_shard *shard = &files->shards[s];
-    KF_TRY(kf_labels_open(&shard->labels, options->labels[s], column, shard->table.rows, err));
+    KF_TRY(kf_labels_open(&shard->labels, options->labels[s], column, shard->table.rows,
+                          files->pages, err));
   }
   return KF_OK;
 }
@@ -245,7 +257,7 @@ static kf_status check_count(const kf_labels *labels, uint64_t rows, const char 
 /* The scan counts labels in text files, so their number is checked after it; that of others before. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
-  bool counted = labels->kind == KF_LABELS_INTEGERS || labels->kind == KF_LABELS_STRINGS;
+  bool counted = labels->kind != KF_LABELS_LINES && labels->kind != KF_LABELS_TABLE;
   if (counted) KF_TRY(check_count(labels, rows, of, err));
   KF_TRY(kf_labels_scan(labels, &files->rules, census, err));
   return check_count(labels, rows, of, err);
@@ -336,10 +348,10 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
-                            kf_err *err) {
+static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_paths *beside,
+                            const kf_data_options *options, kf_err *err) {
   files->base.skip_bad = options->skip_bad != 0;
-  KF_TRY(open_shards(files, paths, options, err));
+  KF_TRY(open_shards(files, paths, beside, options, err));
   bool has_labels = options->n_labels > 0;
   if (has_labels)
     KF_TRY(open_label_files(files, options, err));
@@ -373,8 +385,23 @@ static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
     kf_log(ctx, "files are taken in the order of numbers: %s before %s", pair[0], pair[1]);
     break;
   }
-  if (files->n_shards > 0 && shards[0].guessed)
+  if (files->n_shards > 0 && shards[0].guessed && shards[0].label_column[0] != '\0')
+    kf_log(ctx, "labels are those of %s, column '%s'", shards[0].labels.in->path,
+           shards[0].label_column);
+  else if (files->n_shards > 0 && shards[0].guessed)
     kf_log(ctx, "labels are those of %s", shards[0].labels.in->path);
+}
+
+/* Labels in .parquet files beside .npy files, if a column of these is asked for and nothing else is. */
+static kf_status list_beside(const kf_paths *list, kf_data_options *o, kf_paths *beside,
+                             kf_err *err) {
+  bool labels = o->label_column != NULL && o->n_labels == 0 && o->inner_labels != KF_OFF;
+  if (!labels && !wants_ids(o)) return KF_OK;
+  KF_TRY(kf_paths_beside(list, beside, err));
+  if (!labels) return KF_OK;
+  o->labels = (const char *const *)beside->path;
+  o->n_labels = beside->n;
+  return KF_OK;
 }
 
 /* *ordered: the order of the data files is ours, and decides which labels they have. */
@@ -406,14 +433,16 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_files *files = kf_files_new();
   if (files == NULL) return kf_fail_memory(err);
   files->base.origin.any = ctx->options.any_encoder != 0;
-  kf_paths list = {0}, labels = {0};
+  kf_paths list = {0}, labels = {0}, beside = {0};
   bool ordered = false;
   kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);
-  if (status == KF_OK) status = open_files(files, &list, &o, err);
+  if (status == KF_OK) status = list_beside(&list, &o, &beside, err);
+  if (status == KF_OK) status = open_files(files, &list, &beside, &o, err);
   if (status == KF_OK) status = check_twice(ctx, files);
   if (status == KF_OK) log_choices(ctx, files, ordered);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
+  kf_paths_clear(&beside);
   kf_data *data = &files->base;
   if (status == KF_OK) status = leave_out_removed(&data, err);
   if (o.own_files != 0) status = kf_data_spread(ctx, status, &data);

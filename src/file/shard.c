@@ -1,5 +1,5 @@
 /* shard.c - one data file of a data set: its rows, and the labels and class names inside it. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -156,16 +156,16 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in_close(&in);
   const char *slash = strrchr(path, '/');
   if (strchr(slash != NULL ? slash : path, '.') == NULL)
-    return kf_fail_file(err, path, "is not .npy, .npz or .safetensors by its first bytes");
+    return kf_fail_file(err, path,
+                        "is not .npy, .npz, .safetensors or .parquet by its first bytes");
   return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-                      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs, "
-                      ".fbin, .f16bin, .u8bin "
-                      "and .i8bin",
+                      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .parquet, "
+                      ".fvecs, .fbin, .f16bin, .u8bin and .i8bin",
                       path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
-                        kf_names *names, kf_err *err) {
+                        kf_pq_cache *cache, kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
   kf_format format;
   KF_TRY(kf_format_of_file(path, &format, err));
@@ -175,6 +175,7 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
   case KF_FORMAT_BIN: return kf_bin_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_PARQUET: return kf_parquet_open_rows(shard, path, options, cache, names, err);
   default: return refuse_ending(path, err);
   }
 }
@@ -183,5 +184,8 @@ void kf_shard_close(kf_shard *shard) {
   if (shard->changes != NULL) kf_changes_close(shard->changes);
   kf_free(shard->changes);
   kf_labels_close(&shard->labels);
+  kf_pq_column_free(shard->ids.column);
+  kf_pq_column_free(shard->table.column);
+  kf_in_close(&shard->beside);
   kf_in_close(&shard->in);
 }

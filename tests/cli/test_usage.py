@@ -170,7 +170,7 @@ def errors_name_the_option_that_helps(box):
             (BAD_DATA, ["stats", "x.npy", "--labels", "gap.npy", *out], "; --skip-unlabelled leaves out such rows"),
             (BAD_DATA, ["convert", "x.npy", "--labels", "gap.npy", *out], "; --keep-unlabelled keeps such rows"),
             (BAD_DATA, ["stats", "x.npy", *out], "; give --labels, or name the tensor with --label-tensor"),
-            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name the tensor with --tensor"),
+            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name it with --tensor"),
             (BAD_DATA, ["text-prototypes", "x.npy", *out], "--per-class"),
             (BAD_DATA, ["fit", "x.npy", "--labels", "numbers.npy", "--text", "names.safetensors", *out], "give class names with --classes"),
             (BAD_DATA, ["eval", "m.safetensors", "names.safetensors", "--truth", "real.json"], "; give class names with --truth-classes"),
