@@ -1,3 +1,4 @@
+/* demo_picture.c - a picture for each row of the demo: the shape and colours of its class. */
 #include "demo_picture.h"
 
 #include <stdarg.h>
@@ -50,7 +51,7 @@ static int draw(uint64_t *state, int low, int high) {
   return low + (int)((z ^ (z >> 31)) % (uint64_t)(high - low));
 }
 
-/* Arguments of a call are evaluated in any order, so every number is drawn in a statement of its own. */
+/* Arguments of a call are evaluated in any order, so every number has a statement of its own. */
 static void put_ground(text *t, unsigned hue, uint64_t *state) {
   const int turn = draw(state, 20, 120);
   const int light = draw(state, 86, 93);
