@@ -24,11 +24,28 @@ static kf_status fail(char *message, size_t size, const sv_journal *j, const cha
   return KF_ERR_IO;
 }
 
+/* A file that a killed process was about to name: '.000001.safetensors.….part'. */
+static bool is_leftover(const char *name) {
+  size_t n = strlen(name);
+  return name[0] == '.' && strspn(name + 1, "0123456789") >= 6 && n > 5 &&
+         strcmp(name + n - 5, ".part") == 0;
+}
+
+static void clear_leftovers(const sv_journal *j) {
+  DIR *folder = opendir(j->folder);
+  const struct dirent *entry;
+  while (folder && (entry = readdir(folder)))
+    if (is_leftover(entry->d_name)) unlinkat(j->fd, entry->d_name, 0);
+  if (folder) closedir(folder);
+}
+
 static kf_status lock_folder(sv_journal *j, char *message, size_t size) {
   j->fd = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (j->fd < 0) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be opened");
-  if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return KF_OK; /* or has no locks */
+  if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) { /* or there are no locks */
+    clear_leftovers(j);
+    return KF_OK;
+  }
   snprintf(message, size, "%s: another server has this journal", j->folder);
   close(j->fd);
   j->fd = -1;
