@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, MAX_HTTP_THREADS = 4, BODY_CHUNK = 16 << 10 };
+enum {
+  HEADER_BYTES = 32 << 10,
+  MAX_HTTP_THREADS = 4,
+  BODY_CHUNK = 16 << 10,
+  REFUSED_SECONDS = 5,
+  HUNG_UP_SECONDS = 1
+};
 
-typedef enum peer_phase { WAITING, RECEIVING, WORKING, SENDING } peer_phase;
+typedef enum peer_phase { WAITING, RECEIVING, WORKING, SENDING, REFUSED } peer_phase;
 
 typedef struct sv_peer {
   struct sv_peer *next, *before;
@@ -176,7 +183,8 @@ static enum MHD_Result send_answer(sv_request *r) {
   enum MHD_Result result = MHD_NO;
   if (add_headers(r, m)) {
     r->answered = true;
-    enter_phase(r->peer, SENDING);
+    enter_phase(r->peer,
+                r->early ? REFUSED : SENDING); /* refused: a body may follow that nobody reads */
     result = MHD_queue_response(r->connection, r->status, m);
   }
   MHD_destroy_response(m);
@@ -487,9 +495,17 @@ static double patience(const sv_server *s, peer_phase phase) {
   switch (phase) {
   case WAITING:
   case RECEIVING: return scarce && seconds > 2 ? 2 : seconds;
+  case REFUSED: return seconds < REFUSED_SECONDS ? seconds : REFUSED_SECONDS;
   case WORKING: return 1e9; /* the lanes have their own limit */
   default: return 4 * seconds;
   }
+}
+
+/* A client that has closed its side will not send the rest. MHD can miss that (its edge-triggered epoll takes a short
+ * read for the end of what there is). */
+static bool has_hung_up(const sv_peer *peer, peer_phase phase) {
+  struct pollfd poll_for = {.fd = peer->fd, .events = POLLRDHUP};
+  return (phase == WAITING || phase == RECEIVING) && poll(&poll_for, 1, 0) == 1;
 }
 
 void sv_http_watch(sv_server *s) {
@@ -498,7 +514,9 @@ void sv_http_watch(sv_server *s) {
   pthread_mutex_lock(&http->lock);
   for (sv_peer *peer = http->peers; peer; peer = peer->next) {
     peer_phase phase = (peer_phase)atomic_load(&peer->phase);
-    if (peer->cut || now - atomic_load(&peer->since) < patience(s, phase)) continue;
+    double waited = now - atomic_load(&peer->since);
+    if (peer->cut || waited < HUNG_UP_SECONDS) continue;
+    if (waited < patience(s, phase) && !has_hung_up(peer, phase)) continue;
     peer->cut = true;
     shutdown(peer->fd, SHUT_RDWR); /* MHD closes it after its notice, which waits for this lock */
     atomic_fetch_add(&s->metrics.cut_off, 1);
@@ -510,8 +528,10 @@ unsigned sv_http_busy(sv_server *s) {
   sv_http *http = s->http;
   unsigned n = 0;
   pthread_mutex_lock(&http->lock);
-  for (const sv_peer *peer = http->peers; peer; peer = peer->next)
-    n += atomic_load(&peer->phase) != WAITING;
+  for (const sv_peer *peer = http->peers; peer; peer = peer->next) {
+    int phase = atomic_load(&peer->phase);
+    n += phase != WAITING && phase != REFUSED;
+  }
   pthread_mutex_unlock(&http->lock);
   return n;
 }
