@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.parse
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
@@ -78,33 +79,51 @@ class Browser:
     def evaluate(self, expression):
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
+    def window(self, width, height=900, scheme="light", media="", still=False):
+        """A window of this size; narrow ones are phones. still: the user prefers reduced motion."""
+        phone = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone, maxTouchPoints=5 if phone else 1)
+        self.call("Emulation.setEmulatedMedia", media=media,
+                  features=[{"name": "prefers-color-scheme", "value": scheme},
+                            {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}])
+
     def show(self, path, width, height=900, scheme="light", media=""):
         """Opens a file in a window of this size and waits until it is there."""
-        self.events = []
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-                  mobile=width < 600)
-        self.call("Emulation.setEmulatedMedia", media=media,
-                  features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        for _ in range(2400):
-            if self.evaluate("document.readyState === 'complete' && location.protocol === 'file:'"):
-                return
-            time.sleep(0.05)
-        raise OSError(f"{path} does not load")
+        self.window(width, height, scheme, media)
+        self.go("file://" + os.path.abspath(path))
 
-    def complaints(self):
-        """What the console says, and what the page asked the network for."""
+    def go(self, url):
+        self.events = []
+        self.call("Page.navigate", url="about:blank")  # an address that differs after '#' alone would not load anew
+        self.call("Page.navigate", url=url)
+        self.wait(f"document.readyState === 'complete' && location.protocol === '{url.split(':')[0]}:'")
+
+    def wait(self, expression, seconds=120):
+        """Until the expression is true; returns its value."""
+        for _ in range(20 * seconds):
+            value = self.evaluate(expression)
+            if value:
+                return value
+            time.sleep(0.05)
+        raise OSError(f"never true: {expression}")
+
+    def complaints(self, host=None):
+        """What the console says, and what the page asked the network for; host: the one it may ask, with its port."""
         found = []
         for event in self.events:
             method, p = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
-                found.append(p["exceptionDetails"].get("text", "an exception"))
+                details = p["exceptionDetails"]
+                found.append(details.get("exception", {}).get("description") or details.get("text", "an exception"))
             elif method == "Log.entryAdded":
-                found.append(p["entry"]["text"])
+                found.append(f"{p['entry']['text']} {p['entry'].get('url', '')}".strip())
             elif method == "Runtime.consoleAPICalled":
                 found.append(f"console.{p['type']}")
-            elif method == "Network.requestWillBeSent" and p["request"]["url"].split(":")[0] not in ("file", "about", "data"):
-                found.append(f"asks for {p['request']['url']}")
+            elif method == "Network.requestWillBeSent":
+                url = urllib.parse.urlsplit(p["request"]["url"])
+                if url.scheme not in ("file", "about", "data", "blob") and url.netloc != host:
+                    found.append(f"asks for {p['request']['url']}")
         return found
 
     def screenshot(self, path):
@@ -118,5 +137,43 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))
 
+    # ---- mouse, touch and keys ----
+
+    def mouse(self, kind, x, y, modifiers=0, **more):
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, modifiers=modifiers, **more)
+
     def hover(self, x, y):
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.mouse("mouseMoved", x, y)
+
+    def drag(self, points, modifiers=0):
+        """Presses at the first point, goes through the others and lets go at the last; one point is a click."""
+        self.mouse("mouseMoved", *points[0], modifiers)
+        self.mouse("mousePressed", *points[0], modifiers, button="left", buttons=1, clickCount=1)
+        for x, y in points[1:]:
+            self.mouse("mouseMoved", x, y, modifiers, button="left", buttons=1)
+        self.mouse("mouseReleased", *points[-1], modifiers, button="left", clickCount=1)
+
+    def wheel(self, x, y, delta):
+        self.mouse("mouseWheel", x, y, deltaX=0, deltaY=delta)
+
+    def touch(self, steps):
+        """Fingers: one list of points for each step, as many points as fingers."""
+        def fingers(points):
+            return [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(steps[0]))
+        for points in steps[1:]:
+            self.call("Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(points))
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def key(self, name, modifiers=0):
+        """A key by its name, such as ArrowLeft or x; modifiers: 1 Alt, 2 Control, 4 Meta, 8 Shift."""
+        text = {"Enter": "\r", "Tab": ""}.get(name, name if len(name) == 1 else "")
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38,
+                 "ArrowRight": 39, "ArrowDown": 40}
+        code = codes.get(name, ord(name.upper()) if len(name) == 1 else 0)
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, text=text, windowsVirtualKeyCode=code,
+                  modifiers=modifiers)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code, modifiers=modifiers)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)

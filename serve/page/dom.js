@@ -1,0 +1,81 @@
+// Elements, numbers and messages. Text from the server enters the page as text, never as markup.
+
+export const $ = (id) => document.getElementById(id);
+
+// make('li', {className: 'card', onclick: f}, 'text', child): 'aria-…', 'data-…' and 'for' are attributes.
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (name.includes('-') || name === 'for' || name === 'role' || name === 'scope') element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const number = (n) => Number(n).toLocaleString('en-GB');
+export const score = (x) => (x < 0 ? '−' : '') + Math.abs(x).toFixed(3);
+export const percent = (p) => `${p > 0.9995 && p < 1 ? '> 99.9' : (100 * p).toFixed(1)} %`;
+export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
+
+// For those who cannot see what changed.
+export function announce(text) {
+  $('live').textContent = '';
+  requestAnimationFrame(() => { $('live').textContent = text; });
+}
+
+// A message at the edge of the page, with at most one thing to do about it.
+export function toast(text, { kind = '', action = null, seconds = 8 } = {}) {
+  const box = make('div', { className: `toast ${kind}` }, make('p', {}, text));
+  const away = () => box.remove();
+  if (action) {
+    box.append(make('button', { type: 'button', className: 'quiet', onclick: () => { away(); action.run(); } }, action.name));
+  }
+  box.append(make('button', { type: 'button', className: 'quiet icon', 'aria-label': 'Dismiss', onclick: away }, '×'));
+  while ($('toasts').children.length > 2) $('toasts').firstChild.remove();
+  $('toasts').append(box);
+  setTimeout(away, seconds * 1000);
+}
+
+export const complain = (error) => {
+  if (error.name !== 'AbortError') toast(error.message, { kind: 'bad', seconds: 12 });
+};
+
+async function copy(text, code) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // not a secure context: the old way
+    const range = document.createRange();
+    range.selectNodeContents(code);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    if (!document.execCommand('copy')) return false;
+  }
+  return true;
+}
+
+// The equivalent command lines of a view, each with a button that copies it.
+export function commands(place, lines) {
+  const wanted = lines.filter(Boolean);
+  place.replaceChildren();
+  if (!wanted.length) return;
+  place.append(make('h2', {}, 'The same on the command line'));
+  for (const line of wanted) {
+    const code = make('code', { tabIndex: 0 }, line);
+    const button = make('button', { type: 'button', className: 'quiet', 'aria-label': `Copy the command ${line}` }, 'Copy');
+    button.onclick = async () => {
+      const done = await copy(line, code);
+      button.textContent = done ? 'Copied' : 'Press Ctrl+C';
+      announce(done ? 'Copied' : 'Selected; press Control and C');
+      setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+    };
+    place.append(make('div', { className: 'command' }, code, button));
+  }
+}
+
+export function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  make('a', { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
