@@ -1,14 +1,19 @@
-/* cmd_add_class.c - koofu add-class: a new prototype from a few samples. */
+/* cmd_add_class.c - koofu add-class: a new prototype from a few samples, or those that 'koofu serve' was given. */
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"
 #include "outputs.h"
 #include "owned.h"
 
-/* With --text, all rows are those of one class of text. */
-static int make(cli_run *cli, const kf_model *model, const kf_data *samples, kf_model **out) {
-  const char *name = cli->args.operands.items[1];
-  if (!cli->args.text.rows) {
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A class of text: all rows are embeddings of its prompts. */
+static int make(cli_run *cli, const kf_model *model, const char *name, const kf_data *samples,
+                int is_text, kf_model **out) {
+  if (!is_text) {
     TRY(result_of(cli, kf_model_new_with_class(cli->ctx, model, name, samples, out)));
     return own_model(cli, *out);
   }
@@ -23,7 +28,7 @@ static int make(cli_run *cli, const kf_model *model, const kf_data *samples, kf_
 
 static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples) {
   kf_model *wider;
-  TRY(make(cli, model, samples, &wider));
+  TRY(make(cli, model, cli->args.operands.items[1], samples, cli->args.text.rows, &wider));
   TRY(result_of(cli, kf_model_save(cli->ctx, wider, cli->args.output)));
   int more = kf_model_classes(wider) > kf_model_classes(model);
   say_written(cli, cli->args.output, "%s, the %s from %s%s",
@@ -34,11 +39,92 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   return EXIT_OK;
 }
 
+/* --- a journal ---------------------------------------------------------------------------------- */
+
+/* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
+static int is_entry(const struct dirent *entry) {
+  size_t digits = strspn(entry->d_name, "0123456789");
+  const char *rest = entry->d_name + digits;
+  return digits >= 6 && digits <= 18 &&
+         (strcmp(rest, ".safetensors") == 0 || strcmp(rest, "-text.safetensors") == 0);
+}
+
+static int by_number(const struct dirent **a, const struct dirent **b) {
+  unsigned long long x = strtoull((*a)->d_name, NULL, 10), y = strtoull((*b)->d_name, NULL, 10);
+  return (x > y) - (x < y);
+}
+
+static int has_class(const kf_model *model, const char *name) {
+  for (uint32_t k = 0; k < kf_model_classes(model); k++) {
+    const char *own = kf_model_class_name(model, k);
+    if (own && strcmp(own, name) == 0) return 1;
+  }
+  return 0;
+}
+
+/* What the model has already is left out, so that a journal can be taken twice. */
+static int add_entry(cli_run *cli, const char *folder, const char *file, kf_model **model,
+                     uint32_t *added) {
+  char *path;
+  if (asprintf(&path, "%s/%s", folder, file) < 0) return fail(cli, KF_ERR_MEM);
+  TRY(own(cli, path, free));
+  const char *paths[] = {path};
+  kf_data *samples = NULL;
+  TRY(result_of(cli, kf_data_open(cli->ctx, paths, 1, NULL, &samples)));
+  TRY(own_data(cli, samples));
+  const char *name = kf_data_class_name(samples, 0);
+  if (kf_data_classes(samples) != 1 || !name)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: not an added class of 'koofu serve'", path);
+  if (has_class(*model, name)) {
+    say(cli, "the model has %s already", name);
+    return EXIT_OK;
+  }
+  TRY(make(cli, *model, name, samples, strstr(file, "-text") != NULL, model));
+  (*added)++;
+  return EXIT_OK;
+}
+
+static int add_entries(cli_run *cli, struct dirent **entries, int n, kf_model *model) {
+  uint32_t added = 0;
+  for (int i = 0; i < n; i++)
+    TRY(add_entry(cli, cli->args.serve.journal, entries[i]->d_name, &model, &added));
+  TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
+  say_written(cli, cli->args.output, "%s, %s of them new",
+              show_counted(kf_model_classes(model), "class", "classes").text,
+              show_count(added).text);
+  return EXIT_OK;
+}
+
+static int add_journal(cli_run *cli, kf_model *model) {
+  const char *folder = cli->args.serve.journal;
+  struct dirent **entries;
+  int n = scandir(folder, &entries, is_entry, by_number);
+  if (n < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(errno));
+  int result = n > 0 ? add_entries(cli, entries, n, model)
+                     : fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
+  for (int i = 0; i < n; i++) free(entries[i]);
+  free(entries);
+  return result;
+}
+
+static int check_operands(cli_run *cli) {
+  const cli_list *operands = &cli->args.operands;
+  if (cli->args.serve.journal && operands->n > 1)
+    return fail_usage(cli, "unexpected argument '%s' with --from-journal", operands->items[1]);
+  if (cli->args.serve.journal && cli->args.text.rows)
+    return fail_usage(cli, "--text cannot be used with --from-journal, which says what is text");
+  if (!cli->args.serve.journal && operands->n < 3)
+    return fail_usage(cli, "missing argument: %s", operands->n < 2 ? "NAME" : "DATA");
+  return EXIT_OK;
+}
+
 static int run(cli_run *cli) {
+  TRY(check_operands(cli));
   TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));
+  if (cli->args.serve.journal) return add_journal(cli, model);
   if (cli->args.text.rows && !kf_model_fused(model))
     TRY(fail_usage(cli, "%s has no text; 'koofu fit DATA --text TEXT' makes a model that does",
                    cli->args.operands.items[0]));
@@ -50,11 +136,13 @@ static const cli_group own_options = {
     "Options",
     OPTIONS({OUTPUT("MODEL2.safetensors"), .required = 1, .help = "the model to write"},
             {FLAG("text", text.rows),
-             .help = "DATA are text embeddings of the class: its name in one or more prompts"})};
+             .help = "DATA are text embeddings of the class: its name in one or more prompts"},
+            {TEXT("from-journal", serve.journal, "DIR"),
+             .help = "add the classes that were added to 'koofu serve' (MODEL.journal)"})};
 
 const cli_command add_class_command = {
     .name = "add-class",
-    .operands = "MODEL NAME DATA...",
+    .operands = "MODEL [NAME] [DATA...]",
     .summary = "add a class to a model from a few samples",
     .details =
         "The prototype of the new class is the mean of all rows of DATA, whose labels are "
@@ -62,12 +150,19 @@ const cli_command add_class_command = {
         "and nothing is fitted again. The name must be new to the model.\n\n"
         "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings of "
         "prompts: the class takes part by name alone or, if the model has it already, gets this "
-        "text instead.",
+        "text instead.\n\n"
+        "With --from-journal, there are no NAME and DATA: the classes are those that were added "
+        "while "
+        "'koofu serve' was running, in the order in which they came. Classes that the model has "
+        "already are left out.",
     .groups = GROUPS(&own_options, &row_options),
     .examples = EXAMPLES(
         {"One more class from its samples",
          "koofu add-class model.safetensors okapi okapi.npy -o model2.safetensors"},
         {"By its name alone",
-         "koofu add-class fused.safetensors okapi okapi_prompts.npy --text -o fused2.safetensors"}),
+         "koofu add-class fused.safetensors okapi okapi_prompts.npy --text -o fused2.safetensors"},
+        {"Those that were added on the page of 'koofu serve'",
+         "koofu add-class model.safetensors --from-journal model.safetensors.journal -o "
+         "model2.safetensors"}),
     .run = run,
 };

@@ -20,6 +20,7 @@ const cli_command *const commands[] = {
     &add_class_command,
     &index_command,
     &search_command,
+    &serve_command,
     &export_command,
     &prompts_command,
     &text_prototypes_command,

@@ -112,6 +112,12 @@ typedef struct cli_args {
     int single;
     const char *license, *base_model;
   } exported;
+  struct serve_args { /* koofu serve */
+    const char *gallery, *rows, *images, *journal, *host, *token_file;
+    cli_list hosts;
+    int demo;
+    cli_number port, max_body, memory, queue, connections, timeout;
+  } serve;
   struct help_args { /* koofu help */
     int man, completion;
   } help;

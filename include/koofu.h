@@ -1076,6 +1076,11 @@ KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const 
 KF_API kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
                                      float *pixels);
 
+/* A small copy of a picture, for a page: the right way up, and its longer side has at most `side` pixels.
+ * JPEG or, by builds without it, PNG. max_pixels as in kf_encoder_options. */
+KF_API kf_status kf_thumbnail_new(kf_ctx *ctx, const kf_image_bytes *picture, uint32_t side,
+                                  uint64_t max_pixels, kf_bytes **out);
+
 /* Embeddings of texts (UTF-8): out[n][dim]. */
 KF_API kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                                  uint64_t n, float *out);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The dependency law of docs/architecture.md, checked on the #include lines of src/, cli/, python/, mpi/ and
-# examples/. Prints every line that breaks it.
+# The dependency law of docs/architecture.md, checked on the #include lines of src/, cli/, serve/, python/, mpi/
+# and examples/. Prints every line that breaks it.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -55,7 +55,8 @@ check_room() { # ROOM
   done
 }
 
-# cli/, python/src/, mpi/ and examples/ see koofu.h and their own headers; mpi/ also that of the program.
+# cli/, serve/, python/src/, mpi/ and examples/ see koofu.h and their own headers; mpi/ also that of the program,
+# cli/ that of the server.
 check_outside() { # FOLDER
   includes "$1"/*.[ch] | while read -r place header; do
     case $header in
@@ -68,6 +69,7 @@ check_outside() { # FOLDER
 found=$(
   for room in src/*/; do check_room "$(basename "$room")"; done
   check_outside cli
+  check_outside serve
   check_outside python/src
   check_outside mpi
   check_outside examples

@@ -1,5 +1,5 @@
-/* thumbnail.c - small copies of pictures as data URIs: decoded and resized as for an encoder, then
- * written as JPEG or, by builds without JPEG, as PNG. */
+/* thumbnail.c - small copies of pictures, as files in memory or data URIs: decoded and resized as for an
+ * encoder, then written as JPEG or, by builds without JPEG, as PNG. */
 #include "encode/encode.h"
 #include "encode/image.h"
 
@@ -30,6 +30,13 @@ static kf_status put_uri(const char *type, const uint8_t *bytes, size_t n, char 
 }
 
 /* --- writing a picture ------------------------------------------------------------------------ */
+
+/* The bytes of a file, from malloc. */
+typedef struct written {
+  const char *type; /* "data:image/…;base64," */
+  uint8_t *bytes;
+  size_t n;
+} written;
 
 #if defined(KF_WITH_JPEG)
 
@@ -78,7 +85,7 @@ static void write_jpeg(jpeg_writer *w, const kf_image *image) {
   jpeg_finish_compress(&w->jpeg);
 }
 
-static kf_status encode(const kf_image *image, const char *path, char **uri, kf_err *err) {
+static kf_status encode(const kf_image *image, const char *path, written *out, kf_err *err) {
   jpeg_writer *w = kf_alloc_zero(1, sizeof *w);
   if (w == NULL) return kf_fail_memory(err);
   w->jpeg.err = jpeg_std_error(&w->errors);
@@ -93,9 +100,11 @@ static kf_status encode(const kf_image *image, const char *path, char **uri, kf_
                  ? kf_fail_memory(err)
                  : kf_fail_with(err, KF_ERR_INTERNAL, KF_HINT_NONE, path,
                                 "its small copy cannot be written (libjpeg error %d)", w->code);
-  if (status == KF_OK) status = put_uri("data:image/jpeg;base64,", w->bytes, w->n, uri, err);
+  if (status == KF_OK)
+    *out = (written){"data:image/jpeg;base64,", w->bytes, w->n};
+  else
+    free(w->bytes);
   jpeg_destroy_compress(&w->jpeg);
-  free(w->bytes);
   kf_free(w);
   return status;
 }
@@ -104,7 +113,7 @@ static kf_status encode(const kf_image *image, const char *path, char **uri, kf_
 
 #include <spng.h>
 
-static kf_status encode(const kf_image *image, const char *path, char **uri, kf_err *err) {
+static kf_status encode(const kf_image *image, const char *path, written *out, kf_err *err) {
   struct spng_ihdr head = {.width = image->width,
                            .height = image->height,
                            .bit_depth = 8,
@@ -119,22 +128,21 @@ static kf_status encode(const kf_image *image, const char *path, char **uri, kf_
   uint8_t *bytes = error == 0 ? spng_get_png_buffer(png, &n, &error) : NULL;
   kf_status status = KF_OK;
   if (bytes != NULL)
-    status = put_uri("data:image/png;base64,", bytes, n, uri, err);
+    *out = (written){"data:image/png;base64,", bytes, n};
   else if (error == SPNG_EMEM)
     status = kf_fail_memory(err);
   else
     status = kf_fail_with(err, KF_ERR_INTERNAL, KF_HINT_NONE, path,
                           "its small copy cannot be written: %s", spng_strerror(error));
-  free(bytes);
   spng_ctx_free(png);
   return status;
 }
 
 #else
 
-static kf_status encode(const kf_image *image, const char *path, char **uri, kf_err *err) {
+static kf_status encode(const kf_image *image, const char *path, written *out, kf_err *err) {
   (void)image;
-  (void)uri;
+  (void)out;
   return kf_fail_file(err, path, "this build of koofu writes no pictures");
 }
 
@@ -174,8 +182,11 @@ kf_status kf_thumbnail_read(const char *path, uint32_t side, kf_budget *budget, 
   if (side == 0) return kf_fail(err, KF_ERR_ARG, "a thumbnail has at least one pixel");
   kf_image image;
   KF_TRY(kf_image_read_sum(path, 0, budget, &image, NULL, err));
+  written file = {0};
   kf_status status = shrink(&image, side, err);
-  if (status == KF_OK) status = encode(&image, path, &out->uri, err);
+  if (status == KF_OK) status = encode(&image, path, &file, err);
+  if (status == KF_OK) status = put_uri(file.type, file.bytes, file.n, &out->uri, err);
+  free(file.bytes);
   if (status == KF_OK) {
     out->width = image.width;
     out->height = image.height;
@@ -187,4 +198,52 @@ kf_status kf_thumbnail_read(const char *path, uint32_t side, kf_budget *budget, 
 void kf_thumbnail_clear(kf_thumbnail *thumbnail) {
   kf_free(thumbnail->uri);
   *thumbnail = (kf_thumbnail){0};
+}
+
+/* --- in memory -------------------------------------------------------------------------------- */
+
+static kf_status hand_out(const written *file, kf_bytes **out, kf_err *err) {
+  kf_bytes *bytes = kf_alloc_zero(1, sizeof *bytes);
+  if (bytes != NULL) bytes->data = kf_alloc(file->n, 1);
+  if (bytes == NULL || bytes->data == NULL) {
+    kf_bytes_free(bytes);
+    return kf_fail_memory(err);
+  }
+  memcpy(bytes->data, file->bytes, file->n);
+  bytes->n = bytes->room = file->n;
+  *out = bytes;
+  return KF_OK;
+}
+
+static kf_status read_picture(kf_ctx *ctx, const kf_image_bytes *p, uint64_t max_pixels,
+                              kf_image *out) {
+  kf_err *err = &ctx->err;
+  uint64_t n = (uint64_t)3 * p->width * p->height;
+  if (p->width == 0 && p->height == 0)
+    return kf_image_decode_within(p->bytes, (size_t)p->n, max_pixels, &ctx->pictures, "picture",
+                                  out, err);
+  *out = (kf_image){.width = p->width, .height = p->height};
+  KF_TRY(kf_image_check(out, max_pixels, "picture", err));
+  if (p->n != n) return kf_fail(err, KF_ERR_ARG, "the picture has not 3 bytes for each pixel");
+  out->rgb = kf_alloc(n, 1);
+  if (out->rgb == NULL) return kf_fail_memory(err);
+  memcpy(out->rgb, p->bytes, n);
+  return KF_OK;
+}
+
+kf_status kf_thumbnail_new(kf_ctx *ctx, const kf_image_bytes *picture, uint32_t side,
+                           uint64_t max_pixels, kf_bytes **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, picture != NULL && picture->bytes != NULL && out != NULL);
+  KF_TRY(kf_check_reserved(picture->reserved, sizeof picture->reserved, __func__, err));
+  if (side == 0) return kf_fail(err, KF_ERR_ARG, "a thumbnail has at least one pixel");
+  kf_image image;
+  KF_TRY(read_picture(ctx, picture, max_pixels, &image));
+  written file = {0};
+  kf_status status = shrink(&image, side, err);
+  if (status == KF_OK) status = encode(&image, "picture", &file, err);
+  if (status == KF_OK) status = hand_out(&file, out, err);
+  free(file.bytes);
+  kf_image_clear(&image);
+  return status;
 }

@@ -121,10 +121,10 @@ class Box:
         if limits:
             more["preexec_fn"] = lambda: set_limits(limits)
         more.update({"stdin": stdin} if feed is None else {"input": feed})
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a program that refuses something need not read what it is fed
+        before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a program that refuses something need not read what it is fed
         process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdout=stdout,
                                  stderr=subprocess.PIPE, timeout=timeout * SLOWNESS, check=False, pass_fds=pass_fds, **more)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, before)
         if process.stdout is None:
             process.stdout = b""
         return Result(words, process)

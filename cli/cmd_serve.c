@@ -1,0 +1,184 @@
+/* cmd_serve.c - koofu serve: a model behind HTTP, with a page to drop pictures on. */
+#include "commands.h"
+#include "format.h"
+#include "outputs.h"
+#include "owned.h"
+
+#ifdef KOOFU_SERVE
+#include "serve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  PORT = 8080,
+  CONNECTIONS = 1024,
+  QUEUE = 256,
+  TIMEOUT = 30,
+  MAX_BODY_MIB = 32,
+  MEMORY_MIB = 512
+};
+
+static void log_line(void *user, const char *message) { say(user, "%s", message); }
+
+static int64_t number_or(cli_number number, int64_t otherwise) {
+  return number.given ? number.value : otherwise;
+}
+
+/* What was typed, for the page. */
+static const char *command_of(cli_run *cli) {
+  const struct serve_args *s = &cli->args.serve;
+  const struct {
+    const char *name, *value;
+  } options[] = {{"gallery", s->gallery},
+                 {"rows", s->rows},
+                 {"encoder", cli->args.encoder.folder},
+                 {"images", s->images}};
+  size_t n = 64 + (s->demo ? 0 : strlen(cli->args.operands.items[0]));
+  for (size_t i = 0; i < COUNT_OF(options); i++)
+    n += options[i].value ? strlen(options[i].value) + 16 : 0;
+  char *line = own_memory(cli, n, 1);
+  if (!line) return NULL;
+  strcpy(line, "koofu serve ");
+  strcat(line, s->demo ? "--demo" : cli->args.operands.items[0]);
+  for (size_t i = 0; i < COUNT_OF(options); i++) {
+    if (!options[i].value) continue;
+    strcat(strcat(strcat(line, " --"), options[i].name), " ");
+    strcat(line, options[i].value);
+  }
+  return line;
+}
+
+static int start(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  const struct serve_args *s = &a->serve;
+  char message[2048];
+  sv_options options = {.model = s->demo ? NULL : a->operands.items[0],
+                        .gallery = s->gallery,
+                        .rows = s->rows,
+                        .encoder = a->encoder.folder,
+                        .images = s->images,
+                        .journal = s->journal,
+                        .token_file = s->token_file,
+                        .host = s->host,
+                        .port = (uint16_t)number_or(s->port, PORT),
+                        .hosts = s->hosts.items,
+                        .n_hosts = s->hosts.n,
+                        .precision = (kf_precision)a->encoder.precision,
+                        .max_pixels = (uint64_t)a->encoder.max_pixels.value,
+                        .threads = (unsigned)a->common.threads.value,
+                        .connections = (unsigned)number_or(s->connections, CONNECTIONS),
+                        .queue = (unsigned)number_or(s->queue, QUEUE),
+                        .timeout = (unsigned)number_or(s->timeout, TIMEOUT),
+                        .max_body = (uint64_t)number_or(s->max_body, MAX_BODY_MIB) << 20,
+                        .memory = (uint64_t)number_or(s->memory, MEMORY_MIB) << 20,
+                        .any_encoder = a->data.any_encoder,
+                        .verbose = a->common.verbose,
+                        .command = command_of(cli),
+                        .log = log_line,
+                        .user = cli};
+  kf_status status = sv_run(&options, message, sizeof message);
+  if (status == KF_OK) return EXIT_OK;
+  int code = status == KF_ERR_ARG    ? EXIT_USAGE
+             : status == KF_ERR_IO   ? EXIT_IO
+             : status == KF_ERR_DATA ? EXIT_BAD_DATA
+                                     : EXIT_INTERNAL;
+  return fail_with(cli, code, "%s", message);
+}
+
+#else
+
+static int start(cli_run *cli) {
+  return fail_with(cli, EXIT_USAGE,
+                   "this koofu was built without the server; it takes libmicrohttpd (Debian: "
+                   "libmicrohttpd-dev)");
+}
+
+#endif
+
+static int run(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  if (a->serve.demo && (a->operands.n > 0 || a->serve.gallery || a->serve.rows ||
+                        a->encoder.folder || a->serve.images || a->serve.journal))
+    return fail_usage(cli, "--demo has its own model and gallery, and takes no others");
+  if (!a->serve.demo && a->operands.n == 0)
+    return fail_usage(cli, "missing argument: MODEL (or --demo)");
+  if (a->serve.images && !a->serve.gallery && !a->serve.rows)
+    return fail_usage(cli,
+                      "--images needs --gallery or --rows, whose ids are the paths of pictures");
+  return start(cli);
+}
+
+static const cli_group own_options = {
+    "Options",
+    OPTIONS(
+        {INPUT("gallery", serve.gallery, "GALLERY"),
+         .help = "search in this gallery (see 'koofu index')"},
+        {INPUT("rows", serve.rows, "DATA"),
+         .help =
+             "the rows of the gallery as the encoder made them; without --gallery, the gallery is "
+             "made of them"},
+        {TEXT("images", serve.images, "DIR"),
+         .help = "show the pictures of rows, whose ids are paths in this folder"},
+        {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
+        {TEXT("journal", serve.journal, "DIR"),
+         .help = "where added classes are kept (default: MODEL.journal)"})};
+
+static const cli_group net_options = {
+    "Network",
+    OPTIONS({TEXT("host", serve.host, "HOST"),
+             .help = "the address to listen at (default: 127.0.0.1); others need --token-file"},
+            {NUMBER("port", serve.port, "N", 0, 65535),
+             .help = "the port (default: 8080; 0: any free one)"},
+            {INPUT("token-file", serve.token_file, "FILE"),
+             .help = "a file with a token that clients must send: Authorization: Bearer TOKEN"},
+            {LIST("allow-host", serve.hosts, "NAME"),
+             .help =
+                 "a name that clients may call this machine by, besides addresses and localhost; "
+                 "repeat it for several"})};
+
+static const cli_group limit_options = {
+    "Limits",
+    OPTIONS({NUMBER("max-body", serve.max_body, "MIB", 1, 4096),
+             .help = "the largest body of a request (default: 32 MiB)"},
+            {NUMBER("memory", serve.memory, "MIB", 16, 1 << 20),
+             .help = "memory that all requests may hold together (default: 512 MiB)"},
+            {NUMBER("queue", serve.queue, "N", 1, 100000),
+             .help = "requests that may wait; others get 429 (default: 256)"},
+            {NUMBER("connections", serve.connections, "N", 8, 100000),
+             .help = "connections at a time (default: 1024)"},
+            {NUMBER("timeout", serve.timeout, "SECONDS", 1, 3600),
+             .help = "how long a request may take to arrive, and to wait (default: 30)"})};
+
+const cli_command serve_command = {
+    .name = "serve",
+    .operands = "[MODEL]",
+    .summary = "serve a model over HTTP, with a page to drop pictures on",
+    .details =
+        "Open the address that it prints in a browser. Programs use the same address: "
+        "/v1/classify, "
+        "/v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open Inference Protocol), "
+        "/metrics (Prometheus) and /openapi.json; docs/server.md has an example of each. Answers "
+        "are "
+        "those of 'koofu classify' and 'koofu search', to the bit.\n\n"
+        "Pictures and words need --encoder, searching needs --rows or --gallery. --rows takes "
+        "embeddings.safetensors as 'koofu quickstart' writes it.\n\n"
+        "Classes that are added while it runs are kept in a folder beside the model, "
+        "MODEL.journal, and "
+        "are there again after a restart; 'koofu add-class --from-journal' makes a model of them. "
+        "The "
+        "model, gallery and rows are loaded again when their files change, or on SIGHUP; if they "
+        "cannot be, "
+        "the old ones stay.\n\n"
+        "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
+        "answered what has arrived.",
+    .groups = GROUPS(&own_options, &encoder_options, &net_options, &limit_options),
+    .examples = EXAMPLES(
+        {"Look at it, without a model", "koofu serve --demo"},
+        {"After 'koofu quickstart photos --encoder clip'",
+         "koofu serve koofu-photos/model.safetensors --rows koofu-photos/embeddings.safetensors "
+         "--encoder clip --images photos"},
+        {"For other machines",
+         "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
+    .run = run,
+};

@@ -1,0 +1,239 @@
+/* journal.c - a folder of native data sets. The library's writer makes each file appear in one step, so there is
+ * nothing to repair after a crash: a class is there or it is not. */
+#include "journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sv_journal {
+  char *folder;
+  int fd; /* of the folder, with the lock; -1: it does not exist yet */
+  uint64_t last;
+  bool forget;
+};
+
+static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
+  snprintf(message, size, "%s: %s: %s", j->folder, what, strerror(errno));
+  return KF_ERR_IO;
+}
+
+/* A file that a killed process was about to name: '.000001.safetensors.….part'. */
+static bool is_leftover(const char *name) {
+  size_t n = strlen(name);
+  return name[0] == '.' && strspn(name + 1, "0123456789") >= 6 && n > 5 &&
+         strcmp(name + n - 5, ".part") == 0;
+}
+
+static void clear_leftovers(const sv_journal *j) {
+  DIR *folder = opendir(j->folder);
+  const struct dirent *entry;
+  while (folder && (entry = readdir(folder)))
+    if (is_leftover(entry->d_name)) unlinkat(j->fd, entry->d_name, 0);
+  if (folder) closedir(folder);
+}
+
+static kf_status lock_folder(sv_journal *j, char *message, size_t size) {
+  j->fd = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (j->fd < 0) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be opened");
+  if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) { /* or there are no locks */
+    clear_leftovers(j);
+    return KF_OK;
+  }
+  snprintf(message, size, "%s: another server has this journal", j->folder);
+  close(j->fd);
+  j->fd = -1;
+  return KF_ERR_IO;
+}
+
+kf_status sv_journal_open(const char *folder, sv_journal **out, char *message, size_t size) {
+  sv_journal *j = calloc(1, sizeof *j);
+  *out = NULL;
+  if (j) j->folder = strdup(folder);
+  if (!j || !j->folder) {
+    free(j);
+    snprintf(message, size, "out of memory");
+    return KF_ERR_MEM;
+  }
+  j->fd = -1;
+  kf_status status = lock_folder(j, message, size);
+  if (status == KF_OK)
+    *out = j;
+  else
+    sv_journal_free(j);
+  return status;
+}
+
+const char *sv_journal_folder(const sv_journal *j) { return j->folder; }
+
+void sv_journal_forget(sv_journal *j) { j->forget = true; }
+
+/* --- names ------------------------------------------------------------------------------------- */
+
+static char *path_of(const sv_journal *j, uint64_t number, bool text) {
+  char *path;
+  int n = asprintf(&path, "%s/%06llu%s.safetensors", j->folder, (unsigned long long)number,
+                   text ? "-text" : "");
+  return n < 0 ? NULL : path;
+}
+
+/* The number of a file of ours; false: it is another file. */
+static bool number_of(const char *name, uint64_t *number, bool *text) {
+  size_t digits = strspn(name, "0123456789");
+  if (digits < 6 || digits > 18) return false;
+  *number = strtoull(name, NULL, 10);
+  *text = strcmp(name + digits, "-text.safetensors") == 0;
+  return *text || strcmp(name + digits, ".safetensors") == 0;
+}
+
+static int rising(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+kf_status sv_journal_list(const sv_journal *j, uint64_t **numbers, size_t *n, char *message,
+                          size_t size) {
+  *numbers = NULL;
+  *n = 0;
+  DIR *folder = opendir(j->folder);
+  if (!folder) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be read");
+  const struct dirent *entry;
+  size_t room = 0;
+  kf_status status = KF_OK;
+  while (status == KF_OK && (entry = readdir(folder))) {
+    uint64_t number;
+    bool text;
+    if (!number_of(entry->d_name, &number, &text)) continue;
+    if (*n == room) {
+      room = room ? 2 * room : 16;
+      uint64_t *more = realloc(*numbers, room * sizeof *more);
+      if (!more) {
+        snprintf(message, size, "out of memory");
+        status = KF_ERR_MEM;
+        break;
+      }
+      *numbers = more;
+    }
+    (*numbers)[(*n)++] = number;
+  }
+  closedir(folder);
+  if (*n > 1) qsort(*numbers, *n, sizeof **numbers, rising);
+  return status;
+}
+
+/* --- files -------------------------------------------------------------------------------------- */
+
+static kf_status say(kf_ctx *ctx, kf_status status, char *message, size_t size) {
+  if (status != KF_OK)
+    snprintf(message, size, "%s", *kf_errmsg(ctx) ? kf_errmsg(ctx) : kf_status_name(status));
+  return status;
+}
+
+kf_status sv_journal_read(const sv_journal *j, kf_ctx *ctx, uint64_t number, kf_data **data,
+                          sv_added *out, char *message, size_t size) {
+  *data = NULL;
+  *out = (sv_added){.number = number};
+  char *path = path_of(j, number, false);
+  if (path && access(path, F_OK) != 0) {
+    free(path);
+    out->text = true;
+    path = path_of(j, number, true);
+  }
+  const char *paths[] = {path};
+  kf_status status =
+      path ? say(ctx, kf_data_open(ctx, paths, 1, NULL, data), message, size) : KF_ERR_MEM;
+  const char *name = status == KF_OK ? kf_data_class_name(*data, 0) : NULL;
+  if (status == KF_OK && (kf_data_classes(*data) != 1 || !name)) {
+    snprintf(message, size, "%s: not an added class", path);
+    status = KF_ERR_DATA;
+  }
+  free(path);
+  if (status == KF_OK) {
+    out->rows = kf_data_rows(*data);
+    out->name = strdup(name);
+    if (!out->name) status = KF_ERR_MEM;
+  }
+  if (status != KF_OK) {
+    kf_data_free(*data);
+    *data = NULL;
+  }
+  return status;
+}
+
+/* The folder's own name must be on the disk, too, before what is in it. */
+static kf_status make_folder(sv_journal *j, char *message, size_t size) {
+  if (j->fd >= 0) return KF_OK;
+  if (mkdir(j->folder, 0777) != 0 && errno != EEXIST)
+    return fail(message, size, j, "cannot be made");
+  char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
+  if (slash) slash[slash == parent] = '\0';
+  int above = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool synced = above >= 0 && fsync(above) == 0;
+  kf_status status = synced ? KF_OK : fail(message, size, j, "cannot be synced");
+  if (above >= 0) close(above);
+  free(parent);
+  return status == KF_OK ? lock_folder(j, message, size) : status;
+}
+
+static kf_status find_last(sv_journal *j, char *message, size_t size) {
+  uint64_t *numbers;
+  size_t n;
+  kf_status status = sv_journal_list(j, &numbers, &n, message, size);
+  if (n > 0 && numbers[n - 1] > j->last) j->last = numbers[n - 1];
+  free(numbers);
+  return status;
+}
+
+kf_status sv_journal_add(sv_journal *j, kf_ctx *ctx, const kf_data *data, bool text,
+                         uint64_t *number, char *message, size_t size) {
+  kf_status status = make_folder(j, message, size);
+  if (status == KF_OK) status = find_last(j, message, size);
+  if (status != KF_OK) return status;
+  char *path = path_of(j, j->last + 1, text);
+  if (!path) return KF_ERR_MEM;
+  status = say(ctx, kf_data_save(ctx, data, KF_F32, path), message, size);
+  free(path);
+  if (status == KF_OK) *number = ++j->last;
+  return status;
+}
+
+kf_status sv_journal_remove(sv_journal *j, const sv_added *added, char *message, size_t size) {
+  char *path = path_of(j, added->number, added->text);
+  if (!path) return KF_ERR_MEM;
+  if (added->number > j->last) j->last = added->number; /* numbers are not used twice */
+  int failed = unlink(path) != 0 && errno != ENOENT;
+  kf_status status = failed ? fail(message, size, j, "a class cannot be taken away") : KF_OK;
+  if (!failed && j->fd >= 0 && fsync(j->fd) != 0)
+    status = fail(message, size, j, "cannot be synced");
+  free(path);
+  return status;
+}
+
+static void remove_all(const sv_journal *j) {
+  uint64_t *numbers;
+  size_t n;
+  char message[256];
+  if (sv_journal_list(j, &numbers, &n, message, sizeof message) != KF_OK) return;
+  for (size_t i = 0; i < n; i++)
+    for (int text = 0; text < 2; text++) {
+      char *path = path_of(j, numbers[i], text);
+      if (path) unlink(path);
+      free(path);
+    }
+  free(numbers);
+  rmdir(j->folder);
+}
+
+void sv_journal_free(sv_journal *j) {
+  if (!j) return;
+  if (j->forget) remove_all(j);
+  if (j->fd >= 0) close(j->fd);
+  free(j->folder);
+  free(j);
+}

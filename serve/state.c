@@ -1,0 +1,479 @@
+/* state.c - what is served: a model with the classes that were added to it, and a gallery.
+ *
+ * A world never changes. Whoever answers a request holds one; a change makes another and puts it in the place of
+ * the first, which goes when its last user puts it back. So nobody ever waits for a change, and an answer is of
+ * one model from its first number to its last. */
+#include "journal.h"
+#include "server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const uint32_t finds_at_most[SV_CLASSIFIERS] = {5, 20, 100, SV_MAX_TOP, UINT32_MAX};
+
+/* --- parts with users ----------------------------------------------------------------------------- */
+
+static void shelf_put(sv_shelf *shelf) {
+  if (!shelf || atomic_fetch_sub(&shelf->users, 1) > 1) return;
+  kf_gallery_free(shelf->koofu);
+  kf_gallery_free(shelf->raw);
+  kf_data_free(shelf->mapped);
+  kf_data_free(shelf->rows);
+  for (uint64_t i = 0; shelf->ids && i < shelf->n; i++) free(shelf->ids[i]);
+  free(shelf->ids);
+  free(shelf);
+}
+
+static void base_put(sv_base *base) {
+  if (!base || atomic_fetch_sub(&base->users, 1) > 1) return;
+  kf_model_free(base->model);
+  free(base);
+}
+
+static void added_free(sv_added *added, size_t n) {
+  for (size_t i = 0; i < n; i++) free(added[i].name);
+  free(added);
+}
+
+sv_world *sv_world_get(sv_server *s) {
+  pthread_mutex_lock(&s->world_lock);
+  sv_world *world = s->world;
+  atomic_fetch_add(&world->users, 1);
+  pthread_mutex_unlock(&s->world_lock);
+  return world;
+}
+
+void sv_world_put(sv_world *w) {
+  if (!w || atomic_fetch_sub(&w->users, 1) > 1) return;
+  for (int i = 0; i < SV_CLASSIFIERS; i++) kf_classifier_free(atomic_load(&w->classifiers[i]));
+  sv_maps_free(w->maps);
+  if (w->base && w->model != w->base->model) kf_model_free(w->model);
+  base_put(w->base);
+  shelf_put(w->shelf);
+  added_free(w->added, w->n_added);
+  pthread_mutex_destroy(&w->lock);
+  free(w);
+}
+
+static void swap_world(sv_server *s, sv_world *world) {
+  pthread_mutex_lock(&s->world_lock);
+  sv_world *before = s->world;
+  s->world = world;
+  pthread_mutex_unlock(&s->world_lock);
+  sv_world_put(before);
+}
+
+/* --- a world ---------------------------------------------------------------------------------------- */
+
+kf_status sv_world_classifier(sv_world *w, kf_ctx *ctx, uint32_t top, const kf_classifier **out,
+                              uint32_t *finds) {
+  int i = 0;
+  while (i < SV_CLASSIFIERS - 1 && finds_at_most[i] < top) i++;
+  *finds = finds_at_most[i] < w->answers ? finds_at_most[i] : w->answers;
+  *out = atomic_load(&w->classifiers[i]);
+  if (*out) return KF_OK;
+  kf_status status = KF_OK;
+  pthread_mutex_lock(&w->lock);
+  if (!atomic_load(&w->classifiers[i])) {
+    kf_classify_options options = {.top = *finds};
+    kf_classifier *made = NULL;
+    status = kf_classifier_new(ctx, w->model, &options, &made);
+    atomic_store(&w->classifiers[i], made);
+  }
+  *out = atomic_load(&w->classifiers[i]);
+  pthread_mutex_unlock(&w->lock);
+  return status;
+}
+
+/* Takes over what it is given, even if it fails; model NULL: that of the base. */
+static kf_status world_new(kf_ctx *ctx, sv_base *base, kf_model *model, sv_shelf *shelf,
+                           sv_added *added, size_t n, sv_world **out) {
+  sv_world *w = calloc(1, sizeof *w);
+  *out = NULL;
+  if (!w) {
+    if (model != base->model) kf_model_free(model);
+    base_put(base);
+    shelf_put(shelf);
+    added_free(added, n);
+    return KF_ERR_MEM;
+  }
+  *w = (sv_world){.base = base,
+                  .model = model ? model : base->model,
+                  .shelf = shelf,
+                  .added = added,
+                  .n_added = n};
+  atomic_init(&w->users, 1);
+  pthread_mutex_init(&w->lock, NULL);
+  w->answers = kf_model_answers(w->model, KF_PART_DEFAULT);
+  const kf_classifier *classifier;
+  uint32_t finds;
+  double nothing;
+  int32_t none;
+  kf_status status = sv_world_classifier(w, ctx, 1, &classifier, &finds);
+  if (status != KF_OK) {
+    sv_world_put(w);
+    return status;
+  }
+  w->probabilities =
+      kf_classifier_probabilities(ctx, classifier, NULL, 0, &none, &nothing, &nothing) == KF_OK;
+  *out = w;
+  return KF_OK;
+}
+
+int64_t sv_world_class(const sv_world *w, const char *name) {
+  uint32_t n = kf_model_classes(w->model);
+  for (uint32_t k = 0; k < n; k++) {
+    const char *own = kf_model_class_name(w->model, k);
+    if (own && strcmp(own, name) == 0) return k;
+  }
+  return -1;
+}
+
+const sv_added *sv_world_added(const sv_world *w, const char *name) {
+  for (size_t i = 0; i < w->n_added; i++)
+    if (strcmp(w->added[i].name, name) == 0) return &w->added[i];
+  return NULL;
+}
+
+const char *sv_shelf_id(const sv_shelf *shelf, uint64_t row) {
+  return shelf->ids ? shelf->ids[row] : kf_gallery_id(shelf->any, row);
+}
+
+/* --- added classes ------------------------------------------------------------------------------------ */
+
+static kf_status say(kf_ctx *ctx, kf_status status, char *message, size_t size) {
+  if (status != KF_OK)
+    snprintf(message, size, "%s", *kf_errmsg(ctx) ? kf_errmsg(ctx) : kf_status_name(status));
+  return status;
+}
+
+/* The model with one more class; *model is replaced, and freed unless it is the base's. */
+static kf_status add_to(kf_ctx *ctx, const sv_base *base, kf_model **model, const sv_added *class,
+                        const kf_data *rows, char *message, size_t size) {
+  kf_model *wider = NULL;
+  kf_text *text = NULL;
+  kf_status status;
+  if (class->text) {
+    const char *name = class->name;
+    kf_text_options options = {
+        .per_class = (uint32_t)kf_data_rows(rows), .names = &name, .n_names = 1};
+    status = kf_text_new(ctx, rows, &options, &text);
+    if (status == KF_OK) status = kf_model_new_with_text(ctx, *model, text, &wider);
+  } else {
+    status = kf_model_new_with_class(ctx, *model, class->name, rows, &wider);
+  }
+  say(ctx, status, message, size);
+  kf_text_free(text);
+  if (status != KF_OK) return status;
+  if (*model != base->model) kf_model_free(*model);
+  *model = wider;
+  return KF_OK;
+}
+
+static bool keep(sv_added **added, size_t *n, const sv_added *class) {
+  sv_added *more = realloc(*added, (*n + 1) * sizeof *more);
+  if (!more) return false;
+  *added = more;
+  more[(*n)++] = *class;
+  return true;
+}
+
+/* A file of the journal. One that does not fit (any more) is left alone, and told. */
+static void replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv_base *base,
+                       kf_model **model, sv_added **added, size_t *n) {
+  char message[512];
+  sv_added class;
+  kf_data *rows;
+  kf_status status =
+      sv_journal_read(s->journal, ctx, number, &rows, &class, message, sizeof message);
+  if (status == KF_OK) status = add_to(ctx, base, model, &class, rows, message, sizeof message);
+  kf_data_free(rows);
+  if (status == KF_OK && keep(added, n, &class)) return;
+  sv_log(s, "%s/%06llu is left out: %s", sv_journal_folder(s->journal), (unsigned long long)number,
+         status == KF_OK ? "out of memory" : message);
+  free(class.name);
+}
+
+/* The base with all classes of the journal but one (0: all). */
+static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t but,
+                        kf_model **model, sv_added **added, size_t *n, char *message, size_t size) {
+  uint64_t *numbers;
+  size_t count;
+  *model = base->model;
+  *added = NULL;
+  *n = 0;
+  kf_status status = sv_journal_list(s->journal, &numbers, &count, message, size);
+  for (size_t i = 0; status == KF_OK && i < count; i++)
+    if (numbers[i] != but) replay_one(s, ctx, numbers[i], base, model, added, n);
+  free(numbers);
+  return status;
+}
+
+static sv_shelf *shelf_share(sv_shelf *shelf) {
+  if (shelf) atomic_fetch_add(&shelf->users, 1);
+  return shelf;
+}
+
+static sv_base *base_share(sv_base *base) {
+  atomic_fetch_add(&base->users, 1);
+  return base;
+}
+
+static sv_added *added_copy(const sv_world *w, const sv_added *more) {
+  sv_added *copy = calloc(w->n_added + 1, sizeof *copy);
+  for (size_t i = 0; copy && i <= w->n_added; i++) {
+    copy[i] = i < w->n_added ? w->added[i] : *more;
+    copy[i].name = strdup(copy[i].name);
+    if (copy[i].name) continue;
+    added_free(copy, i);
+    return NULL;
+  }
+  return copy;
+}
+
+/* The new world is made first, so what cannot be served is never written; then the journal; then it is served. */
+static kf_status add_class(sv_server *s, kf_ctx *ctx, sv_world *before, const kf_data *rows,
+                           sv_added *class, char *message, size_t size) {
+  kf_model *model = before->model;
+  sv_base keeps = {.model = before->model}; /* that model stays with its world */
+  kf_status status = add_to(ctx, &keeps, &model, class, rows, message, size);
+  if (status != KF_OK) return status;
+  sv_added *added = added_copy(before, class);
+  sv_world *world = NULL;
+  if (!added) {
+    kf_model_free(model);
+    return KF_ERR_MEM;
+  }
+  status = say(ctx,
+               world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added,
+                         before->n_added + 1, &world),
+               message, size);
+  if (status != KF_OK) return status;
+  status = sv_journal_add(s->journal, ctx, rows, class->text, &added[before->n_added].number,
+                          message, size);
+  if (status == KF_OK)
+    swap_world(s, world);
+  else
+    sv_world_put(world);
+  return status;
+}
+
+static kf_status add_rows(sv_server *s, kf_ctx *ctx, const char *name, const float *rows,
+                          uint64_t n, uint32_t dim, bool text, char *message, size_t size) {
+  sv_world *before = sv_world_get(s);
+  int32_t *labels = calloc(n, sizeof *labels);
+  sv_added class = {.name = strdup(name), .rows = n, .text = text};
+  kf_data *data = NULL;
+  kf_status status = labels && class.name ? KF_OK : KF_ERR_MEM;
+  snprintf(message, size, "out of memory");
+  if (dim != kf_model_dim_in(before->model)) {
+    snprintf(message, size, "the model has just changed, and takes other rows now");
+    status = KF_ERR_ARG;
+  }
+  if (status == KF_OK)
+    status =
+        say(ctx, kf_data_open_memory(ctx, rows, n, dim, labels, &name, 1, &data), message, size);
+  if (status == KF_OK) status = add_class(s, ctx, before, data, &class, message, size);
+  kf_data_free(data);
+  free(class.name);
+  free(labels);
+  sv_world_put(before);
+  return status;
+}
+
+kf_status sv_state_add(sv_server *s, kf_ctx *ctx, const char *name, const float *rows, uint64_t n,
+                       uint32_t dim, bool text, char *message, size_t size) {
+  pthread_mutex_lock(&s->change_lock);
+  kf_status status = add_rows(s, ctx, name, rows, n, dim, text, message, size);
+  pthread_mutex_unlock(&s->change_lock);
+  return status;
+}
+
+static kf_status remove_class(sv_server *s, kf_ctx *ctx, const char *name, char *message,
+                              size_t size) {
+  sv_world *before = sv_world_get(s), *world = NULL;
+  const sv_added *class = sv_world_added(before, name);
+  kf_model *model;
+  sv_added *added;
+  size_t n;
+  kf_status status = class ? KF_OK : KF_ERR_ARG;
+  if (status == KF_OK)
+    status = replay(s, ctx, before->base, class->number, &model, &added, &n, message, size);
+  if (status == KF_OK)
+    status = say(ctx,
+                 world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added,
+                           n, &world),
+                 message, size);
+  if (status == KF_OK) status = sv_journal_remove(s->journal, class, message, size);
+  if (status == KF_OK)
+    swap_world(s, world);
+  else
+    sv_world_put(world);
+  sv_world_put(before);
+  return status;
+}
+
+kf_status sv_state_remove(sv_server *s, kf_ctx *ctx, const char *name, char *message, size_t size) {
+  pthread_mutex_lock(&s->change_lock);
+  kf_status status = remove_class(s, ctx, name, message, size);
+  pthread_mutex_unlock(&s->change_lock);
+  return status;
+}
+
+/* --- files --------------------------------------------------------------------------------------------- */
+
+static sv_stamp stamp_of(const char *path) {
+  struct stat info;
+  if (!path || stat(path, &info) != 0) return (sv_stamp){0};
+  return (sv_stamp){.device = info.st_dev,
+                    .number = info.st_ino,
+                    .size = (uint64_t)info.st_size,
+                    .seconds = info.st_mtim.tv_sec,
+                    .nanoseconds = info.st_mtim.tv_nsec};
+}
+
+static void stamp_all(const sv_server *s, sv_stamp stamps[3]) {
+  const char *paths[] = {s->options.model, s->options.gallery, s->options.rows};
+  for (int i = 0; i < 3; i++) stamps[i] = stamp_of(paths[i]);
+}
+
+bool sv_state_changed(const sv_server *s, sv_stamp now[3]) {
+  if (s->demo) return false;
+  stamp_all(s, now);
+  return memcmp(now, s->stamps, sizeof s->stamps) != 0;
+}
+
+static kf_status load_base(sv_server *s, kf_ctx *ctx, sv_base **out) {
+  sv_base *base = calloc(1, sizeof *base);
+  if (!base) return KF_ERR_MEM;
+  atomic_init(&base->users, 1);
+  kf_status status = s->demo ? sv_demo_model(ctx, &base->model)
+                             : kf_model_load(ctx, s->options.model, &base->model);
+  if (status != KF_OK) {
+    free(base);
+    return status;
+  }
+  *out = base;
+  return KF_OK;
+}
+
+static kf_status load_ids(kf_ctx *ctx, sv_shelf *shelf) {
+  enum { LONGEST = 65537 };
+  char *id = malloc(LONGEST);
+  shelf->ids = calloc(shelf->n, sizeof *shelf->ids);
+  kf_status status = id && shelf->ids ? KF_OK : KF_ERR_MEM;
+  for (uint64_t i = 0; status == KF_OK && i < shelf->n; i++) {
+    status = kf_data_get_id(ctx, shelf->rows, i, id, LONGEST);
+    if (status == KF_OK && !(shelf->ids[i] = strdup(id))) status = KF_ERR_MEM;
+  }
+  free(id);
+  return status;
+}
+
+/* The rows as the encoder made them: --rows, or a gallery that has no map. */
+static kf_status open_rows(sv_server *s, kf_ctx *ctx, sv_shelf *shelf) {
+  if (s->demo) return sv_demo_rows(ctx, &shelf->rows);
+  const char *path = s->options.rows;
+  if (!path && shelf->raw) path = s->options.gallery;
+  return path ? kf_data_open(ctx, &path, 1, NULL, &shelf->rows) : KF_OK;
+}
+
+static kf_status fill_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model, sv_shelf *shelf) {
+  kf_status status = KF_OK;
+  if (s->options.gallery) {
+    kf_gallery *gallery = NULL;
+    status = kf_gallery_load(ctx, s->options.gallery, NULL, &gallery);
+    if (status != KF_OK) return status;
+    *(kf_gallery_mapped(gallery) ? &shelf->koofu : &shelf->raw) = gallery;
+    if (shelf->koofu) status = kf_data_open(ctx, &s->options.gallery, 1, NULL, &shelf->mapped);
+  }
+  if (status == KF_OK) status = open_rows(s, ctx, shelf);
+  if (status == KF_OK && shelf->rows && !shelf->koofu)
+    status = kf_gallery_new(ctx, shelf->rows, model, NULL, &shelf->koofu);
+  if (status == KF_OK && shelf->rows && !shelf->raw)
+    status = kf_gallery_new(ctx, shelf->rows, NULL, NULL, &shelf->raw);
+  if (status != KF_OK) return status;
+  shelf->any = shelf->koofu ? shelf->koofu : shelf->raw;
+  shelf->n = kf_gallery_rows(shelf->any);
+  if (!kf_gallery_id(shelf->any, 0) && shelf->rows && kf_data_has_ids(shelf->rows))
+    status = load_ids(ctx, shelf);
+  return status;
+}
+
+static kf_status check_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model,
+                             const sv_shelf *shelf, char *message, size_t size) {
+  uint32_t dim = kf_model_dim_in(model);
+  const char *file = s->options.gallery ? s->options.gallery : s->options.rows;
+  *message = '\0';
+  if (shelf->koofu && kf_gallery_dim_in(shelf->koofu) != dim)
+    snprintf(message, size, "%s: takes rows of %u columns, the model %u", file,
+             kf_gallery_dim_in(shelf->koofu), dim);
+  else if (shelf->rows && kf_data_dim(shelf->rows) != dim)
+    snprintf(message, size, "%s: has %u columns, the model takes %u", file,
+             kf_data_dim(shelf->rows), dim);
+  else if (shelf->rows && kf_data_rows(shelf->rows) != shelf->n)
+    snprintf(message, size, "%s has %llu rows, %s has %llu", s->options.rows,
+             (unsigned long long)kf_data_rows(shelf->rows), file, (unsigned long long)shelf->n);
+  if (*message) return KF_ERR_DATA;
+  return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_gallery_origin(shelf->any)),
+             message, size);
+}
+
+static kf_status load_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model, sv_shelf **out,
+                            char *message, size_t size) {
+  *out = NULL;
+  if (!s->demo && !s->options.gallery && !s->options.rows) return KF_OK;
+  sv_shelf *shelf = calloc(1, sizeof *shelf);
+  if (!shelf) return KF_ERR_MEM;
+  atomic_init(&shelf->users, 1);
+  kf_status status = say(ctx, fill_shelf(s, ctx, model, shelf), message, size);
+  if (status == KF_OK) status = check_shelf(s, ctx, model, shelf, message, size);
+  if (status == KF_OK)
+    *out = shelf;
+  else
+    shelf_put(shelf);
+  return status;
+}
+
+static kf_status check_encoder(sv_server *s, kf_ctx *ctx, const kf_model *model, char *message,
+                               size_t size) {
+  const kf_encoder *e = s->encoder;
+  if (!e) return KF_OK;
+  if (kf_encoder_dim(e) != kf_model_dim_in(model)) {
+    snprintf(message, size, "%s: makes rows of %u columns, the model takes %u", s->options.encoder,
+             kf_encoder_dim(e), kf_model_dim_in(model));
+    return KF_ERR_DATA;
+  }
+  return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_encoder_origin(e)), message,
+             size);
+}
+
+kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
+  sv_base *base = NULL;
+  sv_shelf *shelf = NULL;
+  sv_world *world = NULL;
+  kf_model *model;
+  sv_added *added;
+  size_t n;
+  stamp_all(s, s->stamps); /* before reading: what changes meanwhile is loaded again */
+  kf_status status = say(ctx, load_base(s, ctx, &base), message, size);
+  if (status != KF_OK) return status;
+  status = check_encoder(s, ctx, base->model, message, size);
+  if (status == KF_OK) status = load_shelf(s, ctx, base->model, &shelf, message, size);
+  if (status == KF_OK) status = replay(s, ctx, base, 0, &model, &added, &n, message, size);
+  if (status != KF_OK) {
+    base_put(base);
+    shelf_put(shelf);
+    return status;
+  }
+  status = say(ctx, world_new(ctx, base, model, shelf, added, n, &world), message, size);
+  if (status == KF_OK) swap_world(s, world);
+  return status;
+}
+
+void sv_state_free(sv_server *s) {
+  sv_world_put(s->world);
+  s->world = NULL;
+}

@@ -1,0 +1,255 @@
+"""Classes that come and go, kills, files that change, and the end."""
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+
+from files import npy
+from harness import check, equal, test
+from server import LONG, Server, small_world
+
+KILLS = 200 if LONG else 10
+
+
+def names(server):
+    return [c["name"] for c in server.works("GET", "/v1/classes")["classes"]]
+
+
+def rows_of(seed, n=3):
+    rng = random.Random(seed)
+    return [[rng.gauss(0, 1) for _ in range(8)] for _ in range(n)]
+
+
+@test
+def added_classes_last(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        for i in range(3):
+            answer = server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+            equal(answer["class"], {"name": f"new {i}", "added": True, "rows": 3, "text": False}, "the class")
+        server.refuses(409, "POST", "/v1/classes", {"name": "new 1", "rows": rows_of(1)})
+        server.refuses(409, "POST", "/v1/classes", {"name": "class 0", "rows": rows_of(1)})
+        server.refuses(404, "DELETE", "/v1/classes/none")
+        server.refuses(409, "DELETE", "/v1/classes/class%200")
+        server.works("DELETE", "/v1/classes/new%201", status=204)
+        server.refuses(404, "DELETE", "/v1/classes/new%201")
+        for body in ({"name": "x"}, {"rows": rows_of(1)}, {"name": "", "rows": rows_of(1)}, {"name": "a\nb", "rows": rows_of(1)},
+                     {"name": "x", "rows": [[0] * 8]}, {"name": "x", "text": True}, {"name": "x", "rows": rows_of(1), "text": True},
+                     {"name": "x" * 1025, "rows": rows_of(1)}):
+            server.refuses(422, "POST", "/v1/classes", body)
+        before = server.works("POST", "/v1/classify", {"rows": rows_of(9)})["results"]
+        check(any(c["added"] for r in before for c in r["classes"]), "an added class is an answer")
+    with Server(box, *words) as server:
+        equal(names(server), [f"class {k}" for k in range(4)] + ["new 0", "new 2"], "after a restart")
+        equal(server.works("POST", "/v1/classify", {"rows": rows_of(9)})["results"], before, "the same answers")
+        server.works("POST", "/v1/classes", {"name": "new 1", "rows": rows_of(1)}, status=201)
+    box.works("add-class", "model.safetensors", "--from-journal", "model.safetensors.journal", "-o", "wide.safetensors")
+    box.write("r.npy", npy(rows_of(0)))
+    box.works("add-class", "model.safetensors", "new 0", "r.npy", "-o", "m0.safetensors")
+    box.write("r.npy", npy(rows_of(2)))
+    box.works("add-class", "m0.safetensors", "new 2", "r.npy", "-o", "m2.safetensors")
+    box.write("r.npy", npy(rows_of(1)))
+    box.works("add-class", "m2.safetensors", "new 1", "r.npy", "-o", "m1.safetensors")
+    equal(box.read("wide.safetensors"), box.read("m1.safetensors"), "the same model as step by step")
+    again = box.works("add-class", "wide.safetensors", "--from-journal", "model.safetensors.journal", "-o", "again.safetensors")
+    check("already" in again.err, "classes that are there are left out")
+    equal(box.read("again.safetensors"), box.read("wide.safetensors"), "nothing is added twice")
+
+
+@test
+def a_kill_loses_nothing_that_was_confirmed(box):
+    words, rng = small_world(box), random.Random(1)
+    confirmed, number, gone = set(), 0, set()
+    for _ in range(KILLS):
+        with Server(box, *words) as server:
+            have = set(names(server)) - {f"class {k}" for k in range(4)}
+            check(confirmed <= have, f"lost: {confirmed - have}")
+            check(not gone & have, f"came back: {gone & have}")
+            unsure = have - confirmed
+            check(len(unsure) <= 1, f"never confirmed: {unsure}")
+            confirmed = set(have)
+            timer = threading.Timer(rng.uniform(0, 0.08), server.kill)
+            timer.start()
+            try:
+                while True:
+                    name = f"new {number}"
+                    number += 1
+                    if server.post("/v1/classes", {"name": name, "rows": rows_of(number)}).status == 201:
+                        confirmed.add(name)
+                    if rng.random() < 0.3 and confirmed:
+                        name = sorted(confirmed)[0]
+                        confirmed.discard(name)  # from now on it may be there or not
+                        unknown = name
+                        if server.ask("DELETE", "/v1/classes/" + name.replace(" ", "%20")).status == 204:
+                            gone.add(unknown)
+            except OSError:
+                pass
+            except Exception as reason:  # http.client's, where an answer was cut short
+                check("http.client" in type(reason).__module__, f"{reason!r}")
+            timer.join()
+    with Server(box, *words) as server:
+        have = set(names(server))
+        check(confirmed <= have, f"lost: {confirmed - have}")
+    left = [name for name in os.listdir(box.path("model.safetensors.journal")) if not name[:6].isdigit()]
+    equal(left, [], "half files")
+
+
+@test
+def a_journal_that_cannot_be_written(box):
+    words = small_world(box)
+    box.write("model.safetensors.journal", "a file in the way")
+    result = box.run("serve", *words, "--port", "0")
+    equal(result.status, 4, f"a file in the way: {result}")
+    os.remove(box.path("model.safetensors.journal"))
+    box.become_nobody()
+    if box.user is None:
+        return
+    os.chmod(box.folder, 0o555)
+    try:
+        with NobodysServer(box, *words) as server:
+            answer = server.refuses(507, "POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, naming="nothing was changed")
+            check("journal" in answer.json["error"]["message"], f"says where: {answer}")
+            equal(names(server), [f"class {k}" for k in range(4)], "classes")
+            os.chmod(box.folder, 0o755)
+            server.works("POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, status=201)
+    finally:
+        os.chmod(box.folder, 0o755)
+
+
+class NobodysServer(Server):
+    def __init__(self, box, *words):
+        self.user = box.user
+        command = box.command
+        box.command = lambda *w: ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", *command(*w)]
+        try:
+            super().__init__(box, *words)
+        finally:
+            box.command = command
+
+
+@test
+def a_full_disk_loses_nothing(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        server.works("POST", "/v1/classes", {"name": "first", "rows": rows_of(1)}, status=201)
+    limited = ["prlimit", "--fsize=64", box.program]
+    command = box.command
+    box.command = lambda *w: limited + command(*w)[1:]
+    with Server(box, *words) as server:
+        server.refuses(507, "POST", "/v1/classes", {"name": "second", "rows": rows_of(2)}, naming="nothing was changed")
+        equal(names(server)[4:], ["first"], "classes")
+    box.command = command
+    with Server(box, *words) as server:
+        equal(names(server)[4:], ["first"], "classes after a restart")
+
+
+@test
+def only_one_server_has_a_journal(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        server.works("POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, status=201)
+        box.refuses(4, "serve", *words, "--port", "0", naming="another server")
+
+
+@test
+def damaged_files_of_a_journal_are_told(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        for i in range(2):
+            server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+    box.write("model.safetensors.journal/000001.safetensors", "damaged")
+    box.write("model.safetensors.journal/notes.txt", "not ours")
+    with Server(box, *words) as server:
+        equal(names(server)[4:], ["new 1"], "what can be read")
+        check(any("000001" in line for line in server.lines), f"says so: {server.lines}")
+        server.works("POST", "/v1/classes", {"name": "new 2", "rows": rows_of(2)}, status=201)
+    equal(box.read("model.safetensors.journal/000001.safetensors"), b"damaged", "left alone")
+
+
+def wait(happens):
+    while not happens():
+        time.sleep(0.02)
+
+
+@test
+def changed_files_are_loaded(box):
+    words = small_world(box)
+    box.works("fit", "data.safetensors", "--dim", "2", "-o", "second.safetensors")
+    with Server(box, *words) as server:
+        server.works("POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, status=201)
+        equal(server.works("GET", "/v1/info")["model"]["dim"], 8, "dimensions")
+        os.replace(box.path("second.safetensors"), box.path("model.safetensors"))
+        wait(lambda: server.metric("koofu_reloads_total") == 1)
+        equal(server.works("GET", "/v1/info")["model"]["dim"], 2, "of the new file")
+        equal(names(server)[4:], ["new"], "added classes stay")
+        server.process.send_signal(signal.SIGHUP)
+        wait(lambda: server.metric("koofu_reloads_total") == 2)
+        box.write("model.safetensors", "not a model")
+        wait(lambda: server.metric("koofu_failed_reloads_total") >= 1)
+        equal(server.works("GET", "/v1/info")["model"]["dim"], 2, "the old one stays")
+        check(any("stays" in line and "model.safetensors" in line for line in server.lines), f"says so: {server.lines}")
+        server.works("POST", "/v1/classify", {"rows": rows_of(2)})
+
+
+@test
+def requests_in_flight_are_answered(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        idle = server.connect()
+        server.ask("GET", "/healthz", connection=idle)
+        body = ('{"rows":[' + ",".join(str(row) for row in rows_of(1, 500)) + "]}").encode()
+        own = server.raw(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                         + f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:1000])
+        wait(lambda: server.metric("koofu_connections") >= 3)
+        server.process.send_signal(signal.SIGTERM)
+        wait(lambda: not listens(server.port))
+        own.sendall(body[1000:])
+        answer = b""
+        while True:
+            more = own.recv(65536)
+            if not more:
+                break
+            answer += more
+        check(answer.startswith(b"HTTP/1.1 200 "), f"the answer: {answer[:200]}")
+        check(answer.endswith(b"}\n"), "all of it")
+        server.process.wait()
+
+
+def listens(port):
+    import socket
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+@test
+def readers_never_wait_for_changes(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        stop, wrong = threading.Event(), []
+
+        def read():
+            own = server.connect()
+            while not stop.is_set():
+                answer = server.ask("POST", "/v1/classify", {"rows": rows_of(3), "top": 1000}, connection=own)
+                if answer.status != 200:
+                    wrong.append(str(answer))
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for i in range(20):
+            server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+            if i % 3 == 0:
+                server.works("DELETE", f"/v1/classes/new%20{i}", status=204)
+            if i % 5 == 0:
+                shutil.copy(box.path("model.safetensors"), box.path("copy"))
+                os.replace(box.path("copy"), box.path("model.safetensors"))
+        stop.set()
+        for reader in readers:
+            reader.join()
+        equal(wrong, [], "answers")

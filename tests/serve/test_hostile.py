@@ -1,0 +1,152 @@
+"""Slow, broken and oversized clients: they get nothing, and others are served."""
+
+import os
+import re
+import socket
+import time
+
+from files import png
+from harness import check, equal, test
+from server import JSON, LONG, Server, small_world
+
+MANY = 300 if LONG else 60
+
+
+def memory_of(server):
+    with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as file:
+        return int(re.search(r"VmRSS:\s*(\d+) kB", file.read()).group(1)) << 10
+
+
+def closed(own):
+    """Whether the server ends the connection, however long that takes."""
+    try:
+        while own.recv(65536):
+            pass
+        return True
+    except OSError:
+        return True
+
+
+@test
+def slow_clients_are_cut_off(box):
+    with Server(box, *small_world(box), "--timeout", "1", "--connections", str(MANY + 40)) as server:
+        heads = [server.raw(b"GET /v1/info HTTP/1.1\r\nHost: loc") for _ in range(MANY // 2)]
+        bodies = [server.raw(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+                  for _ in range(MANY // 2)]
+        alive = heads + bodies
+        while alive:  # one byte now and then, which would keep a plain timeout from ever passing
+            equal(server.get("/healthz").status, 200, "others are served")
+            time.sleep(0.05)
+            still = []
+            for own in alive:
+                try:
+                    own.setblocking(False)
+                    try:
+                        if not own.recv(4096):
+                            continue
+                    except BlockingIOError:
+                        pass
+                    own.send(b"x")
+                    still.append(own)
+                except OSError:
+                    continue
+            alive = still
+        check(server.metric("koofu_connections_cut_total") >= MANY, "they were cut off")
+
+
+@test
+def connections_that_run_out_make_room(box):
+    with Server(box, *small_world(box), "--timeout", "600", "--connections", "16") as server:
+        idle = [server.raw(b"GET / HT") for _ in range(40)]
+        equal(server.get("/healthz").status, 200, "others are served in the end")
+        del idle
+
+
+@test
+def broken_clients(box):
+    with Server(box, *small_world(box), "--timeout", "2") as server:
+        for data in (b"", b"\r\n" * 100, b"\x00" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                     b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+                     b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                     b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
+            own = server.raw(data)
+            own.shutdown(socket.SHUT_WR)  # half closed
+            check(closed(own), f"{data!r}")
+        for _ in range(20):  # gone before the answer
+            own = server.raw(b'POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{"row_numbers":[1]}')
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            own.close()
+        equal(server.get("/healthz").status, 200, "others are served")
+
+
+@test
+def headers_without_end(box):
+    with Server(box, *small_world(box)) as server:
+        for begin, piece in ((b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"X-Y: " + b"a" * 1000 + b"\r\n"), (b"GET /", b"a" * 1000),
+                             (b"GET / HTTP/1.1\r\nX: ", b"a" * 1000)):
+            own = server.raw(begin)
+            try:
+                for _ in range(10000):
+                    own.sendall(piece)
+                check(closed(own), "an answer")
+            except OSError:
+                pass
+        equal(server.get("/healthz").status, 200, "others are served")
+
+
+@test
+def huge_bodies_take_no_memory(box):
+    with Server(box, *small_world(box), "--memory", "64", "--max-body", "32") as server:
+        server.works("POST", "/v1/classify", {"row_numbers": [1]})
+        before = memory_of(server)
+        own = server.raw(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n")
+        check(b" 413 " in own.recv(4096), "1 GB is refused by its header")
+        others = []
+        for _ in range(20):  # 20 times 30 MiB, half sent
+            own = server.raw(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 31457280\r\n\r\n")
+            own.sendall(b" " * (15 << 20))
+            others.append(own)
+        check(memory_of(server) - before < 100 << 20, f"memory: {before} {memory_of(server)}")
+        equal(server.get("/healthz").status, 200, "others are served")
+        for own in others:
+            own.close()
+        while server.metric("koofu_request_bytes_left") < (63 << 20):
+            time.sleep(0.01)
+
+
+@test
+def a_full_queue_is_told(box):
+    with Server(box, *small_world(box), "--queue", "1") as server:
+        body = ('{"rows":[' + ",".join(["[1,2,3,4,5,6,7,8]"] * 1000) + '],"k":80}').encode()
+        request = f"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        seen = set()
+        while seen != {200, 429}:
+            owns = [server.raw(request) for _ in range(40)]
+            for own in owns:
+                data = own.recv(65536)
+                status = int(data.split()[1])
+                seen.add(status)
+                check(status in (200, 429), f"{data[:200]}")
+                check(status == 200 or b"Retry-After: 1" in data, f"{data[:300]}")
+                own.close()
+
+
+@test
+def paths_never_leave_the_folder(box):
+    ids = ["in/a.png", "../secret.png", "/etc/passwd", "in/../../secret.png", "link.png", "inside.png", "in", "notes.txt", "fifo", "deep/link/x.png"]
+    picture = png(bytes(12), 2, 2)
+    box.write("pictures/in/a.png", picture)
+    box.write("secret.png", picture)
+    box.write("pictures/notes.txt", "root:x:0")
+    os.symlink("../secret.png", box.path("pictures/link.png"))
+    os.symlink("in/a.png", box.path("pictures/inside.png"))
+    os.makedirs(box.path("pictures/deep"))
+    os.symlink("/etc", box.path("pictures/deep/link"))
+    os.mkfifo(box.path("pictures/fifo"))
+    small_world(box)
+    box.write("ids.txt", "".join(line + "\n" for line in (ids * 8)))
+    box.works("index", "data.safetensors", "--model", "model.safetensors", "--ids", "ids.txt", "-o", "named.safetensors")
+    with Server(box, "model.safetensors", "--gallery", "named.safetensors", "--images", "pictures") as server:
+        for row, name in enumerate(ids):
+            answer = server.get(f"/v1/images/{row}")
+            equal(answer.status, 200 if name in ("in/a.png", "inside.png") else 404, name)

@@ -1,0 +1,161 @@
+"""What is wrong, too large, forbidden or not there is refused with the right status and one sentence."""
+
+import http.client
+import json
+import socket
+
+from files import npy
+from harness import USAGE, check, equal, test
+from server import JSON, NPY, Server, small_world
+
+ROW = [0.5, -1, 2, 0, 1, 1, 1, 1]
+
+
+@test
+def bodies_that_are_wrong(box):
+    with Server(box, *small_world(box)) as server:
+        for body in ("", "{", "[]", '{"rows":[[1,2', '{"rows":[[1,]]}', '{"rows":[[01]]}', '{"rows":[[NaN]]}', '{"a":1}}',
+                     '{"rows":[[1]]} x', "\ufeff{}", '{"rows":"\\ud800"}', '{"ro\x00ws":1}', "{" * 100):
+            answer = server.post("/v1/classify", body.encode(), JSON)
+            check(answer.status in (400, 422), f"{body!r}: {answer}")
+        server.refuses(400, "POST", "/v1/classify", "{", JSON, naming="byte 1")
+        for body, naming in (({}, "needed"), ({"rows": []}, "no row"), ({"rows": [[1]]}, "row 0 has 1 values"), ({"rows": 5}, "array"),
+                             ({"rows": [ROW, ROW + [1]]}, "row 1 has 9"), ({"rows": [["x"]]}, "number"), ({"rows": [ROW], "tpo": 1}, "tpo"),
+                             ({"rows": [ROW], "top": 0}, "whole number"), ({"rows": [ROW], "top": 1.5}, "whole number"),
+                             ({"rows": [[0] * 8]}, ""), ({"rows": [[1e39] * 8]}, "too large"), ({"rows": [ROW], "row_numbers": [1]}, "beside"),
+                             ({"row_numbers": [80]}, "79"), ({"row_numbers": [-1]}, "79"), ({"images": ["data:image/png;base64,AAAA"]}, "--encoder"),
+                             ({"texts": ["x"]}, "--encoder")):
+            server.refuses(422, "POST", "/v1/classify", body, naming=naming)
+        server.refuses(422, "POST", "/v1/classify", '{"rows":[],"rows":[]}', JSON, naming="twice")
+        server.refuses(422, "POST", "/v1/classify?top=x", {"rows": [ROW]}, naming="top")
+        server.refuses(400, "POST", "/v1/classify", b"no array", NPY)
+        server.refuses(422, "POST", "/v1/classify", npy([[1, 2]]), NPY, naming="2 columns")
+        server.refuses(422, "POST", "/v1/classify", npy([ROW])[:-4], NPY, naming="the array")
+        server.refuses(422, "POST", "/v1/classify", npy([[1] * 8, [float("nan")] * 8]), NPY, naming="row 1")
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
+            server.refuses(415, "POST", "/v1/classify", b"{}", kind)
+        server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "k": 1025})
+        server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "space": "x"})
+        equal(server.works("POST", "/v1/search", {"rows": [ROW], "k": 1024})["results"][0]["neighbours"].__len__(), 80, "all rows")
+
+
+@test
+def addresses_and_methods(box):
+    with Server(box, "--demo") as server:
+        for path in ("/x", "/v1", "/v1/", "/v1/images/", "/etc/passwd", "//", "/../x", "/page/index.html", "/v1/classify/x"):
+            server.refuses(404, "GET", path)
+        answer = server.refuses(405, "GET", "/v1/classify")
+        equal(answer.headers["allow"], "POST", "what it takes")
+        equal(server.refuses(405, "PUT", "/v1/classes").headers["allow"], "GET, POST", "what it takes")
+        for method in ("PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"):
+            server.refuses(405, method, "/v1/info")
+        head = server.ask("HEAD", "/v1/info")
+        equal((head.status, head.body), (200, b""), "HEAD")
+        equal(server.get("/healthz").body, b"ok\n", "health")
+
+
+@test
+def what_is_too_large(box):
+    with Server(box, *small_world(box), "--max-body", "1") as server:
+        answer = server.refuses(413, "POST", "/v1/classify", b"x" * (1 << 20) + b"x", JSON)
+        check("1048576" in answer.json["error"]["message"], f"how much is allowed: {answer}")
+        server.refuses(413, "POST", "/v1/classify", {"rows": [ROW] * 4097}, naming="4096")
+        server.refuses(413, "POST", "/v1/classify", npy([ROW] * 4097), NPY, naming="4096")
+        server.refuses(413, "POST", "/v1/search", {"row_numbers": [1] * 4097}, naming="4096")
+
+        def chunks(n):
+            for _ in range(n):
+                yield b" " * 65536
+        own = server.connect()
+        own.request("POST", "/v1/classify", body=chunks(20), headers={"Content-Type": JSON}, encode_chunked=True)
+        equal(own.getresponse().status, 413, "a body in chunks")
+        own = server.connect()
+        try:
+            own.request("POST", "/v1/classify", body=chunks(2000), headers={"Content-Type": JSON}, encode_chunked=True)
+            equal(own.getresponse().status, 413, "an endless body")
+        except (OSError, http.client.HTTPException):
+            pass  # cut off
+        equal(server.get("/healthz").status, 200, "afterwards")
+
+
+@test
+def hosts_and_origins(box):
+    with Server(box, "--demo", "--allow-host", "gpu.example") as server:
+        for host in ("localhost", "localhost:80", f"127.0.0.1:{server.port}", "[::1]", "[::1]:8080", "gpu.example", "GPU.example:9", "10.0.0.1"):
+            equal(server.get("/v1/info", Host=host).status, 200, host)
+        for host in ("evil.example", "localhost.evil.example", "gpu.example.evil", "127.0.0.1.evil", "", "[::1", "a:b", "localhost:80:80", "x y"):
+            server.refuses(403, "GET", "/v1/info", Host=host)
+            server.refuses(403, "GET", "/", Host=host)
+        own = server.raw(b"GET /v1/info HTTP/1.0\r\n\r\n")
+        check(b" 403 " in own.recv(4096).split(b"\r\n")[0], "no Host at all")
+        body, host = {"row_numbers": [1]}, "localhost:8080"
+        equal(server.post("/v1/classify", body, Host=host, Origin="http://localhost:8080").status, 200, "our own page")
+        for origin in ("http://evil.example", "null", "http://localhost:8081", "https://localhost:8080.evil", "localhost:8080", "file://"):
+            server.refuses(403, "POST", "/v1/classify", body, Host=host, Origin=origin)
+        server.refuses(403, "GET", "/v1/info", Sec_Fetch_Site="cross-site")
+        equal(server.get("/", Sec_Fetch_Site="cross-site").status, 200, "a link to the page")
+
+
+@test
+def tokens(box):
+    words, token = small_world(box), "a-token-of-some-length"
+    box.write("token", token + "\n")
+    with Server(box, *words, "--token-file", "token", "--host", "0.0.0.0") as server:
+        for path in ("/", "/healthz", "/v2/health/live", "/openapi.json"):
+            equal(server.get(path).status, 200, f"{path} is open")
+        for path in ("/v1/info", "/v1/classes", "/metrics", "/v2", "/nowhere"):
+            answer = server.refuses(401, "GET", path)
+            equal(answer.headers["www-authenticate"], "Bearer", "how to ask")
+        for wrong in ("", "Bearer", "Bearer ", "Bearer " + token[:-1], "Bearer " + token + "x", "Basic " + token, token, "Bearer " + token.upper()):
+            server.refuses(401, "GET", "/v1/info", Authorization=wrong)
+        equal(server.get("/v1/info", Authorization="Bearer " + token).status, 200, "the token")
+        server.refuses(401, "POST", "/v1/classify", {"rows": [ROW]})
+    box.refuses(USAGE, "serve", "model.safetensors", "--host", "0.0.0.0", "--port", "0", naming="--token-file")
+    box.write("short", "12345\n")
+    box.refuses(3, "serve", "model.safetensors", "--token-file", "short", "--port", "0", naming="16")
+    box.refuses(4, "serve", "model.safetensors", "--token-file", "missing", "--port", "0", naming="missing")
+
+
+@test
+def options_that_make_no_sense(box):
+    words = small_world(box)
+    box.refuses(USAGE, "serve", naming="MODEL")
+    box.refuses(USAGE, "serve", "--demo", "model.safetensors", naming="--demo")
+    box.refuses(USAGE, "serve", "model.safetensors", "--images", ".", naming="--images")
+    box.refuses(4, "serve", "missing.safetensors", naming="missing.safetensors")
+    box.refuses(3, "serve", "data.safetensors", naming="data.safetensors")
+    box.write("other.safetensors", box.read("data.safetensors"))
+    box.works("synth", "--classes", 3, "--dim", 9, "-o", "nine.safetensors")
+    box.refuses(3, "serve", "model.safetensors", "--rows", "nine.safetensors", naming="9 columns")
+    with Server(box, *words) as server:
+        port = socket.create_server(("127.0.0.1", 0))
+        number = port.getsockname()[1]
+        box.works("fit", "data.safetensors", "-o", "second.safetensors")
+        box.refuses(4, "serve", "second.safetensors", "--port", number, naming=str(number))
+        port.close()
+        equal(server.get("/healthz").status, 200, "the other one")
+
+
+@test
+def names_from_files_are_escaped(box):
+    names = ["a\u202eb", 'q"\\', "tab\tname", "<script>alert(1)</script>"]
+    with Server(box, *small_world(box, names=names), "-v") as server:
+        equal([c["name"] for c in server.works("GET", "/v1/classes")["classes"]], names, "as they are")
+        own = server.raw(b"GET /%1b[31m%0aInjected%e2%80%ae HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        while own.recv(4096):
+            pass
+    lines = [line for line in server.lines if "Injected" in line]
+    check(len(lines) == 1 and "\x1b" not in lines[0] and "\\x1b" in lines[0] and "\\u{202e}" in lines[0], f"the log: {lines}")
+
+
+@test
+def answers_are_safe_for_browsers(box):
+    with Server(box, "--demo") as server:
+        for path in ("/", "/v1/info", "/nowhere", "/v1/images/3", "/metrics"):
+            headers = server.get(path).headers
+            equal(headers["x-content-type-options"], "nosniff", path)
+            equal(headers["referrer-policy"], "no-referrer", path)
+            check("default-src 'none'" in headers["content-security-policy"], path)
+            check("unsafe" not in headers["content-security-policy"], path)
+            check("access-control-allow-origin" not in headers, path)
+        check(json.loads(server.get("/v1/info").body)["koofu"], "info")
