@@ -96,7 +96,7 @@ def cards_by_keyboard(page, size):
 
 def make_class(page, size):
     """Some rows become a class, which is at work at once; undone, made again, deleted in two ways, refused twice."""
-    name = "all mine & <b>bold</b>"
+    name = f"all mine & <b>bold</b> {size[0]}"
     page.open("#ask/row/17", *size)
     page.wait("document.querySelectorAll('.card').length === 24")
     for i in (1, 2, 3):
@@ -132,7 +132,7 @@ def make_class(page, size):
     page.fill("#class-name", known)
     page.tab.key("Enter")
     page.wait("document.querySelector('.toast.bad')")
-    check(known in page.text(".toast.bad"), f"{page.where}: refused with {page.text('.toast.bad')!r}")
+    check("already" in page.text(".toast.bad"), f"{page.where}: refused with {page.text('.toast.bad')!r}")
     page.tab.events = []  # the browser logs the 409
     page.fill("#class-name", "to be deleted")
     page.tab.key("Enter")
@@ -270,14 +270,27 @@ def lasso(page, size):
         page.tab.drag([(2 * x - a, b) for a, b in path], modifiers=8)
         page.wait(f"!document.querySelector('#tray-open').textContent.startsWith('{some:,} ')")
         check(selected(page) > some, f"{page.where}: Shift does not add: {some}, then {selected(page)}")
-    page.fill("#class-name", "from the map")
+    page.click("#clear")
+    page.click("#tool label:nth-of-type(1)")
+
+
+def map_makes_class(page, size):
+    """A class of one point: seen on the map, coloured by answers, until it is undone."""
+    name = f"from the map at {size[0]}"
+    there = f"[...document.querySelectorAll('#legend .name')].some((e) => e.textContent === '{name}')"
+    open_map(page, size)
+    page.value("document.querySelector('#plot').focus()")
+    page.tab.key("ArrowRight")
+    page.tab.key("x")
+    page.fill("#class-name", name)
     page.click("#class-form button")
     page.wait("document.querySelector('.toast.good')")
     page.value("(() => { const s = document.querySelector('#paint'); s.value = 'answer'; s.dispatchEvent(new Event('change', {bubbles: true})); })()")
-    page.wait("[...document.querySelectorAll('#legend .name')].some((e) => e.textContent === 'from the map')")
+    page.wait(there)
+    page.sound("coloured by answer")
     page.click(".toast.good button")
-    page.wait("![...document.querySelectorAll('#legend .name')].some((e) => e.textContent === 'from the map')")
-    page.click("#tool label:nth-of-type(1)")
+    page.wait("!" + there)
+    page.quiet()
 
 
 def map_by_keyboard(page, size):
@@ -392,7 +405,8 @@ def lost_and_back(page, size, server):
     page.sound("lost")
     server.start()
     page.wait("!document.querySelector('#lost').checkVisibility()")
-    page.tab.events = []
+    page.settled()
+    page.tab.events = []  # the browser logs the failed requests
     page.value("location.hash = '#ask/row/19'")
     page.wait("document.querySelector('#shown').innerText.includes('Row 19')")
     page.quiet()
@@ -502,7 +516,7 @@ def token(page, size):
     check("token" in page.text("#lost"), f"{page.where}: {page.text('#lost')!r}")
 
 
-ON_DEMO = (start_and_ask, settings, cards_by_keyboard, make_class, map_by_pointer, map_by_keyboard, map_moves, looks, classes_list, busy_and_wrong)
+ON_DEMO = (start_and_ask, settings, cards_by_keyboard, make_class, map_by_pointer, map_by_keyboard, map_makes_class, map_moves, looks, classes_list, busy_and_wrong)
 
 
 def run(koofu, names):

@@ -14,7 +14,7 @@ import zlib
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "models")
 PICTURES = [os.path.abspath(os.path.join(GOLDEN, "pictures", name)) for name in ("a.png", "b.png", "c.png")]
-TOKEN = "a token of the tests 0123456789"
+TOKEN = "a-token-of-the-tests-0123456789"
 
 
 class Server:
