@@ -130,6 +130,15 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
                              uint64_t first, uint64_t n, uint32_t k,
                              const kf_search_options *options, int64_t *rows, double *scores,
                              kf_search_report *report);
+/* Queries of the original space as the rows are, [n][dim]; the caller frees them. */
+kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                           uint64_t first, uint64_t n, const kf_search_options *options,
+                           float **out, kf_search_report *report);
+/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery, or cannot be used with this one. */
+kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
+/* kf_rows_taking_part with a filter. */
+uint64_t kf_filter_most(const kf_filter *filter, uint64_t rows, const int64_t *leave_out,
+                        uint64_t n);
 /* KF_ERR_DATA if the rows of a data set are not as long as queries must be, are of another encoder,
  * or have been mapped already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);

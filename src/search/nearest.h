@@ -15,6 +15,7 @@ typedef struct kf_request {
   int64_t *rows;            /* [n][k] */
   double *scores;           /* [n][k] or NULL */
   kf_scored *raw;           /* [n][k] instead of both; NULL: not wanted */
+  const kf_filter *only;    /* which rows take part; NULL: all */
 } kf_request;
 
 /* Writes the answer of a query: k rows, best first. */
