@@ -8,6 +8,7 @@ void print_search_header(FILE *file, const kf_gallery *gallery, uint32_t k) {
   const char *row = kf_gallery_id(gallery, 0) ? "id" : "row";
   int labels = kf_gallery_has_labels(gallery);
   fputs("query", file);
+  if (k == 0) fprintf(file, labels ? "\t%s\tlabel\t%s" : "\t%s\t%s", row, score);
   for (uint32_t rank = 1; rank <= k; rank++) {
     fprintf(file, "\t%s%u", row, rank);
     if (labels) fprintf(file, "\tlabel%u", rank);

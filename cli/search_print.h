@@ -15,6 +15,7 @@ typedef struct search_answer {
   const double *scores; /* [k] */
 } search_answer;
 
+/* k = 0: a row in each line. */
 void print_search_header(FILE *file, const kf_gallery *gallery, uint32_t k);
 void print_search_answer(FILE *file, const search_answer *answer); /* a line of it */
 void json_search_answer(cli_json *j, const search_answer *answer); /* an element of a list */

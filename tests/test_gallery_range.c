@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { ROWS = 700, QUERIES = 30, COLUMNS = 19, NAMED = 4 };
+enum { ROWS = 700, QUERIES = 12, COLUMNS = 19, NAMED = 4 };
 
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
 
@@ -123,7 +123,7 @@ static void ranges_of(kf_ctx *c, uint64_t seed) {
     for (int half = 0; half < 2; half++) {
       problem *p =
           make_problem(c, seed + (uint64_t)(m * 2 + half), metrics[m], half ? KF_F16 : KF_F32);
-      for (int round = 0; round < 3; round++) {
+      for (int round = 0; round < 2; round++) {
         double limit = choose_limit(c, p, metrics[m], &seed);
         kf_ranges *r, *own;
         kf_search_report report = {0};
@@ -134,8 +134,8 @@ static void ranges_of(kf_ctx *c, uint64_t seed) {
         assert_true(report.candidates >= r->ends[QUERIES - 1]);
         for (uint64_t i = 0; i < QUERIES; i++)
           check_range(c, p, metrics[m], p->queries + i * COLUMNS, limit, NULL, -1, r, i);
-        assert_ok(c, kf_gallery_within_itself(c, p->gallery, 100, 20, limit, NULL, &own, NULL));
-        for (uint64_t i = 0; i < 20; i++) {
+        assert_ok(c, kf_gallery_within_itself(c, p->gallery, 100, 6, limit, NULL, &own, NULL));
+        for (uint64_t i = 0; i < 6; i++) {
           float x[COLUMNS];
           stored(c, p->gallery, 100 + i, x);
           check_range(c, p, metrics[m], x, limit, NULL, (int64_t)(100 + i), own, i);
