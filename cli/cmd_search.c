@@ -19,7 +19,8 @@
 typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
-  int itself; /* the queries are the rows of the gallery */
+  const char **paths; /* of several galleries; NULL: there is one */
+  int itself;         /* the queries are the rows of the gallery */
   search_parts queries;
   uint64_t n_queries; /* bad ones included */
   uint32_t k;         /* 0: all rows within the limit */
@@ -63,6 +64,7 @@ static search_answer answer_to(const search_job *job, const search_part *part, u
                                uint64_t i) {
   uint64_t own = part ? job->block.numbers[i] : first + i;
   return (search_answer){.gallery = job->gallery,
+                         .paths = job->paths,
                          .query = part ? part->first + own : own,
                          .id = part ? kf_reader_id(part->queries.reader, own)
                                     : kf_gallery_id(job->gallery, own),
@@ -441,8 +443,20 @@ static int choose_rows(search_job *job) {
   return status == KF_OK ? own_filter(job->cli, job->only) : fail(job->cli, status);
 }
 
+/* With --also. */
+static int list_galleries(search_job *job) {
+  const cli_list *also = &job->cli->args.search.also;
+  if (also->n == 0) return EXIT_OK;
+  job->paths = own_memory(job->cli, also->n + 1, sizeof *job->paths);
+  if (!job->paths) return fail(job->cli, KF_ERR_MEM);
+  job->paths[0] = job->cli->args.operands.items[0];
+  for (size_t i = 0; i < also->n; i++) job->paths[i + 1] = also->items[i];
+  return EXIT_OK;
+}
+
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
+  TRY(list_galleries(job));
   double begun = now();
   TRY(load_gallery(job->cli, path, expected_queries(job), &job->gallery));
   job->load_seconds = now() - begun;
@@ -481,6 +495,8 @@ static const cli_group own_options = {
         {OUTPUT("OUT"), .help = "write to .npy, .safetensors or .tsv instead of standard output"},
         {FLAG("itself", search.itself),
          .help = "the queries are the rows of the gallery, each searched among the others"},
+        {INPUTS("also", search.also, "GALLERY"),
+         .help = "search this gallery as well, as if its rows followed (may be repeated)"},
         {TEXT("within", search.within, "LIMIT"),
          .help = "instead of K rows, all with a score of at least LIMIT (a distance of at most)"},
         {INPUT("only", search.only, "FILE"),
@@ -523,6 +539,13 @@ const cli_command search_command = {
         "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
         "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
         "'scores'.\n\n"
+        "With --also, several galleries are searched as one, with the answers of one gallery that "
+        "holds all "
+        "their rows; they must have the same metric and the same model, if any. Rows are printed "
+        "as "
+        "GALLERY:ROW, or GALLERY:ID; with --json 'gallery' and 'row' say the same. In arrays, rows "
+        "are "
+        "counted through all galleries in the order given.\n\n"
         "With --within LIMIT, the answers are all rows whose score is LIMIT or better, as it is "
         "computed, "
         "before it is rounded for printing: one line for each, with the query, the row, its label "
@@ -572,6 +595,7 @@ const cli_command search_command = {
         {"Words, as a page with pictures",
          "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip --html fox.html"},
         {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
+        {"In two galleries", "koofu search a.safetensors query.npy --also b.safetensors"},
         {"All that look alike", "koofu search gallery.safetensors query.npy --within 0.9"},
         {"Near duplicates of a data set, and the rows to keep",
          "koofu search photos.safetensors --unique 0.95 --keep keep.txt"},

@@ -85,6 +85,7 @@ typedef struct cli_args {
     cli_numbers ks;
     int itself, rerank_from_disk, text;
     const char *text_mean, *html, *pictures, *within, *unique, *keep, *only, *only_ids;
+    cli_list also;
   } search;
   struct vote_args { /* vote_options */
     const char *gallery;

@@ -7,8 +7,9 @@
 /* A query and its nearest rows, best first. */
 typedef struct search_answer {
   const kf_gallery *gallery;
-  uint64_t query; /* its number */
-  const char *id; /* NULL: it has a number alone */
+  const char *const *paths; /* of galleries that are searched as one; NULL: there is one */
+  uint64_t query;           /* its number */
+  const char *id;           /* NULL: it has a number alone */
   int text;
   uint32_t k;
   const int64_t *rows;  /* [k] */

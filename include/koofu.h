@@ -956,7 +956,12 @@ typedef struct kf_gallery_load_options {
    * rows_in_place in kf_index_options). */
   int rerank_from_disk;
   uint64_t queries; /* about how many there will be, as in kf_index_options; 0: not known */
-  uint64_t reserved[3];
+  /* Further galleries, [n_more] paths, whose rows follow: answers are those of one gallery with all rows.
+   * Metric and map must be the same; all have labels or none has, and the same goes for ids. Classes are
+   * matched by name. KF_ERR_DATA naming two of them otherwise. */
+  const char *const *more;
+  uint64_t n_more;
+  uint64_t reserved[1];
 } kf_gallery_load_options;
 
 /* Verifies the checksums of the file and its changes. With a communicator, each rank holds a part of the rows, and calls
@@ -985,6 +990,9 @@ KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
                                          uint32_t k);                      /* NULL: no names */
 KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);  /* KF_LABEL_NONE: none */
 KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NULL: no ids */
+/* Of several galleries that were loaded as one: which of them has a row, 0 for the first, and the number of
+ * the row there (own may be NULL). */
+KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */

@@ -51,6 +51,18 @@ static bool parse_name(const char *name, uint64_t *base, uint32_t *number) {
   return *number > 0 && strcmp(name, again) == 0;
 }
 
+/* What a process that was killed may leave: the hidden name of a change that never got its own (out.c). */
+static bool is_left_over(const char *name) {
+  char own[NAME];
+  uint64_t base;
+  uint32_t number;
+  size_t length = strlen(name);
+  if (name[0] != '.' || length < NAME || strcmp(name + length - strlen(".part"), ".part") != 0)
+    return false;
+  snprintf(own, sizeof own, "%s", name + 1);
+  return parse_name(own, &base, &number);
+}
+
 /* "GALLERY.changes", beside the file itself if the path is a link. false: that is too long for a path. */
 static bool folder_of(const char *path, char folder[PATH_MAX]) {
   struct stat info;
@@ -215,6 +227,7 @@ static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *ou
     uint32_t number;
     KF_TRY(kf_next_entry(dir, folder, &entry, err));
     if (entry == NULL) break;
+    *others = *others || is_left_over(entry->d_name);
     if (!parse_name(entry->d_name, &of, &number)) continue;
     *others = *others || of != base;
     if (of != base) continue;
@@ -386,8 +399,8 @@ void kf_sweep_end(const char *path, DIR *dir, bool sweep, uint64_t keep) {
   while (sweep && (entry = readdir(dir)) != NULL) {
     uint64_t of;
     uint32_t number;
-    if (parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep))
-      unlinkat(dirfd(dir), entry->d_name, 0);
+    bool other = parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep);
+    if (other || is_left_over(entry->d_name)) unlinkat(dirfd(dir), entry->d_name, 0);
   }
   closedir(dir);
   if (sweep && folder_of(path, folder)) rmdir(folder); /* fails if there is something in it */

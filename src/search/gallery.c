@@ -61,10 +61,17 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g = NULL;
-  kf_status status = kf_agree_on(ctx, kf_gallery_open(path, ctx->ranks.rank == 0, &g, err));
+  bool verify = ctx->ranks.rank == 0;
+  kf_status status = kf_gallery_open(path, verify, &g, err);
+  if (status == KF_OK) {
+    g->origin.any = ctx->options.any_encoder != 0;
+    if (o.n_more > 0)
+      status = o.more != NULL ? kf_gallery_join(g, o.more, o.n_more, verify, err)
+                              : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
+  }
+  status = kf_agree_on(ctx, status);
   if (status == KF_OK) {
     g->in_place = o.rerank_from_disk != 0;
-    g->origin.any = ctx->options.any_encoder != 0;
     status = build_index(ctx, g, o.queries);
   }
   KF_HAND_OUT(status, out, g, kf_gallery_free);

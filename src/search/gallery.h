@@ -34,6 +34,8 @@ struct kf_gallery {
   uint32_t n_parts; /* 0: in memory */
   kf_gallery_part *parts;
   uint64_t places; /* rows of all parts */
+  uint64_t n_ends;
+  uint64_t *ends;  /* [n_ends] of the rows of each gallery, if it is made of several */
   uint64_t *place; /* [rows] where each row is among these; NULL: none was removed */
   uint64_t rows;
   uint64_t first; /* of the rows that are in the index: on several ranks, each has a part */
@@ -83,6 +85,9 @@ typedef enum kf_gallery_depth {
 kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
 kf_status kf_gallery_open_to(const char *path, kf_gallery_depth depth, bool verify,
                              kf_gallery **out, kf_err *err);
+/* Adds the rows of other galleries (gallery_join.c). */
+kf_status kf_gallery_join(kf_gallery *gallery, const char *const *paths, uint64_t n, bool verify,
+                          kf_err *err);
 /* The path of its file; NULL: in memory. */
 const char *kf_gallery_path(const kf_gallery *gallery);
 /* KF_ERR_ARG if writing `path` would replace a file of it. */

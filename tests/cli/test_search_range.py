@@ -151,3 +151,34 @@ def changed_galleries(box):
     box.refuses(USAGE, "index", "new.npy", "--replace", "-o", "i.safetensors", naming="--replace")
     box.works("index", "g.safetensors", "--compact")
     check("has no changes" in box.works("index", "g.safetensors", "--compact").err, "compact")
+
+
+@test
+def several_galleries(box):
+    """The answers of one gallery with all rows, each named by its gallery and its row there."""
+    rows = rows_of(60)
+    box.write("q.npy", npy(rows[:5]))
+    for metric in LIMITS:
+        parts = (("all", slice(0, 60), "f32"), ("a", slice(0, 20), "f32"), ("b", slice(20, 45), "f32"), ("c", slice(45, 60), "f32"))
+        for ids in ([], ["--ids", "ids.txt"]):
+            for name, part, _ in parts:
+                box.write("x.npy", npy(rows[part]))
+                box.write("ids.txt", "".join(f"p{i}\n" for i in range(60)[part]))
+                box.write("labels.txt", "".join(f"{'abc'[i % 3] if name != 'c' else 'abcd'[i % 4]}\n" for i in range(60)[part]))
+                box.works("index", "x.npy", *ids, "--labels", "labels.txt", "--metric", metric, "-o", f"{name}.safetensors")
+            where = [(f"{name}.safetensors", i - part.start) for name, part, _ in parts[1:] for i in range(60)[part]]
+            words = ["a.safetensors", "q.npy", "--also", "b.safetensors", "--also", "c.safetensors"]
+            for how in (["-k", 7], ["-k", 7, "--rerank-from-disk"], ["--within", LIMITS[metric]]):
+                one = json.loads(box.works("search", "all.safetensors", "q.npy", *how, "--json").out)["answers"]
+                several = json.loads(box.works("search", *words, *how, "--json").out)["answers"]
+                for a, b in zip(one, several):
+                    equal([(x["gallery"], x["row"], x["score"]) for x in b["neighbours"]], [(*where[x["row"]], x["score"]) for x in a["neighbours"]], f"{metric} {how}")
+            line = box.works("search", *words, "-k", 1).out.splitlines()[1].split("\t")
+            equal(line[1], "a.safetensors:p0" if ids else "a.safetensors:0", "text")
+            equal(line[2], "a", "label")
+    box.works("index", "x.npy", "--ids", "ids.txt", "--labels", "labels.txt", "--metric", "cosine", "-o", "d.safetensors")
+    box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="their metrics differ")
+    box.works("index", "x.npy", "--metric", "inner", "-o", "d.safetensors")
+    box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="labels")
+    box.works("index", "x.npy", "--labels", "labels.txt", "--metric", "inner", "-o", "d.safetensors")
+    box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="ids")
