@@ -84,7 +84,8 @@ typedef struct cli_args {
     cli_number k;
     cli_numbers ks;
     int itself, rerank_from_disk, text;
-    const char *text_mean, *html, *pictures;
+    const char *text_mean, *html, *pictures, *within, *unique, *keep, *only, *only_ids;
+    cli_list also;
   } search;
   struct vote_args { /* vote_options */
     const char *gallery;

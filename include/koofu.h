@@ -840,6 +840,8 @@ KF_API uint32_t kf_index_dim(const kf_index *index);
 KF_API kf_metric kf_index_metric(const kf_index *index); /* never KF_METRIC_DEFAULT */
 KF_API uint64_t kf_index_bytes(const kf_index *index);   /* of memory that the index holds */
 
+typedef struct kf_filter kf_filter; /* see kf_filter_new */
+
 typedef struct kf_search_options {
   /* [n]: a row to leave out of the search of each query, or any other number (such as -1) for none;
    * NULL: no row is left out. */
@@ -850,7 +852,8 @@ typedef struct kf_search_options {
    * pictures blows up. KF_ERR_ARG if the gallery keeps lengths, about which text says nothing.
    * NULL: queries are like the rows. */
   const double *text_mean;
-  uint64_t reserved[3];
+  const kf_filter *only; /* galleries only: which rows take part; NULL: all */
+  uint64_t reserved[2];
 } kf_search_options;
 
 typedef struct kf_search_report {
@@ -957,7 +960,12 @@ typedef struct kf_gallery_load_options {
    * rows_in_place in kf_index_options). */
   int rerank_from_disk;
   uint64_t queries; /* about how many there will be, as in kf_index_options; 0: not known */
-  uint64_t reserved[3];
+  /* Further galleries, [n_more] paths, whose rows follow: answers are those of one gallery with all rows.
+   * Metric and map must be the same; all have labels or none has, and the same goes for ids. Classes are
+   * matched by name. KF_ERR_DATA naming two of them otherwise. */
+  const char *const *more;
+  uint64_t n_more;
+  uint64_t reserved[1];
 } kf_gallery_load_options;
 
 /* Verifies the checksums of the file and its changes. With a communicator, each rank holds a part of the rows, and calls
@@ -965,7 +973,7 @@ typedef struct kf_gallery_load_options {
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
- * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
+ * original space), with their labels and the ids inside the data. options->ids and append_to must be NULL. Memory: five bytes
  * per value (KF_F16: three), and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
@@ -986,6 +994,9 @@ KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
                                          uint32_t k);                      /* NULL: no names */
 KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);  /* KF_LABEL_NONE: none */
 KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NULL: no ids */
+/* Of several galleries that were loaded as one: which of them has a row, 0 for the first, and the number of
+ * the row there (own may be NULL). */
+KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
@@ -1002,6 +1013,61 @@ KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);
 
+/* Which rows of a gallery take part in a search. */
+typedef struct kf_filter_options {
+  const char *classes; /* text file with class names (numbers, if classes have none), one per line */
+  const kf_id_list *ids;
+  uint64_t reserved[4];
+} kf_filter_options;
+
+/* The rows of a gallery whose class is in `classes` and whose id is in `ids`, as far as these are given.
+ * Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
+ * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
+ * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive
+ * it. Not with rows that are divided among ranks. */
+KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
+                               const kf_filter_options *options, kf_filter **out);
+KF_API uint64_t kf_filter_rows(const kf_filter *filter);
+KF_API void kf_filter_free(kf_filter *filter);
+
+/* All rows that are near enough to each of some queries: those of query i are [ends[i - 1], ends[i]) of
+ * rows and scores, best first, as a search for as many neighbours would give them; ends[-1] stands for
+ * 0. */
+typedef struct kf_ranges {
+  uint64_t queries; /* answered */
+  const uint64_t *ends;
+  const int64_t *rows;
+  const double *scores;
+} kf_ranges;
+
+/* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances at most:
+ * exactly those of which kf_gallery_search would say so, with the limit itself. Options and queries are
+ * as there. Answers take 16 bytes each; if they come to more than 2^24, only the first queries are
+ * answered, one at least, and out->queries says how many. Not with rows that are divided among ranks. */
+KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                                   uint64_t n, double limit, const kf_search_options *options,
+                                   kf_ranges **out, kf_search_report *report);
+/* The same for rows first … first+n-1 of the gallery, each left out of its own answer. only: NULL, or
+ * which rows are found. */
+KF_API kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                          uint64_t n, double limit, const kf_filter *only,
+                                          kf_ranges **out, kf_search_report *report);
+KF_API void kf_ranges_free(kf_ranges *ranges);
+
+/* What kf_gallery_unique has found. */
+typedef struct kf_unique {
+  uint64_t groups; /* of two rows or more */
+  uint64_t copies; /* rows that are not the first of their group */
+  uint64_t pairs;  /* of rows that are near enough */
+  uint64_t reserved[3];
+} kf_unique;
+
+/* Groups of near-duplicates: rows of which one is within `limit` of the other (as kf_gallery_within has
+ * it) are in one group, and so are rows that a chain of such pairs connects. first[i]: the lowest row of
+ * the group of row i; i itself if it stands alone or first. */
+KF_API kf_status kf_gallery_unique(kf_ctx *ctx, const kf_gallery *gallery, double limit,
+                                   uint64_t *first, kf_unique *found);
+
 /* How neighbours vote. The class with the most votes wins; of equal ones, the class whose nearest
  * member is nearest. Neighbours without a label do not vote. */
 typedef struct kf_vote_options {
@@ -1011,7 +1077,8 @@ typedef struct kf_vote_options {
    * (for distances, exp((d_1 - d) / temperature)). 0: every vote counts 1. */
   int weighted;
   double temperature; /* 0: 0.07 */
-  uint64_t reserved[4];
+  const kf_filter *only; /* which rows vote; NULL: all */
+  uint64_t reserved[3];
 } kf_vote_options;
 
 /* The `top` classes with the most votes for each row [n][dim_in], best first, and their votes into

@@ -848,7 +848,7 @@ static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done,
 
 kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
                                int64_t *rows, double *scores, kf_err *err) {
-  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, false};
+  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, NULL, false};
   bool done = n == 0;
   if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
   return done ? KF_OK : kf_nearest_alone(&r, NULL, err);

@@ -61,10 +61,17 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g = NULL;
-  kf_status status = kf_agree_on(ctx, kf_gallery_open(path, ctx->ranks.rank == 0, &g, err));
+  bool verify = ctx->ranks.rank == 0;
+  kf_status status = kf_gallery_open(path, verify, &g, err);
+  if (status == KF_OK) {
+    g->origin.any = ctx->options.any_encoder != 0;
+    if (o.n_more > 0)
+      status = o.more != NULL ? kf_gallery_join(g, o.more, o.n_more, verify, err)
+                              : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
+  }
+  status = kf_agree_on(ctx, status);
   if (status == KF_OK) {
     g->in_place = o.rerank_from_disk != 0;
-    g->origin.any = ctx->options.any_encoder != 0;
     status = build_index(ctx, g, o.queries);
   }
   KF_HAND_OUT(status, out, g, kf_gallery_free);
@@ -291,12 +298,12 @@ static uint64_t count_far(const ready_job *j) {
 /* --- searching ------------------------------------------------------------------------------- */
 
 /* reads: rows are read from the file, which must not change meanwhile. */
-static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const float *ready,
-                             uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                             double *scores, kf_search_report *report) {
+static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const kf_filter *only,
+                             const float *ready, uint64_t n, uint32_t k, const int64_t *leave_out,
+                             int64_t *rows, double *scores, kf_search_report *report) {
   uint64_t candidates = 0;
-  KF_TRY(
-      kf_index_nearest_parallel(ctx, g->index, ready, n, k, leave_out, rows, scores, &candidates));
+  KF_TRY(kf_index_nearest_among(ctx, g->index, only, ready, n, k, leave_out, rows, scores,
+                                &candidates));
   if (reads) KF_TRY(kf_gallery_unchanged(g, &ctx->err));
   if (report != NULL) {
     report->queries += n;
@@ -305,11 +312,10 @@ static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const
   return KF_OK;
 }
 
-kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
-                             uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
-                             double *scores, kf_search_report *report) {
+kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
+                           uint64_t n, const kf_search_options *o, float **out,
+                           kf_search_report *report) {
   kf_err *err = &ctx->err;
-  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, o->leave_out, n), err));
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
   ready_job j = {.gallery = g,
                  .kernels = ctx->kernels,
@@ -318,14 +324,31 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
                  .first = first,
                  .n = n};
   kf_arena arena = {0};
-  KF_TAKE(&arena, j.ready, n * g->space.dim);
-  kf_status status = arena.failed ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
+  uint64_t values;
+  j.ready = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.ready) : NULL;
+  kf_status status =
+      j.ready == NULL ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
   if (status == KF_OK)
     status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
-  if (status == KF_OK)
-    status = search_rows(ctx, g, g->in_place, j.ready, n, k, o->leave_out, rows, scores, report);
   if (status == KF_OK && report != NULL) report->far += count_far(&j);
   kf_arena_free(&arena);
+  if (status == KF_OK)
+    *out = j.ready;
+  else
+    kf_free(j.ready);
+  return status;
+}
+
+kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
+                             uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
+                             double *scores, kf_search_report *report) {
+  KF_TRY(kf_filter_check(o->only, g, &ctx->err));
+  KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
+  float *ready;
+  KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));
+  kf_status status =
+      search_rows(ctx, g, g->in_place, o->only, ready, n, k, o->leave_out, rows, scores, report);
+  kf_free(ready);
   return status;
 }
 
@@ -356,7 +379,7 @@ kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
                                   : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
   if (status == KF_OK)
-    status = search_rows(ctx, gallery, true, own, n, k, leave_out, rows, scores, report);
+    status = search_rows(ctx, gallery, true, NULL, own, n, k, leave_out, rows, scores, report);
   kf_arena_free(&arena);
   return status;
 }
