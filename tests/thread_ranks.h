@@ -130,11 +130,16 @@ typedef struct session {
   char message[512];
 } session;
 
+/* The devices of ranks; NULL: auto. A session that runs alone is on the CPU then. */
+static const char *ranks_device, *ranks_plugin;
+
 static inline void *session_main(void *argument) {
   session *s = argument;
   kf_ctx *ctx = NULL;
   kf_ctx_options options = {.threads = s->threads, .isa = s->isa};
   if (s->rank.group != NULL) options.comm = &s->rank.comm;
+  if (ranks_device != NULL) options.device = s->rank.group != NULL ? ranks_device : "cpu";
+  options.device_plugin = ranks_plugin;
   s->status = kf_ctx_new(&options, &ctx);
   if (s->status == KF_OK) s->status = s->run(ctx, s->argument, &s->log);
   snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));

@@ -378,6 +378,8 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+/* The rows of a shared pass that this rank takes. */
+kf_range kf_rows_share(const kf_ctx *ctx, const kf_data *data);
 /* Brings together an array with `size` bytes for each row, after a shared pass over all rows in which
  * each rank has set those of its rows. */
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size);

@@ -129,12 +129,15 @@ static kf_status run(pass_job *j, size_t workers) {
 /* A multiple of 64 rows, which is one of whole bytes in a map of bits. */
 #define SHARE_STEP 64u
 
-static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
-  if (pass->last > 0) return (kf_range){pass->first, pass->last};
-  if (!pass->shared) return (kf_range){0, data->rows};
+kf_range kf_rows_share(const kf_ctx *ctx, const kf_data *data) {
   uint32_t rank = ctx->ranks.rank;
   if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
   return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
+}
+
+static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
+  if (pass->last > 0) return (kf_range){pass->first, pass->last};
+  return pass->shared ? kf_rows_share(ctx, data) : (kf_range){0, data->rows};
 }
 
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size) {

@@ -87,10 +87,11 @@ kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const cha
                               kf_err *err);
 kf_status kf_stats_read_part(const char *path, char **covers, kf_stats **out, kf_err *err);
 
-/* The same on the devices of the context, if it has any and that pays. *done: it was done;
+/* Adds some rows on the devices of the context, if it has any and that pays. *done: it was done;
  * otherwise nothing has changed, and the CPU has to do it. */
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
-                                        const int32_t *labels, const char *what, bool *done);
+                                        kf_range rows, const int32_t *labels, const char *what,
+                                        bool *done);
 /* Rows that the CPU takes at once. */
 uint64_t kf_stats_batch(uint32_t dim);
 
