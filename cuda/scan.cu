@@ -75,21 +75,17 @@ __device__ __forceinline__ float from_ordered(uint32_t x) {
   return __uint_as_float(x & 0x80000000u ? x & 0x7fffffffu : ~x);
 }
 
-/* A key that the row of a maximum has: about, or certainly. */
 __device__ __forceinline__ float part_value(const guess_args &a, const kf_query_known &k,
                                             uint32_t part, int32_t most) {
-  const kf_tile_value *t = &a.tiles[part / a.per_tile * a.stride];
-  float scale = t->scale;
-  if (!(scale > 0)) return -INFINITY;
-  if (!a.proven) {
-    float about = (float)most * k.factor * scale - t->high;
-    return about == about ? about : -INFINITY;
+  kf_tile_value t = a.tiles[part / a.per_tile * a.stride];
+  if (!(t.scale > 0)) return -INFINITY;
+  double value = (double)most * (double)k.factor * (double)t.scale - (double)t.high;
+  if (a.proven) {
+    if (t.empty > 0 && most <= 0) return -INFINITY; /* it may be that of an empty place */
+    value -= a.bound_scale * (k.by_length * (double)t.length + k.by_error * (double)t.error +
+                              k.fixed + (double)t.fixed);
+    value -= 0x1p-40 * fabs(value);
   }
-  if (t->empty > 0 && most <= 0) return -INFINITY; /* it may be that of an empty place */
-  double value = (double)most * (double)k.factor * (double)scale - (double)t->high;
-  value -= a.bound_scale * (k.by_length * (double)t->length + k.by_error * (double)t->error +
-                            k.fixed + (double)t->fixed);
-  value -= 0x1p-40 * fabs(value);
   float out = __double2float_rd(value);
   return out == out ? out : -INFINITY;
 }
