@@ -85,10 +85,11 @@ bench:
 	@bench/run.sh $(BUILD) $(ARGS)
 
 # The paper's table on a GPU, and all other cases; fails where a list differs from the CPU's or a limit is missed.
-# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, or data sets whose rows are searched as well.
+# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, for less; DATA: files of rows that are searched
+# as well, ROWS,QUERIES.
 bench-cuda:
 	@tools/build_cuda.sh $(BUILD)
-	@bench/cuda/run.sh $(BUILD) $(ARGS)
+	@bench/cuda/run.sh $(BUILD) $(ARGS) $(DATA)
 
 lint:
 	@tools/packages.sh build test lint

@@ -210,7 +210,8 @@ typedef struct kf_ctx_options {
   int any_encoder;
   /* Where the work is done: "cpu", "cuda", "cuda:1", or several, "cuda:0,cuda:1", between which rows
    * to search in are shared. NULL or "auto": on the first GPU where that is faster, if there is one
-   * and a plug-in for it, and otherwise on the CPU. Both strings are copied. No answer depends on it
+   * and a plug-in for it, and otherwise on the CPU. Of several ranks each takes another GPU with
+   * "cuda" and "auto". Both strings are copied. No answer depends on it
    * (docs/gpu.md). */
   const char *device;
   /* Its file; NULL: libkoofu-cuda.so, next to this library or installed. */

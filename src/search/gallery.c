@@ -8,6 +8,7 @@
  * text mean n therefore goes to T (t - n). Nothing need be done about the rows: what the mean m of
  * the pictures adds to a score, (t - n) A m with A = T'T, is the same for all rows of a query. */
 #include "device/device.h"
+#include "search/device_rows.h"
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -203,7 +204,11 @@ typedef struct ready_job {
   kf_space space;       /* of the queries: with a map of its own for text */
   uint64_t first, n;    /* number of the first one, for messages */
   float *ready;         /* [n][dim] */
+  kf_mapping mapping;   /* if there is a map and no shift */
+  uint64_t each;        /* queries of a task, at most MOST_READY */
 } ready_job;
+
+#define MOST_READY 2048u
 
 static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_err *err) {
   const kf_space *space = &j->gallery->space;
@@ -220,14 +225,14 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
 static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const ready_job *j = argument;
-  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->n - first;
-  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-  double norm2[KF_MAP_ROWS];
+  uint64_t first = (uint64_t)i * j->each, left = j->n - first, n = left < j->each ? left : j->each;
+  double norm2[MOST_READY];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
   const kf_space *space = &j->space;
+  const float *queries = j->queries + first * kf_gallery_dim_in(j->gallery);
   float *ready = j->ready + first * space->dim;
-  KF_TRY(shift_to_space(space, j->kernels, j->queries + first * kf_gallery_dim_in(j->gallery),
-                        norm2, j->shift, n, ready, err));
+  if (j->mapping.map != NULL) return kf_mapping_rows(&j->mapping, queries, norm2, n, ready, err);
+  KF_TRY(shift_to_space(space, j->kernels, queries, norm2, j->shift, n, ready, err));
   for (uint64_t r = 0; j->shift != NULL && r < n; r++)
     if (j->kernels->norm2(ready + r * space->dim, space->dim) == 0)
       return kf_fail(err, KF_ERR_DATA, "query %llu is the text mean and has no direction",
@@ -276,6 +281,18 @@ static kf_status find_shift(kf_ctx *ctx, ready_job *j, const double *text_mean, 
     j->shift[i] = (map != NULL && map->centre == KF_CENTRE_MEAN ? map->mean[i] : 0) - text_mean[i];
   }
   return KF_OK;
+}
+
+/* All queries as the rows see them. */
+static kf_status ready_all(kf_ctx *ctx, ready_job *j) {
+  const kf_space *space = &j->space;
+  bool unit = space->metric == KF_METRIC_COSINE;
+  KF_TRY(kf_mapping_begin(ctx, j->shift == NULL ? space->map : NULL, unit,
+                          &j->gallery->index->devices->map, j->n, &j->mapping));
+  j->each = kf_mapping_batch(&j->mapping, KF_MAP_ROWS);
+  if (j->each > MOST_READY) j->each = MOST_READY;
+  size_t tasks = (size_t)((j->n + j->each - 1) / j->each);
+  return kf_mapping_end(ctx, &j->mapping, kf_parallel(ctx, tasks, ready_chunk, j));
 }
 
 /* Training rows x have a mean cosine of |m| with their mean m. */
@@ -328,8 +345,7 @@ kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *querie
   j.ready = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.ready) : NULL;
   kf_status status =
       j.ready == NULL ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
-  if (status == KF_OK)
-    status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
+  if (status == KF_OK) status = ready_all(ctx, &j);
   if (status == KF_OK && report != NULL) report->far += count_far(&j);
   kf_arena_free(&arena);
   if (status == KF_OK)
