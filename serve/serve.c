@@ -33,6 +33,36 @@ kf_ctx *sv_context(sv_server *s, unsigned threads) {
   return kf_ctx_new(&options, &ctx) == KF_OK ? ctx : NULL;
 }
 
+int sv_open_folder(const char *path) {
+  int fd;
+  do fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+bool sv_read_all(int fd, char *to, size_t room, size_t *n) {
+  for (*n = 0; *n < room;) {
+    ssize_t more = read(fd, to + *n, room - *n);
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0) return more == 0;
+    *n += (size_t)more;
+  }
+  return true;
+}
+
+ssize_t sv_read_file(const char *path, char *to, size_t room) {
+  int fd;
+  size_t n = 0;
+  do fd = open(path, O_RDONLY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) return -1;
+  bool fine = sv_read_all(fd, to, room, &n);
+  int error = errno;
+  close(fd);
+  errno = error;
+  return fine ? (ssize_t)n : -1;
+}
+
 /* --- the token -------------------------------------------------------------------------------------- */
 
 static kf_status check_token(const char *path, char *token, size_t n, char *message, size_t size) {
@@ -49,17 +79,11 @@ static kf_status check_token(const char *path, char *token, size_t n, char *mess
 static kf_status read_token(sv_server *s, char *message, size_t size) {
   const char *path = s->options.token_file;
   if (!path) return KF_OK;
-  FILE *file = fopen(path, "re");
-  if (!file) {
-    snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
-    return KF_ERR_IO;
-  }
   s->token = calloc(1, TOKEN_MOST + 1);
-  size_t n = s->token ? fread(s->token, 1, TOKEN_MOST, file) : 0;
-  bool failed = ferror(file) || !s->token;
-  fclose(file);
-  if (!failed) return check_token(path, s->token, n, message, size);
-  snprintf(message, size, "%s: cannot be read", path);
+  if (!s->token) return KF_ERR_MEM;
+  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST);
+  if (n >= 0) return check_token(path, s->token, (size_t)n, message, size);
+  snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
   return KF_ERR_IO;
 }
 
@@ -80,7 +104,7 @@ static kf_status load_encoder(sv_server *s, kf_ctx *ctx, char *message, size_t s
 
 static kf_status open_images(sv_server *s, char *message, size_t size) {
   if (!s->options.images) return KF_OK;
-  s->images = open(s->options.images, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  s->images = sv_open_folder(s->options.images);
   if (s->images >= 0) return KF_OK;
   snprintf(message, size, "%s: cannot be opened: %s", s->options.images, strerror(errno));
   return KF_ERR_IO;
@@ -88,20 +112,11 @@ static kf_status open_images(sv_server *s, char *message, size_t size) {
 
 /* Classes that are added to the demo last as long as it does. */
 static kf_status open_journal(sv_server *s, char *message, size_t size) {
-  char scratch[] = "/tmp/koofu-demo-XXXXXX", *own = NULL;
-  const char *folder = s->options.journal;
-  if (s->demo) {
-    folder = mkdtemp(scratch);
-  } else if (!folder) {
-    if (asprintf(&own, "%s.journal", s->options.model) < 0) own = NULL;
-    folder = own;
-  }
-  if (!folder) {
-    snprintf(message, size, "the folder of the journal cannot be made: %s", strerror(errno));
-    return KF_ERR_IO;
-  }
-  kf_status status = sv_journal_open(folder, &s->journal, message, size);
-  if (status == KF_OK && s->demo) sv_journal_forget(s->journal);
+  char *own = NULL;
+  if (s->demo) return sv_journal_open_scratch(&s->journal, message, size);
+  if (s->options.journal) return sv_journal_open(s->options.journal, &s->journal, message, size);
+  if (asprintf(&own, "%s.journal", s->options.model) < 0) return KF_ERR_MEM;
+  kf_status status = sv_journal_open(own, &s->journal, message, size);
   free(own);
   return status;
 }
@@ -176,10 +191,7 @@ static void finish(sv_server *s, const sigset_t *signals) {
 
 static kf_status start(sv_server *s, char *message, size_t size) {
   s->queue = sv_queue_new(s);
-  if (!s->queue || !sv_queue_start(s->queue)) {
-    snprintf(message, size, "the threads of the server cannot be started");
-    return KF_ERR_MEM;
-  }
+  if (!s->queue || !sv_queue_start(s->queue)) return KF_ERR_MEM;
   return sv_http_start(s, message, size);
 }
 
@@ -231,7 +243,7 @@ static kf_status run(sv_server *s, char *message, size_t size) {
   if (status == KF_OK) status = start(s, message, size);
   if (status == KF_OK) {
     announce(s);
-    serve(s, ctx, &signals);
+    if (!s->options.check) serve(s, ctx, &signals);
     finish(s, &signals);
   }
   if (s->queue) sv_queue_stop(s->queue);
@@ -243,8 +255,10 @@ static kf_status run(sv_server *s, char *message, size_t size) {
 
 kf_status sv_run(const sv_options *options, char *message, size_t size) {
   sv_server *s = calloc(1, sizeof *s);
-  snprintf(message, size, "out of memory");
-  if (!s) return KF_ERR_MEM;
+  if (!s) {
+    snprintf(message, size, "out of memory");
+    return KF_ERR_MEM;
+  }
   s->options = *options;
   s->demo = options->model == NULL;
   s->images = -1;
@@ -256,6 +270,7 @@ kf_status sv_run(const sv_options *options, char *message, size_t size) {
   signal(SIGPIPE, SIG_IGN);
   forget_handlers();
   kf_status status = run(s, message, size);
+  if (status == KF_ERR_MEM) snprintf(message, size, "out of memory");
   server_free(s);
   return status;
 }
