@@ -110,6 +110,7 @@ static int read_journal(cli_run *cli, journal *j) {
     if (is_entry(entry->d_name)) result = keep_name(cli, j, entry->d_name);
   if (entries && errno) error = errno;
   if (entries) closedir(entries);
+  if (result == EXIT_OK && error == ENOMEM) return fail(cli, KF_ERR_MEM);
   if (result == EXIT_OK && error)
     return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(error));
   if (result == EXIT_OK && j->n == 0)

@@ -22,7 +22,7 @@ struct sv_journal {
 
 static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
   snprintf(message, size, "%s: %s: %s", j->folder, what, strerror(errno));
-  return KF_ERR_IO;
+  return errno == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
 }
 
 /* A file that a killed process was about to name: '.000001.safetensors.….part'. */
