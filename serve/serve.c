@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -163,28 +164,69 @@ static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamp seen[
   if (settled) reload_quietly(s, ctx);
 }
 
-static void serve(sv_server *s, kf_ctx *ctx, const sigset_t *signals) {
-  struct timespec second = {.tv_sec = 1};
+/* --- signals -------------------------------------------------------------------------------------------- */
+
+/* A handler, since threads of contexts that were there before us take signals as well. */
+static volatile sig_atomic_t stops, reloads;
+static sem_t wake;
+
+static void on_signal(int number) {
+  int error = errno;
+  if (number == SIGHUP)
+    reloads = 1;
+  else
+    stops = stops + 1;
+  sem_post(&wake);
+  errno = error;
+}
+
+/* Whether a signal is not ignored, as nohup has it. */
+static void handle(int number, void (*how)(int)) {
+  struct sigaction before, action = {.sa_handler = how, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+    sigaction(number, &action, NULL);
+}
+
+static void handle_all(void (*how)(int)) {
+  handle(SIGTERM, how);
+  handle(SIGINT, how);
+  handle(SIGHUP, how);
+}
+
+/* Until there is a signal, or for some time. */
+static void wait_for_signal(long nanoseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += nanoseconds;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  sem_timedwait(&wake, &until);
+}
+
+static void serve(sv_server *s, kf_ctx *ctx) {
   bool pending = false;
   sv_stamp seen[3];
-  for (;;) {
-    int number = sigtimedwait(signals, NULL, &second);
-    if (number == SIGTERM || number == SIGINT) break;
-    if (number == SIGHUP) reload_quietly(s, ctx);
+  while (!stops) {
+    wait_for_signal(1000000000);
+    if (stops) break;
+    if (reloads) {
+      reloads = 0;
+      reload_quietly(s, ctx);
+    }
     sv_http_watch(s);
     watch_files(s, ctx, &pending, seen);
   }
 }
 
 /* What has arrived is answered, as long as that takes no longer than a request may; a second signal ends it. */
-static void finish(sv_server *s, const sigset_t *signals) {
+static void finish(sv_server *s) {
   double begun = sv_now();
-  struct timespec moment = {.tv_nsec = 20000000};
+  int before = stops;
   atomic_store(&s->stopping, true);
   sv_http_quiesce(s);
-  while (sv_http_busy(s) > 0 && sv_now() - begun < s->options.timeout) {
-    int number = sigtimedwait(signals, NULL, &moment);
-    if (number == SIGTERM || number == SIGINT) break;
+  while (sv_http_busy(s) > 0 && sv_now() - begun < s->options.timeout && stops == before) {
+    wait_for_signal(20000000);
     sv_http_watch(s);
   }
 }
@@ -219,36 +261,20 @@ static void server_free(sv_server *s) {
   free(s);
 }
 
-/* Until it serves, a signal simply ends the process, unless it is ignored as nohup does. */
-static void forget_handlers(void) {
-  const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-  for (size_t i = 0; i < SV_COUNT_OF(numbers); i++) {
-    struct sigaction before;
-    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-      signal(numbers[i], SIG_DFL);
-  }
-}
-
 static kf_status run(sv_server *s, char *message, size_t size) {
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGHUP);
   kf_ctx *ctx = sv_context(s, s->options.threads);
   if (!ctx) return KF_ERR_MEM;
-  kf_status status = load(s, ctx, message, size); /* signals still end the process */
-  pthread_sigmask(SIG_BLOCK, &signals,
-                  &before); /* threads inherit it; only this one waits for them */
+  handle_all(SIG_DFL); /* until it serves, a signal simply ends the process */
+  kf_status status = load(s, ctx, message, size);
   if (status == KF_OK) status = start(s, message, size);
   if (status == KF_OK) {
+    handle_all(on_signal);
     announce(s);
-    if (!s->options.check) serve(s, ctx, &signals);
-    finish(s, &signals);
+    if (!s->options.check) serve(s, ctx);
+    finish(s);
   }
   if (s->queue) sv_queue_stop(s->queue);
   sv_http_stop(s);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   kf_ctx_free(ctx);
   return status;
 }
@@ -268,7 +294,7 @@ kf_status sv_run(const sv_options *options, char *message, size_t size) {
   pthread_mutex_init(&s->change_lock, NULL);
   pthread_mutex_init(&s->log_lock, NULL);
   signal(SIGPIPE, SIG_IGN);
-  forget_handlers();
+  sem_init(&wake, 0, 0);
   kf_status status = run(s, message, size);
   if (status == KF_ERR_MEM) snprintf(message, size, "out of memory");
   server_free(s);

@@ -1,7 +1,7 @@
 /* serve.h - the server, as the command line starts it (docs/server.md).
  *
- * A guest of koofu.h: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT,
- * which must not be blocked by the caller; SIGHUP loads the files anew. */
+ * A guest of koofu.h: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT;
+ * SIGHUP loads the files anew. Its handlers of these stay. */
 #ifndef SERVE_H
 #define SERVE_H
 
