@@ -163,6 +163,8 @@ class Browser:
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(steps[0]))
         for points in steps[1:]:
             self.call("Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(points))
+        if len(steps) > 1:
+            time.sleep(0.3)  # a finger that rests before it lifts does not fling; a tap during a fling only stops that
         self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def key(self, name, modifiers=0):

@@ -17,9 +17,9 @@ function card(item, self) {
   const name = item.id || `row ${item.row}`;
   const open = make('a', { className: 'open', href: `#ask/row/${item.row}`, tabIndex: -1 },
     face(item),
-    make('span', { className: 'label' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, item.label ?? '—'),
-      item.score === undefined ? null : make('span', { className: 'score' }, score(item.score))),
-    make('span', { className: 'id' }, item.row === self ? `${name} · this row` : name));
+    make('span', { className: 'label' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, item.label ?? '—')),
+    make('span', { className: 'under' }, make('span', { className: 'id' }, item.row === self ? `${name} · this row` : name),
+      item.score === undefined ? null : make('span', { className: 'score' }, score(item.score))));
   const tick = make('input', { type: 'checkbox', tabIndex: -1, checked: selection.has(item.row), 'aria-label': `Select ${name}` });
   tick.onchange = () => selection.toggle(item);
   const li = make('li', { className: 'card' }, open, make('label', { className: 'tick' }, tick));

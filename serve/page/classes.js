@@ -46,7 +46,7 @@ export async function renew(command) {
 
 export function start(given) {
   info = given;
-  $('named-form').hidden = !(info.can.add_class && info.can.text);
+  $('named-form').hidden = !(info.can.add_class_by_name ?? (info.can.add_class && info.can.text));
   $('classes-find').oninput = draw;
   $('named-form').onsubmit = async (event) => {
     event.preventDefault();

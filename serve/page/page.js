@@ -95,7 +95,7 @@ async function classesChanged(name, command) {
 
 function showFacts() {
   const { model, gallery } = info;
-  const parts = [plural(model.classes, 'class', 'classes'), `${number(model.dim)} of ${number(model.dim_in)} dimensions`];
+  const parts = [plural(model.classes, 'class', 'classes'), model.dim === model.dim_in ? plural(model.dim, 'dimension') : `${number(model.dim)} of ${plural(model.dim_in, 'dimension')}`];
   if (gallery) parts.push(`${plural(gallery.rows, 'row')} in the gallery`);
   $('facts').replaceChildren(make('b', {}, model.path_name), ` ${parts.join(' · ')}`);
   $('missing').hidden = !info.missing.length;
