@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
 
 from files import npy, read_safetensors
-from harness import Box, check
+from harness import Box, check, seconds_of
 from photos import CLIP, photos
 from server import Server, uri
 
@@ -32,13 +32,16 @@ def memory_of(server):
 
 def load(program, server, connections, seconds, *requests):
     words = [str(word) for request in requests for word in request]
+    before = seconds_of(server.process)
     done = subprocess.run([program, str(server.port), str(connections), str(seconds), *words], capture_output=True, check=True)
-    return json.loads(done.stdout)
+    result = json.loads(done.stdout)
+    result["busy_us"] = 1e6 * (seconds_of(server.process) - before) / max(1, result["requests"])
+    return result
 
 
 def tell(what, result):
     print(f"{what}: {result['per_second']} requests/s, p50 {result['p50_ms']} ms, p99 {result['p99_ms']} ms, "
-          f"longest {result['longest_ms']} ms, {result['status']}, {result['broken']} broken", flush=True)
+          f"longest {result['longest_ms']} ms, {result['busy_us']:.0f} us of processor time each, {result['status']}", flush=True)
     check(result["broken"] == 0, f"{what}: connections broke")
     check(set(result["status"]) <= {"200", "429"}, f"{what}: errors")
 
