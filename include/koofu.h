@@ -1295,7 +1295,7 @@ typedef struct kf_reader kf_reader;
 typedef struct kf_reader_options {
   /* Rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures for each rank. */
   uint64_t block;
-  int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
+  int skip_bad; /* leave out pictures that cannot be read; a data set has its own option */
   uint64_t reserved[4];
 } kf_reader_options;
 
