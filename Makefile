@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi test-serve wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -57,6 +57,14 @@ test-export: all
 test-mpi:
 	@tools/packages.sh build test mpi
 	@tools/test_mpi.sh $(BUILD) $(ARGS)
+
+# The server in full: kills, hostile clients, openai, tritonclient, prometheus_client and schemathesis in a virtual
+# environment in build-serve, and a minute of load. ARGS: seconds of load.
+test-serve:
+	@tools/packages.sh build test python
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target koofu serve_load
+	@tools/test_serve.sh $(BUILD) $(ARGS)
 
 # The source archive and a wheel that runs on other machines, tested in a bare environment.
 wheel:
