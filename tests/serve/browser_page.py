@@ -4,11 +4,13 @@ import glob
 import json
 import os
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import browser
 
+DESKTOP, PHONE = (1280, 800), (360, 740)
 failures = []
 
 
@@ -69,6 +71,8 @@ class Page:
         self.tab, self.url, self.axe = tab, url, axe
         self.host = url.split("//")[1].rstrip("/")
         self.where = ""
+        # What the console may say: Chromium's advice, since the tests read pixels; tests add the errors they cause.
+        self.expected = ["willReadFrequently"]
 
     def open(self, place, width, height, scheme="light", still=False):
         self.where = f"{place or '#ask'} at {width}, {scheme}"
@@ -118,7 +122,7 @@ class Page:
     # ---- what can be perceived ----
 
     def quiet(self):
-        found = [words for words in self.tab.complaints(self.host) if "willReadFrequently" not in words]  # the tests read pixels
+        found = [words for words in self.tab.complaints(self.host) if not any(part in words for part in self.expected)]
         check(not found, f"{self.where}: {found}")
         self.tab.events = []
 
@@ -164,7 +168,7 @@ class Page:
 
     def check_tabs(self, least):
         """Tab goes through the page, shows where it is and never gets stuck."""
-        self.value("document.activeElement.blur()")
+        self.value("document.body.tabIndex = -1, document.body.focus(), document.body.removeAttribute('tabindex')")
         seen = []
         for _ in range(80):
             self.tab.key("Tab")
@@ -175,6 +179,12 @@ class Page:
             seen.append(focus["name"])
         check(len(seen) >= least and len(seen) < 80, f"{self.where}: the keyboard reaches {seen}")
         return seen
+
+
+def open_tab():
+    """A tab of a new browser, or None where there is no Chromium."""
+    program = browser.find()
+    return browser.Browser(program) if program else None
 
 
 def find_axe():
@@ -192,3 +202,17 @@ def wait_for(condition, seconds=60):
             return True
         time.sleep(0.05)
     return False
+
+
+def check_export(page, rows):
+    with tempfile.TemporaryDirectory(prefix="koofu-export-") as folder:
+        page.tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=folder)
+        page.click("#export")
+        path = os.path.join(folder, "rows.tsv")
+        if not wait_for(lambda: os.path.exists(path) and os.path.getsize(path) > 0):
+            check(False, f"{page.where}: nothing exported")
+            return
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        check(lines[0] == "row\tid\tlabel" and len(lines) == rows + 1 and all(len(line.split("\t")) == 3 for line in lines),
+              f"{page.where}: exported {lines[:3]}")
