@@ -33,13 +33,11 @@ test:
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(SUITE)'; status=$$?; \
 	tools/skipped.py $(BUILD); exit $$status
 
-# The tests of devices with the plug-in for NVIDIA GPUs in the place of its plain twin, on a machine with a GPU;
-# what they print also goes to $(BUILD)/test-cuda.log. ARGS: options of tools/test_cuda.sh.
+# The tests of devices with the plug-in for NVIDIA GPUs in the place of its plain twin, on a machine with a GPU,
+# which needs a compiler, CMake, Ninja and nvcc, nothing more; what they print also goes to $(BUILD)/test-cuda.log.
+# ARGS: names of tests, such as test_device_search. After a failure bench-cuda does not run.
 test-cuda:
-	@tools/packages.sh build test
-	@tools/nvcc.sh > /dev/null
-	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON -DKOOFU_TESTS=ON > /dev/null
-	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@tools/build_cuda.sh $(BUILD)
 	@tools/test_cuda.sh $(BUILD) $(ARGS)
 
 # The Python package with the newest numpy, scikit-learn, PyTorch, polars, Dask, Ray, Spark and mypy, in a
@@ -91,13 +89,10 @@ bench:
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@bench/run.sh $(BUILD) $(ARGS)
 
-# The paper's table on a GPU; what it prints also goes to $(BUILD)/bench-cuda.log. ARGS: options of
-# bench/cuda/run.sh.
+# The paper's table on a GPU, and all other cases; fails where a list differs from the CPU's or a limit is missed.
+# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, or data sets whose rows are searched as well.
 bench-cuda:
-	@tools/packages.sh build
-	@tools/nvcc.sh > /dev/null
-	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON -DKOOFU_BENCH=ON > /dev/null
-	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@tools/build_cuda.sh $(BUILD)
 	@bench/cuda/run.sh $(BUILD) $(ARGS)
 
 lint:

@@ -12,7 +12,7 @@ from side import Missing
 
 LEAST_COSINE = {"f32": 0.999999, "bf16": 0.9999}
 # What OpenAI published: width, layers, heads, patch, embedding; and how many pictures are timed.
-SIZES = {TOWERS[0]: (768, 12, 12, 32, 512, 64), TOWERS[1]: (1024, 24, 16, 14, 768, 16)}
+SIZES = {TOWERS[0]: (768, 12, 12, 32, 512, 64), TOWERS[1]: (1024, 24, 16, 14, 768, 8)}
 QUICK = {"a small tower": (64, 2, 2, 32, 32, 4)}
 PICTURE = 224
 

@@ -66,6 +66,7 @@ def main():
     except ImportError as reason:
         missing(str(reason))
     np.save(o["out"], run(pixels, batches[0]))  # threads and memory are up
+    batches = [n for n in batches if n <= len(pixels)] or batches[:1]
     batch = batches[0]
     if len(batches) > 1:
         batch = min(batches, key=lambda n: clock(lambda: run(pixels, n))[o["clock"]])

@@ -315,7 +315,8 @@ static int classify(classify_job *job) {
 
 /* The answers are text, so the name must not be that of an array. */
 static int check_answers(cli_run *cli) {
-  static const char *const binary[] = {".npy", ".npz", ".safetensors", ".fvecs", ".fbin"};
+  static const char *const binary[] = {".npy",  ".npz",    ".safetensors", ".fvecs",
+                                       ".fbin", ".f16bin", ".u8bin",       ".i8bin"};
   const char *path = cli->args.output;
   int result = check_text_output(cli, path);
   for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)

@@ -23,7 +23,8 @@ const cli_command convert_command = {
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .npz (archives of these; FILE.npz:NAME is one "
-        "array), .safetensors (F16, BF16, F32, F64), .fvecs and .fbin. Each IN is a file, a folder "
+        "array), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin, .u8bin and .i8bin. "
+        "Each IN is a file, a folder "
         "(all files in it with a known file extension) or a quoted glob pattern; together they are "
         "one data set. The files of a folder or pattern come by the numbers in their names, 2 "
         "before "

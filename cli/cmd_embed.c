@@ -19,6 +19,9 @@ static const cli_group own_options = {
              .help =
                  "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the folder "
                  "of FILE"},
+            {TEXT("metadata", pictures.metadata, "OUT.jsonl"),
+             .help = "also write a line of JSON for each row: id, class, and the text and JSON "
+                     "beside the picture in its .tar"},
             {DTYPE("")},
             {FLAG("normalize", pictures.normalize),
              .help = "scale rows to unit length (default: leave them as the encoder makes them)"})};
@@ -30,13 +33,19 @@ const cli_command embed_command = {
     .details =
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and preprocessor_config.json. Pictures are JPEG, PNG or WebP.\n\n"
-        "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a "
+        "Each of PICTURES is a picture, a folder, a WebDataset archive (.tar) or a quoted glob "
+        "pattern. The folders in a "
         "folder are classes, and every picture below one of them belongs to it; pictures directly "
         "in a folder without such folders have no label. A file in a folder is a picture if its "
         "name ends in .jpg, .jpeg, .png or .webp or its first bytes say so; those of other formats "
         "(GIF, BMP, TIFF, HEIC, AVIF) are left out and counted. Rows "
         "come in byte order of the paths within a folder, and in the order of the arguments. The "
         "paths are stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
+        "An archive holds samples: members whose names differ only after their first dot, such as "
+        "000123.jpg, 000123.cls, 000123.txt and 000123.json. The class of a picture is what .cls "
+        "says, or a value of .json named by --label-key; --metadata keeps texts and JSON. "
+        "Archives are read where they are, in their order; 'shards/{0000..0127}.tar' names "
+        "many.\n\n"
         "Finished shards are kept in the folder OUT.safetensors.parts until the file is complete. "
         "If a run is stopped or killed, the same command resumes it, and the file has the same "
         "bytes as without the interruption. A picture that has changed in the meantime is "
@@ -54,6 +63,9 @@ const cli_command embed_command = {
         {"One folder per class", "koofu embed clip photos -o train.safetensors"},
         {"Those of a list, without the ones that cannot be read",
          "koofu embed clip --list list.tsv --skip-bad -o train.safetensors"},
+        {"The shards that img2dataset wrote, with their captions",
+         "koofu embed clip 'shards/{00000..00099}.tar' --metadata train.jsonl -o "
+         "train.safetensors"},
         {"In half the space", "koofu embed clip 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
     .run = run,
     .shared = 1,

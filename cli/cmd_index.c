@@ -1,8 +1,14 @@
 /* cmd_index.c - koofu index: rows to a gallery. */
 #include "commands.h"
+#include "format.h"
 #include "galleries.h"
 #include "inputs.h"
 #include "outputs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MANY_CHANGES 100
 
 /* With --append the gallery grows in place, unless -o says otherwise. */
 static int choose_output(cli_run *cli) {
@@ -10,6 +16,8 @@ static int choose_output(cli_run *cli) {
   if (!a->output) a->output = a->index.append;
   if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
   if (a->index.again && !a->index.append) return fail_usage(cli, "--again needs --append GALLERY");
+  if (a->index.replace && (!a->index.append || strcmp(a->output, a->index.append) != 0))
+    return fail_usage(cli, "--replace needs --append GALLERY, without -o");
   if (a->index.append && a->index.model)
     return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
   if (a->index.append && a->search.k.automatic)
@@ -19,17 +27,73 @@ static int choose_output(cli_run *cli) {
   return check_safetensors(cli, a->output, "gallery");
 }
 
-static uint64_t rows_in(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (!path || kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
-  uint64_t rows = info->rows;
-  kf_info_free(info);
-  return rows;
+/* --- the gallery that is there ------------------------------------------------------------------- */
+
+/* With --remove and --compact the operand is a gallery. */
+static int check_change(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  const char *option = a->index.remove ? "--remove" : "--compact";
+  if (a->index.remove && a->index.compact)
+    return fail_usage(cli, "--remove cannot be used with --compact");
+  if (a->operands.n > 1)
+    return fail_usage(cli, "unexpected argument '%.200s': %s changes one gallery",
+                      a->operands.items[1], option);
+  if (a->output || a->index.append || a->index.model || a->index.ids || a->search.k.value)
+    return fail_usage(cli, "%s changes the gallery itself, and cannot be used with %s", option,
+                      a->output         ? "-o"
+                      : a->index.append ? "--append"
+                      : a->index.model  ? "--model"
+                      : a->index.ids    ? "--ids"
+                                        : "-k");
+  return EXIT_OK;
 }
 
+/* "wrote g.safetensors: 60 rows added, 3 removed, 177 in all; 9,344 bytes". */
+static void say_changed(cli_run *cli, const char *path, const kf_gallery_change *c) {
+  const char *rows = c->added == 1 || (c->added == 0 && c->removed == 1) ? "row" : "rows";
+  char added[128] = "", removed[128] = "";
+  if (c->added) snprintf(added, sizeof added, "%s %s added, ", show_count(c->added).text, rows);
+  if (c->removed)
+    snprintf(removed, sizeof removed, "%s%s%s removed, ", show_count(c->removed).text,
+             c->added ? "" : " ", c->added ? "" : rows);
+  say_written(cli, path, "%s%s%s in all; %s", added, removed, show_count(c->rows).text,
+              show_counted(c->bytes, "byte", "bytes").text);
+  if (c->changes >= MANY_CHANGES)
+    say(cli, "it has %s; 'koofu index --compact' makes one file of them",
+        show_counted(c->changes, "change", "changes").text);
+}
+
+static int remove_rows(cli_run *cli, const char *path) {
+  kf_gallery_change done;
+  kf_id_list ids = {.file = cli->args.index.remove};
+  kf_status status = kf_gallery_remove(cli->ctx, path, &ids, &done);
+  if (status != KF_OK) return fail_load(cli, status, path, "gallery");
+  if (done.missing)
+    say(cli, "%s: %s not in it", path, show_counted(done.missing, "id is", "ids are").text);
+  if (done.removed)
+    say_changed(cli, path, &done);
+  else
+    say(cli, "%s is left as it is", path);
+  return EXIT_OK;
+}
+
+static int compact(cli_run *cli, const char *path) {
+  kf_gallery_change done;
+  kf_status status = kf_gallery_compact(cli->ctx, path, &done);
+  if (status != KF_OK) return fail_load(cli, status, path, "gallery");
+  if (done.bytes)
+    say_written(cli, path, "%s, %s", show_counted(done.rows, "row", "rows").text,
+                show_counted(done.bytes, "byte", "bytes").text);
+  else
+    say(cli, "%s has no changes; it is left as it is", path);
+  return EXIT_OK;
+}
+
+/* --- rows to a gallery ------------------------------------------------------------------------- */
+
 /* Row numbers of the gallery differ from those of the data; ids are the same in both. */
-static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t all) {
-  if (rows_in(cli, cli->args.output) < all && !cli->args.index.ids && !kf_data_has_ids(data))
+static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t added) {
+  if (added < kf_data_rows(data) && !cli->args.index.ids && !kf_data_has_ids(data))
     say(cli, "rows are numbered without the bad ones; --ids keeps track of them");
 }
 
@@ -50,28 +114,37 @@ static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint
 static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   const cli_args *a = &cli->args;
   int repeated = 0;
+  kf_gallery_change done;
   kf_gallery_options options = {.metric = (kf_metric)a->metric,
                                 .ids = a->index.ids,
                                 .append_to = a->index.append,
                                 .again = a->index.again,
                                 .repeated = &repeated,
+                                .replace = a->index.replace,
+                                .change = &done,
                                 .dtype = (kf_dtype)a->dtype};
   TRY(take_k(cli, data, model, &options.k));
-  uint64_t all = rows_in(cli, a->index.append) + kf_data_rows(data);
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK && repeated) {
     say(cli, "if they should be there twice, give --again");
     return EXIT_OK;
   }
   if (status == KF_OK) {
-    say_data_written(cli, a->output);
-    say_renumbered(cli, data, all);
+    if (done.changes)
+      say_changed(cli, a->output, &done);
+    else
+      say_data_written(cli, a->output);
+    say_renumbered(cli, data, done.added);
     return EXIT_OK;
   }
   return a->index.append ? fail_load(cli, status, a->index.append, "gallery") : fail(cli, status);
 }
 
 static int run(cli_run *cli) {
+  if (cli->args.index.remove || cli->args.index.compact) {
+    TRY(check_change(cli));
+    return (cli->args.index.remove ? remove_rows : compact)(cli, cli->args.operands.items[0]);
+  }
   TRY(choose_output(cli));
   kf_model *model = NULL;
   kf_data *data = NULL;
@@ -105,12 +178,17 @@ static const cli_group own_options = {
         {TEXT("append", index.append, "GALLERY"),
          .help = "add the rows to those of this gallery, with its map and metric"},
         {FLAG("again", index.again),
-         .help = "with --append: add rows even if the same ones were added before"})};
+         .help = "with --append: add rows even if the same ones were added before"},
+        {FLAG("replace", index.replace),
+         .help = "with --append: rows take the place of those with the same ids"},
+        {INPUT("remove", index.remove, "FILE"),
+         .help = "remove the rows with these ids, one per line, from GALLERY"},
+        {FLAG("compact", index.compact), .help = "make one file of GALLERY and its changes"})};
 
 const cli_command index_command = {
     .name = "index",
-    .operands = "DATA...",
-    .summary = "make a searchable gallery of rows",
+    .operands = "DATA...|GALLERY",
+    .summary = "make a searchable gallery of rows, and change it",
     .details =
         "A gallery is one .safetensors file with the rows, their labels, class names and ids, if "
         "any, and the map of the model. Queries are then given in the original space: "
@@ -127,14 +205,25 @@ const cli_command index_command = {
         "classes, the result has the same bytes as a gallery made of all rows at once. Classes are "
         "matched by name, and new ones are added at the end. "
         "Both or neither must have labels, and the same goes for ids.\n\n"
-        "Without -o the gallery itself grows: it is written again next to the old one, which it "
-        "then replaces in one step. Several commands may add rows to one gallery at the same time: "
-        "each waits for its turn, and searches never wait. The file also says which rows were "
-        "added "
-        "by the last 64 commands, so a command can be repeated if nobody knows whether it was "
-        "done: "
-        "the same rows with the same labels and ids are not added a second time, unless --again is "
-        "given.\n\n"
+        "Without -o the gallery itself grows. Its file stays as it is: what is added goes to a "
+        "small "
+        "file in the folder GALLERY.changes beside it, and costs what it holds. Both belong "
+        "together: "
+        "move or copy them together, or make one file of them with --compact first. The rows of "
+        "--append --replace take the place of rows with the same ids; --remove takes rows away. "
+        "Rows are "
+        "numbered in the order in which they came, without those removed, and every answer is that "
+        "of a "
+        "gallery made of these rows. Several commands may change a gallery at the same time: each "
+        "waits "
+        "for its turn, and searches never wait. A change is there as a whole, and on the disk, "
+        "when the "
+        "command ends, or not at all. The gallery also knows which rows were added by the last 64 "
+        "commands, so a command can be repeated if nobody knows whether it was done: the same rows "
+        "with "
+        "the same labels and ids are not added a second time, unless --again is given, and ids "
+        "that are "
+        "not there need not be removed.\n\n"
         "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad "
         "rows, together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",
@@ -143,7 +232,9 @@ const cli_command index_command = {
         {"Photos, in the space of a model", "koofu index photos.npy --labels photos.txt --model "
                                             "model.safetensors -o gallery.safetensors"},
         {"In half the space", "koofu index photos.npy --dtype f16 -o compact.safetensors"},
-        {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"}),
+        {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"},
+        {"Fewer, by their ids", "koofu index gallery.safetensors --remove gone.txt"},
+        {"One file again", "koofu index gallery.safetensors --compact"}),
     .run = run,
     .shared = 1,
 };

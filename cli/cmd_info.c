@@ -70,6 +70,24 @@ static void print_encoder(const kf_info *info) {
   printf(" (%08x)\n", (unsigned)(info->encoder_checksum >> 32));
 }
 
+/* Which version, from which statistics, and the options that give the same model of the same rows. */
+static void print_fit(const kf_info *info) {
+  const char *by = kf_info_meta(info, "fitted_by"), *from = kf_info_meta(info, "fitted_from");
+  const char *centre = kf_info_meta(info, "centre");
+  if (!by || !from || !centre) return;
+  printf("  %-12s ", "fitted");
+  printf("by ");
+  print_escaped(stdout, by);
+  printf(" from statistics %.16s", from);
+  if (strcmp(info->kind, "model") == 0) {
+    printf("\n  %-12s koofu fit --method %s --lambda %s --dim %u --centre %s", "command",
+           method_choices[info->method - 1], kf_info_meta(info, "lambda"), info->dim_out, centre);
+    if (!info->normalized) printf(" --no-normalize");
+    if (kf_info_meta(info, "alpha")) printf(" --text TEXT --alpha %s", kf_info_meta(info, "alpha"));
+  }
+  printf("\n");
+}
+
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
@@ -102,6 +120,7 @@ static void print_text(const char *path, const kf_info *info) {
   }
   size_t metric = find_metric(info);
   if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
+  print_fit(info);
   if (info->n_tensors) print_tensors(info);
   if (info->n_meta) print_meta(info);
 }

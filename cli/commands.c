@@ -7,6 +7,7 @@ const cli_command *const commands[] = {
     &embed_text_command,
     &convert_command,
     &info_command,
+    &verify_command,
     &stats_command,
     &merge_command,
     &fit_command,

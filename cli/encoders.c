@@ -36,9 +36,11 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
     return fail_usage(cli, "unexpected argument '%s' with --list", operands->items[first]);
   if (!list && operands->n == first)
     return fail_usage(cli, "missing argument: PICTURES (files or folders, or --list FILE)");
-  TRY(result_of(
-      cli, list ? kf_pictures_open_list(cli->ctx, list, out)
-                : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out)));
+  kf_pictures_options options = {.label_key = cli->args.pictures.label_key};
+  if (list && options.label_key) return fail_usage(cli, "--label-key cannot be used with --list");
+  TRY(result_of(cli, list ? kf_pictures_open_list(cli->ctx, list, out)
+                          : kf_pictures_open_with(cli->ctx, operands->items + first,
+                                                  operands->n - first, &options, out)));
   return own_pictures(cli, *out);
 }
 
@@ -70,7 +72,8 @@ kf_embed_options embed_options_of(const cli_args *a) {
                             .normalize = a->pictures.normalize ? KF_ON : KF_OFF,
                             .skip_bad = a->data.skip_bad,
                             .shard = (uint32_t)a->pictures.shard.value,
-                            .resume = a->pictures.no_resume ? KF_OFF : KF_ON};
+                            .resume = a->pictures.no_resume ? KF_OFF : KF_ON,
+                            .metadata = a->pictures.metadata};
 }
 
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
@@ -87,6 +90,7 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
     progress_end(cli);
   else
     say_data_written(cli, path);
+  if (options.metadata) say(cli, "wrote %s", options.metadata);
   uint64_t fresh = r.rows + r.skipped - r.resumed - r.reused; /* the rate is of this run alone */
   if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
   say_pictures(cli, &r, path);
@@ -115,7 +119,8 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
 }
 
 int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
-  uint64_t most = q->encoder && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  uint64_t pictures = (uint64_t)KF_PICTURE_BLOCK * kf_ctx_ranks(cli->ctx);
+  uint64_t most = q->encoder && q->n > pictures ? pictures : q->n;
   if (*room > most) *room = most;
   if (*room == 0) *room = 1;
   kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};

@@ -16,7 +16,7 @@ static const struct hint_text {
     {KF_HINT_SKIP_UNKNOWN, "skip-unknown", "--skip-unknown leaves out such rows"},
     {KF_HINT_LABELS, "labels", "give a label file with --labels"},
     {KF_HINT_CLASSES, "classes", "give class names with --classes"},
-    {KF_HINT_TENSOR, "tensor", "name the tensor with --tensor"},
+    {KF_HINT_TENSOR, "tensor", "name it with --tensor or, in a .parquet, --column"},
     {KF_HINT_LABEL_TENSOR, "label-tensor", "give --labels, or name the tensor with --label-tensor"},
     {KF_HINT_PICTURES, "encoder",
      "give --encoder CLIP-DIR, or embed pictures with 'koofu embed' first"},
@@ -43,6 +43,7 @@ static const struct hint_text {
     {KF_HINT_ANY_ENCODER, "any-encoder", "--any-encoder allows it"},
     {KF_HINT_CENTRE, "centre", "--centre mean centres them"},
     {KF_HINT_OTHER_NAME, "output", "write to another file with -o"},
+    {KF_HINT_COMPACT, NULL, "make one file of it with 'koofu index --compact'"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

@@ -12,8 +12,8 @@
 
 int data_options_given(const cli_args *a) {
   const struct data_args *d = &a->data;
-  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column || d->order ||
-         d->skip_bad || d->only;
+  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column ||
+         d->id_column || d->order || d->skip_bad || d->only;
 }
 
 /* --- files of a rank -------------------------------------------------------------------------- */
@@ -63,6 +63,7 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .only = only,
       .label_column = d->label_column,
       .order = (kf_order)d->order,
+      .id_column = d->id_column,
   };
   int own = 0, own_labels = 0;
   if (d->rank_files) {

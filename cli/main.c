@@ -108,8 +108,13 @@ static void log_callback(void *user, const char *message) {
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-/* Stands in for --threads, --isa and --device if they are not given. */
-static int read_environment(cli_run *cli, char *message, size_t size) {
+enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
+
+/* Stands in for --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
+ * have no terminal, and a log that is not silent for hours. */
+static int read_environment(cli_run *cli, int *lines, char *message, size_t size) {
+  const char *seconds = getenv("KOOFU_PROGRESS");
+  int64_t given = has_ranks(cli) ? RANK_SECONDS : -1;
   const char *threads = getenv("KOOFU_THREADS"), *isa = getenv("KOOFU_ISA");
   const char *device = getenv("KOOFU_DEVICE"), *plugin = getenv("KOOFU_DEVICE_PLUGIN");
   struct common_args *c = &cli->args.common;
@@ -118,6 +123,10 @@ static int read_environment(cli_run *cli, char *message, size_t size) {
   if (threads && *threads && !c->threads.given &&
       parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
     return -1;
+  if (seconds && *seconds &&
+      parse_number("KOOFU_PROGRESS", seconds, 0, DAY_SECONDS, &given, message, size))
+    return -1;
+  *lines = (int)given;
   if (!isa || !*isa || c->isa >= 0) return 0;
   c->isa = parse_choice("KOOFU_ISA", isa, isa_choices, message, size);
   return c->isa < 0 ? -1 : 0;
@@ -158,8 +167,9 @@ static int run(cli_run *cli, int argc, char **argv) {
     (cli->args.common.long_help ? print_long_help : print_help)(stdout, cli->command);
     return EXIT_OK;
   }
-  if (read_environment(cli, message, sizeof message)) return fail_usage(cli, "%s", message);
-  progress_start(&cli->progress, cli->args.common.quiet, cli->args.common.verbose);
+  int lines = -1;
+  if (read_environment(cli, &lines, message, sizeof message)) return fail_usage(cli, "%s", message);
+  progress_start(&cli->progress, cli->args.common.quiet, cli->args.common.verbose, lines);
   catch_signals();
   int status = make_context(cli);
   if (status == EXIT_OK) status = take_streams(cli);

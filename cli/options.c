@@ -33,11 +33,12 @@ const cli_group label_options = {
     "Labels",
     OPTIONS(
         {INPUTS("labels", data.labels, "FILE"),
-         .help = "labels: .npy or .npz of integers or strings, a .csv or .tsv, or text with one "
-                 "label per line; repeat it, or give a folder, for one file for each data file"},
+         .help = "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text "
+                 "with one label per line; repeat it, or give a folder, for one file for each data "
+                 "file"},
         {TEXT("label-column", data.label_column, "NAME"),
          .help = "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
-                 "only one)"},
+                 "only one); the labels inside .parquet (default: labels or label)"},
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; integer labels index it, text labels must be in it"},
         {TEXT("label-tensor", data.label_tensor, "NAME"),
@@ -50,6 +51,10 @@ const cli_group row_options = {
         {TEXT("tensor", data.tensor, "NAME"),
          .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
                  "array)"},
+        {TEXT("column", data.tensor, "NAME"),
+         .help = "the rows inside .parquet (default: embedding, or the only list of floats)"},
+        {TEXT("id-column", data.id_column, "NAME"),
+         .help = "the ids of rows inside .parquet (default: id, ids or key; '': none)"},
         {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
          .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
                  "folders and patterns by number)"},
@@ -128,6 +133,9 @@ const cli_group picture_options = {
     OPTIONS({FLAG("skip-bad", data.skip_bad),
              .help = "leave out pictures that cannot be read, naming each, instead of failing"},
             {MAX_PIXELS},
+            {TEXT("label-key", pictures.label_key, "KEY"),
+             .help = "the class of a picture in a .tar: the value of KEY in the .json beside it "
+                     "(default: what .cls says)"},
             {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
              .help = "pictures that are finished together (default: 256)"},
             {FLAG("no-resume", pictures.no_resume),

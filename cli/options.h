@@ -19,7 +19,7 @@ typedef struct cli_args {
   } common;
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
-    const char *classes, *tensor, *label_tensor, *label_column, *only;
+    const char *classes, *tensor, *label_tensor, *label_column, *id_column, *only;
     int order, skip_bad, allow_unlabelled, allow_unknown, any_encoder, rank_files;
   } data;
   struct stats_args { /* stats_options */
@@ -67,7 +67,7 @@ typedef struct cli_args {
     cli_number max_pixels;
   } encoder;
   struct picture_args { /* picture_options */
-    const char *list;
+    const char *list, *label_key, *metadata;
     cli_number shard;
     int normalize, no_resume;
   } pictures;
@@ -77,8 +77,8 @@ typedef struct cli_args {
     int probabilities, no_reject;
   } use;
   struct index_args { /* koofu index */
-    const char *model, *ids, *append;
-    int again;
+    const char *model, *ids, *append, *remove;
+    int again, replace, compact;
   } index;
   struct search_args { /* koofu search, and -k elsewhere */
     cli_number k;

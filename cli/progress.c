@@ -1,4 +1,4 @@
-/* progress.c - the progress line on the terminal, and signals that stop the work. */
+/* progress.c - the progress line on the terminal, or lines in a log, and signals that stop the work. */
 #include "cli.h"
 #include "format.h"
 #include "progress.h"
@@ -43,8 +43,10 @@ double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-void progress_start(cli_progress *progress, int quiet, int verbose) {
+void progress_start(cli_progress *progress, int quiet, int verbose, int lines) {
   progress->shown = !quiet && isatty(STDERR_FILENO);
+  progress->lines = quiet || progress->shown ? -1 : lines;
+  progress->last_draw = now();
   progress->timings = !quiet && verbose >= 2;
 }
 
@@ -73,7 +75,7 @@ static const char *unit_of(const char *stage, uint64_t total) {
 
 /* stats   45 %   312,000 rows/s   0:12 left */
 static void draw(cli_progress *progress, uint64_t done, uint64_t total, double elapsed) {
-  fprintf(stderr, "\r\033[K%-10s", progress->what);
+  fprintf(stderr, progress->shown ? "\r\033[K%-10s" : "%-10s", progress->what);
   if (total) {
     double part = (double)done / (double)total;
     fprintf(stderr, "  %3.0f %%", 100 * (part < 1 ? part : 1));
@@ -87,13 +89,14 @@ static void draw(cli_progress *progress, uint64_t done, uint64_t total, double e
       fprintf(stderr, "  %ld:%02ld left", left / 60, left % 60);
     }
   }
+  if (!progress->shown) putc('\n', stderr);
   fflush(stderr);
-  progress->drawn = 1;
+  progress->drawn = progress->shown;
 }
 
 static int update(cli_progress *progress, const char *what, uint64_t done, uint64_t total) {
-  if (progress->shown || progress->timings) {
-    double time = now();
+  if (progress->shown || progress->timings || progress->lines >= 0) {
+    double time = now(), wait = progress->shown ? 0.1 : (double)progress->lines;
     char stage[sizeof progress->what];
     snprintf(stage, sizeof stage, "%s", what);
     if (strcmp(stage, progress->what) != 0 || done < progress->done) {
@@ -103,7 +106,7 @@ static int update(cli_progress *progress, const char *what, uint64_t done, uint6
       progress->first = done;
     }
     progress->done = done;
-    if (progress->shown && time - progress->last_draw >= 0.1) {
+    if (wait >= 0 && time - progress->last_draw >= wait) {
       draw(progress, done, total, time - progress->begun);
       progress->last_draw = time;
     }

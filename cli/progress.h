@@ -8,6 +8,7 @@ struct cli_run;
 
 typedef struct cli_progress {
   int shown;     /* stderr is a terminal, and -q was not given */
+  int lines;     /* it is not: say it in a line of its own every so many seconds; below 0: never */
   int timings;   /* say how long each stage took */
   int own;       /* the command reports progress itself; the library's reports are not shown */
   int drawn;     /* there is a line on the screen */
@@ -19,7 +20,8 @@ typedef struct cli_progress {
 } cli_progress;
 
 double now(void); /* seconds */
-void progress_start(cli_progress *progress, int quiet, int verbose);
+/* lines: as in the struct, for a stderr that is not a terminal. */
+void progress_start(cli_progress *progress, int quiet, int verbose, int lines);
 /* The library's callback; user is the cli_run. */
 int progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
 /* A command's own report. Returns non-zero if the command should stop. */

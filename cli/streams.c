@@ -151,7 +151,8 @@ static int is_file(int fd, const struct stat *info) {
 
 /* What the name of a FIFO promises cannot be told from its bytes. */
 static int check_ending(cli_run *cli, const char *path) {
-  static const char *const endings[] = {".csv", ".tsv", ".json", ".fvecs", ".fbin"};
+  static const char *const endings[] = {".csv",  ".tsv",    ".json",  ".fvecs",
+                                        ".fbin", ".f16bin", ".u8bin", ".i8bin"};
   for (size_t i = 0; i < COUNT_OF(endings); i++)
     if (ends_with(path, endings[i]))
       return fail_with(cli, EXIT_BAD_DATA,

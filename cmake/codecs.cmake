@@ -1,10 +1,11 @@
-# Libraries that read pictures, packed vocabularies and compressed arrays. Each can be left out (-DKOOFU_JPEG=OFF …); what
+# Libraries that read pictures, packed vocabularies, compressed arrays and pages. Each can be left out (-DKOOFU_JPEG=OFF …); what
 # would need it is then refused with a message that says so. AUTO leaves out what is not installed. CODEC_TARGETS,
 # CODEC_DEFINITIONS and CODEC_LINK (for koofu.pc) are for the library.
 set(KOOFU_JPEG ON CACHE STRING "Read JPEG (libjpeg-turbo): ON, OFF or AUTO")
 set(KOOFU_PNG ON CACHE STRING "Read PNG (libspng): ON, OFF or AUTO")
 set(KOOFU_WEBP ON CACHE STRING "Read WebP (libwebp): ON, OFF or AUTO")
 set(KOOFU_ZLIB ON CACHE STRING "Read .gz vocabularies and compressed .npz (zlib): ON, OFF or AUTO")
+set(KOOFU_ZSTD AUTO CACHE STRING "Read .parquet that Zstandard has compressed (libzstd): ON, OFF or AUTO")
 
 set(CODEC_TARGETS)
 set(CODEC_DEFINITIONS)
@@ -33,3 +34,4 @@ koofu_codec(JPEG jpeglib.h jpeg libjpeg-dev)
 koofu_codec(PNG spng.h spng libspng-dev)
 koofu_codec(WEBP webp/decode.h webp libwebp-dev)
 koofu_codec(ZLIB zlib.h z zlib1g-dev)
+koofu_codec(ZSTD zstd.h zstd libzstd-dev)

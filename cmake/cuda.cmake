@@ -33,11 +33,12 @@ install(FILES ${CUDA_LIBRARY} DESTINATION ${CMAKE_INSTALL_LIBDIR}
         PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # The plug-in by itself against plain loops, for a machine with a GPU.
-if(KOOFU_TESTS OR KOOFU_BENCH)
+if(KOOFU_TESTS OR KOOFU_DEVICE_TESTS OR KOOFU_BENCH)
   set(CUDA_CHECK ${PROJECT_BINARY_DIR}/koofu-cuda-check)
+  file(GLOB CUDA_CHECK_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cuda/check/*.cu)
   add_custom_command(OUTPUT ${CUDA_CHECK}
-    COMMAND ${KOOFU_NVCC} ${CUDA_FLAGS} ${PROJECT_SOURCE_DIR}/cuda/check/check.cu ${CUDA_OBJECTS} -cudart static
+    COMMAND ${KOOFU_NVCC} ${CUDA_FLAGS} ${CUDA_CHECK_SOURCES} ${CUDA_OBJECTS} -cudart static
             -Xcompiler=-static-libgcc,-static-libstdc++ -o ${CUDA_CHECK}
-    DEPENDS ${PROJECT_SOURCE_DIR}/cuda/check/check.cu ${CUDA_OBJECTS} COMMENT "Building koofu-cuda-check" VERBATIM)
+    DEPENDS ${CUDA_CHECK_SOURCES} ${CUDA_OBJECTS} COMMENT "Building koofu-cuda-check" VERBATIM)
   add_custom_target(koofu_cuda_check ALL DEPENDS ${CUDA_CHECK})
 endif()

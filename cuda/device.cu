@@ -35,12 +35,16 @@ static bool lost(cudaError_t error) {
   }
 }
 
-kf_dev_status kf_cuda_fail(kf_dev *dev, cudaError_t error, const char *what) {
+kf_dev_status kf_cuda_say(const kf_dev *dev, cudaError_t error, const char *what, char *message,
+                          size_t size) {
   cudaGetLastError(); /* unless it stays, it is told once */
-  snprintf(dev->message, sizeof dev->message, "%s on CUDA device %d: %s", what, dev->number,
-           cudaGetErrorString(error));
+  snprintf(message, size, "%s on CUDA device %d: %s", what, dev->number, cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return KF_DEV_MEMORY;
   return lost(error) ? KF_DEV_LOST : KF_DEV_FAILED;
+}
+
+kf_dev_status kf_cuda_fail(kf_dev *dev, cudaError_t error, const char *what) {
+  return kf_cuda_say(dev, error, what, dev->message, sizeof dev->message);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -130,6 +134,10 @@ static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, 
   out->processors = (uint32_t)p.multiProcessorCount;
   out->major = (uint32_t)p.major;
   out->minor = (uint32_t)p.minor;
+  int ratio = 0;
+  if (cudaDeviceGetAttribute(&ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio, (int)number) ==
+      cudaSuccess)
+    out->f64_ratio = (uint32_t)ratio;
   return KF_DEV_OK;
 }
 
@@ -244,7 +252,17 @@ static const kf_device_api table = {KF_DEVICE_VERSION,
                                     kf_cuda_moments_free,
                                     kf_cuda_moments_put,
                                     kf_cuda_moments_wait,
-                                    kf_cuda_moments_take};
+                                    kf_cuda_moments_take,
+                                    kf_cuda_map_bytes,
+                                    kf_cuda_map_new,
+                                    kf_cuda_map_free,
+                                    kf_cuda_map_put,
+                                    kf_cuda_map_wait,
+                                    kf_cuda_odds_bytes,
+                                    kf_cuda_odds_new,
+                                    kf_cuda_odds_free,
+                                    kf_cuda_odds_put,
+                                    kf_cuda_odds_wait};
 
 extern "C" __attribute__((visibility("default"))) const kf_device_api *
 kf_device_plugin(uint32_t version) {

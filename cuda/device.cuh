@@ -22,7 +22,10 @@ struct kf_dev {
 
 #define KF_CUDA_ANSWER 256
 
-/* Sets the message and says which kind of failure it is. */
+/* Puts a sentence into message [size] and says which kind of failure it is. */
+kf_dev_status kf_cuda_say(const kf_dev *dev, cudaError_t error, const char *what, char *message,
+                          size_t size);
+/* The same with the device's own message. */
 kf_dev_status kf_cuda_fail(kf_dev *dev, cudaError_t error, const char *what);
 /* The same for what no call of CUDA said. */
 kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sentence);
@@ -41,11 +44,21 @@ kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sent
 
 /* Device memory that is freed together. A failure is kept, and what follows is not tried. */
 typedef struct kf_cuda_arena {
-  void *block[40];
+  void *block[64];
   int n;
   cudaError_t error;
 } kf_cuda_arena;
 void *kf_cuda_take(kf_cuda_arena *arena, uint64_t bytes);
 void kf_cuda_release(kf_cuda_arena *arena);
+
+/* Takes arrays from an arena; without one it only counts their bytes. */
+typedef struct kf_cuda_room {
+  kf_cuda_arena *arena;
+  uint64_t bytes;
+} kf_cuda_room;
+template <class T> static inline void kf_cuda_array(kf_cuda_room *r, T **array, uint64_t n) {
+  r->bytes += n * sizeof **array + 512;
+  if (r->arena != NULL) *array = (T *)kf_cuda_take(r->arena, n * sizeof **array);
+}
 
 #endif

@@ -22,41 +22,31 @@ static uint64_t blocks_for(uint32_t warps, uint64_t hits) {
   return warps + (hits + KF_HIT_BLOCK - KF_HIT_ROOM - 1) / (KF_HIT_BLOCK - KF_HIT_ROOM);
 }
 
-/* Calls `take` for every array; without memory it counts. */
-typedef struct room {
-  kf_cuda_arena *arena; /* NULL: count */
-  uint64_t bytes;
-} room;
-template <class T> static void take(room *r, T **array, uint64_t n) {
-  r->bytes += n * sizeof **array + 512;
-  if (r->arena != NULL) *array = (T *)kf_cuda_take(r->arena, n * sizeof **array);
-}
-
-static void take_all(kf_dev_queries *q, room *r, uint32_t warps) {
+static void take_all(kf_dev_queries *q, kf_cuda_room *r, uint32_t warps) {
   uint64_t most = q->most;
-  take(r, &q->centre, q->dim);
-  take(r, &q->x, most * q->dim);
-  take(r, &q->bytes, most * q->padded);
-  take(r, &q->digits, most * q->padded);
-  take(r, &q->picked, most * q->padded);
-  take(r, &q->known, most);
-  take(r, &q->chosen, most);
-  take(r, &q->next, most);
-  take(r, &q->bounds, most);
-  take(r, &q->left_out, most);
-  take(r, &q->host_least, most);
+  kf_cuda_array(r, &q->centre, q->dim);
+  kf_cuda_array(r, &q->x, most * q->dim);
+  kf_cuda_array(r, &q->bytes, most * q->padded);
+  kf_cuda_array(r, &q->digits, most * q->padded);
+  kf_cuda_array(r, &q->picked, most * q->padded);
+  kf_cuda_array(r, &q->known, most);
+  kf_cuda_array(r, &q->chosen, most);
+  kf_cuda_array(r, &q->next, most);
+  kf_cuda_array(r, &q->bounds, most);
+  kf_cuda_array(r, &q->left_out, most);
+  kf_cuda_array(r, &q->host_least, most);
   q->n_blocks = blocks_for(warps, q->room);
-  take(r, &q->hits, (q->n_blocks + 1) * KF_HIT_BLOCK);
-  take(r, &q->masks, q->padded <= KF_COARSE_MOST ? (q->n_blocks + 1) * KF_HIT_BLOCK : 0);
-  take(r, &q->filled, q->n_blocks + 1);
-  take(r, &q->counters, KF_N_COUNTERS);
-  take(r, &q->count, most + 1);
-  take(r, &q->start, most + 1);
-  take(r, &q->list, q->room);
+  kf_cuda_array(r, &q->hits, (q->n_blocks + 1) * KF_HIT_BLOCK);
+  kf_cuda_array(r, &q->masks, q->padded <= KF_COARSE_MOST ? (q->n_blocks + 1) * KF_HIT_BLOCK : 0);
+  kf_cuda_array(r, &q->filled, q->n_blocks + 1);
+  kf_cuda_array(r, &q->counters, KF_N_COUNTERS);
+  kf_cuda_array(r, &q->count, most + 1);
+  kf_cuda_array(r, &q->start, most + 1);
+  kf_cuda_array(r, &q->list, q->room);
   q->maxima_room = most * 1024 * 4 < MAXIMA_BYTES ? most * 1024 : MAXIMA_BYTES / 4;
   if (q->maxima_room < KF_MOST_PARTS) q->maxima_room = KF_MOST_PARTS;
-  take(r, &q->maxima, q->maxima_room);
-  take(r, &q->best_rows, most * q->best);
+  kf_cuda_array(r, &q->maxima, q->maxima_room);
+  kf_cuda_array(r, &q->best_rows, most * q->best);
 }
 
 uint32_t kf_pass_warps(const kf_dev *dev) {
@@ -81,7 +71,7 @@ static void describe(kf_dev_queries *q, const kf_dev_space *space, uint32_t most
 uint64_t kf_cuda_queries_bytes(const kf_dev_space *space, uint32_t most, uint32_t best,
                                uint64_t hits) {
   kf_dev_queries q = {};
-  room r = {NULL, 0};
+  kf_cuda_room r = {NULL, 0};
   describe(&q, space, most, best, hits);
   take_all(&q, &r, KF_SCANS * kf_pass_warps(NULL));
   return r.bytes;
@@ -105,7 +95,7 @@ kf_dev_status kf_cuda_queries_new(kf_dev *dev, const kf_dev_space *space, uint32
   if (q == NULL) return kf_cuda_refuse(dev, KF_DEV_FAILED, "out of memory");
   q->dev = dev;
   describe(q, space, most, best, hits);
-  room r = {&q->arena, 0};
+  kf_cuda_room r = {&q->arena, 0};
   take_all(q, &r, KF_SCANS * kf_pass_warps(dev));
   cudaError_t error = q->arena.error;
   if (error == cudaSuccess)

@@ -44,6 +44,7 @@ kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_ro
   rows->first = piece->first;
   rows->n = piece->n;
   rows->n_tiles = piece->n_tiles;
+  rows->used = 1;
   kf_cuda_arena *arena = &rows->arena;
   rows->bytes = (int8_t *)kf_cuda_take(arena, places * space->padded);
   rows->numbers = (uint32_t *)kf_cuda_take(arena, places * sizeof *rows->numbers);
@@ -81,6 +82,13 @@ __global__ void __launch_bounds__(KF_TILE_ROWS)
   }
 }
 
+/* Tiles up to the last that has a row. */
+static uint64_t count_used(const uint32_t *numbers, uint64_t n) {
+  for (uint64_t place = n * KF_TILE_ROWS; place > 0; place--)
+    if (numbers[place - 1] != UINT32_MAX) return (place - 1) / KF_TILE_ROWS + 1;
+  return 0;
+}
+
 kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t n,
                                      const int8_t *bytes, const uint32_t *numbers,
                                      const kf_dev_tile *tiles) {
@@ -89,7 +97,8 @@ kf_dev_status kf_cuda_rows_put_tiles(kf_dev_rows *rows, uint64_t first, uint64_t
   if (n == 0) return KF_DEV_OK;
   if (first > rows->n_tiles || n > rows->n_tiles - first)
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "tiles that the piece does not have");
-  uint64_t place = first * KF_TILE_ROWS, places = n * KF_TILE_ROWS;
+  uint64_t place = first * KF_TILE_ROWS, places = n * KF_TILE_ROWS, used = count_used(numbers, n);
+  if (used > 0 && first + used > rows->used) rows->used = (uint32_t)(first + used);
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA(dev,
           cudaMemcpyAsync(rows->bytes + place * rows->padded, bytes, places * rows->padded,

@@ -169,8 +169,8 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   uint32_t wanted;
   const int8_t *bytes;
   p.padded = q->padded;
-  p.all_tiles = (uint32_t)rows->n_tiles;
-  plan_guess((uint32_t)rows->n_tiles, rank, proven, &p, &wanted);
+  p.all_tiles = rows->used;
+  plan_guess(rows->used, rank, proven, &p, &wanted);
   guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
                   p.stride,  wanted,      proven,    q->bound_scale};
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
@@ -439,9 +439,9 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
   if (lane == 0 && least > a.known[query].least) a.known[query].least = least;
 }
 
-static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows) {
+static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
   kf_dev *dev = q->dev;
-  KF_CUDA_TRY(group_hits(q, rows, false));
+  KF_CUDA_TRY(group_hits(q, rows, coarse));
   raise_args a = {q->chosen,
                   q->start,
                   q->list,
@@ -480,7 +480,7 @@ static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint3
   p.first_query = first;
   p.first_block = number * kf_pass_warps(dev);
   p.n_queries = n;
-  p.all_tiles = p.n_tiles = (uint32_t)rows->n_tiles;
+  p.all_tiles = p.n_tiles = rows->used;
   p.stride = tiles == SOME_TILES ? KF_EVERY : 1;
   p.others = tiles == OTHER_TILES;
   uint32_t some = (p.all_tiles + KF_EVERY - 1) / KF_EVERY;
@@ -500,7 +500,7 @@ static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool
   uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
   uint32_t number = 0;
   bool raise = !coarse && q->guessed > 0 && q->guessed <= RAISE_RANK &&
-               rows->type != KF_DEV_NO_VALUES && rows->n_tiles >= RAISE_TILES &&
+               rows->type != KF_DEV_NO_VALUES && rows->used >= RAISE_TILES &&
                q->n_chosen >= RAISE_QUERIES;
   int tiles = raise ? SOME_TILES : ALL_TILES;
   set_counters<<<1, 1, 0, dev->stream>>>(q->counters, (uint64_t)KF_SCANS * kf_pass_warps(dev));
@@ -512,7 +512,7 @@ static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool
   }
   KF_CUDA_TRY(scan_some(q, rows, early, q->n_chosen - early, tiles, coarse, number++));
   if (raise) {
-    KF_CUDA_TRY(raise_guesses(q, rows));
+    KF_CUDA_TRY(raise_guesses(q, rows, coarse));
     KF_CUDA_TRY(scan_some(q, rows, 0, q->n_chosen, OTHER_TILES, coarse, number));
   }
   return group_hits(q, rows, coarse);

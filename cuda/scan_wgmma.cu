@@ -130,19 +130,18 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
   }
 }
 
-/* 64 queries by 192 rows: the thread has 48 sums of each of two queries, eight columns apart in
- * pairs. */
-struct maxima_of {
-  int32_t part[2][3]; /* of 16 sums each */
-};
-__device__ __forceinline__ maxima_of find_maxima(const int32_t (&d)[96]) {
-  maxima_of m;
+/* Of 64 queries by some rows a thread has N / 2 sums of each of two queries, eight columns apart in pairs:
+ * the largest in each of GROUPS parts of these. */
+template <int GROUPS> struct maxima_of { int32_t part[2][GROUPS]; };
+template <int GROUPS, int N>
+__device__ __forceinline__ maxima_of<GROUPS> find_maxima(const int32_t (&d)[N]) {
+  constexpr int each = N / GROUPS;
+  maxima_of<GROUPS> m;
 #pragma unroll
-  for (int g = 0; g < 3; g++) {
-    int32_t x = max(d[32 * g], d[32 * g + 1]), y = max(d[32 * g + 2], d[32 * g + 3]);
+  for (int g = 0; g < GROUPS; g++) {
+    int32_t x = max(d[each * g], d[each * g + 1]), y = max(d[each * g + 2], d[each * g + 3]);
 #pragma unroll
-    for (int j = 1; j < 8; j++) {
-      int o = 32 * g + 4 * j;
+    for (int o = each * g + 4; o < each * (g + 1); o += 4) {
       x = __vimax3_s32(x, d[o], d[o + 1]);
       y = __vimax3_s32(y, d[o + 2], d[o + 3]);
     }
@@ -151,9 +150,10 @@ __device__ __forceinline__ maxima_of find_maxima(const int32_t (&d)[96]) {
   }
   return m;
 }
+#define PARTS 3 /* of a whole tile: of 16 sums each */
 
-__device__ __forceinline__ void write_maxima(const maxima_of &m, const kf_pass &p, uint32_t query,
-                                             uint32_t tile, int lane) {
+__device__ __forceinline__ void write_maxima(const maxima_of<PARTS> &m, const kf_pass &p,
+                                             uint32_t query, uint32_t tile, int lane) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     int32_t most = __vimax3_s32(m.part[h][0], m.part[h][1], m.part[h][2]);
@@ -170,8 +170,8 @@ __device__ __forceinline__ void write_maxima(const maxima_of &m, const kf_pass &
   }
 }
 
-__device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_of &m, int32_t t0,
-                                          int32_t t1, uint32_t query, uint32_t row,
+__device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_of<PARTS> &m,
+                                          int32_t t0, int32_t t1, uint32_t query, uint32_t row,
                                           kf_hit_writer &w) {
   w.make_room();
 #pragma unroll
@@ -280,7 +280,7 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
           kf_barrier_arrive(l.empty + 8 * r.at);
           r.next();
         }
-        maxima_of m = find_maxima(d);
+        maxima_of<PARTS> m = find_maxima<PARTS>(d);
         uint32_t query = group * S::queries + first + mine, tile = chunk + i * p.n_chunks;
         if (MAXIMA) {
           write_maxima(m, p, query, tile, lane);
@@ -299,28 +299,9 @@ __device__ __forceinline__ void multiply(const kf_pass &p, const layout &l, int 
 
 /* --- short rows ------------------------------------------------------------------------------- */
 
-/* Half a tile: the largest of twelve sums each, of two queries. */
-struct quarters {
-  int32_t part[2][2];
-};
-__device__ __forceinline__ quarters find_quarters(const int32_t (&d)[48]) {
-  quarters m;
-#pragma unroll
-  for (int g = 0; g < 2; g++) {
-    int32_t x = max(d[24 * g], d[24 * g + 1]), y = max(d[24 * g + 2], d[24 * g + 3]);
-#pragma unroll
-    for (int j = 1; j < 6; j++) {
-      int o = 24 * g + 4 * j;
-      x = __vimax3_s32(x, d[o], d[o + 1]);
-      y = __vimax3_s32(y, d[o + 2], d[o + 3]);
-    }
-    m.part[0][g] = x;
-    m.part[1][g] = y;
-  }
-  return m;
-}
+#define QUARTERS 2 /* of half a tile: of twelve sums each */
 
-__device__ __forceinline__ void take_coarse(const quarters &m, int32_t t0, int32_t t1,
+__device__ __forceinline__ void take_coarse(const maxima_of<QUARTERS> &m, int32_t t0, int32_t t1,
                                             uint32_t query, uint32_t code, kf_hit_writer &w) {
   int32_t m0 = max(m.part[0][0], m.part[0][1]), m1 = max(m.part[1][0], m.part[1][1]);
   if (!__any_sync(~0u, m0 >= t0 || m1 >= t1)) return;
@@ -343,6 +324,7 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
   uint32_t query_parity = 0;
   kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
   int32_t d[2][48];
+  const uint32_t a0 = kf_once(kf_place(l.queries + warpgroup * BLOCKS * 64 * S::width));
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
     uint32_t query = group * S::queries + mine;
@@ -350,32 +332,37 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
     query_parity ^= 1;
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
-      const uint32_t code = (chunk + i * p.n_chunks) * 16 + (lane & 3);
+      const uint32_t code = kf_tile_of(p, chunk + i * p.n_chunks) * 16 + (lane & 3);
       const int32_t *threshold = l.threshold + r.at * S::queries + mine;
-      auto issue = [&](int x) { /* block x / 2, half x % 2 */
-                                uint64_t a = kf_operand<S::width>(
-                                    l.queries + (warpgroup * BLOCKS + x / 2) * 64 * S::width);
-                                uint64_t b = kf_operand<S::width>(l.stages + r.at * S::stage_bytes +
-                                                                  x % 2 * (TILE / 2) * S::width);
-                                kf_pin(d[x % 2]);
-                                kf_wgmma_fence();
+      const uint32_t b0 = kf_once(kf_place(l.stages + r.at * S::stage_bytes));
+      int32_t t0, t1;
+      auto issue =
+          [&](int x) { /* block x / 2, half x % 2 */
+                       uint64_t a = kf_operand_at<S::width>(a0 + x / 2 * (64 * S::width / 16));
+                       uint64_t b =
+                           kf_operand_at<S::width>(b0 + x % 2 * (TILE / 2 * S::width / 16));
+                       kf_pin(d[x % 2]);
+                       kf_wgmma_fence();
 #pragma unroll
-                                for (int k = 0; k < STEPS; k++)
-                                  kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
-                                kf_wgmma_commit();
-      };
+                       for (int k = 0; k < STEPS; k++)
+                         kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
+                       kf_wgmma_commit();
+          };
       kf_barrier_wait(l.full + 8 * r.at, r.parity);
       issue(0);
       issue(1);
 #pragma unroll
       for (int x = 0; x < 2 * BLOCKS; x++) {
-        int32_t t0 = threshold[x / 2 * 64], t1 = threshold[x / 2 * 64 + 8];
+        if (x % 2 == 0) {
+          t0 = threshold[x / 2 * 64];
+          t1 = threshold[x / 2 * 64 + 8];
+        }
         if (x + 1 < 2 * BLOCKS)
           kf_wgmma_wait<1>();
         else
           kf_wgmma_wait<0>();
         kf_pin(d[x % 2]);
-        quarters m = find_quarters(d[x % 2]);
+        maxima_of<QUARTERS> m = find_maxima<QUARTERS>(d[x % 2]);
         if (x + 2 < 2 * BLOCKS) issue(x + 2);
         if (x == 2 * BLOCKS - 1) {
           kf_barrier_arrive(l.empty + 8 * r.at);

@@ -37,6 +37,7 @@ struct kf_dev_rows {
   double bound_scale;
   int64_t first;
   uint64_t n, n_tiles;
+  uint32_t used;      /* tiles up to the last that has a row, at least one */
   int8_t *bytes;      /* [n_tiles * KF_TILE_ROWS][padded] */
   uint32_t *numbers;  /* [n_tiles * KF_TILE_ROWS] */
   kf_dev_tile *given; /* [n_tiles], and as the kernels see them: */

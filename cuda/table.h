@@ -40,5 +40,20 @@ kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows
                                 int64_t *row, uint64_t *n);
 /* score.cu */
 kf_dev_status kf_cuda_score(kf_dev_queries *queries, const kf_dev_rows *rows);
+/* map.cu */
+uint64_t kf_cuda_map_bytes(const kf_dev_map_plan *plan);
+kf_dev_status kf_cuda_map_new(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out);
+void kf_cuda_map_free(kf_dev *dev, kf_dev_map *map);
+kf_dev_status kf_cuda_map_put(kf_dev_map *map, uint32_t slot, const float *rows,
+                              const double *norm2, uint32_t n, float *out);
+kf_dev_status kf_cuda_map_wait(kf_dev_map *map, uint32_t slot, uint32_t *odd, char *message,
+                               size_t size);
+/* odds.cu */
+uint64_t kf_cuda_odds_bytes(const kf_dev_odds_plan *plan);
+kf_dev_status kf_cuda_odds_new(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out);
+void kf_cuda_odds_free(kf_dev *dev, kf_dev_odds *odds);
+kf_dev_status kf_cuda_odds_put(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,
+                               kf_dev_sums *out);
+kf_dev_status kf_cuda_odds_wait(kf_dev_odds *odds, uint32_t slot, char *message, size_t size);
 
 #endif

@@ -41,11 +41,17 @@ __device__ __forceinline__ void kf_copy_box(uint32_t to, const CUtensorMap *map,
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* Describes rows of WIDTH bytes (32, 64 or 128), swizzled over as many, in groups of eight. */
-template <int WIDTH> __device__ __forceinline__ uint64_t kf_operand(uint32_t address) {
+/* Describes rows of WIDTH bytes (32, 64 or 128), swizzled over as many, in groups of eight: where they
+ * are, in units of 16 bytes, and the rest, which is constant. */
+__device__ __forceinline__ uint32_t kf_place(uint32_t address) {
+  return (address & 0x3ffff) >> 4 | 1u << 16;
+}
+template <int WIDTH> __device__ __forceinline__ uint64_t kf_operand_at(uint32_t place) {
   constexpr uint64_t swizzle = WIDTH == 128 ? 1 : WIDTH == 64 ? 2 : 3;
-  return (uint64_t)((address & 0x3ffff) >> 4) | 1ull << 16 | (uint64_t)(8 * WIDTH >> 4) << 32 |
-         swizzle << 62;
+  return place | (uint64_t)(8 * WIDTH >> 4) << 32 | swizzle << 62;
+}
+template <int WIDTH> __device__ __forceinline__ uint64_t kf_operand(uint32_t address) {
+  return kf_operand_at<WIDTH>(kf_place(address));
 }
 __device__ __forceinline__ void kf_wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -85,6 +91,11 @@ __device__ __forceinline__ void kf_wgmma(int32_t (&d)[48], uint64_t a, uint64_t 
                "%48, %49, more;\n}\n"
                : KF_R48(d, 0)
                : "l"(a), "l"(b), "r"(more));
+}
+/* The same number, which the compiler keeps instead of computing it again. */
+__device__ __forceinline__ uint32_t kf_once(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 /* Keeps the compiler from moving uses of d across. */
 template <int N> __device__ __forceinline__ void kf_pin(int32_t (&d)[N]) {

@@ -14,6 +14,7 @@ import io
 import json
 import pathlib
 import struct
+import tarfile
 import subprocess
 import tempfile
 import zipfile
@@ -121,6 +122,32 @@ def extra_64(archive, member, keep=24, claim=None):
     end = bytearray(archive[-22:])
     end[12:16] = struct.pack("<I", struct.unpack("<I", end[12:16])[0] + len(extra))
     return grown + bytes(end)
+
+
+def tar(members, form=tarfile.GNU_FORMAT):
+    memory = io.BytesIO()
+    with tarfile.open(fileobj=memory, mode="w", format=form) as archive:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return memory.getvalue().rstrip(b"\0") + bytes(1536 - len(memory.getvalue().rstrip(b"\0")) % 512)
+
+
+def tar_seeds():
+    members = [("0.png", b"picture"), ("0.cls", b"cat\n"), ("0.txt", b"a cat"), ("0.json", b'{"kind": 1, "of": ["x"]}')]
+    whole = tar(members)
+    put("tar", "gnu", whole)
+    put("tar", "gnu-long", tar([("d" * 120 + "/0.png", b"p"), ("x/.hidden.png", b"p")]))
+    put("tar", "pax", tar([("ü" * 80 + ".png", b"p"), *members], tarfile.PAX_FORMAT))
+    put("tar", "ustar", tar([("f" * 90 + "/" + "g" * 60 + ".webp", b"p")], tarfile.USTAR_FORMAT))
+    put("tar", "several", tar([("1.jpg", b"p"), ("1.png", b"q"), ("2.seg.png", b"r"), ("3", b"s")]))
+    put("tar", "bad-cut", whole[:700])
+    put("tar", "bad-no-end", whole[:-1024])
+    put("tar", "bad-sum", b"9" + whole[1:])
+    put("tar", "bad-json", tar([("0.png", b"p"), ("0.json", b"{")]))
+    put("tar", "bad-class", tar([("0.png", b"p"), ("0.cls", b"\xff")]))
+    put("tar", "bad-gzip", b"\x1f\x8b" + bytes(600))
 
 
 def npz_seeds():
@@ -820,6 +847,7 @@ def main():
     koofu = parser.parse_args().koofu
     npy_seeds()
     npz_seeds()
+    tar_seeds()
     safetensors_seeds()
     gallery_seeds()
     vecs_seeds()

@@ -152,7 +152,8 @@ typedef enum kf_hint {
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */
   KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: the mean */
-  KF_HINT_OTHER_NAME = 27     /* write to another file than the one that is read */
+  KF_HINT_OTHER_NAME = 27,    /* write to another file than the one that is read */
+  KF_HINT_COMPACT = 28        /* kf_gallery_compact makes one file of it */
 } kf_hint;
 
 /* Names, ids and paths come out of files and may hold anything: characters that steer a terminal or
@@ -315,7 +316,10 @@ typedef struct kf_data_options {
    * statistics, fits, evaluations and sweeps without neighbours; what needs all rows on every rank is
    * KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
-  uint64_t reserved[5];
+  /* The column of .parquet files that holds the ids of rows, texts or integers; NULL: "id", "ids" or
+   * "key", if there is one; "": none. */
+  const char *id_column;
+  uint64_t reserved[4];
 } kf_data_options;
 
 /* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),
@@ -330,7 +334,8 @@ typedef struct kf_data_options {
  * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
- * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin,
+ * .u8bin, .i8bin. Headers and labels are
  * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -875,30 +880,44 @@ KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *quer
 
 typedef struct kf_gallery kf_gallery;
 
+/* What a call has done to a gallery. */
+typedef struct kf_gallery_change {
+  uint64_t rows;           /* of the gallery afterwards */
+  uint64_t added, removed; /* rows */
+  uint64_t missing;        /* ids that were to be removed and that no row has */
+  uint64_t bytes;          /* that were written */
+  uint64_t changes;        /* files with changes afterwards */
+  uint64_t reserved[4];
+} kf_gallery_change;
+
 typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
   const char *ids; /* text file with a name for each row, one per line; NULL: those in the data */
-  /* An existing gallery whose rows come first (it may be the file being written). Its map and
-   * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
-   * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
-   * labels, and the same goes for ids. A gallery that grows is locked meanwhile, so that of two calls
-   * one waits for the other; searching needs no lock. KF_ERR_IO if the file system has no locks, or
-   * if something else has replaced the gallery in the meantime. */
+  /* An existing gallery whose rows come first. Its map and metric are used for the new rows as well:
+   * `model` must be NULL and metric KF_METRIC_DEFAULT or the same. Classes are matched by name; new ones
+   * are added at the end. Both or neither must have labels, and the same goes for ids.
+   * If it is the file being written, the gallery grows: the file stays as it is, and the new rows are
+   * written as a change beside it (see kf_gallery_remove), which costs what they cost. */
   const char *append_to;
   /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
    * 0: not known, or that of append_to. */
   uint32_t k;
   /* A gallery that grows (append_to is the file being written) knows the last KF_MAX_BATCHES batches
-   * of rows that were added to it. The same batch again – the same rows, labels and ids – is taken
-   * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
+   * of rows that were added to it and are still there. The same batch again – the same rows, labels and
+   * ids – is taken for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it
+   * again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
   /* KF_F32, or KF_F16: half of the file, three bytes of memory per value instead of five. Rows are
    * rounded to nearest even, as kf_index_options has it, and everything then is about the rounded
    * rows. Rows that are appended take the type of the gallery; KF_F16 for one in f32 is KF_ERR_ARG. */
   kf_dtype dtype;
-  uint64_t reserved[5];
+  /* 1: in a gallery that grows, rows that have the id of a new row are removed by the same change.
+   * KF_ERR_ARG if it has no ids. */
+  int replace;
+  kf_gallery_change *change; /* what was done; NULL: not wanted */
+  uint64_t reserved[4];
 } kf_gallery_options;
 #define KF_MAX_BATCHES 64
 
@@ -908,6 +927,31 @@ typedef struct kf_gallery_options {
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
 
+/* Changing a gallery. Its file is never written again for that: each change – rows added, rows removed –
+ * is a file of its own in the folder "PATH.changes", which belongs to it (docs/formats.md). A change
+ * appears whole or not at all, and is on the disk once the call returns. Whatever reads the gallery sees
+ * the file with all changes: rows are numbered in the order in which they came, without those removed,
+ * and every answer is that of a gallery made of these rows. The gallery is locked meanwhile, so that of
+ * two calls one waits for the other; reading needs no lock. KF_ERR_IO if the file system has no locks, or
+ * if something else has replaced the gallery in the meantime. */
+
+/* Ids, as a list, in a text file with one per line, or both; empty lines do not count. */
+typedef struct kf_id_list {
+  const char *const *ids; /* [n] */
+  uint64_t n;
+  const char *file; /* NULL: none */
+  uint64_t reserved[2];
+} kf_id_list;
+
+/* Removes all rows with these ids. Ids that no row has are counted, not an error, so that a removal can be
+ * repeated; if no row has any, nothing is written. The last row cannot be removed (KF_ERR_ARG). change:
+ * what was done, or NULL. Memory: what the ids of the gallery take. */
+KF_API kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
+                                   kf_gallery_change *change);
+/* Makes one file of a gallery and its changes: the one that its rows would have given at once, except
+ * that it still knows the batches that were added. Readers may go on reading. */
+KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change);
+
 typedef struct kf_gallery_load_options {
   /* 1: the rows stay in the file, which must not change, and are read for candidates only (as
    * rows_in_place in kf_index_options). */
@@ -916,7 +960,7 @@ typedef struct kf_gallery_load_options {
   uint64_t reserved[3];
 } kf_gallery_load_options;
 
-/* Verifies the checksum of the file. With a communicator, each rank holds a part of the rows, and calls
+/* Verifies the checksums of the file and its changes. With a communicator, each rank holds a part of the rows, and calls
  * that search the gallery are for all ranks together; rank 0 verifies the checksum. */
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
@@ -1093,7 +1137,7 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
 /* A list of pictures, at least one, none of them twice. */
 typedef struct kf_pictures kf_pictures;
 
-/* paths: pictures, folders or glob patterns, in the order given.
+/* paths: pictures, folders, WebDataset archives (.tar) or glob patterns, in the order given.
  *
  * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
  * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
@@ -1106,10 +1150,22 @@ typedef struct kf_pictures kf_pictures;
  * are numbered in byte order of their names. Hidden files and folders are ignored, and a link that
  * leads back to where it came from is not followed.
  *
- * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
- * picture, or a path is not UTF-8 or appears twice. */
+ * An archive holds samples: members whose names differ after the first dot of their last part alone, one
+ * after the other. The first that ends in .jpg, .jpeg, .png or .webp is the picture, and ARCHIVE/MEMBER its
+ * path; its class is the text of .cls. Samples keep their order. A folder without class folders may hold
+ * archives.
+ *
+ * A pattern stands for the folders, archives and pictures that match it; "s/{000..127}.tar" for files with
+ * these numbers. KF_ERR_DATA if a folder or an archive has no picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
+typedef struct kf_pictures_options {
+  const char
+      *label_key; /* of the JSON in archives: whose value is the class; NULL: what .cls says */
+  uint64_t reserved[3];
+} kf_pictures_options;
+KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                       const kf_pictures_options *options, kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
  * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or
  * none has. */
@@ -1132,7 +1188,10 @@ typedef struct kf_embed_options {
   int skip_bad;        /* leave out pictures that cannot be read, logging each */
   uint32_t shard;      /* pictures that are finished together; 0: 256 */
   kf_switch resume;    /* use what an earlier run has finished; default: on */
-  uint64_t reserved[4];
+  const char
+      *metadata; /* NULL: none; else a file that gets a line of JSON for each row: its number, id,
+                           class, and the text and JSON beside it in its archive, or null */
+  uint64_t reserved[3];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
@@ -1234,7 +1293,8 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
 typedef struct kf_reader kf_reader;
 
 typedef struct kf_reader_options {
-  uint64_t block; /* rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures */
+  /* Rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures for each rank. */
+  uint64_t block;
   int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
   uint64_t reserved[4];
 } kf_reader_options;
@@ -1405,19 +1465,20 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin", "csv", "tsv", "text" */
-  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
-  uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
-  uint32_t dim;       /* 0: none */
-  uint32_t classes;   /* 0: not known */
-  uint32_t dim_out;   /* model, and gallery: of its own rows */
-  int ids;            /* data set and gallery: rows have ids */
-  int normalized;     /* statistics and model; -1 elsewhere */
-  int exponent;       /* statistics only */
-  double lambda;      /* model only */
-  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text" */
+  const char *
+      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "tar", "csv", "tsv", "text" */
+  const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar), "lines" (text) */
+  uint64_t bytes;   /* size of the file */
+  uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
+  uint32_t dim;     /* 0: none */
+  uint32_t classes; /* 0: not known */
+  uint32_t dim_out; /* model, and gallery: of its own rows */
+  int ids;          /* data set and gallery: rows have ids */
+  int normalized;   /* statistics and model; -1 elsewhere */
+  int exponent;     /* statistics only */
+  double lambda;    /* model only */
+  size_t n_tensors; /* arrays of an .npz; fields of the first line of a table, type "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
@@ -1434,6 +1495,13 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+/* The value of metadata by its key; NULL: there is none. */
+KF_API const char *kf_info_meta(const kf_info *info, const char *key);
+/* kf_info_read, and everything else that can be known of the file without another one: every row is
+ * read and must be finite and have a length, every label must be a class, every id be text; an array of
+ * an .npz must have its checksum, an archive its end. KF_ERR_DATA says what is wrong first. Progress is
+ * "verify". */
+KF_API kf_status kf_verify(kf_ctx *ctx, const char *path, kf_info **out);
 
 typedef struct kf_export_options {
   /* What is computed, as in kf_transform_options and kf_classify_options: for .onnx, .h and .c;

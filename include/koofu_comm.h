@@ -21,16 +21,17 @@ extern "C" {
  *
  * All ranks make the same calls with the same arguments, on contexts of their own that carry the
  * communicator, and see the same files. Work on rows is shared out and brought together again, so
- * every rank gets the result that one process alone would get, to the bit. Only rank 0 writes files,
- * and only rank 0 needs to be able to.
+ * every rank gets the result that one process alone would get, to the bit. Only rank 0 needs to be able
+ * to write files; where all ranks are, each writes its own rows of a large one.
  *
  * Whatever ranks bring together, they first agree that none has failed. A rank that has failed fails
  * all of them with its message, and from then on every call that brings something together fails
  * with that message at once. A rank that fails elsewhere, while the others may be waiting for it,
  * calls kf_agree before it gives up.
  *
- * Each function is called by all ranks in the same order, from the thread that uses the context, and
- * returns 0, or another number if a rank could not be reached. */
+ * sum, gather and broadcast are called by all ranks in the same order, from the thread that uses the
+ * context, and return 0, or another number if a rank could not be reached. No barrier is needed: a gather
+ * to all ranks is one, which is how kf_agree waits for all of them. */
 typedef struct kf_comm {
   uint32_t rank, size; /* 0 <= rank < size */
   void *self;          /* handed to the functions */
@@ -44,7 +45,20 @@ typedef struct kf_comm {
   int (*gather)(void *self, const void *part, void *all, const uint64_t *ends, uint32_t to);
   /* Every rank gets the n bytes of rank `from`. */
   int (*broadcast)(void *self, void *bytes, uint64_t n, uint32_t from);
-  uint64_t reserved[4];
+
+  /* The other two are called by single ranks, from the same thread, and never wait. Both may be NULL:
+   * others then learn of a failure at their next step only, and progress is this rank's own, scaled. */
+
+  /* This rank has failed and is about to say so in a gather: `progress` tells the others soon. They then
+   * come to that gather from whatever they are at, so that nothing needs to be killed: at once, or, if
+   * they have rows before those of the failed rank and might find an earlier fault, within 5 seconds. No
+   * new context can use the communicator after that. */
+  void (*abort)(void *self);
+  /* Tells the others that this rank has done `done` of its part of stage number `stage`; *all is set to
+   * what all ranks, this one included, are known to have done of it: on rank 0, elsewhere it may be
+   * anything. Returns 0, or 1 + the lowest rank that is known to have called `abort`. */
+  uint32_t (*progress)(void *self, uint64_t stage, uint64_t done, uint64_t *all);
+  uint64_t reserved[2];
 } kf_comm;
 #define KF_ALL_RANKS UINT32_MAX
 /* There are at most this many. */

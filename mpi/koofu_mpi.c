@@ -8,13 +8,15 @@
  *
  * Ranks that vanish: MPI does not say when a host has gone, and a collective call then waits for ever.
  * A thread on each rank therefore sends a beat to rank 0 every second, and rank 0 to all. Whoever is
- * silent for too long is lost. Beats have a communicator of their own. */
+ * silent for too long is lost. Beats have a communicator of their own. They also tell how far a rank is,
+ * and which has failed. */
 #include "koofu_mpi.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +28,21 @@ enum { PAIRS_AT_ONCE = 1 << 20, BEAT_TAG = 1, PIECE_TAG = 2 };
 #define DEFAULT_TIMEOUT 20.0
 #define END_SECONDS     2u
 
+/* What a beat says, as numbers of 64 bits. */
+enum {
+  BEAT_KIND,
+  BEAT_FAILED, /* 1 + the lowest rank that is known to have; 0: none */
+  BEAT_STAGE,  /* what the sender has done of it: */
+  BEAT_DONE,
+  BEAT_WORDS
+};
+
 typedef struct peer {
-  double heard;       /* when */
-  uint64_t sent, got; /* beats to and from it */
-  int beat;           /* what is being sent */
+  double heard;              /* when */
+  uint64_t sent, got;        /* beats to and from it */
+  uint64_t beat[BEAT_WORDS]; /* what is being sent */
   MPI_Request sending;
+  atomic_uint_fast64_t stage, done; /* as it has said */
 } peer;
 
 struct kf_mpi {
@@ -47,6 +59,8 @@ struct kf_mpi {
   pthread_mutex_t lock;
   pthread_cond_t wake;
   int stop;
+  atomic_uint_fast64_t stage, done; /* of this rank */
+  atomic_uint failed;               /* as in a beat */
 };
 
 static double now(void) {
@@ -190,28 +204,68 @@ static void end_all(const kf_mpi *m, const char *message) {
 static int rank_of(const kf_mpi *m, int i) { return m->face.rank == 0 ? i : 0; }
 
 /* A beat that the peer has not taken yet is enough. */
-static void send_beat(kf_mpi *m, int i, int beat) {
+static void send_beat(kf_mpi *m, int i, uint64_t kind) {
   peer *p = &m->peers[i];
   int done = 1;
   if (p->sending != MPI_REQUEST_NULL) MPI_Test(&p->sending, &done, MPI_STATUS_IGNORE);
   if (!done) return;
-  p->beat = beat;
+  p->beat[BEAT_KIND] = kind;
+  p->beat[BEAT_FAILED] = m->failed;
+  p->beat[BEAT_DONE] = m->done;
+  p->beat[BEAT_STAGE] = m->stage;
   p->sent++;
-  MPI_Isend(&p->beat, 1, MPI_INT, rank_of(m, i), BEAT_TAG, m->beats, &p->sending);
+  MPI_Isend(p->beat, BEAT_WORDS, MPI_UINT64_T, rank_of(m, i), BEAT_TAG, m->beats, &p->sending);
+}
+
+static void send_beats(kf_mpi *m) {
+  for (int i = m->face.rank == 0; i < m->n_peers; i++) send_beat(m, i, BEAT);
+}
+
+/* Returns 1 if a rank that was not known to have failed has. */
+static int note_failed(kf_mpi *m, uint64_t failed) {
+  unsigned known = m->failed;
+  while (failed > 0 && (known == 0 || failed < known))
+    if (atomic_compare_exchange_weak(&m->failed, &known, (unsigned)failed)) return 1;
+  return 0;
 }
 
 static void take_beats(kf_mpi *m) {
+  int news = 0;
   for (;;) {
-    int there = 0, beat = 0;
+    int there = 0;
+    uint64_t beat[BEAT_WORDS] = {0};
     MPI_Status status;
     MPI_Iprobe(MPI_ANY_SOURCE, BEAT_TAG, m->beats, &there, &status);
-    if (!there) return;
-    MPI_Recv(&beat, 1, MPI_INT, status.MPI_SOURCE, BEAT_TAG, m->beats, MPI_STATUS_IGNORE);
+    if (!there) break;
+    MPI_Recv(beat, BEAT_WORDS, MPI_UINT64_T, status.MPI_SOURCE, BEAT_TAG, m->beats,
+             MPI_STATUS_IGNORE);
     peer *p = &m->peers[m->face.rank == 0 ? status.MPI_SOURCE : 0];
     p->heard = now();
     p->got++;
-    if (beat == GOOD_BYE) end_all(m, NULL);
+    p->stage = beat[BEAT_STAGE];
+    p->done = beat[BEAT_DONE];
+    if (beat[BEAT_KIND] == GOOD_BYE) end_all(m, NULL);
+    news |= note_failed(m, beat[BEAT_FAILED]);
   }
+  if (news && m->face.rank == 0) send_beats(m);
+}
+
+/* What kf_comm calls `abort` and `progress`. */
+static void tell_failed(void *self) {
+  kf_mpi *m = self;
+  note_failed(m, m->face.rank + 1u);
+  pthread_mutex_lock(&m->lock);
+  pthread_cond_signal(&m->wake);
+  pthread_mutex_unlock(&m->lock);
+}
+
+static uint32_t tell_progress(void *self, uint64_t stage, uint64_t done, uint64_t *all) {
+  kf_mpi *m = self;
+  m->stage = stage;
+  m->done = *all = done;
+  for (int i = 1; m->face.rank == 0 && i < m->n_peers; i++)
+    if (m->peers[i].stage == stage) *all += m->peers[i].done;
+  return m->failed;
 }
 
 static void look_for_lost(kf_mpi *m) {
@@ -232,7 +286,7 @@ static void *watch(void *argument) {
   pthread_mutex_lock(&m->lock);
   while (!m->stop) {
     pthread_mutex_unlock(&m->lock);
-    for (int i = m->face.rank == 0; i < m->n_peers; i++) send_beat(m, i, BEAT);
+    send_beats(m);
     take_beats(m);
     look_for_lost(m);
     struct timespec next;
@@ -259,8 +313,11 @@ static kf_status start_watch(kf_mpi *m) {
   if (!ready) return KF_ERR_MEM;
   for (int i = 0; i < m->n_peers; i++)
     m->peers[i] = (peer){.heard = now(), .sending = MPI_REQUEST_NULL};
-  m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;
-  return KF_OK;
+  ready = m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;
+  MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
+  m->face.abort = tell_failed;
+  m->face.progress = tell_progress;
+  return ready ? KF_OK : KF_ERR_MEM;
 }
 
 /* Beats that are under way are taken, so that none is left to MPI_Finalize. */
@@ -272,8 +329,9 @@ static void drain(kf_mpi *m) {
   MPI_Gather(&to_first, 1, MPI_UINT64_T, sent, 1, MPI_UINT64_T, 0, m->comm);
   for (int i = m->face.rank == 0; i < m->n_peers; i++) {
     uint64_t due = m->face.rank == 0 ? sent[i] : mine;
-    for (int beat; m->peers[i].got < due; m->peers[i].got++)
-      MPI_Recv(&beat, 1, MPI_INT, rank_of(m, i), BEAT_TAG, m->beats, MPI_STATUS_IGNORE);
+    for (uint64_t beat[BEAT_WORDS]; m->peers[i].got < due; m->peers[i].got++)
+      MPI_Recv(beat, BEAT_WORDS, MPI_UINT64_T, rank_of(m, i), BEAT_TAG, m->beats,
+               MPI_STATUS_IGNORE);
   }
   for (int i = 0; i < m->n_peers; i++)
     if (m->peers[i].sending != MPI_REQUEST_NULL) MPI_Wait(&m->peers[i].sending, MPI_STATUS_IGNORE);

@@ -1,23 +1,67 @@
 /* main.c - koofu-mpi: the commands of koofu, shared out among the ranks of MPI.
  *
- * Rank 0 prints; what the others say goes nowhere, except that a rank is lost. */
+ * Rank 0 prints; what the others say goes nowhere, except that a rank is lost.
+ *
+ * Within MPI_Init nobody looks out for lost ranks yet: a rank that dies there may leave the others waiting
+ * for ever. So starting has a limit of time. So has ending; and where MPI_Finalize itself does not return
+ * (MPICH 4.0 with UCX over TCP), everything is written by then, and the process ends without it. */
 #include "koofu_mpi.h"
 #include "program.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
+enum { START_SECONDS = 120, FINISH_SECONDS = 10, LATER_SECONDS = 5 };
 
-/* Seconds in KOOFU_RANK_TIMEOUT; 0: not set; below 0: not a number above 0. */
-static double timeout_given(void) {
-  const char *text = getenv("KOOFU_RANK_TIMEOUT");
+/* Seconds in a variable; 0: not set; below 0: not a number of at least 2. */
+static double seconds_in(const char *name) {
+  const char *text = getenv(name);
   if (!text || !*text) return 0;
   char *end;
   double seconds = strtod(text, &end);
   return *end || !(seconds >= 2 && seconds <= 1e6) ? -1 : seconds;
 }
+
+/* --- starting and ending ------------------------------------------------------------------------- */
+
+/* What happens when a limit is reached. */
+static char too_late[160];
+static volatile sig_atomic_t end_status = STATUS_FAILED;
+
+static void give_up(int number) {
+  (void)number;
+  ssize_t ignored = write(STDERR_FILENO, too_late, strlen(too_late));
+  (void)ignored;
+  _exit(end_status);
+}
+
+/* By what launchers say, before MPI knows it. */
+static int may_be_first(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                      "SLURM_PROCID"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *rank = getenv(names[i]);
+    if (rank) return strcmp(rank, "0") == 0;
+  }
+  return 1;
+}
+
+/* Ends this process if the limit is not lifted in time. Rank 0 is the first to say so. */
+static void set_limit(const char *what) {
+  double given = seconds_in("KOOFU_START_TIMEOUT");
+  unsigned seconds = given > 0 ? (unsigned)given : START_SECONDS;
+  snprintf(too_late, sizeof too_late,
+           "koofu: the ranks could not %s within %u seconds: one of them is gone or waits\n", what,
+           seconds);
+  signal(SIGALRM, give_up);
+  alarm(seconds + (may_be_first() ? 0 : LATER_SECONDS));
+}
+
+static void lift_limit(void) { alarm(0); }
 
 /* Returns where errors can still be told of. */
 static int be_silent(void) {
@@ -30,29 +74,44 @@ static int be_silent(void) {
 static int run(int argc, char **argv) {
   int rank;
   kf_mpi *mpi = NULL;
-  kf_mpi_options options = {.timeout = timeout_given()};
+  kf_mpi_options options = {.timeout = seconds_in("KOOFU_RANK_TIMEOUT")};
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (options.timeout < 0) {
+  if (options.timeout < 0 || seconds_in("KOOFU_START_TIMEOUT") < 0) {
     if (rank == 0)
-      fputs("koofu: KOOFU_RANK_TIMEOUT must be a number of seconds, 2 or more\n", stderr);
+      fprintf(stderr, "koofu: KOOFU_%s_TIMEOUT must be a number of seconds, 2 or more\n",
+              options.timeout < 0 ? "RANK" : "START");
     return STATUS_USAGE;
   }
   if (rank > 0) options.errors = be_silent();
   kf_status status = kf_mpi_new(MPI_COMM_WORLD, &options, &mpi);
+  lift_limit();
   if (status != KF_OK) {
     fprintf(stderr, "koofu: %s\n", kf_status_name(status));
     return STATUS_FAILED;
   }
   int result = cli_main(argc, argv, kf_mpi_comm(mpi));
+  set_limit("end together");
   kf_mpi_free(mpi);
   return result;
 }
 
+/* All ranks have agreed on how it went. */
+static void finish(int result) {
+  snprintf(too_late, sizeof too_late, "%s",
+           result ? "" : "koofu: all is done, but MPI does not end; koofu ends without it\n");
+  end_status = result;
+  signal(SIGALRM, give_up);
+  alarm(FINISH_SECONDS);
+  MPI_Finalize();
+  lift_limit();
+}
+
 int main(int argc, char **argv) {
   int provided;
+  set_limit("start together");
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     return STATUS_FAILED;
   int result = run(argc, argv);
-  MPI_Finalize();
+  finish(result);
   return result;
 }

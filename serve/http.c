@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, MAX_HTTP_THREADS = 4, BODY_CHUNK = 16 << 10 };
+enum {
+  HEADER_BYTES = 32 << 10,
+  MAX_HTTP_THREADS = 4,
+  BODY_CHUNK = 16 << 10,
+  REFUSED_SECONDS = 5,
+  HUNG_UP_SECONDS = 1
+};
 
-typedef enum peer_phase { WAITING, RECEIVING, WORKING, SENDING } peer_phase;
+typedef enum peer_phase { WAITING, RECEIVING, WORKING, SENDING, REFUSED } peer_phase;
 
 typedef struct sv_peer {
   struct sv_peer *next, *before;
@@ -163,7 +170,7 @@ static bool add_headers(const sv_request *r, struct MHD_Response *m) {
          add_header(m, "Retry-After", r->status == 429 || r->status == 503 ? "1" : NULL) &&
          add_header(m, "WWW-Authenticate", r->status == 401 ? "Bearer" : NULL) &&
          add_header(m, "Connection",
-                    r->status == 413 || atomic_load(&r->server->stopping) ? "close" : NULL);
+                    r->early || atomic_load(&r->server->stopping) ? "close" : NULL);
 }
 
 static enum MHD_Result send_answer(sv_request *r) {
@@ -176,7 +183,8 @@ static enum MHD_Result send_answer(sv_request *r) {
   enum MHD_Result result = MHD_NO;
   if (add_headers(r, m)) {
     r->answered = true;
-    enter_phase(r->peer, SENDING);
+    enter_phase(r->peer,
+                r->early ? REFUSED : SENDING); /* refused: a body may follow that nobody reads */
     result = MHD_queue_response(r->connection, r->status, m);
   }
   MHD_destroy_response(m);
@@ -278,16 +286,27 @@ static void refuse_route(sv_request *r) {
   sv_fail(r, 405, "this address takes %s", allowed);
 }
 
-/* What can be known before the body: a large one is not even received. */
-static bool check_body(sv_request *r) {
+/* How long the body is said to be; UINT64_MAX: it comes in chunks. */
+static uint64_t body_length(sv_request *r) {
   const char *length = sv_header(r, "Content-Length");
-  uint64_t n = length ? strtoull(length, NULL, 10) : 0;
-  if (n > r->server->options.max_body) {
-    sv_fail(r, 413, "the body has %s bytes; at most %llu are taken", length,
-            (unsigned long long)r->server->options.max_body);
-    return false;
-  }
-  return true;
+  if (sv_header(r, "Transfer-Encoding")) return UINT64_MAX;
+  return length ? strtoull(length, NULL, 10) : 0;
+}
+
+static bool check_body(sv_request *r) {
+  uint64_t n = body_length(r);
+  if (n == UINT64_MAX || n <= r->server->options.max_body) return true;
+  sv_fail(r, 413, "the body has %llu bytes; at most %llu are taken", (unsigned long long)n,
+          (unsigned long long)r->server->options.max_body);
+  return false;
+}
+
+/* Whether a request is refused before its body: if the client waits for a word (Expect), or if it is far too large.
+ * Otherwise the body is read and forgotten first, since clients that are still sending when a connection is closed
+ * may never see the answer. */
+static bool may_refuse_early(sv_request *r) {
+  uint64_t n = body_length(r);
+  return sv_header(r, "Expect") || (n != UINT64_MAX && n / 4 > r->server->options.max_body);
 }
 
 static sv_request *request_new(sv_server *s, struct MHD_Connection *connection, const char *url,
@@ -318,7 +337,7 @@ static void request_free(sv_request *r) {
 
 static void take_body(sv_request *r, const char *data, size_t n) {
   r->seen += n;
-  if (r->too_large || r->crowded) return;
+  if (r->too_large || r->crowded || r->stage == SV_DONE) return;
   if (r->seen > r->server->options.max_body) {
     r->too_large = true;
   } else if (r->n_body + n + 1 > r->room) {
@@ -363,6 +382,7 @@ static enum MHD_Result dispatch(sv_request *r) {
   kf_ctx *ctx = thread_context(s);
   r->dispatched = true;
   enter_phase(r->peer, WORKING);
+  if (r->stage == SV_DONE) return send_answer(r); /* refused before its body came */
   if (r->too_large)
     sv_fail(r, 413, "the body has more than %llu bytes", (unsigned long long)s->options.max_body);
   else if (r->crowded || !ctx)
@@ -386,12 +406,8 @@ static enum MHD_Result begin(sv_server *s, struct MHD_Connection *connection, co
   *memory = r;
   enter_phase(r->peer, RECEIVING);
   find_route(r);
-  if (!may_ask(r) || !check_body(r)) {
-    r->early = true;
-  } else if (!r->route) {
-    r->early = true;
-    refuse_route(r);
-  }
+  if (may_ask(r) && check_body(r) && !r->route) refuse_route(r);
+  r->early = r->stage == SV_DONE && may_refuse_early(r);
   return r->early ? send_answer(r) : MHD_YES;
 }
 
@@ -487,9 +503,17 @@ static double patience(const sv_server *s, peer_phase phase) {
   switch (phase) {
   case WAITING:
   case RECEIVING: return scarce && seconds > 2 ? 2 : seconds;
+  case REFUSED: return seconds < REFUSED_SECONDS ? seconds : REFUSED_SECONDS;
   case WORKING: return 1e9; /* the lanes have their own limit */
   default: return 4 * seconds;
   }
+}
+
+/* A client that has closed its side will not send the rest. MHD can miss that (its edge-triggered epoll takes a short
+ * read for the end of what there is). */
+static bool has_hung_up(const sv_peer *peer, peer_phase phase) {
+  struct pollfd poll_for = {.fd = peer->fd, .events = POLLRDHUP};
+  return (phase == WAITING || phase == RECEIVING) && poll(&poll_for, 1, 0) == 1;
 }
 
 void sv_http_watch(sv_server *s) {
@@ -498,7 +522,9 @@ void sv_http_watch(sv_server *s) {
   pthread_mutex_lock(&http->lock);
   for (sv_peer *peer = http->peers; peer; peer = peer->next) {
     peer_phase phase = (peer_phase)atomic_load(&peer->phase);
-    if (peer->cut || now - atomic_load(&peer->since) < patience(s, phase)) continue;
+    double waited = now - atomic_load(&peer->since);
+    if (peer->cut || waited < HUNG_UP_SECONDS) continue;
+    if (waited < patience(s, phase) && !has_hung_up(peer, phase)) continue;
     peer->cut = true;
     shutdown(peer->fd, SHUT_RDWR); /* MHD closes it after its notice, which waits for this lock */
     atomic_fetch_add(&s->metrics.cut_off, 1);
@@ -510,8 +536,10 @@ unsigned sv_http_busy(sv_server *s) {
   sv_http *http = s->http;
   unsigned n = 0;
   pthread_mutex_lock(&http->lock);
-  for (const sv_peer *peer = http->peers; peer; peer = peer->next)
-    n += atomic_load(&peer->phase) != WAITING;
+  for (const sv_peer *peer = http->peers; peer; peer = peer->next) {
+    int phase = atomic_load(&peer->phase);
+    n += phase != WAITING && phase != REFUSED;
+  }
   pthread_mutex_unlock(&http->lock);
   return n;
 }
@@ -625,8 +653,9 @@ unsigned sv_http_port(const sv_server *s) { return s->http->port; }
 
 /* No new connections; those that are there may finish. */
 void sv_http_quiesce(sv_server *s) {
-  int fd = MHD_quiesce_daemon(s->http->daemon);
-  if (fd >= 0) close(fd);
+  s->http->listening = MHD_quiesce_daemon(s->http->daemon);
+  if (s->http->listening >= 0)
+    shutdown(s->http->listening, SHUT_RDWR); /* closed when MHD's threads have ended */
 }
 
 void sv_http_stop(sv_server *s) {

@@ -560,7 +560,7 @@ static void reserved_space(void **state) {
   kf_data *data;
   kf_stats *stats;
   const char *path = "absent.npy";
-  kf_data_options of_data = {.reserved = {[4] = 1}};
+  kf_data_options of_data = {.reserved = {[3] = 1}};
   assert_error(ctx, KF_ERR_ARG, "kf_data_open: options use reserved",
                kf_data_open(ctx, &path, 1, &of_data, &data));
   kf_synth_options of_synth = {.classes = 3, .dim = 8};

@@ -75,6 +75,12 @@ static void without_waiting(void **state) {
 }
 
 /* What a picture takes is given back, whatever becomes of it. */
+static kf_status read_sum(const char *path, uint64_t most, kf_budget *b, kf_image *out,
+                          uint64_t *sum, kf_err *err) {
+  kf_extent extent = kf_extent_file(path);
+  return kf_image_read_sum(&extent, most, b, out, sum, err);
+}
+
 static void pictures(void **state) {
   (void)state;
   static const char *const names[] = {GOLDEN "exif6.png", GOLDEN "exif6-le.jpg",
@@ -87,10 +93,10 @@ static void pictures(void **state) {
       kf_image image, plain;
       uint64_t sum = 0, again = 0;
       kf_budget_start(&b, most);
-      kf_status status = kf_image_read_sum(names[i], 0, &b, &image, &sum, &err);
+      kf_status status = read_sum(names[i], 0, &b, &image, &sum, &err);
       if (status != KF_OK && strstr(err.message, "this build of koofu does not read")) break;
       assert_int_equal(status, KF_OK);
-      assert_int_equal(kf_image_read_sum(names[i], 0, NULL, &plain, &again, &err), KF_OK);
+      assert_int_equal(read_sum(names[i], 0, NULL, &plain, &again, &err), KF_OK);
       uint64_t pixels = (uint64_t)image.width * image.height;
       assert_int_equal(b.used, image.taken);
       assert_true(image.taken >= 3 * pixels && image.taken < 3 * pixels + 100 * 1000);
@@ -100,10 +106,10 @@ static void pictures(void **state) {
       kf_image_clear(&image);
       assert_int_equal(b.used, 0);
       /* Too many pixels, no picture, no file. */
-      assert_int_equal(kf_image_read_sum(names[i], 1, &b, &image, NULL, &err), KF_ERR_DATA);
-      assert_int_equal(kf_image_read_sum(write_text("x.png", "x"), 0, &b, &image, NULL, &err),
+      assert_int_equal(read_sum(names[i], 1, &b, &image, NULL, &err), KF_ERR_DATA);
+      assert_int_equal(read_sum(write_text("x.png", "x"), 0, &b, &image, NULL, &err),
                        KF_ERR_DATA);
-      assert_int_equal(kf_image_read_sum(at("none.png"), 0, &b, &image, NULL, &err), KF_ERR_IO);
+      assert_int_equal(read_sum(at("none.png"), 0, &b, &image, NULL, &err), KF_ERR_IO);
       assert_int_equal(b.used, 0);
       kf_budget_stop(&b);
     }

@@ -1,8 +1,11 @@
 /* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
  * whoever fails. The ranks are threads (thread_ranks.h). */
+#include "base/base.h"
 #include "thread_ranks.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #define TRY(call)                                                                                  \
   do {                                                                                             \
@@ -120,6 +123,32 @@ static void rows_are_read_once(void **state) {
     free(of[i].log.bytes);
   }
   assert_int_equal(counted.brought, 1000);
+}
+
+/* Blocks of queries: every rank has all rows, and each is read on one rank. */
+static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_data *data;
+  kf_reader *reader;
+  kf_reader_block b = {.taken = 1};
+  TRY(kf_data_open_rows(ctx, 1000, 2, bring_counted, argument, NULL, &data));
+  keep_data(data);
+  TRY(kf_reader_open_data(ctx, data, &(kf_reader_options){.block = 70}, &reader));
+  kf_status status = KF_OK;
+  while (status == KF_OK && b.taken > 0) {
+    status = kf_reader_next(ctx, reader, &b);
+    if (status != KF_OK) break;
+    note(log, b.rows, b.n * 2 * sizeof *b.rows);
+    note(log, b.numbers, b.n * sizeof *b.numbers);
+  }
+  kf_reader_free(reader);
+  return status;
+}
+
+static void queries_are_read_once(void **state) {
+  (void)state;
+  static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
+  assert_same_on_ranks(read_counted, &counted);
+  assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
 }
 
 /* Bad rows that are skipped, fewer rows than ranks. */
@@ -511,40 +540,53 @@ static void ties_are_the_same(void **state) {
 }
 
 /* Files longer than a round, with bad rows left out. */
+typedef struct long_file {
+  char path[512];
+  bool gallery;
+} long_file;
+
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
-  char path[512];
+  const long_file *to = argument;
   float *rows = calloc((size_t)N * LONG, sizeof *rows);
-  snprintf(path, sizeof path, "%s/long.safetensors", (const char *)argument);
   for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
   for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
   kf_data *data = NULL;
   kf_array all = {.rows = rows, .n = N};
   kf_array_options how = {.skip = KF_SKIP_BAD};
   kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
-  if (status == KF_OK) status = kf_data_save(ctx, data, KF_F32, path);
+  if (status == KF_OK)
+    status = to->gallery ? kf_gallery_save(ctx, data, NULL, NULL, to->path)
+                         : kf_data_save(ctx, data, KF_F32, to->path);
   kf_data_free(data);
   free(rows);
   TRY(status);
-  TRY(note_file(path, log));
+  TRY(note_file(to->path, log));
   return kf_agree(ctx, KF_OK, NULL);
 }
 
+/* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
 static void long_files_are_the_same(void **state) {
   (void)state;
   char folder[256];
+  long_file to = {.gallery = false};
   snprintf(folder, sizeof folder, "%s", test_folder());
-  session alone, of[3] = {{0}};
-  run_alone(&alone, write_long, folder);
-  assert_int_equal(alone.status, KF_OK);
-  run_ranks(of, 3, write_long, folder);
-  for (int i = 0; i < 3; i++) {
-    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
-    assert_int_equal(of[i].log.n, alone.log.n);
-    assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
-    free(of[i].log.bytes);
+  snprintf(to.path, sizeof to.path, "%s/long.safetensors", folder);
+  for (int gallery = 0; gallery < 2; gallery++) {
+    session alone, of[3] = {{0}};
+    to.gallery = gallery != 0;
+    run_alone(&alone, write_long, &to);
+    assert_int_equal(alone.status, KF_OK);
+    run_ranks(of, 3, write_long, &to);
+    for (int i = 0; i < 3; i++) {
+      if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+      assert_int_equal(of[i].log.n, alone.log.n);
+      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
+      assert_true(gallery ? of[i].rank.brought > 1 << 20 : of[i].rank.brought == 0);
+      free(of[i].log.bytes);
+    }
+    free(alone.log.bytes);
   }
-  free(alone.log.bytes);
   test_remove(folder);
 }
 
@@ -596,6 +638,14 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_eval(ctx, model, test, NULL, &e));
   NOTE(log, e);
   TRY(note_analysis(ctx, model, test, log));
+  char path[400];
+  snprintf(path, sizeof path, "%s/mapped.safetensors", ((const rank_parts *)argument)->folder);
+  TRY(kf_transform_data(ctx, model, train, NULL, KF_F16, path));
+  TRY(note_file(path, log));
+  TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read it */
+  TRY(kf_data_save(ctx, test, KF_F32, path));
+  TRY(note_file(path, log));
+  TRY(kf_agree(ctx, KF_OK, NULL));
   kf_model_free(model);
   kf_data_free(train);
   kf_data_free(test);
@@ -801,6 +851,118 @@ static void checkpoints_are_of_their_data(void **state) {
   test_remove(folder);
 }
 
+/* --- while ranks are at work --------------------------------------------------------------------- */
+
+enum { WIDE = 512, SHARE = 2048 }; /* a batch of statistics is 128 rows of this width */
+
+/* One rank's rows of a data set, which all ranks walk through at a pace that the test sets. */
+typedef struct walk {
+  thread_rank *rank;
+  atomic_ullong *reported; /* the first progress of rank 0 that is more than nothing */
+  bool fail;               /* the first row of rank 1 is bad */
+  atomic_ullong brought;
+} walk;
+
+static uint64_t told_by(const walk *w, uint32_t rank) {
+  thread_group *g = w->rank->group;
+  pthread_mutex_lock(&g->lock);
+  uint64_t done = g->done[rank];
+  pthread_mutex_unlock(&g->lock);
+  return done;
+}
+
+static bool has_failed(const walk *w) {
+  thread_group *g = w->rank->group;
+  pthread_mutex_lock(&g->lock);
+  bool failed = g->failed > 0;
+  pthread_mutex_unlock(&g->lock);
+  return failed;
+}
+
+static void wait_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+
+/* Rank 1 goes first, then rank 0 until it has reported something, then the others. */
+static int bring_in_turn(void *user, uint64_t first, uint64_t n, float *rows) {
+  walk *w = user;
+  uint32_t rank = w->rank->rank;
+  w->brought += n;
+  for (uint64_t i = 0; i < n * WIDE; i++) rows[i] = (float)(1 + (first + i / WIDE + i % 3) % 7);
+  if (w->fail) {
+    if (first == SHARE) rows[0] = NAN;
+    while (rank != 1 && !has_failed(w)) wait_a_little();
+    return 0;
+  }
+  while (rank == 0 && told_by(w, 1) < SHARE) wait_a_little();
+  while (rank > 1 && atomic_load(w->reported) == 0) wait_a_little();
+  return 0;
+}
+
+static int see_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  const walk *w = user;
+  (void)what;
+  unsigned long long none = 0;
+  if (w->rank->rank == 0 && done > 0 && done < total)
+    atomic_compare_exchange_strong(w->reported, &none, done);
+  return 0;
+}
+
+static kf_status walk_together(kf_ctx *ctx, walk *w) {
+  static int32_t labels[4 * SHARE];
+  kf_data *data;
+  kf_stats *stats;
+  w->rank = ctx->options.comm->self;
+  ctx->options.progress = see_progress;
+  ctx->options.user = w;
+  TRY(kf_data_open_rows(ctx, 4 * SHARE, WIDE, bring_in_turn, w,
+                        &(kf_array_options){.labels = labels, .n_classes = 1}, &data));
+  kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
+  kf_data_free(data);
+  if (status == KF_OK) kf_stats_free(stats);
+  return status;
+}
+
+static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)log;
+  return walk_together(ctx, &(walk){.reported = argument});
+}
+
+/* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
+static void progress_is_of_all_ranks(void **state) {
+  (void)state;
+  atomic_ullong reported = 0;
+  session of[4] = {{0}};
+  run_ranks(of, 4, report_progress, &reported);
+  for (int i = 0; i < 4; i++)
+    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+  assert_int_equal(reported, SHARE + 128);
+}
+
+static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
+  walk w = {.reported = argument, .fail = true};
+  kf_status status = walk_together(ctx, &w);
+  uint64_t brought = w.brought;
+  NOTE(log, brought);
+  return status;
+}
+
+/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
+ * thread; others of a rank work on until all ranks have met. */
+static void others_stop_early(void **state) {
+  (void)state;
+  atomic_ullong reported = 0;
+  session of[4] = {{0}};
+  run_ranks(of, 4, stop_early, &reported);
+  for (int i = 0; i < 4; i++) {
+    uint64_t brought;
+    memcpy(&brought, of[i].log.bytes, sizeof brought);
+    assert_int_equal(of[i].status, KF_ERR_DATA);
+    assert_non_null(strstr(of[i].message, "row 2048"));
+    assert_non_null(strstr(of[i].message, "(rank 1)"));
+    if (i == 2) assert_true(brought < SHARE);
+    free(of[i].log.bytes);
+  }
+}
+
 /* --- failures ------------------------------------------------------------------------------------ */
 
 typedef struct bad_input {
@@ -961,7 +1123,7 @@ static void wrong_communicators_are_refused(void **state) {
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 0};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
-  comm = (kf_comm){.size = 1, .reserved = {[3] = 1}};
+  comm = (kf_comm){.size = 1, .reserved = {[1] = 1}};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 1};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_OK);
@@ -975,6 +1137,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(statistics_are_the_same),
       cmocka_unit_test(rows_are_read_once),
+      cmocka_unit_test(queries_are_read_once),
       cmocka_unit_test(few_and_bad_rows_are_the_same),
       cmocka_unit_test(models_are_the_same),
       cmocka_unit_test(verdicts_are_the_same),
@@ -988,6 +1151,8 @@ int main(void) {
       cmocka_unit_test(some_calls_need_all_rows),
       cmocka_unit_test(checkpoints_are_taken_up),
       cmocka_unit_test(checkpoints_are_of_their_data),
+      cmocka_unit_test(progress_is_of_all_ranks),
+      cmocka_unit_test(others_stop_early),
       cmocka_unit_test(one_error_for_all),
       cmocka_unit_test(a_failing_rank_fails_all),
       cmocka_unit_test(ranks_that_come_apart_fail),

@@ -47,7 +47,8 @@ static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32
                ": row %" PRId64 " (%a), wanted %" PRId64 " (%a)",
                p->kind->name, p->shape.n, p->shape.dim, k, p->shape.seed, i / k, i % k,
                found.rows[i], found.scores[i], wanted.rows[i], wanted.scores[i]);
-  assert_true(found.candidates >= p->n_queries * k);
+  /* Copies are not scored. */
+  assert_true(found.candidates >= p->n_queries * (index->devices->copies.n > 0 ? 1 : k));
   free_answers(&found);
   free_answers(&wanted);
   kf_ctx_free(cpu);
@@ -173,6 +174,72 @@ static void canonical(void **state) {
       kf_ctx_free(ctx);
       free_problem(&p);
     }
+}
+
+/* --- rows that are as near as others ----------------------------------------------------------- */
+
+/* A problem in which each of the first rows has `copies` copies, all over the place; scaled: as its
+ * multiples, which are in the same direction. Queries are near the first rows. */
+static problem with_copies(uint64_t n, uint32_t dim, uint64_t copies, bool scaled) {
+  problem p = make_problem(kind_named("gaussian"), n, dim, 24, copies);
+  uint64_t different = n / copies > 0 ? n / copies : 1, seed = 5;
+  for (uint64_t i = 0; scaled && i < different * dim; i++)
+    p.rows[i] = rintf(4 * p.rows[i]) + (i % dim == 0 ? 100 : 0);
+  for (uint64_t i = different; i < n; i++) {
+    uint64_t of = test_random(&seed) % different;
+    for (uint32_t d = 0; d < dim; d++)
+      p.rows[i * dim + d] = p.rows[of * dim + d] * (scaled ? (float)(i + 1) : 1);
+  }
+  for (uint64_t q = 0; q < p.n_queries; q++)
+    for (uint32_t d = 0; d < dim; d++)
+      p.queries[q * dim + d] =
+          p.rows[q % different * dim + d] + (q % 3 == 0 ? 0.01F * (float)d : 0);
+  return p;
+}
+
+/* Devices answer, however many copies there are. */
+static void copies(void **state) {
+  (void)state;
+  const uint64_t counts[] = {2, 50, 5000};
+  for (size_t c = 0; c < 3; c++)
+    for (size_t m = 0; m < 3; m++)
+      for (int devices = 1; devices <= 3; devices += 2) {
+        if (device_twin() == NULL && devices > 1) continue;
+        if (device_twin() != NULL) device_twin()->devices = 3;
+        problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
+        kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
+        kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+        int64_t leave_out[24];
+        for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
+        compare(ctx, index, &p, 1, NULL);
+        compare(ctx, index, &p, 15, NULL);
+        compare(ctx, index, &p, 15, leave_out);
+        for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q % 5);
+        compare(ctx, index, &p, 200, leave_out);
+        assert_true(index->devices->copies.n > 0);
+        assert_int_equal(index->devices->left_over, 0);
+        kf_index_free(index);
+        kf_ctx_free(ctx);
+        free_problem(&p);
+      }
+}
+
+/* Rows that are not copies, but as near: a list that cannot show where they end is made longer, and
+ * only past the longest does the CPU answer. */
+static void longer_lists(void **state) {
+  (void)state;
+  const uint64_t counts[] = {20, 200, 5000};
+  for (size_t c = 0; c < 3; c++) {
+    problem p = with_copies(6000, 12, counts[c], true);
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
+    compare(ctx, index, &p, 10, NULL);
+    if (c < 2) assert_int_equal(index->devices->left_over, 0);
+    if (c == 2) assert_true(index->devices->left_over > 0);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    free_problem(&p);
+  }
 }
 
 /* How many queries go wrong if the bound is multiplied by `scale`. */
@@ -602,6 +669,35 @@ static void shared_index(void **state) {
   free_problem(&p);
 }
 
+/* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
+ * bad one is told as it is on the CPU. */
+static void bad_queries(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  problem p = make_problem(&kinds[0], 3000, 40, 700, 3);
+  int64_t *rows = malloc(700 * 3 * sizeof *rows);
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  for (int i = 0; i < 6; i++) {
+    if (twin != NULL) twin->locked = i % 2 != 0;
+    kf_index *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
+    float *later = &p.queries[613 * 40 + 7], *first = &p.queries[300 * 40];
+    float good[] = {*later, *first};
+    assert_ok(ctx, kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *later = NAN;
+    assert_error(ctx, KF_ERR_DATA, "query 613 has a NaN",
+                 kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *first = INFINITY;
+    assert_error(ctx, KF_ERR_DATA, "query 300 has a NaN",
+                 kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
+    *later = good[0];
+    *first = good[1];
+    kf_index_free(index);
+  }
+  free(rows);
+  kf_ctx_free(ctx);
+  free_problem(&p);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -612,6 +708,8 @@ int main(void) {
       CASE(canonical),
       CASE(bound_is_needed),
       CASE(little_memory),
+      CASE(copies),
+      CASE(longer_lists),
       CASE(less_of_everything),
       CASE(little_room_for_survivors),
       CASE(wrong_guesses),
@@ -621,6 +719,7 @@ int main(void) {
       CASE(no_memory),
       CASE(where_it_pays),
       CASE(shared_index),
+      CASE(bad_queries),
   };
   return cmocka_run_group_tests(tests, device_keep, device_let_go);
 }

@@ -35,7 +35,7 @@ static void test_directory(void **state) {
   const char *labels[] = {at("d.txt")};
   kf_data *data = NULL;
   kf_status status = open_one(rows, &(kf_data_options){.labels = labels, .n_labels = 1}, &data);
-  assert_failed(status, KF_ERR_DATA, "d.txt", "no .npy, .npz, .txt");
+  assert_failed(status, KF_ERR_DATA, "d.txt", "no .npy, .npz, .parquet, .txt");
   /* A folder that is named like a file is not one of the files of its folder. */
   mkdir(at("mixed"), 0777);
   mkdir(at("mixed/x.npy"), 0777);
@@ -278,6 +278,11 @@ static void test_vecs(void **state) {
   assert_refused(write_bytes("x.fbin", (uint32_t[]){UINT32_MAX, 65536}, 8), NULL, KF_ERR_DATA,
                  "but the file has 8");
   assert_refused(write_bytes("x.fbin", (uint32_t[]){0, 4}, 8), NULL, KF_ERR_DATA, "no rows");
+  assert_refused(write_bytes("x.f16bin", rows, 24), NULL, KF_ERR_DATA,
+                 "2 rows of 1 columns take 12 bytes, but the file has 24");
+  assert_refused(write_bytes("x.u8bin", rows, 6), NULL, KF_ERR_DATA, "of a .u8bin file has 8");
+  assert_refused(write_bytes("x.i8bin", rows, 11), NULL, KF_ERR_DATA,
+                 "2 rows of 1 columns take 10 bytes, but the file has 11");
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */

@@ -33,6 +33,9 @@ static void check_eigen(uint32_t n, const double *a) {
     assert_ok(ctx, kf_eigen(ctx, n, copy, values2, v2));
     assert_memory_equal(values, values2, n * sizeof *values);
     assert_memory_equal(v, v2, (size_t)n * n * sizeof *v);
+    memset(values2, 0, n * sizeof *values2);
+    assert_ok(ctx, kf_eigen(ctx, n, copy, values2, NULL)); /* alone */
+    assert_memory_equal(values, values2, n * sizeof *values);
     kf_ctx_free(ctx);
   }
   free(copy);
@@ -183,6 +186,8 @@ static void eigen_wide(void **state) {
     v[t] = malloc((size_t)n * n * sizeof *v[t]);
     memcpy(copy, a, (size_t)n * n * sizeof *a);
     assert_ok(ctx, kf_eigen(ctx, n, copy, values[t], v[t]));
+    assert_ok(ctx, kf_eigen(ctx, n, copy, turned, NULL));
+    assert_memory_equal(values[t], turned, sizeof turned);
     kf_ctx_free(ctx);
   }
   assert_memory_equal(values[0], values[1], sizeof values[0]);

@@ -13,14 +13,18 @@ typedef struct thread_group {
   uint32_t size;
   pthread_barrier_t barrier;
   void *shown[MOST_RANKS]; /* what each rank shows the others */
+  pthread_mutex_t lock;    /* of what follows */
+  uint64_t stage[MOST_RANKS], done[MOST_RANKS];
+  uint32_t failed; /* 1 + the lowest rank that has; 0: none */
 } thread_group;
 
 typedef struct thread_rank {
   thread_group *group;
   uint32_t rank;
   kf_comm comm;
-  uint64_t steps; /* calls so far */
-  uint64_t fail;  /* the call, from 1, that fails; 0: none */
+  uint64_t steps;   /* calls so far */
+  uint64_t fail;    /* the call, from 1, that fails; 0: none */
+  uint64_t brought; /* bytes to one rank alone, by this one */
 } thread_rank;
 
 static inline int thread_step(thread_rank *r) { return ++r->steps == r->fail; }
@@ -51,6 +55,7 @@ static inline int thread_gather(void *self, const void *part, void *all, const u
                                 uint32_t to) {
   thread_rank *r = self;
   bool wanted = to == KF_ALL_RANKS || to == r->rank;
+  if (to != KF_ALL_RANKS) r->brought += ends[r->rank] - (r->rank > 0 ? ends[r->rank - 1] : 0);
   thread_show(r, (void *)(uintptr_t)part);
   for (uint32_t i = 0; wanted && i < r->group->size; i++) {
     uint64_t begin = i > 0 ? ends[i - 1] : 0;
@@ -67,6 +72,27 @@ static inline int thread_broadcast(void *self, void *bytes, uint64_t n, uint32_t
   if (r->rank != from) memcpy(bytes, r->group->shown[from], n);
   thread_end(r);
   return thread_step(r);
+}
+
+static inline void thread_abort(void *self) {
+  thread_rank *r = self;
+  thread_group *g = r->group;
+  pthread_mutex_lock(&g->lock);
+  if (g->failed == 0 || g->failed > r->rank + 1) g->failed = r->rank + 1;
+  pthread_mutex_unlock(&g->lock);
+}
+
+static inline uint32_t thread_progress(void *self, uint64_t stage, uint64_t done, uint64_t *all) {
+  thread_rank *r = self;
+  thread_group *g = r->group;
+  pthread_mutex_lock(&g->lock);
+  g->stage[r->rank] = stage;
+  g->done[r->rank] = done;
+  *all = 0;
+  for (uint32_t i = 0; i < g->size; i++) *all += g->stage[i] == stage ? g->done[i] : 0;
+  uint32_t failed = g->failed;
+  pthread_mutex_unlock(&g->lock);
+  return failed;
 }
 
 /* --- sessions ------------------------------------------------------------------------------------ */
@@ -130,11 +156,16 @@ typedef struct session {
   char message[512];
 } session;
 
+/* The devices of ranks; NULL: auto. A session that runs alone is on the CPU then. */
+static const char *ranks_device, *ranks_plugin;
+
 static inline void *session_main(void *argument) {
   session *s = argument;
   kf_ctx *ctx = NULL;
   kf_ctx_options options = {.threads = s->threads, .isa = s->isa};
   if (s->rank.group != NULL) options.comm = &s->rank.comm;
+  if (ranks_device != NULL) options.device = s->rank.group != NULL ? ranks_device : "cpu";
+  options.device_plugin = ranks_plugin;
   s->status = kf_ctx_new(&options, &ctx);
   if (s->status == KF_OK) s->status = s->run(ctx, s->argument, &s->log);
   snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
@@ -156,6 +187,7 @@ static inline void run_ranks(session *sessions, uint32_t size,
   pthread_t threads[MOST_RANKS];
   group = (thread_group){.size = size};
   pthread_barrier_init(&group.barrier, NULL, size);
+  pthread_mutex_init(&group.lock, NULL);
   for (uint32_t i = 0; i < size; i++) {
     session *s = &sessions[i];
     uint64_t fail = s->rank.fail;
@@ -169,11 +201,14 @@ static inline void run_ranks(session *sessions, uint32_t size,
                              .self = &s->rank,
                              .sum = thread_sum,
                              .gather = thread_gather,
-                             .broadcast = thread_broadcast};
+                             .broadcast = thread_broadcast,
+                             .abort = thread_abort,
+                             .progress = thread_progress};
     assert_int_equal(pthread_create(&threads[i], NULL, session_main, s), 0);
   }
   for (uint32_t i = 0; i < size; i++) pthread_join(threads[i], NULL);
   pthread_barrier_destroy(&group.barrier);
+  pthread_mutex_destroy(&group.lock);
 }
 
 static inline void run_alone(session *s,

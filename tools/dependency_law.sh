@@ -13,7 +13,7 @@ rooms_seen_by() {
     device) echo 'device base' ;;
     file) echo 'file device base' ;;
     stats) echo 'stats file device base' ;;
-    model) echo 'model stats file base' ;;
+    model) echo 'model stats file device base' ;;
     search) echo 'search model stats file device base' ;;
     score) echo 'score search model stats file base' ;;
     choose) echo 'choose score search model stats file base' ;;

@@ -1,9 +1,10 @@
 /* stats.c - statistics and a fit on a GPU and on the CPU, through the library as anybody would call
  * it, from a file in the page cache. See run.sh.
  *
- *     stats [--plugin FILE] [--repeat R] DATA
+ *     stats [--plugin FILE] [--repeat R] [--least MILLIONS] DATA
  *
- * Statistics and models must have the same bytes; otherwise the exit status is 1. */
+ * Statistics and models must have the same bytes, and the device must add up at least so many million
+ * rows a second; otherwise the exit status is 1. */
 #include "koofu.h"
 
 #include <stdio.h>
@@ -70,12 +71,14 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void tell(const char *what, const char *name, double *seconds, int n, uint64_t rows) {
+/* Returns the million rows of a second. */
+static double tell(const char *what, const char *name, double *seconds, int n, uint64_t rows) {
   double first = seconds[0];
   qsort(seconds, (size_t)n, sizeof *seconds, by_size);
   double median = seconds[n / 2];
   printf("%-10s %-4s  first %.3f s, median of %d %.3f s (%.3f – %.3f), %.2f million rows/s\n", what,
          name, first, n, median, seconds[0], seconds[n - 1], (double)rows / median / 1e6);
+  return (double)rows / median / 1e6;
 }
 
 static int differ(const char *what, const kf_bytes *a, const kf_bytes *b) {
@@ -95,16 +98,19 @@ static void end(side *s) {
 int main(int argc, char **argv) {
   const char *plugin = NULL, *path = NULL;
   int repeat = 5;
+  double least = 0;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--plugin") == 0 && i + 1 < argc)
       plugin = argv[++i];
     else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
       repeat = (int)strtol(argv[++i], NULL, 10);
+    else if (strcmp(argv[i], "--least") == 0 && i + 1 < argc)
+      least = strtod(argv[++i], NULL);
     else
       path = argv[i];
   }
   if (path == NULL || repeat < 1 || repeat > MOST_REPEATS) {
-    fprintf(stderr, "usage: stats [--plugin FILE] [--repeat R] DATA\n");
+    fprintf(stderr, "usage: stats [--plugin FILE] [--repeat R] [--least MILLIONS] DATA\n");
     return 2;
   }
   static side gpu, cpu;
@@ -119,9 +125,13 @@ int main(int argc, char **argv) {
   uint64_t rows = kf_data_rows(gpu.data);
   printf("%llu rows of %u, %u classes\n", (unsigned long long)rows, kf_data_dim(gpu.data),
          kf_data_classes(gpu.data));
-  for (int i = 0; i < 2; i++) tell("statistics", sides[i]->name, sides[i]->stats, repeat, rows);
+  double rate = tell("statistics", gpu.name, gpu.stats, repeat, rows);
+  tell("statistics", cpu.name, cpu.stats, repeat, rows);
   for (int i = 0; i < 2; i++) tell("fit", sides[i]->name, sides[i]->fit, repeat, rows);
-  int wrong = differ("statistics", gpu.of_stats, cpu.of_stats);
+  if (least > 0)
+    printf("at least %.1f million rows/s: %s\n", least, rate >= least ? "kept" : "MISSED");
+  int wrong = rate < least;
+  wrong |= differ("statistics", gpu.of_stats, cpu.of_stats);
   wrong |= differ("fit", gpu.of_model, cpu.of_model);
   end(&gpu);
   end(&cpu);

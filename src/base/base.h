@@ -185,6 +185,9 @@ typedef struct kf_ranks {
   struct kf_word *words; /* [size] of the last agreement */
   uint64_t *ends;        /* [size] for kf_join; see kf_share_ends */
   kf_err *failed;        /* what was agreed on; status KF_OK: nothing has failed */
+  uint64_t stage, done;  /* of the work that is being shared out, for progress */
+  uint64_t before;       /* what this rank has done of it in passes that are over */
+  double alarmed;        /* when a rank was first known to have failed; 0: none is */
 } kf_ranks;
 kf_status kf_ranks_start(kf_ctx *ctx);
 void kf_ranks_stop(kf_ctx *ctx);
@@ -198,6 +201,15 @@ typedef struct kf_range {
 kf_range kf_share_of(const kf_ranks *ranks, uint64_t n, uint64_t step);
 /* Sets ranks->ends to the `last` of every rank. */
 void kf_share_ends(const kf_ranks *ranks, uint64_t n, uint64_t step);
+
+/* The next thing to share out begins, and its progress, with what this rank has done of it `before`. For
+ * all ranks, in the same order. */
+void kf_share_begin(kf_ctx *ctx, uint64_t before);
+/* How much of `total` all ranks have done, if this one has done `done` of its `own`. For the thread that uses
+ * the context. */
+uint64_t kf_done_by_all(kf_ctx *ctx, uint64_t done, uint64_t own, uint64_t total);
+/* Fails, as they all do, if another rank has failed: between steps of long work. */
+kf_status kf_heed_ranks(kf_ctx *ctx);
 
 /* What follows is done by all ranks together, each with the status of its own work so far, whose
  * message is in the context: if one has failed, all fail alike. With one rank they return `status`
@@ -220,6 +232,10 @@ kf_status kf_take_from_first(kf_ctx *ctx, kf_status status, void *bytes, uint64_
  * to be freed. The others get NULL. */
 kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, uint64_t n,
                             unsigned char **to, uint64_t *total);
+/* Messages that ranks have kept, a NUL after each: rank 0 logs those of the others, in the order of ranks.
+ * Its own it has logged already. */
+struct kf_string;
+kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const struct kf_string *said);
 
 /* --- context and threads --------------------------------------------------------------------- */
 
@@ -330,7 +346,20 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);
-/* A whole file of at most `limit` bytes, with a NUL after it. The caller frees *text. */
+/* A file, or a member of an archive, which is read like a file of its own. */
+typedef struct kf_extent {
+  const char *name; /* in messages: the path, or ARCHIVE/MEMBER */
+  const char *file; /* that holds it */
+  uint64_t at;      /* where a member begins */
+  uint64_t size;    /* of a member; KF_WHOLE_FILE: all of the file */
+} kf_extent;
+#define KF_WHOLE_FILE UINT64_MAX
+kf_extent kf_extent_file(const char *path);
+kf_status kf_in_open_extent(kf_in *in, const kf_extent *extent, kf_err *err);
+/* All of a extent of at most `limit` bytes, with a NUL after it. The caller frees *text. */
+kf_status kf_read_extent(const kf_extent *extent, uint64_t limit, char **text, uint64_t *length,
+                         kf_err *err);
+/* The same for a file. */
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
                        kf_err *err);
 bool kf_is_directory(const char *path);
@@ -374,11 +403,12 @@ typedef struct kf_out {
   uint64_t device, number; /* of this file */
   int folder_fd, unsynced; /* for syncing the folder; errno: why it cannot be */
   kf_guard guard;          /* if the file must still be the one that was locked */
+  char *guarded;           /* or another file must, the one of this path; NULL: this one */
   uint64_t written;
   unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
   kf_bytes *bytes; /* it is made in memory; NULL: a file */
-  bool nowhere;    /* another rank writes it */
+  bool nowhere;    /* another rank writes it; fd >= 0: it is shared */
 } kf_out;
 /* With a context, notes are logged, and between kf_outputs_begin and kf_outputs_commit a committed
  * file waits for the others. ctx may be NULL. */
@@ -388,9 +418,20 @@ kf_status kf_out_open_memory(kf_out *out, kf_err *err);
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
 /* Bytes at any place; the next kf_out_write goes on at the end of the file. */
 kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
+/* Gives a file without a name its temporary one, for rename to move. */
+kf_status kf_out_name(kf_out *out, kf_err *err);
+/* For several ranks together, after kf_out_open with their context (out_shared.c): lets every rank write
+ * with kf_out_put. *shared false: only rank 0 can. */
+kf_status kf_out_share(kf_out *out, bool *shared);
+/* What kf_out_write writes next goes n bytes further on; ranks fill the gap with kf_out_put. */
+kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err);
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err);
 /* The file replaces the one that `guard` is about; the commit fails if that has changed. Takes the
  * guard over. */
 void kf_out_replaces(kf_out *out, kf_guard *guard);
+/* The same for a file that is said more of here, and that stays as it is. */
+kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err);
 /* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. With a context, all
  * ranks commit together. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);

@@ -270,7 +270,7 @@ kf_err *kf_enter(kf_ctx *ctx) {
 
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total) {
   kf_progress_fn callback = ctx->options.progress;
-  if (callback == NULL) return KF_OK;
+  if (callback == NULL) return kf_heed_ranks(ctx);
   snprintf(ctx->reported.what, sizeof ctx->reported.what, "%s", what);
   ctx->reported.done = done;
   ctx->reported.total = total;
@@ -278,6 +278,7 @@ kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t tot
 }
 
 kf_status kf_progress_again(kf_ctx *ctx) {
+  KF_TRY(kf_heed_ranks(ctx));
   const char *what = ctx->reported.what;
   if (what[0] == '\0' ||
       ctx->options.progress(ctx->options.user, what, ctx->reported.done, ctx->reported.total) == 0)
@@ -287,8 +288,8 @@ kf_status kf_progress_again(kf_ctx *ctx) {
 
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
                            uint64_t total, kf_err *err) {
-  if (worker != 0 || what == NULL) return KF_OK;
-  kf_status status = kf_progress(ctx, what, done, total);
+  if (worker != 0) return KF_OK;
+  kf_status status = what != NULL ? kf_progress(ctx, what, done, total) : kf_heed_ranks(ctx);
   if (status != KF_OK) *err = ctx->err;
   return status;
 }

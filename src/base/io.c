@@ -101,14 +101,45 @@ static kf_status read_whole(const kf_in *in, uint64_t limit, char **text, kf_err
   KF_HAND_OUT(kf_in_read(in, 0, bytes, in->size, err), text, bytes, kf_free);
 }
 
-kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
-                       kf_err *err) {
+kf_extent kf_extent_file(const char *path) {
+  return (kf_extent){.name = path, .file = path, .size = KF_WHOLE_FILE};
+}
+
+/* Makes an open archive the one member of it. */
+static kf_status narrow(kf_in *in, const kf_extent *extent, kf_err *err) {
+  if (extent->size == 0) return kf_fail_file(err, extent->name, "is empty");
+  if (extent->at > in->size || extent->size > in->size - extent->at)
+    return kf_fail_file(err, extent->name, "lies outside the archive, which has changed");
+  char *name = kf_strdup(extent->name);
+  if (name == NULL) return kf_fail_memory(err);
+  kf_free(in->path);
+  in->path = name;
+  in->base = extent->at;
+  in->size = extent->size;
+  return KF_OK;
+}
+
+kf_status kf_in_open_extent(kf_in *in, const kf_extent *extent, kf_err *err) {
+  KF_TRY(kf_in_open(in, extent->file, err));
+  if (extent->size == KF_WHOLE_FILE) return KF_OK;
+  kf_status status = narrow(in, extent, err);
+  if (status != KF_OK) kf_in_close(in);
+  return status;
+}
+
+kf_status kf_read_extent(const kf_extent *extent, uint64_t limit, char **text, uint64_t *length,
+                         kf_err *err) {
   kf_in in;
-  KF_TRY(kf_in_open(&in, path, err));
+  KF_TRY(kf_in_open_extent(&in, extent, err));
   *length = in.size;
   kf_status status = read_whole(&in, limit, text, err);
   kf_in_close(&in);
   return status;
+}
+
+kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
+                       kf_err *err) {
+  return kf_read_extent(&(kf_extent){path, path, 0, KF_WHOLE_FILE}, limit, text, length, err);
 }
 
 bool kf_is_directory(const char *path) {

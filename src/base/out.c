@@ -13,8 +13,8 @@
  * leaves the older file as it was. After it the call succeeds. A folder that cannot be synced is
  * logged: the file is there for every process, and only a power cut could bring the older one back.
  *
- * Of several ranks, rank 0 writes; on the others a file goes nowhere. All agree that none has failed
- * before the file gets its name, and that it has one.
+ * Of several ranks, rank 0 writes; on the others a file goes nowhere, unless it is shared
+ * (out_shared.c). All agree that none has failed before the file gets its name, and that it has one.
  *
  * Several files go through each step together. Before the third, the older files get a second name
  * each (link(2)), from which they are put back if one of the renames fails. */
@@ -203,7 +203,7 @@ void kf_bytes_free(kf_bytes *bytes) {
 
 void kf_out_abort(kf_out *out) {
   kf_bytes_free(out->bytes);
-  if (out->buffer != NULL && out->fd >= 0) close(out->fd);
+  if ((out->buffer != NULL || out->nowhere) && out->fd >= 0) close(out->fd);
   if (out->buffer != NULL && out->folder_fd >= 0) close(out->folder_fd);
   if (out->named) unlink(out->temporary);
   if (out->has_kept) unlink(out->kept);
@@ -213,6 +213,7 @@ void kf_out_abort(kf_out *out) {
   kf_free(out->folder);
   kf_free(out->temporary);
   kf_free(out->kept);
+  kf_free(out->guarded);
   kf_free(out->buffer);
   *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
 }
@@ -246,7 +247,7 @@ static kf_status reserve(kf_bytes *bytes, uint64_t n, kf_err *err) {
 }
 
 kf_status kf_out_reserve(kf_out *out, uint64_t n, kf_err *err) {
-  return out->bytes != NULL ? reserve(out->bytes, n, err) : KF_OK;
+  return out->bytes != NULL && !out->nowhere ? reserve(out->bytes, n, err) : KF_OK;
 }
 
 static kf_status write_memory(kf_bytes *to, uint64_t offset, const void *bytes, uint64_t n,
@@ -284,7 +285,10 @@ static kf_status flush(kf_out *out, kf_err *err) {
 }
 
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
-  if (out->nowhere) return KF_OK;
+  if (out->nowhere) {
+    out->written += n;
+    return KF_OK;
+  }
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
   if (n > BUFFER_SIZE || out->bytes != NULL) {
     KF_TRY(write_at(out, out->written, bytes, n, err));
@@ -305,6 +309,17 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
   return KF_OK;
 }
 
+kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err) {
+  if (!out->nowhere) KF_TRY(flush(out, err));
+  out->written += n;
+  return KF_OK;
+}
+
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err) {
+  return write_at(out, offset, bytes, n, err);
+}
+
 /* 0, or why not; some file systems cannot sync. */
 static int sync_fd(int fd) {
   int failed;
@@ -314,8 +329,8 @@ static int sync_fd(int fd) {
 }
 
 static kf_status sync_data(kf_out *out, kf_err *err) {
-  if (out->nowhere) return KF_OK;
-  KF_TRY(flush(out, err));
+  if (out->nowhere && out->fd < 0) return KF_OK;
+  if (!out->nowhere) KF_TRY(flush(out, err));
   int code = sync_fd(out->fd);
   return code == 0 ? KF_OK : kf_fail_errno(err, out->path, "cannot be synced", code);
 }
@@ -328,8 +343,8 @@ static bool is_file(const char *path, uint64_t device, uint64_t number) {
          (uint64_t)info.st_ino == number;
 }
 
-/* Gives an unnamed file its temporary name, for rename to move. */
-static kf_status name_it(kf_out *out, kf_err *err) {
+kf_status kf_out_name(kf_out *out, kf_err *err) {
+  if (out->named) return KF_OK;
   char self[SELF_SIZE];
   self_path(out->fd, self);
   int failed;
@@ -345,7 +360,7 @@ static kf_status get_ready(kf_out *out, kf_err *err) {
   if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
   out->device = (uint64_t)own.st_dev;
   out->number = (uint64_t)own.st_ino;
-  if (!out->named) KF_TRY(name_it(out, err));
+  KF_TRY(kf_out_name(out, err));
   out->folder_fd = kf_open(out->folder, O_RDONLY | O_DIRECTORY);
   out->unsynced = out->folder_fd < 0 ? errno : 0;
   /* A folder may be one to write to and not to read; then it cannot be synced, which is logged. */
@@ -374,11 +389,12 @@ static int rename_file(const char *from, const char *to) {
 }
 
 static kf_status move(kf_out *out, kf_err *err) {
-  if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, out->target))
+  const char *guarded = out->guarded != NULL ? out->guarded : out->target;
+  if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, guarded))
     return kf_fail(err, KF_ERR_IO,
                    "%s: was changed by another process in the meantime; it is left as it is now, "
                    "so try again",
-                   out->path);
+                   out->guarded != NULL ? out->guarded : out->path);
   int failed = rename_file(out->temporary, out->target), code = errno;
   /* Over a network the answer may be lost, and the second try then finds nothing to move. */
   if (failed != 0 && !is_file(out->target, out->device, out->number))
@@ -501,4 +517,11 @@ kf_status kf_outputs_commit(kf_ctx *ctx) {
 void kf_out_replaces(kf_out *out, kf_guard *guard) {
   out->guard = *guard;
   *guard = (kf_guard){.fd = -1};
+}
+
+kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err) {
+  out->guarded = kf_strdup(path);
+  if (out->guarded == NULL) return kf_fail_memory(err);
+  kf_out_replaces(out, guard);
+  return KF_OK;
 }

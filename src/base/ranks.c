@@ -9,14 +9,20 @@
  * failed, it sends its message, and all fail with that. From then on nobody can rely on the others being
  * at the same place, so the failure stays: further steps fail at once, without a word. A rank that fails
  * elsewhere gives its word by kf_agree, which the others take for that of the step they have reached.
- * Thus every rank has given as many words as any other when they part. */
-#include "base/base.h"
+ * Thus every rank has given as many words as any other when they part.
+ *
+ * Ranks that are at work for long learn of a failure between their steps, if the communicator can tell
+ * them, and come to give their words early. A rank with rows before those of the failed one first goes on
+ * for a while: of two bad rows the first is reported, as in a single process. */
+#include "base/text.h"
 
 #include <string.h>
+#include <time.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "pairs are integers of 128 bits in memory");
 
+#define GRACE        5.0    /* seconds, for ranks before one that has failed */
 #define SUMS_AT_ONCE 65536u /* numbers of 64 bits that are widened at a time */
 
 typedef enum what_next {
@@ -100,6 +106,7 @@ static kf_status give_word(kf_ctx *ctx, what_next what, uint64_t amount, kf_stat
                           .threads = ctx->threads,
                           .isa = ctx->kernels->isa};
   snprintf(own->version, sizeof own->version, "%s", kf_version());
+  if (status != KF_OK && r->comm->abort != NULL) r->comm->abort(r->comm->self);
   gather_ends(r, r->ends, sizeof *own);
   if (r->comm->gather(r->comm->self, own, r->words, r->ends, KF_ALL_RANKS) != 0)
     return fail_unreachable(ctx);
@@ -159,6 +166,42 @@ kf_range kf_share_of(const kf_ranks *r, uint64_t n, uint64_t step) {
 
 void kf_share_ends(const kf_ranks *r, uint64_t n, uint64_t step) {
   for (uint32_t i = 0; kf_is_shared(r) && i < r->size; i++) r->ends[i] = end_of(r, i, n, step);
+}
+
+/* --- while ranks are at work -------------------------------------------------------------------- */
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void kf_share_begin(kf_ctx *ctx, uint64_t before) {
+  ctx->ranks.stage++;
+  ctx->ranks.done = ctx->ranks.before = before;
+}
+
+uint64_t kf_done_by_all(kf_ctx *ctx, uint64_t done, uint64_t own, uint64_t total) {
+  kf_ranks *r = &ctx->ranks;
+  r->done = done;
+  if (!kf_is_shared(r)) return done;
+  uint64_t all = done;
+  if (r->comm->progress != NULL)
+    r->comm->progress(r->comm->self, r->stage, done, &all);
+  else if (own > 0)
+    all = (uint64_t)((kf_u128)done * total / own);
+  return all < total ? all : total;
+}
+
+kf_status kf_heed_ranks(kf_ctx *ctx) {
+  kf_ranks *r = &ctx->ranks;
+  if (!kf_is_shared(r) || r->comm->progress == NULL) return KF_OK;
+  uint64_t all = 0;
+  uint32_t failed = r->comm->progress(r->comm->self, r->stage, r->done, &all);
+  if (failed == 0) return KF_OK;
+  if (r->alarmed == 0) r->alarmed = now();
+  if (failed > r->rank + 1 && now() - r->alarmed < GRACE) return KF_OK;
+  return give_word(ctx, STEP_AGREE, 0, KF_OK);
 }
 
 /* --- agreeing ---------------------------------------------------------------------------------- */
@@ -304,5 +347,18 @@ kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, ui
   }
   *to = room;
   *total = all;
+  return KF_OK;
+}
+
+kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const kf_string *said) {
+  if (!kf_is_shared(&ctx->ranks)) return status;
+  if (said->failed && status == KF_OK) status = kf_fail_memory(&ctx->err);
+  unsigned char *bytes;
+  uint64_t n;
+  KF_TRY(kf_bring_to_first(ctx, status, said->data, said->n, &bytes, &n));
+  const char *all = (const char *)bytes;
+  for (uint64_t at = said->n; all != NULL && at < n; at += strlen(all + at) + 1)
+    kf_log(ctx, "%s", all + at);
+  kf_free(bytes);
   return KF_OK;
 }

@@ -129,8 +129,11 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   kf_left_out_point *tried = kf_alloc_zero(n, sizeof *tried);
   if (tried == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; i < n; i++) tried[i].alpha = points[i].alpha;
-  kf_left_out_trial trial = {
-      .lambda = points[0].lambda, .most = most, .fast = most > 0, .what = "fusion"};
+  kf_left_out_trial trial = {.lambda = points[0].lambda,
+                             .most = most,
+                             .curve = most > 0,
+                             .fast = most > 0,
+                             .what = "fusion"};
   kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
   for (size_t i = 0; i < n; i++) {
     points[i].top1 = tried[i].top1;

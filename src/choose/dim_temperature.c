@@ -26,6 +26,7 @@ typedef struct folds_job {
   /* Of one fold. */
   double unit; /* of scores: distances shrink with the number of rows */
   const kf_prototypes *prototypes;
+  kf_prototypes_use use;
   double *weights; /* [prototypes] rows of each class, as priors next to cosines; NULL: none */
 } folds_job;
 
@@ -64,7 +65,7 @@ static void add_row(void *argument, uint64_t row, const double *scores) {
 static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
   const folds_job *j = argument;
   fold_scratch *s = b->scratch;
-  KF_TRY(kf_prototypes_queries(j->prototypes, b->rows, b->norm2, b->n, s->queries, err));
+  KF_TRY(kf_prototypes_queries(&j->use, b->rows, b->norm2, b->n, s->queries, err));
   return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
 }
 
@@ -99,7 +100,10 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
                   .argument = j,
                   .scratch_size = sizeof(fold_scratch),
                   .make_scratch = take_scratch};
-  if (status == KF_OK && rows.n > 0) status = kf_each_batch(j->ctx, data, &pass);
+  kf_prototypes_plan plan = {.rows = rows.n};
+  if (status == KF_OK && rows.n > 0) status = kf_prototypes_begin(j->ctx, p, &plan, &j->use);
+  if (status == KF_OK && rows.n > 0)
+    status = kf_prototypes_end(j->ctx, &j->use, kf_each_batch(j->ctx, data, &pass));
   kf_data_free(data);
   kf_row_list_clear(&rows);
   kf_prototypes_free(p);

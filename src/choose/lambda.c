@@ -85,6 +85,7 @@ static kf_status add_point(lambda_search *s, double lambda, const char *what,
                            kf_left_out_point *p) {
   kf_lambda_choice *c = s->choice;
   s->trial.lambda = lambda;
+  s->trial.curve = true;
   s->trial.what = what;
   KF_TRY(kf_left_out_try(s->left_out, &s->trial, p, 1, &c->n));
   c->points[c->n_points++] = point_of(lambda, p);
@@ -206,7 +207,6 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   add_loss(d, eighth, p.loss);
   if (d->eighth[d->best] != eighth) return KF_OK;
   s->enough = rows_enough(kf_fitter_stats(s->fitter), &p, c->n);
-  kf_fitter_keep(s->fitter);
   return KF_OK;
 }
 

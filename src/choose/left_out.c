@@ -221,6 +221,7 @@ kf_status kf_left_out_read(kf_left_out *l, const bool *blocks) {
 }
 
 static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
+  KF_TRY(kf_fitter_turn(l->fitter));
   KF_TRY(list_classes(l));
   KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE));
   KF_TRY(turn_classes(l));

@@ -48,6 +48,7 @@ typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, cons
 typedef struct kf_left_out_trial {
   double lambda; /* absolute */
   uint64_t most; /* leave out about this many of the rows, spread evenly; 0: all */
+  bool curve;    /* one of many lambdas, as in kf_fitter_decompose */
   bool fast;     /* cosines in f32: losses to 1e-4 (docs/choosing.md) */
   /* Of the rows left out, those that a trial with `most` this large leaves out make a second result
    * [n_points]. 0, NULL: not wanted. */

@@ -102,7 +102,8 @@ static void set_rows(again *a, const double *turned) {
 static kf_status set_scatter(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  const double *between = kf_fitter_between(l->fitter), *root = a->v->root;
+  const double *between, *root = a->v->root;
+  KF_TRY(kf_fitter_between(l->fitter, &between));
   kf_product product = {
       .a = a->within, .b = a->omega, .c = a->a1, .m = dim, .n = dim, .depth = a->r};
   KF_TRY(kf_multiply(l->ctx, product));

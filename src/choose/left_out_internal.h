@@ -94,7 +94,7 @@ void kf_benches_make(kf_left_out *l, kf_arena *arena);
 /* Takes the memory. */
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
 /* Goes to a lambda (absolute). fast: products of cosines in f32 are good enough. */
-kf_status kf_view_set(kf_view *v, double lambda, bool fast);
+kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast);
 /* Makes `gram`, where classes have equally many rows; half of it is computed. */
 kf_status kf_view_multiply_means(kf_view *v);
 

@@ -48,6 +48,7 @@ typedef struct trial {
   batch *batches;
   uint64_t n_batches;
   kf_range own;           /* batches of this rank */
+  kf_range own_large;     /* large blocks of this rank */
   kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
   kf_arena arena;
 } trial;
@@ -288,6 +289,15 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
   }
 }
 
+static uint64_t n_in(kf_range range) { return range.last - range.first; }
+
+/* Blocks and batches that this rank has done, and with them those of the others. */
+static kf_status report(const trial *t, uint64_t done, size_t worker, kf_err *err) {
+  uint64_t all = t->n_large + t->n_batches, own = n_in(t->own_large) + n_in(t->own);
+  if (worker == 0 && t->asked->see == NULL) done = kf_done_by_all(t->l->ctx, done, own, all);
+  return kf_task_progress(t->l->ctx, worker, t->asked->what, done, all, err);
+}
+
 static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err *err) {
   const trial *t = argument;
   const kf_left_out *l = t->l;
@@ -304,8 +314,7 @@ static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err 
     kf_block_score(&l->view, &b->block, b->scores);
     judge_block(t, b, row, t->in_part[t->blocks[k]], worker);
   }
-  return kf_task_progress(l->ctx, worker, t->asked->what, t->n_large + i + 1,
-                          t->n_large + t->n_batches, err);
+  return report(t, n_in(t->own_large) + number + 1, worker, err);
 }
 
 /* Fits again without each of the large blocks. */
@@ -335,7 +344,7 @@ static kf_status try_large(trial *t, uint64_t i) {
     for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
     if (l->text != NULL) multiply_text(l, &b, r);
     judge_block(t, &b, 0, t->in_part[t->large[i]], 0);
-    status = kf_task_progress(ctx, 0, t->asked->what, i + 1, t->n_large + t->n_batches, &ctx->err);
+    status = report(t, i + 1 - t->own_large.first, 0, &ctx->err);
   }
   kf_arena_free(&arena);
   return status;
@@ -416,10 +425,11 @@ static kf_status plan_trial(trial *t) {
 static kf_status try_own(trial *t) {
   kf_ctx *ctx = t->l->ctx;
   const kf_ranks alone = {.size = 1}, *ranks = t->asked->see == NULL ? &ctx->ranks : &alone;
-  kf_range large = kf_share_of(ranks, t->n_large, 1);
+  t->own_large = kf_share_of(ranks, t->n_large, 1);
   t->own = kf_share_of(ranks, t->n_batches, 1);
-  for (uint64_t i = large.first; i < large.last; i++) KF_TRY(try_large(t, i));
-  return kf_parallel(ctx, (size_t)(t->own.last - t->own.first), try_batch, t);
+  kf_share_begin(ctx, 0);
+  for (uint64_t i = t->own_large.first; i < t->own_large.last; i++) KF_TRY(try_large(t, i));
+  return kf_parallel(ctx, (size_t)n_in(t->own), try_batch, t);
 }
 
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
@@ -428,7 +438,7 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->fast));
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
   if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
   KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)

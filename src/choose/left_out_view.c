@@ -132,11 +132,11 @@ static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
 }
 
 /* With more, they are those of the fitter. */
-static kf_status many_classes(kf_view *v, double lambda) {
+static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   uint64_t dim = l->dim, n = l->n;
   kf_directions found;
-  KF_TRY(kf_fitter_decompose(l->fitter, lambda, &found));
+  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve, &found));
   memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
   kf_transpose(v->rank, dim, found.u, v->directions);
@@ -194,7 +194,7 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-kf_status kf_view_set(kf_view *v, double lambda, bool fast) {
+kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   const double *values = kf_fitter_values(l->fitter);
@@ -205,7 +205,7 @@ kf_status kf_view_set(kf_view *v, double lambda, bool fast) {
   v->fast = fast && !l->euclidean;
   v->has_gram = false;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda));
+  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve));
   return each_span(v, set_metrics);
 }
 

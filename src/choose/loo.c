@@ -40,6 +40,7 @@ static kf_status prepare(kf_loo *loo, bool centred) {
   kf_ctx *ctx = loo->ctx;
   kf_arena *arena = &loo->arena;
   uint64_t dim = loo->dim;
+  KF_TRY(kf_fitter_turn(loo->fitter));
   KF_TAKE(arena, loo->number, loo->stats->n_classes);
   KF_TAKE(arena, loo->place, loo->stats->n_classes);
   KF_TAKE(arena, loo->turn, dim * dim);

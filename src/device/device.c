@@ -156,6 +156,7 @@ void kf_device_release(kf_device *device) {
 /* What a caller wants: numbers of devices. */
 typedef struct wish {
   bool cpu, asked;
+  bool any; /* the one device is not named by number: ranks take one each, in turn */
   uint32_t n, number[KF_MOST_DEVICES];
 } wish;
 
@@ -190,9 +191,11 @@ static kf_status parse(const char *text, wish *w, kf_err *err) {
   *w = (wish){0};
   if (is_auto(text)) {
     w->n = 1;
+    w->any = true;
     return KF_OK;
   }
   w->asked = true;
+  w->any = strcmp(text, "cuda") == 0;
   w->cpu = strcmp(text, "cpu") == 0;
   if (w->cpu) return KF_OK;
   const char *at = text;
@@ -228,7 +231,7 @@ static void describe(kf_devices *d, uint32_t i) {
 
 /* Opens what is wished for; false: `missing` says why not. *found: there was a device that
  * failed. */
-static bool open_all(kf_devices *d, const wish *w, const char *path, bool *found) {
+static bool open_all(kf_devices *d, wish *w, const kf_ranks *ranks, const char *path, bool *found) {
   uint32_t there = 0;
   char why[768] = "";
   const plugin *p = find_plugin(path, d->missing, sizeof d->missing);
@@ -241,6 +244,7 @@ static bool open_all(kf_devices *d, const wish *w, const char *path, bool *found
     snprintf(d->missing, sizeof d->missing, "%s", why[0] != '\0' ? why : "there is no device");
     return false;
   }
+  if (w->any && kf_is_shared(ranks)) w->number[0] = ranks->rank % there;
   for (uint32_t i = 0; i < w->n; i++) {
     if (w->number[i] >= there) {
       snprintf(d->missing, sizeof d->missing,
@@ -272,7 +276,7 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   }
   bool found = false;
   pthread_mutex_lock(&lock);
-  bool opened = open_all(d, &w, ctx->options.device_plugin, &found);
+  bool opened = open_all(d, &w, &ctx->ranks, ctx->options.device_plugin, &found);
   pthread_mutex_unlock(&lock);
   d->list.n = d->n;
   if (opened) return KF_OK;
@@ -284,6 +288,7 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   return KF_OK;
 }
 
+bool kf_devices_known(const kf_ctx *ctx) { return ctx->devices != NULL; }
 bool kf_devices_asked(const kf_ctx *ctx) { return !is_auto(ctx->options.device); }
 
 kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out) {
@@ -316,8 +321,9 @@ kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out) {
 kf_status kf_device_fail(const kf_device *device, kf_dev_status status, const char *what,
                          kf_err *err) {
   kf_status result = status == KF_DEV_MEMORY ? KF_ERR_MEM : KF_ERR_IO;
-  return kf_fail(err, result, "%s (%s), %s: %s", device->name, device->info.name, what,
-                 device->api->message(device->dev));
+  const char *message = device->api->message(device->dev);
+  if (message[0] == '\0' && status == KF_DEV_MEMORY) message = "it has too little memory left";
+  return kf_fail(err, result, "%s (%s), %s: %s", device->name, device->info.name, what, message);
 }
 
 kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure) {

@@ -41,7 +41,7 @@ kf_status kf_devices_for(kf_ctx *ctx, kf_devices **out);
 /* Whether devices were asked for by name (or the CPU): whether it pays does not matter then. */
 bool kf_devices_asked(const kf_ctx *ctx);
 /* Whether kf_devices_for has been called. The first call may take a third of a second. */
-static inline bool kf_devices_known(const kf_ctx *ctx) { return ctx->devices != NULL; }
+bool kf_devices_known(const kf_ctx *ctx);
 /* One device more to hold, and no longer. */
 kf_device *kf_device_hold(kf_device *device);
 void kf_device_release(kf_device *device); /* NULL: nothing */
@@ -56,5 +56,72 @@ kf_status kf_device_fail(const kf_device *device, kf_dev_status status, const ch
  * by name, puts the error into the context and returns its status. Otherwise says in a note that
  * the CPU takes over, for good if the device failed, and returns KF_OK: the caller does so. */
 kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure);
+
+/* --- slots (slots.c): what the threads of a pass have devices compute ------------------------- */
+
+/* A place for one put. */
+typedef struct kf_slot {
+  kf_device *device;
+  void *object;    /* what is resident on the device: a kf_dev_map, a kf_dev_odds */
+  uint32_t number; /* of the slot, for the device */
+  void *in, *out;  /* memory of the host for one batch, page-locked if there is such memory */
+  bool locked[2], taken;
+} kf_slot;
+
+/* A kind of work. `make` and `put` are called with the lock of the device, `wait` without. */
+typedef struct kf_slots_kind {
+  const char *what; /* for messages: "map" */
+  /* Whether a device can do it and, unless it was asked for by name, does it well. */
+  bool (*offered)(const kf_device *device, bool asked);
+  kf_dev_status (*make)(const kf_device *device, const void *argument, uint32_t batch,
+                        uint32_t slots, void **object);
+  void (*drop)(const kf_device *device, void *object);
+  kf_dev_status (*put)(const kf_slot *slot, uint32_t n);
+  /* *odd: the batch is one for the CPU. */
+  kf_dev_status (*wait)(const kf_slot *slot, bool *odd, char *message, size_t size);
+} kf_slots_kind;
+
+typedef struct kf_slots_plan {
+  const kf_slots_kind *kind;
+  const void *argument; /* of `make` */
+  uint64_t rows;        /* of this call */
+  size_t in, out;       /* bytes of a slot's memory for each row */
+  /* Whether it pays, where nobody has asked for devices by name. `work` is that of this call. It goes
+   * to a device if each thread would have worth_a_put to do; something is made resident for it once
+   * all calls so far come to worth_a_copy, and a device is opened for it at worth_a_start. */
+  double work, worth_a_put, worth_a_copy, worth_a_start;
+} kf_slots_plan;
+
+typedef struct kf_slots kf_slots;
+
+/* What an object knows of devices; it changes while the object is used. */
+typedef struct kf_slots_owner {
+  pthread_mutex_t lock;
+  kf_slots *slots; /* NULL: nothing is resident */
+  double work;     /* so far */
+  bool refused;    /* it does not fit: not again, unless devices are asked for by name */
+} kf_slots_owner;
+void kf_slots_owner_make(kf_slots_owner *owner);
+void kf_slots_owner_clear(kf_slots_owner *owner);
+void kf_slots_forget(kf_slots_owner *owner); /* what is resident, once nobody uses it any more */
+
+/* The devices of one pass. */
+typedef struct kf_slots_use {
+  kf_slots *slots; /* NULL: the CPU does it */
+  bool asked;
+} kf_slots_use;
+
+/* On the thread of the context, before and after a pass. `end` passes on the status of the pass, or
+ * says what went wrong with a device. */
+kf_status kf_slots_begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan *plan,
+                         kf_slots_use *use);
+kf_status kf_slots_end(kf_ctx *ctx, kf_slots_use *use, kf_status status);
+uint32_t kf_slots_batch(const kf_slots_use *use); /* rows of a put, at most; 0: the CPU does it */
+
+/* Has a device compute n <= batch rows, on any thread: `fill` writes them to the slot, `take_out`
+ * reads the result. *done: if not, the CPU has to do it. */
+typedef void (*kf_slot_fn)(void *argument, const kf_slot *slot, uint32_t n);
+kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
+                       void *argument, bool *done, kf_err *err);
 
 #endif

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define KF_DEVICE_VERSION 1
+#define KF_DEVICE_VERSION 2
 
 typedef enum kf_dev_status {
   KF_DEV_OK = 0,
@@ -36,6 +36,8 @@ typedef struct kf_dev kf_dev;                 /* an open device */
 typedef struct kf_dev_rows kf_dev_rows;       /* rows of an index on a device */
 typedef struct kf_dev_queries kf_dev_queries; /* queries and what is known of them */
 typedef struct kf_dev_moments kf_dev_moments; /* statistics in the making */
+typedef struct kf_dev_map kf_dev_map;         /* a map */
+typedef struct kf_dev_odds kf_dev_odds;       /* prototypes, for probabilities */
 
 typedef struct kf_dev_info {
   char name[256];        /* "NVIDIA H200" */
@@ -43,6 +45,7 @@ typedef struct kf_dev_info {
   uint64_t memory;       /* bytes */
   uint32_t processors;   /* that work at the same time */
   uint32_t major, minor; /* compute capability */
+  uint32_t f64_ratio;    /* how many times faster f32 is than f64 */
 } kf_dev_info;
 
 /* How rows and queries are stored. */
@@ -106,7 +109,7 @@ typedef struct kf_dev_piece {
   const kf_dev_space *space;
   int64_t first;
   uint64_t n;         /* rows, fewer than 2^32 */
-  uint64_t n_tiles;   /* places: n_tiles * tile_rows >= n */
+  uint64_t n_tiles;   /* rows that are copies of others are in no tile */
   kf_dev_type values; /* how rows are kept for scoring; KF_DEV_NO_VALUES: the host scores */
 } kf_dev_piece;
 
@@ -133,6 +136,60 @@ typedef struct kf_dev_moments_plan {
   int exponent;     /* otherwise by 2^exponent */
   uint32_t batch;   /* rows of the largest put, 1 … 2^18 */
 } kf_dev_moments_plan;
+
+/* --- maps -------------------------------------------------------------------------------------
+ *
+ * Rows x become rows of dim_out numbers (src/model/map.c). With these bits, where every operation is
+ * rounded to f64 by itself:
+ *
+ *     scale = normalized ? (norm2 > 0 ? 1 / sqrt(norm2) : 0) : 1
+ *     y_k   = x_k * scale - centre_k
+ *     z_j   = the sum of y_k * transposed[k][j] over k = 0, 1, ... in order, from 0
+ *     s     = the canonical sum of z_j * z_j (products are rounded, too)
+ *     out_j = unit ? (float)(z_j * (1 / sqrt(s))) : (float)z_j
+ *
+ * A row whose norm2 is 0 becomes zeros. A row is odd if not 1e-280 < s < 1e280 (unit), or if an out_j is
+ * not finite (otherwise): the host maps it. */
+
+#define KF_DEV_SLOTS 8u
+
+typedef struct kf_dev_map_plan {
+  uint32_t dim_in, dim_out;
+  int normalized, unit;
+  uint32_t batch;           /* rows of the largest put, 1 … 2^16 */
+  uint32_t slots;           /* puts that are under way at the same time, 1 … KF_DEV_SLOTS */
+  const double *transposed; /* [dim_in][dim_out] */
+  const double *centre;     /* [dim_in]; NULL: zeros */
+} kf_dev_map_plan;
+
+/* --- probabilities ----------------------------------------------------------------------------
+ *
+ * What softmax needs of the scores of a query for all prototypes (src/search/probabilities.c): the
+ * largest, and kf_sum_exp(scores, n_rows, largest, scale) for each scale, with kf_exp as
+ * src/base/explog.c defines it: row i goes to lane i mod 4, each lane adds in rising i from 0, and the
+ * lanes are added as (l0 + l1) + (l2 + l3). A score is
+ *
+ *     KF_DEV_INNER       the canonical dot product or, if narrow, the sum over columns 0, 1, ... in
+ *                        order, from 0, in which every product and every sum is rounded to f32
+ *     KF_DEV_EUCLIDEAN   minus half the canonical squared distance
+ *
+ * All scores are finite. */
+
+typedef struct kf_dev_odds_plan {
+  kf_dev_metric metric;
+  uint32_t dim, n_rows;
+  int narrow;
+  uint32_t n_scales; /* 1 or 2 */
+  double scales[2];
+  uint32_t batch;    /* queries of the largest put, 1 … 2^16 */
+  uint32_t slots;    /* as in kf_dev_map_plan */
+  const float *rows; /* [n_rows][dim] */
+} kf_dev_odds_plan;
+
+typedef struct kf_dev_sums {
+  double most;   /* the largest score */
+  double sum[2]; /* for each scale */
+} kf_dev_sums;
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -238,6 +295,30 @@ typedef struct kf_device_api {
    * [n_classes]. What is in them after a failure is of no use. */
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
+
+  /* --- maps and probabilities ------------------------------------------------------------------
+   * Many threads share these: while one of them waits for its slot, others may call anything on the
+   * device. So `wait` is called without the rule of one thread at a time, at most once at a time for
+   * each slot, writes nothing that other slots see, and puts its sentence into message [size]. The
+   * caller's arrays may be reused after it. A slot is put to again only after it was waited for.
+   * What plans point at is copied by `new`, and may be gone after it. */
+  uint64_t (*map_bytes)(const kf_dev_map_plan *plan); /* on the device */
+  kf_dev_status (*map_new)(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out);
+  void (*map_free)(kf_dev *dev, kf_dev_map *map);
+  /* Maps rows [n][dim_in] with their canonical squared lengths [n] to out [n][dim_out]; n <= batch. */
+  kf_dev_status (*map_put)(kf_dev_map *map, uint32_t slot, const float *rows, const double *norm2,
+                           uint32_t n, float *out);
+  /* *odd: 0, or 1 + the number of the first odd row of the put. */
+  kf_dev_status (*map_wait)(kf_dev_map *map, uint32_t slot, uint32_t *odd, char *message,
+                            size_t size);
+
+  uint64_t (*odds_bytes)(const kf_dev_odds_plan *plan); /* on the device */
+  kf_dev_status (*odds_new)(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out);
+  void (*odds_free)(kf_dev *dev, kf_dev_odds *odds);
+  /* Queries [n][dim] to out [n]; n <= batch. */
+  kf_dev_status (*odds_put)(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,
+                            kf_dev_sums *out);
+  kf_dev_status (*odds_wait)(kf_dev_odds *odds, uint32_t slot, char *message, size_t size);
 } kf_device_api;
 
 /* The one symbol of a plug-in. NULL: it does not have this version. */

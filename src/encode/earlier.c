@@ -6,6 +6,7 @@
  * have a row already get that. Times and sizes do not count: copying a folder changes the times, and
  * the file would not be the same for the same pictures. */
 #include "encode/earlier.h"
+#include "encode/pictures.h"
 #include "encode/image.h"
 
 #include <stdatomic.h>
@@ -115,8 +116,9 @@ static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) 
   summing *s = argument;
   kf_err ignored;
   kf_in in;
+  kf_extent extent = kf_pictures_extent(s->pictures, i);
   s->sums[i] = KF_NO_SUM;
-  kf_status status = kf_in_open(&in, kf_pictures_path(s->pictures, i), &ignored);
+  kf_status status = kf_in_open_extent(&in, &extent, &ignored);
   if (status == KF_ERR_MEM) return kf_fail_memory(err);
   if (status == KF_OK) {
     uint64_t sum;

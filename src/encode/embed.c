@@ -2,7 +2,7 @@
  *
  *     kf_embed     check_options, check_output, stamp_shards; look_back: the file of an earlier run
  *                  (earlier.c), which may be all there is to do; kf_shards_open (shards.c)
- *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_summed (encode.c) for
+ *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_extents (encode.c) for
  *                  the pictures that have no row in that file
  *     assemble     the file, copied from the shards
  *
@@ -42,7 +42,7 @@ typedef struct embedding {
   bool looked;        /* at all pictures: `sums` are known */
   /* The shard in hand. */
   unsigned char *known; /* [shard] 1: the picture has a row in the earlier file */
-  const char **paths;   /* [shard] those of the others, as all below */
+  kf_extent *extents;   /* [shard] those of the others, as all below */
   float *rows;          /* [shard][dim] */
   kf_status *status;    /* [shard] */
   uint64_t *fresh;      /* [shard] sums */
@@ -100,15 +100,19 @@ static kf_status check_output(const char *path, kf_err *err) {
 
 /* Adds size and time of a picture. A missing one also fails before the work. */
 static kf_status stamp_picture(const embedding *e, uint64_t i, kf_checksum *sum, kf_err *err) {
-  const char *path = kf_pictures_path(e->pictures, i);
+  kf_extent extent = kf_pictures_extent(e->pictures, i);
   struct stat info;
   int64_t stamp[3] = {-1, -1, -1};
-  if (stat(path, &info) == 0) {
+  if (extent.size != KF_WHOLE_FILE) { /* an archive with other contents has another time */
+    kf_checksum_add(sum, &extent.at, sizeof extent.at);
+    kf_checksum_add(sum, &extent.size, sizeof extent.size);
+  }
+  if (stat(extent.file, &info) == 0) {
     stamp[0] = info.st_size;
     stamp[1] = info.st_mtim.tv_sec;
     stamp[2] = info.st_mtim.tv_nsec;
   } else if (!e->options.skip_bad) {
-    kf_status status = kf_fail_errno(err, path, "cannot be opened", errno);
+    kf_status status = kf_fail_errno(err, extent.file, "cannot be opened", errno);
     err->hint = KF_HINT_SKIP_PICTURES;
     return status;
   }
@@ -143,8 +147,8 @@ static kf_status check_row(embedding *e, uint64_t i, double norm2, unsigned char
   static const char wrong[] = "%s: the embedding is zero or not finite";
   *bad = 1;
   if (!e->options.skip_bad)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES, wrong, e->paths[i]);
-  kf_log(e->ctx, wrong, e->paths[i]);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES, wrong, e->extents[i].name);
+  kf_log(e->ctx, wrong, e->extents[i].name);
   return KF_OK;
 }
 
@@ -160,7 +164,8 @@ static kf_status code_row(embedding *e, uint64_t i, unsigned char *bad, void *co
   for (uint32_t d = 0; e->run.normalize && d < dim; d++) row[d] = (float)((double)row[d] * scale);
   size_t fits = kf_encode_f32(kernels, kf_type_of(e->run.dtype), row, dim, code);
   if (fits == dim) return KF_OK;
-  return kf_fail_file(err, e->paths[i], "column %zu of the embedding is %g, too large for %s", fits,
+  return kf_fail_file(err, e->extents[i].name,
+                      "column %zu of the embedding is %g, too large for %s", fits,
                       (double)row[fits], kf_dtype_name(e->run.dtype));
 }
 
@@ -191,7 +196,7 @@ static uint64_t find_new(embedding *e, uint64_t first, uint64_t n) {
   uint64_t fresh = 0, row;
   for (uint64_t i = 0; i < n; i++) {
     e->known[i] = e->looked && kf_earlier_find(&e->earlier, e->sums[first + i], &row);
-    if (e->known[i] == 0) e->paths[fresh++] = kf_pictures_path(e->pictures, first + i);
+    if (e->known[i] == 0) e->extents[fresh++] = kf_pictures_extent(e->pictures, first + i);
   }
   return fresh;
 }
@@ -202,8 +207,8 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t
   bool skip = e->options.skip_bad;
   unsigned char *bad = e->bad + first;
   uint64_t fresh = find_new(e, first, n);
-  kf_status status = kf_encode_summed(e->ctx, e->encoder, e->paths, fresh, e->rows,
-                                      skip ? e->status : NULL, e->fresh);
+  kf_status status = kf_encode_extents(e->ctx, e->encoder, e->extents, fresh, e->rows,
+                                       skip ? e->status : NULL, e->fresh);
   bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
   if (unreadable && !skip && err->hint == KF_HINT_NONE) err->hint = KF_HINT_SKIP_PICTURES;
   KF_TRY(status);
@@ -219,11 +224,12 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t
   return KF_OK;
 }
 
-static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
+/* done: pictures, of all ranks. */
+static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n, uint64_t done) {
   kf_string said = {0};
   kf_stage stage;
   kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
-  stage.done = first;
+  stage.done = done;
   stage.inside = true;
   stage.hear = hear;
   stage.listener = &said;
@@ -260,7 +266,7 @@ static kf_status make_room(embedding *e, kf_err *err) {
   KF_TAKE_ZERO(&e->memory, e->bad, run->pictures);
   KF_TAKE(&e->memory, e->known, room);
   KF_TAKE(&e->memory, e->fresh, room);
-  KF_TAKE(&e->memory, e->paths, room);
+  KF_TAKE(&e->memory, e->extents, room);
   KF_TAKE(&e->memory, e->status, room);
   KF_TAKE(&e->memory, e->rows, size);
   e->code = kf_arena_take(&e->memory, size, kf_type_size(kf_type_of(run->dtype)));
@@ -268,16 +274,34 @@ static kf_status make_room(embedding *e, kf_err *err) {
 }
 
 static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
+  uint64_t all = e->run.pictures, done = 0, share = (own.last - own.first) * e->run.shard_size;
   KF_TRY(make_room(e, err));
+  kf_share_begin(e->ctx, 0);
   for (uint64_t s = own.first; s < own.last; s++) {
     uint64_t first, n = kf_shards_range(&e->run, s, &first);
+    uint64_t of_all = kf_done_by_all(e->ctx, done, share, all);
     bool taken;
-    KF_TRY(kf_progress(e->ctx, "embed", first, e->run.pictures));
+    KF_TRY(kf_progress(e->ctx, "embed", of_all, all));
     KF_TRY(take_shard(e, s, first, &taken));
-    if (!taken) KF_TRY(make_shard(e, s, first, n));
+    if (!taken) KF_TRY(make_shard(e, s, first, n, of_all));
     e->finished++;
+    done += n;
   }
-  return KF_OK;
+  return kf_progress(e->ctx, "embed", kf_done_by_all(e->ctx, done, share, all), all);
+}
+
+/* The notes of all ranks come from rank 0, in the order of pictures. */
+static kf_status make_noted(embedding *e, kf_range own, kf_err *err) {
+  kf_string said = {0};
+  kf_stage stage;
+  kf_stage_begin(&stage, e->ctx, NULL, 0);
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = make_own(e, own, err);
+  kf_stage_end(&stage);
+  status = kf_bring_notes(e->ctx, status, &said);
+  kf_string_clear(&said);
+  return status;
 }
 
 /* What all ranks have made. */
@@ -298,7 +322,7 @@ static kf_status join_shards(embedding *e) {
 static kf_status make_shards(embedding *e, kf_err *err) {
   uint64_t total = e->run.pictures;
   kf_range own = kf_share_of(&e->ctx->ranks, kf_shards_count(&e->run), 1);
-  KF_TRY(kf_agree_on(e->ctx, make_own(e, own, err)));
+  KF_TRY(kf_is_shared(&e->ctx->ranks) ? make_noted(e, own, err) : make_own(e, own, err));
   KF_TRY(join_shards(e));
   for (uint64_t i = 0; i < total; i++) e->report.skipped += e->bad[i];
   e->report.rows = total - e->report.skipped;
@@ -408,6 +432,24 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return kf_stw_end(w, writes ? fill(e, w, err) : KF_OK, err);
 }
 
+/* Beside the data set: a line for each row. */
+static kf_status write_metadata(embedding *e, kf_err *err) {
+  const kf_embed_options *o = &e->options;
+  if (o->metadata == NULL) return KF_OK;
+  return kf_metadata_write(e->ctx, e->pictures, e->bad, o->skip_bad, o->metadata, err);
+}
+
+/* The data set and what is beside it: both, or none. */
+static kf_status write_files(embedding *e, const char *path, kf_err *err) {
+  if (e->options.metadata == NULL) return assemble(e, path, err);
+  KF_TRY(kf_outputs_begin(e->ctx));
+  kf_status status = assemble(e, path, err);
+  if (status == KF_OK) status = write_metadata(e, err);
+  if (status == KF_OK) status = kf_outputs_commit(e->ctx);
+  kf_outputs_abort(e->ctx);
+  return status;
+}
+
 /* Looks for rows in the file of an earlier run and, if it has some, at the pictures as they are now.
  * *unchanged: the file is what this run would write. */
 static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_err *err) {
@@ -449,12 +491,13 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(kf_refuse_held(e->ctx, "kf_embed", err));
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
+  if (o->metadata != NULL) KF_TRY(kf_check_output(e->ctx, o->metadata, err));
   KF_TRY(stamp_shards(e, err));
   bool unchanged;
   KF_TRY(look_back(e, path, &unchanged, err));
   if (unchanged) {
     remove_left_over(e, path);
-    return KF_OK;
+    return write_metadata(e, err);
   }
   bool first = e->ctx->ranks.rank == 0; /* of ranks, which has the lock */
   kf_status status =
@@ -462,7 +505,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(kf_agree_on(e->ctx, status));
   if (!first) KF_TRY(kf_shards_follow(&e->shards, path, &e->run, err));
   status = make_shards(e, err);
-  if (status == KF_OK) status = assemble(e, path, err);
+  if (status == KF_OK) status = write_files(e, path, err);
   bool useless = e->shards.begun && (e->finished == 0 || e->report.skipped == e->run.pictures);
   if (kf_is_shared(&e->ctx->ranks)) useless = false; /* others may be at work there */
   if (first && (status == KF_OK || useless)) kf_shards_remove(&e->shards);

@@ -28,11 +28,11 @@ static kf_status want(const kf_tower_config *tower, const char *which, kf_err *e
 /* --- one picture ----------------------------------------------------------------------------- */
 
 /* Reads a file into pixels[3][size][size]. */
-static kf_status read_picture(kf_ctx *ctx, const kf_encoder *e, const char *path, float *pixels,
-                              uint64_t *sum, kf_err *err) {
+static kf_status read_picture(kf_ctx *ctx, const kf_encoder *e, const kf_extent *from,
+                              float *pixels, uint64_t *sum, kf_err *err) {
   kf_image image;
-  KF_TRY(kf_image_read_sum(path, e->max_pixels, &ctx->pictures, &image, sum, err));
-  kf_status status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
+  KF_TRY(kf_image_read_sum(from, e->max_pixels, &ctx->pictures, &image, sum, err));
+  kf_status status = kf_preprocess_run(&e->preprocess, &image, from->name, pixels, err);
   kf_image_clear(&image);
   return status;
 }
@@ -58,7 +58,8 @@ kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char
                               float *pixels) {
   KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
   KF_TRY(want(&encoder->config.image, "an image", err));
-  return read_picture(ctx, encoder, path, pixels, NULL, err);
+  kf_extent extent = kf_extent_file(path);
+  return read_picture(ctx, encoder, &extent, pixels, NULL, err);
 }
 
 /* --- groups ---------------------------------------------------------------------------------- */
@@ -78,7 +79,8 @@ typedef struct encoding {
   const kf_encoder *e;
   const kf_tower *tower;
   /* One of these. */
-  const char *const *paths;
+  const char *const *paths; /* of pictures */
+  const kf_extent *extents; /* of pictures */
   const kf_image_bytes *pictures;
   const float *pixels;
   const char *const *texts;
@@ -97,6 +99,12 @@ typedef struct encoding {
 } encoding;
 
 static bool of_images(const encoding *j) { return j->tower == &j->e->image; }
+static bool of_files(const encoding *j) { return j->paths != NULL || j->extents != NULL; }
+
+/* Where picture i is, of files. */
+static kf_extent extent_of(const encoding *j, uint64_t i) {
+  return j->extents != NULL ? j->extents[i] : kf_extent_file(j->paths[i]);
+}
 
 /* As many in a task as fill a group, in tasks of equal size, so that no thread is left behind. */
 static size_t group_size(uint64_t n, size_t threads, size_t most) {
@@ -117,7 +125,7 @@ static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
   for (size_t i = 0; !a->failed && i < workers; i++) {
     desk *d = &j->desks[i];
     d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
-    if (j->paths != NULL || j->pictures != NULL)
+    if (of_files(j) || j->pictures != NULL)
       KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
     if (of_images(j)) KF_TAKE(a, d->pixels, n);
     if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
@@ -176,7 +184,7 @@ static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err
 }
 
 static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
-  if (j->paths != NULL) return kf_fail_file(err, j->paths[i], "the embedding is not finite");
+  if (of_files(j)) return kf_fail_file(err, extent_of(j, i).name, "the embedding is not finite");
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
                  of_images(j) ? "picture" : "text", i);
 }
@@ -208,8 +216,9 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
     return KF_OK;
   }
   uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
-  kf_status status = j->paths != NULL ? read_picture(j->ctx, j->e, j->paths[i], buffer, sum, err)
-                                      : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
+  kf_extent extent = of_files(j) ? extent_of(j, i) : (kf_extent){0};
+  kf_status status = of_files(j) ? read_picture(j->ctx, j->e, &extent, buffer, sum, err)
+                                 : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;
@@ -270,29 +279,35 @@ static kf_status encode_images(encoding *j, kf_err *err) {
   return encode(j, rows < GROUP_ROWS ? (GROUP_ROWS + rows / 2) / rows : 1, image_task, err);
 }
 
-kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
-                           uint64_t n, float *out, kf_status *status) {
-  return kf_encode_summed(ctx, encoder, paths, n, out, status, NULL);
+static kf_status encode_files(encoding *j, kf_err *err) {
+  j->tower = &j->e->image;
+  for (uint64_t i = 0; j->status != NULL && i < j->n; i++) j->status[i] = KF_OK;
+  return encode_images(j, err);
 }
 
-kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
-                           uint64_t n, float *out, kf_status *status, uint64_t *sums) {
+kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                           uint64_t n, float *out, kf_status *status) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (paths != NULL && out != NULL)));
   KF_TRY(want(&encoder->config.image, "an image", err));
-  for (uint64_t i = 0; i < n; i++) {
+  for (uint64_t i = 0; i < n; i++)
     if (paths[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
-    if (status != NULL) status[i] = KF_OK;
-  }
-  return encode_images(&(encoding){.ctx = ctx,
-                                   .e = encoder,
-                                   .tower = &encoder->image,
-                                   .n = n,
-                                   .out = out,
-                                   .paths = paths,
-                                   .status = status,
-                                   .sums = sums},
-                       err);
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .paths = paths, .status = status};
+  return encode_files(&j, err);
+}
+
+kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,
+                            uint64_t n, float *out, kf_status *status, uint64_t *sums) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (extents != NULL && out != NULL)));
+  KF_TRY(want(&encoder->config.image, "an image", err));
+  encoding j = {.ctx = ctx,
+                .e = encoder,
+                .n = n,
+                .out = out,
+                .extents = extents,
+                .status = status,
+                .sums = sums};
+  return encode_files(&j, err);
 }
 
 kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,

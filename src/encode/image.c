@@ -134,19 +134,22 @@ kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char 
 /* --- files ------------------------------------------------------------------------------------- */
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
-  return kf_image_read_sum(path, max_pixels, NULL, out, NULL, err);
+  kf_extent extent = kf_extent_file(path);
+  return kf_image_read_sum(&extent, max_pixels, NULL, out, NULL, err);
 }
 
 /* What the file itself takes; whatever is wrong with it, reading it says. */
-static uint64_t size_of(const char *path) {
+static uint64_t size_of(const kf_extent *extent) {
   struct stat info;
-  if (stat(path, &info) != 0 || info.st_size < 0) return 0;
-  return (uint64_t)info.st_size < KF_MAX_IMAGE_FILE ? (uint64_t)info.st_size : KF_MAX_IMAGE_FILE;
+  uint64_t size = extent->size;
+  if (size == KF_WHOLE_FILE)
+    size = stat(extent->file, &info) == 0 && info.st_size > 0 ? (uint64_t)info.st_size : 0;
+  return size < KF_MAX_IMAGE_FILE ? size : KF_MAX_IMAGE_FILE;
 }
 
 /* A file on its way to a picture. */
 typedef struct reading {
-  const char *path;
+  const kf_extent *extent;
   uint64_t max_pixels;
   kf_budget *budget;
   uint64_t taken; /* from the budget */
@@ -158,7 +161,7 @@ typedef struct reading {
 static kf_status read_bytes(reading *r, uint64_t take, kf_err *err) {
   if (r->budget != NULL) kf_budget_take(r->budget, take);
   r->taken = take;
-  KF_TRY(kf_read_file(r->path, KF_MAX_IMAGE_FILE, &r->bytes, &r->n, err));
+  KF_TRY(kf_read_extent(r->extent, KF_MAX_IMAGE_FILE, &r->bytes, &r->n, err));
   if (r->sum == NULL) return KF_OK;
   kf_checksum of_bytes;
   kf_checksum_start(&of_bytes);
@@ -177,7 +180,7 @@ static void drop_bytes(reading *r) {
 /* Takes what decoding will need. Whoever must wait for it lets go of the file first, and reads it
  * again: otherwise two that wait for each other would do so for ever. */
 static kf_status take_room(reading *r, kf_err *err) {
-  kf_codec codec = codec_for(r->bytes, (size_t)r->n, r->max_pixels, r->path);
+  kf_codec codec = codec_for(r->bytes, (size_t)r->n, r->max_pixels, r->extent->name);
   codec.look = true;
   KF_TRY(decode(&codec, err));
   uint64_t all = r->taken + codec.cost;
@@ -191,15 +194,15 @@ static kf_status take_room(reading *r, kf_err *err) {
 
 static kf_status decode_bytes(reading *r, kf_image *out, kf_err *err) {
   if (r->budget != NULL) KF_TRY(take_room(r, err));
-  return kf_image_decode(r->bytes, (size_t)r->n, r->max_pixels, r->path, out, err);
+  return kf_image_decode(r->bytes, (size_t)r->n, r->max_pixels, r->extent->name, out, err);
 }
 
-kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_budget *budget, kf_image *out,
-                            uint64_t *sum, kf_err *err) {
+kf_status kf_image_read_sum(const kf_extent *extent, uint64_t max_pixels, kf_budget *budget,
+                            kf_image *out, uint64_t *sum, kf_err *err) {
   *out = (kf_image){0};
-  reading r = {.path = path, .max_pixels = max_pixels, .budget = budget, .sum = sum};
+  reading r = {.extent = extent, .max_pixels = max_pixels, .budget = budget, .sum = sum};
   if (sum != NULL) *sum = KF_NO_SUM;
-  kf_status status = read_bytes(&r, budget != NULL ? size_of(path) : 0, err);
+  kf_status status = read_bytes(&r, budget != NULL ? size_of(extent) : 0, err);
   if (status == KF_OK) status = decode_bytes(&r, out, err);
   if (status == KF_OK && budget != NULL) keep_part(out, budget, &r.taken);
   drop_bytes(&r);

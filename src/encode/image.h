@@ -35,8 +35,8 @@ kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf
  * are not a picture (NULL: not wanted); KF_NO_SUM if they cannot be read. What the file, its decoder
  * and the picture take is taken from the budget before, and given back by kf_image_clear. A thread may
  * have one such picture at a time. */
-kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_budget *budget, kf_image *out,
-                            uint64_t *sum, kf_err *err);
+kf_status kf_image_read_sum(const kf_extent *extent, uint64_t max_pixels, kf_budget *budget,
+                            kf_image *out, uint64_t *sum, kf_err *err);
 #define KF_NO_SUM         0u
 #define KF_MAX_IMAGE_FILE ((uint64_t)1 << 30) /* bytes */
 void kf_image_clear(kf_image *image);

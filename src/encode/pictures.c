@@ -3,7 +3,7 @@
  *
  * Image data sets are folders of class folders: the folders in a folder are classes, and everything
  * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
- * system nor on the locale. Pictures of formats that cannot be read are counted, and a few of them
+ * system nor on the locale. The pictures of an archive keep their order (archive.c). Pictures of formats that cannot be read are counted, and a few of them
  * named. */
 #include "encode/image.h"
 #include "encode/pictures.h"
@@ -20,9 +20,10 @@
 enum { BLOCK = 65536 }; /* bytes of strings that are allocated together */
 
 typedef struct picture {
-  char *path;        /* first, for kf_by_bytes */
-  const char *id;    /* in the path */
-  const char *class; /* NULL: none */
+  char *path;              /* first, for kf_by_bytes */
+  const char *id;          /* in the path */
+  const char *class;       /* NULL: none */
+  const kf_sample *sample; /* of an archive; NULL: a file */
 } picture;
 
 struct kf_pictures {
@@ -42,6 +43,7 @@ enum { SHOWN = 3, SHOWN_BYTES = 200 };
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
+  const char *label_key; /* for archives; NULL: none */
   uint64_t n_unread;     /* pictures of formats that cannot be read */
   char few[SHOWN_BYTES]; /* the first of them */
 } walk;
@@ -97,6 +99,25 @@ static kf_status add(kf_pictures *list, char *path, const char *id, const char *
   return KF_OK;
 }
 
+kf_status kf_pictures_add_sample(kf_pictures *list, const char *name, const char *class,
+                                 const kf_sample *sample, kf_err *err) {
+  char *path = join(list, NULL, name, strlen(name));
+  char *kept = class != NULL ? join(list, NULL, class, strlen(class)) : NULL;
+  kf_sample *copy;
+  if (KF_TAKE(&list->memory, copy, 1) == NULL || (class != NULL && kept == NULL))
+    return kf_fail_memory(err);
+  *copy = *sample;
+  KF_TRY(add(list, path, path, kept, err));
+  list->pictures[list->n - 1].sample = copy;
+  return KF_OK;
+}
+
+static kf_status add_archive(walk *w, const char *path, kf_err *err) {
+  char *kept = join(w->list, NULL, path, strlen(path));
+  if (kept == NULL) return kf_fail_memory(err);
+  return kf_archive_list(w->ctx, w->list, kept, w->label_key, err);
+}
+
 /* --- folders ---------------------------------------------------------------------------------- */
 
 /* A folder being read, and those it is in: links back to one of them are not followed. */
@@ -109,7 +130,7 @@ typedef struct level {
 /* What is in a folder, in byte order. The path comes first, for kf_by_bytes. */
 typedef struct entry {
   char *path;
-  bool folder, unread;
+  bool folder, unread, archive;
 } entry;
 
 typedef struct entries {
@@ -119,7 +140,7 @@ typedef struct entries {
   const char *first_file;
 } entries;
 
-static bool is_picture(const entry *e) { return !e->folder && !e->unread; }
+static bool is_picture(const entry *e) { return !e->folder && !e->unread && !e->archive; }
 
 static const char *last_name(const char *path) {
   const char *slash = strrchr(path, '/');
@@ -152,10 +173,11 @@ static kf_status take_entry(entries *e, const char *above, const struct dirent *
   char *path = join(e->strings, above, found->d_name, strlen(found->d_name));
   if (path == NULL) return kf_fail_memory(err);
   bool folder = is_folder(path, found);
-  kf_look look = folder ? KF_LOOK_PICTURE : kf_look_at(path);
+  bool archive = !folder && kf_is_archive(path);
+  kf_look look = folder || archive ? KF_LOOK_PICTURE : kf_look_at(path);
   if (look == KF_LOOK_OTHER) return KF_OK;
   if (!kf_grow((void **)&e->list, &e->room, e->n, sizeof *e->list)) return kf_fail_memory(err);
-  e->list[e->n] = (entry){path, folder, look == KF_LOOK_UNREAD};
+  e->list[e->n] = (entry){path, folder, look == KF_LOOK_UNREAD, archive};
   e->n_files += is_picture(&e->list[e->n++]);
   return KF_OK;
 }
@@ -198,6 +220,8 @@ static kf_status walk_below(walk *w, const char *path, const char *class, const 
     char *found = e.list[i].path;
     if (e.list[i].unread)
       note_unread(w, found);
+    else if (e.list[i].archive)
+      kf_log(w->ctx, "%s: left out, since archives have classes of their own", found);
     else
       status = e.list[i].folder ? walk_below(w, found, class, &own, err)
                                 : add(w->list, found, found, class, err);
@@ -268,6 +292,7 @@ static kf_status add_folder(walk *w, const char *path, kf_err *err) {
     char *found = e.list[i].path;
     if (e.list[i].unread) note_unread(w, found);
     if (is_picture(&e.list[i]) && n_classes == 0) status = add(list, found, found, NULL, err);
+    if (e.list[i].archive) status = add_archive(w, found, err);
   }
   if (status == KF_OK && n_classes > 0 && e.n_files > 0)
     kf_log(w->ctx, "%s: left out %zu %s next to the class folders (%s%s)", path, e.n_files,
@@ -287,6 +312,7 @@ static kf_status add_one(walk *w, const char *path, kf_err *err) {
     KF_TRY(note_folder(w->list, path, err));
     return add_folder(w, path, err);
   }
+  if (kf_is_archive(path)) return add_archive(w, path, err);
   char *copy = join(w->list, NULL, path, strlen(path));
   return add(w->list, copy, copy, NULL, err);
 }
@@ -312,14 +338,16 @@ static kf_status use_matches(walk *w, const char *pattern, const match_list *fou
   qsort(found->path, found->n, sizeof *found->path, kf_by_bytes);
   for (size_t i = 0; i < found->n; i++) {
     const char *path = found->path[i];
-    kf_look look = kf_is_directory(path) ? KF_LOOK_PICTURE : kf_look_at(path);
+    bool several = kf_is_directory(path) || kf_is_archive(path);
+    kf_look look = several ? KF_LOOK_PICTURE : kf_look_at(path);
     if (look == KF_LOOK_UNREAD) note_unread(w, path);
     if (look != KF_LOOK_PICTURE) continue;
     KF_TRY(add_one(w, path, err));
     used++;
   }
   if (used > 0) return KF_OK;
-  return kf_fail_file(err, pattern, "matches neither JPEG, PNG or WebP pictures nor folders");
+  return kf_fail_file(err, pattern,
+                      "matches neither JPEG, PNG or WebP pictures nor folders or archives");
 }
 
 static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
@@ -331,9 +359,46 @@ static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
   return status;
 }
 
+/* The numbers of "a{0003..0120}b": from, to, the digits of each, and where a ends and b begins. */
+typedef struct run_of {
+  unsigned long from, to;
+  int digits;
+  size_t head;
+  const char *tail;
+} run_of;
+
+static bool find_run(const char *path, run_of *r) {
+  enum { MOST_DIGITS = 9 };
+  const char *open = strchr(path, '{'), *dots = open != NULL ? strstr(open, "..") : NULL;
+  const char *close = dots != NULL ? strchr(dots, '}') : NULL;
+  if (close == NULL) return false;
+  size_t n = strspn(open + 1, "0123456789"), m = strspn(dots + 2, "0123456789");
+  if (n == 0 || m == 0 || n > MOST_DIGITS || m > MOST_DIGITS || open + 1 + n != dots ||
+      dots + 2 + m != close)
+    return false;
+  *r = (run_of){strtoul(open + 1, NULL, 10), strtoul(dots + 2, NULL, 10), (int)n,
+                (size_t)(open - path), close + 1};
+  return r->from <= r->to;
+}
+
+static kf_status add_given(walk *w, const char *path, kf_err *err);
+
+/* As WebDataset writes the names of shards; a shell may have done so already. */
+static kf_status add_run(walk *w, const char *path, const run_of *r, kf_err *err) {
+  char one[PATH_MAX];
+  for (unsigned long i = r->from; i <= r->to; i++) {
+    int n = snprintf(one, sizeof one, "%.*s%0*lu%s", (int)r->head, path, r->digits, i, r->tail);
+    if (n < 0 || (size_t)n >= sizeof one) return kf_fail_file(err, path, "is too long");
+    KF_TRY(add_given(w, one, err));
+  }
+  return KF_OK;
+}
+
 /* A file whose name happens to look like a pattern is still a file. */
 static kf_status add_given(walk *w, const char *path, kf_err *err) {
   struct stat info;
+  run_of run;
+  if (find_run(path, &run) && stat(path, &info) != 0) return add_run(w, path, &run, err);
   if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0) return add_matches(w, path, err);
   if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
   return add_one(w, path, err);
@@ -437,11 +502,17 @@ static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, 
 
 kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                            kf_pictures **out) {
+  return kf_pictures_open_with(ctx, paths, n_paths, NULL, out);
+}
+
+kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                const kf_pictures_options *options, kf_pictures **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, paths != NULL && n_paths > 0 && out != NULL);
+  KF_OPTIONS(kf_pictures_options, o, options);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
-  walk w = {.ctx = ctx, .list = list};
+  walk w = {.ctx = ctx, .list = list, .label_key = o.label_key};
   kf_status status = KF_OK;
   for (size_t i = 0; i < n_paths && status == KF_OK; i++)
     status = paths[i] != NULL ? add_given(&w, paths[i], err)
@@ -480,6 +551,16 @@ const char *kf_pictures_path(const kf_pictures *list, uint64_t i) {
 
 const char *kf_pictures_id(const kf_pictures *list, uint64_t i) {
   return i < list->n ? list->pictures[i].id : NULL;
+}
+
+const kf_sample *kf_pictures_sample(const kf_pictures *list, uint64_t i) {
+  return list->pictures[i].sample;
+}
+
+kf_extent kf_pictures_extent(const kf_pictures *list, uint64_t i) {
+  const picture *p = &list->pictures[i];
+  if (p->sample == NULL) return kf_extent_file(p->path);
+  return (kf_extent){p->path, p->sample->archive, p->sample->picture.at, p->sample->picture.size};
 }
 
 const char *kf_pictures_class_name(const kf_pictures *list, uint32_t k) {

@@ -5,5 +5,34 @@
 #include "file/file.h"
 
 const kf_names *kf_pictures_names(const kf_pictures *pictures); /* of classes */
+/* Where the bytes of a picture are. */
+kf_extent kf_pictures_extent(const kf_pictures *pictures, uint64_t i);
+
+/* --- samples of archives (archive.c) ----------------------------------------------------------- */
+
+typedef struct kf_span {
+  uint64_t at, size; /* size 0: there is none */
+} kf_span;
+
+/* A picture in an archive, and what is beside it. */
+typedef struct kf_sample {
+  const char *archive;
+  kf_span picture, text, json;
+} kf_sample;
+/* NULL: the picture is a file of its own. */
+const kf_sample *kf_pictures_sample(const kf_pictures *pictures, uint64_t i);
+
+bool kf_is_archive(const char *path);
+/* Adds the pictures of an archive; the path must outlive the list. label_key: as in kf_pictures_options. */
+kf_status kf_archive_list(kf_ctx *ctx, kf_pictures *list, const char *path, const char *label_key,
+                          kf_err *err);
+/* Adds one; name and class (NULL: none) are copied. */
+kf_status kf_pictures_add_sample(kf_pictures *list, const char *name, const char *class,
+                                 const kf_sample *sample, kf_err *err);
+
+/* Writes what is beside pictures, a line of JSON for each that is not bad: bad[n], NULL: none is
+ * (metadata.c). Text or JSON that is damaged is KF_ERR_DATA, or with skip_bad null and logged. */
+kf_status kf_metadata_write(kf_ctx *ctx, const kf_pictures *pictures, const unsigned char *bad,
+                            bool skip_bad, const char *path, kf_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* reader.c - rows of a data set, of pictures or of texts, block by block in order, without the bad
- * ones. */
-#include "file/file.h"
+ * ones. Of several ranks each reads, or encodes, its share of a block, and all get the whole of it. */
+#include "encode/pictures.h"
+#include "encode/tower.h"
 
 #include <string.h>
 
@@ -18,13 +19,15 @@ struct kf_reader {
   float *block;       /* [room][dim] */
   int32_t *labels;    /* [room] KF_LABEL_BAD marks bad ones */
   uint64_t *numbers;  /* [room] */
-  const char **paths; /* [room] of pictures */
+  kf_extent *extents; /* [room] of pictures */
   kf_status *status;
 };
 
-static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err) {
+static kf_status make(kf_ctx *ctx, kf_reader *r, uint64_t block, kf_reader **out) {
+  kf_err *err = &ctx->err;
+  uint64_t pictures = (uint64_t)KF_PICTURE_BLOCK * ctx->ranks.size;
   r->room = block > 0 ? block : USUAL_BYTES / (r->dim * sizeof(float));
-  if (r->encoder != NULL && r->room > KF_PICTURE_BLOCK) r->room = KF_PICTURE_BLOCK;
+  if (r->encoder != NULL && r->room > pictures) r->room = pictures;
   if (r->room > r->rows) r->room = r->rows;
   if (r->room == 0) r->room = 1;
   kf_reader *reader;
@@ -32,7 +35,7 @@ static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err
   KF_TAKE(&r->arena, r->block, r->room * r->dim);
   KF_TAKE(&r->arena, r->labels, r->room);
   KF_TAKE(&r->arena, r->numbers, r->room);
-  KF_TAKE(&r->arena, r->paths, r->room);
+  KF_TAKE(&r->arena, r->extents, r->room);
   KF_TAKE_ZERO(&r->arena, r->status, r->room);
   if (r->arena.failed) {
     kf_arena_free(&r->arena);
@@ -49,7 +52,7 @@ kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data, const kf_reader_
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_reader_options, o, options);
   kf_reader r = {.data = data, .rows = data->rows, .dim = data->dim};
-  return make(&r, o.block, out, err);
+  return make(ctx, &r, o.block, out);
 }
 
 kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
@@ -63,7 +66,7 @@ kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                  .skip_bad = o.skip_bad != 0,
                  .rows = kf_pictures_count(pictures),
                  .dim = kf_encoder_dim(encoder)};
-  return make(&r, o.block, out, err);
+  return make(ctx, &r, o.block, out);
 }
 
 kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
@@ -73,7 +76,7 @@ kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder, const cha
   KF_OPTIONS(kf_reader_options, o, options);
   if (n == 0) return kf_fail(err, KF_ERR_ARG, "kf_reader_open_texts: there is no text");
   kf_reader r = {.encoder = encoder, .texts = texts, .rows = n, .dim = kf_encoder_dim(encoder)};
-  return make(&r, o.block, out, err);
+  return make(ctx, &r, o.block, out);
 }
 
 void kf_reader_free(kf_reader *r) {
@@ -102,27 +105,31 @@ static kf_status check_picture(kf_ctx *ctx, kf_reader *r, uint64_t i) {
   if (r->status[i] != KF_OK || !is_zero(r->block + i * r->dim, r->dim)) return KF_OK;
   if (!r->skip_bad)
     return kf_fail_hint(&ctx->err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES, "%s: the embedding is zero",
-                        r->paths[i]);
-  kf_log(ctx, "%s: the embedding is zero", r->paths[i]);
+                        r->extents[i].name);
+  kf_log(ctx, "%s: the embedding is zero", r->extents[i].name);
   r->labels[i] = KF_LABEL_BAD;
   return KF_OK;
 }
 
-static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, uint64_t n) {
-  for (uint64_t i = 0; i < n; i++) r->paths[i] = kf_pictures_path(r->pictures, r->next + i);
-  kf_status status =
-      kf_encode_images(ctx, r->encoder, r->paths, n, r->block, r->skip_bad ? r->status : NULL);
+/* Of what follows, rows `own` of the block. */
+static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, kf_range own) {
+  uint64_t at = own.first, n = own.last - at;
+  for (uint64_t i = at; i < own.last; i++)
+    r->extents[i] = kf_pictures_extent(r->pictures, r->next + i);
+  kf_status status = kf_encode_extents(ctx, r->encoder, r->extents + at, n, r->block + at * r->dim,
+                                       r->skip_bad ? r->status + at : NULL, NULL);
   bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
   if (unreadable && !r->skip_bad && ctx->err.hint == KF_HINT_NONE)
     ctx->err.hint = KF_HINT_SKIP_PICTURES;
   KF_TRY(status);
-  for (uint64_t i = 0; i < n; i++) KF_TRY(check_picture(ctx, r, i));
+  for (uint64_t i = at; i < own.last; i++) KF_TRY(check_picture(ctx, r, i));
   return KF_OK;
 }
 
-static kf_status read_texts(kf_ctx *ctx, kf_reader *r, uint64_t n) {
-  KF_TRY(n > 0 ? kf_encode_texts(ctx, r->encoder, r->texts + r->next, n, r->block) : KF_OK);
-  for (uint64_t i = 0; i < n; i++) {
+static kf_status read_texts(kf_ctx *ctx, kf_reader *r, kf_range own) {
+  uint64_t at = own.first, n = own.last - at;
+  KF_TRY(kf_encode_texts(ctx, r->encoder, r->texts + r->next + at, n, r->block + at * r->dim));
+  for (uint64_t i = at; i < own.last; i++) {
     r->labels[i] = KF_LABEL_NONE;
     if (is_zero(r->block + i * r->dim, r->dim))
       return kf_fail(&ctx->err, KF_ERR_DATA, "'%.200s': the embedding is zero",
@@ -131,16 +138,56 @@ static kf_status read_texts(kf_ctx *ctx, kf_reader *r, uint64_t n) {
   return KF_OK;
 }
 
-static kf_status read_rows(kf_ctx *ctx, kf_reader *r, uint64_t n) {
-  if (r->texts != NULL) return read_texts(ctx, r, n);
-  if (r->pictures != NULL) return read_pictures(ctx, r, n);
-  return kf_data_fetch(r->data, ctx->kernels, r->next, n, r->block, r->labels, NULL, &ctx->err);
+static kf_status read_rows(kf_ctx *ctx, kf_reader *r, kf_range own) {
+  if (own.first == own.last) return KF_OK;
+  if (r->texts != NULL) return read_texts(ctx, r, own);
+  if (r->pictures != NULL) return read_pictures(ctx, r, own);
+  return kf_data_fetch(r->data, ctx->kernels, r->next + own.first, own.last - own.first,
+                       r->block + own.first * r->dim, r->labels + own.first, NULL, &ctx->err);
+}
+
+/* --- ranks ------------------------------------------------------------------------------------- */
+
+/* Sets ends to those of the ranks' shares of a block of n; rows that only one rank has are its own. */
+static void share_block(const kf_ctx *ctx, const kf_reader *r, uint64_t n) {
+  const kf_ranks *ranks = &ctx->ranks;
+  const uint64_t *ends = r->data != NULL ? r->data->ends : NULL;
+  kf_share_ends(ranks, n, 1);
+  for (uint32_t i = 0; ends != NULL && i < ranks->size; i++) {
+    uint64_t end = ends[i] > r->next ? ends[i] - r->next : 0;
+    ranks->ends[i] = end < n ? end : n;
+  }
+}
+
+static void hear(void *said, const char *message) {
+  kf_string_add(said, message, strlen(message) + 1);
+}
+
+/* The whole block, of which each rank reads a part; notes about pictures come from rank 0. */
+static kf_status read_shared(kf_ctx *ctx, kf_reader *r, uint64_t n) {
+  const kf_ranks *ranks = &ctx->ranks;
+  if (n == 0 || !kf_is_shared(ranks)) return read_rows(ctx, r, (kf_range){0, n});
+  kf_string said = {0};
+  kf_stage stage;
+  share_block(ctx, r, n);
+  kf_range own = {ranks->rank > 0 ? ranks->ends[ranks->rank - 1] : 0, ranks->ends[ranks->rank]};
+  kf_stage_begin(&stage, ctx, NULL, 0);
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = read_rows(ctx, r, own);
+  kf_stage_end(&stage);
+  if (r->pictures != NULL) status = kf_bring_notes(ctx, status, &said);
+  kf_string_clear(&said);
+  share_block(ctx, r, n);
+  KF_TRY(kf_join(ctx, status, r->block, r->dim * sizeof *r->block));
+  share_block(ctx, r, n);
+  return kf_join(ctx, KF_OK, r->labels, sizeof *r->labels);
 }
 
 kf_status kf_reader_next(kf_ctx *ctx, kf_reader *r, kf_reader_block *out) {
   KF_ENTER(ctx, r != NULL && out != NULL);
   uint64_t n = r->rows - r->next < r->room ? r->rows - r->next : r->room, good = 0;
-  KF_TRY(read_rows(ctx, r, n));
+  KF_TRY(read_shared(ctx, r, n));
   for (uint64_t i = 0; i < n; i++) {
     if (r->labels[i] == KF_LABEL_BAD) continue;
     if (good < i)

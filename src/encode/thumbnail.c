@@ -181,7 +181,8 @@ kf_status kf_thumbnail_read(const char *path, uint32_t side, kf_budget *budget, 
   *out = (kf_thumbnail){0};
   if (side == 0) return kf_fail(err, KF_ERR_ARG, "a thumbnail has at least one pixel");
   kf_image image;
-  KF_TRY(kf_image_read_sum(path, 0, budget, &image, NULL, err));
+  kf_extent extent = kf_extent_file(path);
+  KF_TRY(kf_image_read_sum(&extent, 0, budget, &image, NULL, err));
   written file = {0};
   kf_status status = shrink(&image, side, err);
   if (status == KF_OK) status = encode(&image, path, &file, err);

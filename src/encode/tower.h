@@ -165,10 +165,10 @@ kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint3
 
 /* --- pictures with their checksums ------------------------------------------------------------ */
 
-/* kf_encode_images, with the checksums of the files as they were read: sums[n] (kf_image_read_sum);
- * NULL: not wanted. */
-kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
-                           uint64_t n, float *out, kf_status *status, uint64_t *sums);
+/* kf_encode_images for files and members of archives, with the checksums of their bytes as they were
+ * read: sums[n] (kf_image_read_sum); NULL: not wanted. */
+kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,
+                            uint64_t n, float *out, kf_status *status, uint64_t *sums);
 
 /* --- texts as tokens ------------------------------------------------------------------------- */
 

@@ -193,7 +193,7 @@ static kf_status choose(faiss *f, const kf_model *model, const kf_export_options
 
 static kf_status write_index(faiss *f, const char *path) {
   kf_err *err = &f->ctx->err;
-  if (f->gallery != NULL) KF_TRY(kf_refuse_overwrite(path, &f->gallery->in, err));
+  if (f->gallery != NULL) KF_TRY(kf_gallery_refuse_overwrite(f->gallery, path, err));
   KF_TRY(kf_out_open(&f->out, f->ctx, path, err));
   KF_TRY(put_all(f));
   return kf_out_commit(&f->out, err);

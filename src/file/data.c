@@ -68,6 +68,8 @@ kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hi
 }
 
 static kf_status fail_bad(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
+  if (data->is_null != NULL && data->is_null(data, row))
+    return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "it is null");
   for (uint32_t i = 0; i < data->dim; i++)
     if (!isfinite(values[i]))
       return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "column %" PRIu32 " is %s", i,

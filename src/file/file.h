@@ -26,7 +26,7 @@ bool kf_type_is_float(kf_type type);
 bool kf_type_is_integer(kf_type type);
 kf_type kf_type_of(kf_dtype dtype);
 
-/* Converts n elements of a float type to f32 (f64 is rounded, the others are exact). */
+/* Converts n elements of a float type, or bytes, to f32 (f64 is rounded, the others are exact). */
 void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size_t n, float *out);
 /* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first
  * element that is finite in f32 but not in the type, or n. */
@@ -78,6 +78,8 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
 /* The class names under "classes" (a JSON list of strings); n = 0 if absent. */
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
+/* The same from the text itself; NULL: absent. */
+kf_status kf_names_parse(const char *path, const char *text, kf_names *out, kf_err *err);
 /* Fails for files of koofu whose metadata "format" is not in the string `formats`; others pass. `what`:
  * what is expected, in words. */
 kf_status kf_st_refuse_others(const kf_st *st, const char *formats, const char *what, kf_err *err);
@@ -112,12 +114,21 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
                          const uint64_t *shape, kf_err *err);
 /* Appends bytes of the current tensor; the first call writes the header. */
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* For several ranks together: the next n bytes, which begin at *at of the file, are written by all of them,
+ * with kf_out_put to *out. *out NULL: they are not, since a checksum needs all bytes in order, or a rank
+ * cannot reach the file. */
+kf_status kf_stw_share(kf_stw *w, uint64_t n, uint64_t *at, kf_out **out, kf_err *err);
 /* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
 void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* A file that nobody keeps, for its checksum, which the second call gives if `status` is KF_OK. */
+kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err);
+kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
-/* As kf_out_replaces. */
+uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
+/* As kf_out_replaces and kf_out_belongs. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
+kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
@@ -197,6 +208,11 @@ const kf_origin *kf_origin_known(const kf_origin *origin); /* NULL if it is not 
 kf_status kf_origin_agree(const kf_origin *a, const kf_origin *b, kf_err *err);
 /* The same, and `into` becomes the origin of both together: known if either is. */
 kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err);
+#define KF_META_ENCODER          "encoder"
+#define KF_META_ENCODER_CHECKSUM "encoder_checksum"
+/* From these two metadata of a file; NULL: absent. */
+kf_status kf_origin_parse(const char *path, const char *name, const char *digits, kf_origin *out,
+                          kf_err *err);
 /* The metadata of a file of ours, checked; unknown if there is none. */
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err);
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *origin, kf_err *err); /* nothing if unknown */
@@ -245,16 +261,41 @@ typedef enum kf_format {
   KF_FORMAT_NPY,
   KF_FORMAT_SAFETENSORS,
   KF_FORMAT_FVECS,
-  KF_FORMAT_FBIN,
+  KF_FORMAT_BIN,   /* .fbin and its relatives */
   KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TAR,   /* pictures, for src/encode */
   KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
-  KF_FORMAT_OTHER  /* labels: text */
+  KF_FORMAT_PARQUET,
+  KF_FORMAT_OTHER /* labels: text */
 } kf_format;
 /* By the ending of the path. */
 kf_format kf_format_of(const char *path);
-/* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
- * .safetensors are told by their first bytes. */
+/* The ending of a path that is .fbin or one of its relatives, and the type of their elements (NULL: not
+ * wanted); NULL for others. */
+const char *kf_bin_ending(const char *path, kf_type *type);
+/* kf_format_of for a file that exists: without an ending, as a stream's copy has none, .npy, .npz,
+ * .safetensors and .parquet are told by their first bytes. */
 kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
+
+/* --- tar archives (tar.c) ----------------------------------------------------------------------- */
+
+typedef struct kf_tar {
+  kf_in in;
+  uint64_t next; /* where the next header is */
+  /* What is known of the next member before its header. */
+  kf_string name;
+  uint64_t size;
+  bool named, sized;
+} kf_tar;
+/* A regular file in it; the name, valid until the next call, holds whatever the archive says. */
+typedef struct kf_tar_member {
+  const char *name;
+  uint64_t at, size;
+} kf_tar_member;
+kf_status kf_tar_open(kf_tar *tar, const char *path, kf_err *err);
+/* The next member; *found is false at the end. KF_ERR_DATA: not an archive, damaged, cut off. */
+kf_status kf_tar_next(kf_tar *tar, kf_tar_member *out, bool *found, kf_err *err);
+void kf_tar_close(kf_tar *tar);
 
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);
@@ -310,6 +351,7 @@ struct kf_data {
    * all. Labels can be fetched anywhere. */
   const uint64_t *ends;
   uint32_t n_ends;
+  bool ids_elsewhere; /* rows have ids, but each rank knows only those of its own */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -324,6 +366,8 @@ struct kf_data {
    * lengths: UTF-8 without NUL, not empty. NULL: rows have no ids. */
   kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                          kf_string *bytes, kf_err *err);
+  /* Whether a row is missing rather than NaN. NULL: none is. */
+  bool (*is_null)(const kf_data *data, uint64_t row);
   /* "FILE, row R" for messages; row is a row of the data set, or KF_ALL_ROWS: "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Adds what tells these files from others to a checksum: sizes and dates. NULL: no files. */
@@ -364,7 +408,8 @@ typedef struct kf_pass {
   /* Each rank of the context takes its share of the rows alone; the caller brings the results
    * together. All ranks fail if one does. */
   bool shared;
-  uint64_t first, last; /* only rows [first, last); last 0: all */
+  /* Only rows [first, last), one of the parts of this rank after kf_share_begin; last 0: all. */
+  uint64_t first, last;
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
   /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
    * output whose order matters. NULL: nothing. */
@@ -378,6 +423,8 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+/* The rows of this rank in a shared pass. */
+kf_range kf_share_of_rows(const kf_ctx *ctx, const kf_data *data);
 /* Brings together an array with `size` bytes for each row, after a shared pass over all rows in which
  * each rank has set those of its rows. */
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size);
@@ -403,6 +450,17 @@ typedef struct kf_npz {
 kf_status kf_npz_open(kf_npz *npz, const char *path, kf_err *err);
 void kf_npz_close(kf_npz *npz);
 
+/* The columns of a .parquet file, for people (parquet_use.c). It must be freed even after a failure. */
+typedef struct kf_columns {
+  uint64_t rows;
+  size_t n;
+  const char **names, **types;
+  size_t n_meta; /* sorted by key; long values are cut */
+  const char **keys, **values;
+  kf_arena arena;
+} kf_columns;
+kf_status kf_parquet_describe(const char *path, kf_columns *out, kf_err *err);
+
 /* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
@@ -421,6 +479,7 @@ typedef struct kf_ids {
   bool there;
   uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
   uint64_t n_bytes;
+  struct kf_pq_column *column; /* of a .parquet file instead; NULL: tensors */
 } kf_ids;
 /* The ids of `rows` rows in tensors of a file, if there are any. */
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);
@@ -431,6 +490,56 @@ kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint6
 typedef kf_status (*kf_id_fn)(void *argument, uint64_t row, const char *id, size_t length,
                               kf_err *err);
 kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_err *err);
+
+/* --- changes of a gallery, in files beside it (changes.c) --------------------------------------- */
+
+#define KF_CHANGE_FORMAT  "koofu.change"
+#define KF_CHANGES_ENDING ".changes" /* of their folder, after the path of the gallery */
+#define KF_TENSOR_REMOVED "removed"  /* I64: places of rows, rising */
+#define KF_TENSOR_BATCHES "batches"  /* U64: checksums of what was added */
+#define KF_MAX_CHANGES    999999
+
+typedef struct kf_change {
+  kf_st st;
+  uint64_t rows, first; /* that it adds; the place of the first one */
+  uint64_t offset;      /* of these rows in its file */
+  uint64_t checksum;    /* of the file */
+  uint64_t batch;       /* of what was added, if there are rows */
+  kf_names names;       /* of classes that are new */
+} kf_change;
+
+typedef struct kf_changes {
+  uint32_t n;
+  kf_change *change;
+  size_t room;
+  uint64_t base, base_rows;         /* checksum and rows of the file */
+  uint64_t places;                  /* rows of the file and of all changes */
+  uint64_t n_removed, base_removed; /* in all; of the file */
+  uint64_t *removed;                /* a bit for each place; NULL: none is */
+  uint64_t n_words;
+  bool others; /* there are changes of another file in the folder */
+} kf_changes;
+
+/* kf_st_open and, if it is a gallery, its changes. verify: look for damage of these. */
+kf_status kf_changes_open(kf_changes *changes, kf_st *st, const char *path, bool verify,
+                          kf_err *err);
+void kf_changes_close(kf_changes *changes);
+bool kf_changes_removed(const kf_changes *changes, uint64_t place);
+/* Whether all rows of a change are still there. */
+bool kf_change_is_whole(const kf_changes *changes, uint32_t i);
+/* The places of the rows that are left; NULL: none was removed. The caller frees them. */
+kf_status kf_changes_living(const kf_changes *changes, uint64_t **places, kf_err *err);
+/* Adds the names of new classes to those of the file. */
+kf_status kf_changes_names(const kf_changes *changes, const char *path, kf_names *names,
+                           kf_err *err);
+/* The path of change `number` of the gallery at `path`, whose folder is made if need be. The caller
+ * frees it. */
+kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, char **out,
+                          kf_err *err);
+/* Removes changes that do not belong to the file with checksum `keep`; 0: all. What may fail comes
+ * first, and the rest once the file has been replaced. */
+kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err);
+void kf_sweep_end(const char *path, DIR *folder, bool sweep, uint64_t keep); /* NULL is fine */
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);
@@ -467,6 +576,7 @@ kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err
 typedef struct kf_save_spec {
   const char *what; /* the stage, for progress: "convert" */
   uint32_t dim;     /* of the mapped rows */
+  uint64_t batch;   /* rows that are mapped together; 0: by rule */
   kf_dtype dtype;
   bool keep_bad;    /* write bad rows (skip_bad) as zeros instead of leaving them out */
   bool refuse_zero; /* a row that is mapped or rounded to zero is KF_ERR_DATA */

@@ -27,6 +27,12 @@ kf_status kf_paths_sort(kf_paths *paths, kf_order order, bool *moved, kf_err *er
 /* The first two neighbours that are in the order of bytes but not in that of numbers, as a shell lists
  * them: i and i + 1. SIZE_MAX: none. */
 size_t kf_paths_doubt(const kf_paths *paths);
+/* The folders of clip-retrieval: rows in .npy files, and what is known of them in .parquet files. */
+#define KF_CLIP_ROWS "img_emb"
+#define KF_CLIP_META "metadata"
+/* The .parquet files with what is known of the rows of each file, in their order, if all of these are in
+ * such folders; n = 0: they are not. */
+kf_status kf_paths_beside(const kf_paths *data, kf_paths *out, kf_err *err);
 /* Brings label files that were found in a folder or by a pattern into the order of the data files they
  * belong to: by name without ending or, if these differ, by rank in the order of numbers. */
 kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err);
@@ -50,17 +56,22 @@ bool kf_type_is_raw(kf_type type);
 /* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------ */
 
 typedef enum kf_layout {
-  KF_LAYOUT_ROWS,       /* row after row */
-  KF_LAYOUT_COLUMNS,    /* column after column: Fortran order */
-  KF_LAYOUT_TAGGED_ROWS /* row after row, each after an int32 that repeats the dimension: .fvecs */
+  KF_LAYOUT_ROWS,        /* row after row */
+  KF_LAYOUT_COLUMNS,     /* column after column: Fortran order */
+  KF_LAYOUT_TAGGED_ROWS, /* row after row, each after an int32 that repeats the dimension: .fvecs */
+  KF_LAYOUT_PARQUET      /* a column of a .parquet file */
 } kf_layout;
+
+struct kf_pq_column; /* parquet.h */
+struct kf_pq_cache;
 
 typedef struct kf_table {
   uint64_t rows;
   uint32_t dim;
   kf_type type;
   kf_layout layout;
-  uint64_t offset; /* of the first row */
+  uint64_t offset;             /* of the first row */
+  struct kf_pq_column *column; /* of a .parquet file */
 } kf_table;
 /* Sets the size of a table; fails if there are no rows, no columns, or too many columns. */
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
@@ -77,7 +88,7 @@ void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint
 
 /* The file must be closed after a failure, too. */
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
-kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+kf_status kf_bin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 
 /* --- text, line by line (lines.c) ------------------------------------------------------------ */
 
@@ -133,9 +144,10 @@ kf_status kf_csv_record(kf_csv *csv, size_t columns, size_t column, const char *
 
 typedef enum kf_label_kind {
   KF_LABELS_INTEGERS,
-  KF_LABELS_LINES,  /* text, one label per line */
-  KF_LABELS_TABLE,  /* a column of a table of text */
-  KF_LABELS_STRINGS /* of fixed size, in a .npy */
+  KF_LABELS_LINES,   /* text, one label per line */
+  KF_LABELS_TABLE,   /* a column of a table of text */
+  KF_LABELS_STRINGS, /* of fixed size, in a .npy */
+  KF_LABELS_COLUMN   /* texts, in a column of a .parquet file */
 } kf_label_kind;
 
 /* The labels in one file: a label file or a data file. */
@@ -143,8 +155,9 @@ typedef struct kf_labels {
   kf_in own;       /* a label file, or an array of an archive; no path: in a data file */
   const kf_in *in; /* where to read; NULL: no labels */
   kf_label_kind kind;
-  kf_type type;    /* of integers */
-  uint64_t offset; /* integers and strings: of the first */
+  kf_type type;                   /* of integers */
+  uint64_t offset;                /* integers and strings: of the first */
+  struct kf_pq_column *column_in; /* integers and texts of a .parquet file; NULL: elsewhere */
   uint64_t count;
   uint32_t item;          /* strings: bytes of each */
   bool wide;              /* strings: UTF-32, not bytes */
@@ -174,11 +187,11 @@ typedef struct kf_label_census {
   kf_name_set found; /* text labels without a list of names */
 } kf_label_census;
 
-/* Opens a label file for `rows` rows by its ending: .npy, .npz, a table, or text with any other ending
- * that is not a data format. column: kf_data_options.label_column. It must be closed even after a
- * failure. */
+/* Opens a label file for `rows` rows by its ending: .npy, .npz, .parquet, a table, or text with any other
+ * ending that is not a data format. column: kf_data_options.label_column. It must be closed even after
+ * a failure. The cache, for pages of .parquet, must outlive it. */
 kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column, uint64_t rows,
-                         kf_err *err);
+                         struct kf_pq_cache *cache, kf_err *err);
 /* Labels in a .npy, which is taken over, even after a failure. */
 kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err);
 /* Finds the column and whether there is a header, in a table that is open (label_table.c). */
@@ -220,6 +233,50 @@ kf_mark kf_label_text_mark(const kf_label_text *text);
 kf_status kf_label_text_next(kf_label_text *text, const char **label, size_t *length, kf_err *err);
 
 struct kf_shard;
+
+/* --- .parquet as rows and labels (parquet_use.c) ------------------------------------------------- */
+
+/* The columns that are asked for, or that alone can be meant, and class names in metadata of ours. */
+kf_status kf_parquet_open_rows(struct kf_shard *shard, const char *path,
+                               const kf_data_options *options, struct kf_pq_cache *cache,
+                               kf_names *names, kf_err *err);
+kf_status kf_parquet_open_labels(kf_labels *labels, const char *path, const char *column,
+                                 struct kf_pq_cache *cache, kf_err *err);
+/* The ids of the rows of a shard in another file. */
+kf_status kf_parquet_open_ids(struct kf_shard *shard, const char *path, const char *column,
+                              struct kf_pq_cache *cache, kf_err *err);
+/* Calls `use` with the label of each row in turn, as kf_pq_each_text, checked to be text. */
+kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t n,
+                              kf_status (*use)(void *argument, uint64_t row, const char *text,
+                                               size_t n, kf_err *err),
+                              void *argument, kf_err *err);
+kf_status kf_labels_column_integers(const kf_labels *labels, uint64_t first, uint64_t n,
+                                    int64_t *out, kf_err *err);
+kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uint64_t *lengths,
+                              kf_string *bytes, kf_err *err);
+
+/* --- checksums and codecs of foreign formats (crc.c, unpack.c) --------------------------------- */
+
+typedef struct kf_crc {
+  uint32_t table[8][256];
+  uint32_t state;
+} kf_crc;
+void kf_crc_start(kf_crc *c);
+void kf_crc_add(kf_crc *c, const unsigned char *bytes, size_t n);
+uint32_t kf_crc_value(const kf_crc *c);
+
+/* As Parquet numbers them. */
+typedef enum kf_codec {
+  KF_CODEC_NONE = 0,
+  KF_CODEC_SNAPPY = 1,
+  KF_CODEC_GZIP = 2,
+  KF_CODEC_ZSTD = 6,
+  KF_CODEC_LZ4 = 7
+} kf_codec;
+/* NULL if it can be unpacked; otherwise why not, as the end of a sentence. */
+const char *kf_codec_refusal(int codec);
+/* Unpacks n bytes to exactly m; false: they are damaged, or there is no memory. */
+bool kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out, size_t m);
 
 /* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
 
@@ -263,17 +320,24 @@ typedef struct kf_shard {
   kf_table table;
   kf_labels labels; /* in this file or in its own label file */
   kf_ids ids;
-  uint64_t first; /* row of the data set */
-  bool mapped;    /* a gallery whose rows went through its map */
-  bool guessed;   /* its labels are an array that is just the only one to fit */
+  uint64_t first;        /* row of the data set */
+  bool mapped;           /* a gallery whose rows went through its map */
+  bool is_change;        /* rows that were added to the gallery before it */
+  bool guessed;          /* its labels are an array that is just the only one to fit */
+  char label_column[64]; /* which column of a .parquet file they are, for notes */
   kf_origin origin;
+  kf_in beside;        /* another file with its ids; no path: none */
+  kf_changes *changes; /* of a gallery, until they are shards of their own; NULL: none */
 } kf_shard;
 /* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
- * after a failure. */
+ * after a failure. The cache must outlive it. */
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
-                        kf_names *names, kf_err *err);
+                        struct kf_pq_cache *cache, kf_names *names, kf_err *err);
 /* The rows of a .npy, which is taken over, even after a failure. */
 kf_status kf_shard_open_npy(kf_shard *shard, kf_npy *npy, kf_err *err);
+/* The rows of a change of a gallery, whose file is taken over. labels: they are wanted. */
+kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_change *change,
+                               bool labels, kf_err *err);
 void kf_shard_close(kf_shard *shard);
 
 typedef struct kf_files {
@@ -282,6 +346,7 @@ typedef struct kf_files {
   kf_shard *shards;
   kf_labels common; /* one label file for all rows; otherwise each shard has its own */
   kf_label_rules rules;
+  struct kf_pq_cache *pages; /* of .parquet files */
 } kf_files;
 /* An empty one, to be filled by kf_data_open; NULL: out of memory. */
 kf_files *kf_files_new(void);
@@ -289,6 +354,8 @@ kf_files *kf_files_new(void);
 /* Replaces a data set by those of its rows whose classes are in a list of names (pick.c). Left as it
  * is on failure. */
 kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list);
+/* Replaces a data set by these rows of it, which are taken over, even after a failure. */
+kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *err);
 
 /* --- rows of all ranks (spread.c) ---------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* files.c - a data set over files: finds the shard that holds a row. files_open.c makes one. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -95,8 +95,17 @@ static void files_where(const kf_data *data, uint64_t row, char *text, size_t si
   const kf_shard *shard = &files->shards[row == KF_ALL_ROWS ? 0 : shard_of(files, row)];
   if (row == KF_ALL_ROWS)
     snprintf(text, size, "%s", shard->in.path);
+  else if (shard->table.column != NULL)
+    snprintf(text, size, "%s, row group %" PRIu32 ", row %" PRIu64, shard->in.path,
+             kf_pq_group_of(shard->table.column, row - shard->first), row - shard->first);
   else
     snprintf(text, size, "%s, row %" PRIu64, shard->in.path, row - shard->first);
+}
+
+static bool files_is_null(const kf_data *data, uint64_t row) {
+  const kf_files *files = (const kf_files *)data;
+  const kf_shard *shard = &files->shards[shard_of(files, row)];
+  return shard->table.column != NULL && kf_pq_is_null(shard->table.column, row - shard->first);
 }
 
 static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err) {
@@ -105,6 +114,7 @@ static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err
     const kf_shard *shard = &files->shards[s];
     KF_TRY(kf_refuse_overwrite(path, &shard->in, err));
     if (shard->labels.in != NULL) KF_TRY(kf_refuse_overwrite(path, shard->labels.in, err));
+    if (shard->beside.path != NULL) KF_TRY(kf_refuse_overwrite(path, &shard->beside, err));
   }
   return files->common.in != NULL ? kf_refuse_overwrite(path, files->common.in, err) : KF_OK;
 }
@@ -132,6 +142,7 @@ static void files_destroy(kf_data *data) {
   kf_free(files->rules.names_from);
   for (size_t s = 0; s < files->n_shards; s++) kf_shard_close(&files->shards[s]);
   kf_labels_close(&files->common);
+  kf_pq_cache_free(files->pages);
   kf_free(files->shards);
   kf_free(files);
 }
@@ -139,10 +150,16 @@ static void files_destroy(kf_data *data) {
 kf_files *kf_files_new(void) {
   kf_files *files = kf_alloc_zero(1, sizeof *files);
   if (files == NULL) return NULL;
+  files->pages = kf_pq_cache_new();
+  if (files->pages == NULL) {
+    kf_free(files);
+    return NULL;
+  }
   files->base = (kf_data){.fetch = files_fetch,
                           .fetch_raw = files_fetch_raw,
                           .ahead = files_ahead,
                           .fetch_ids = files_fetch_ids,
+                          .is_null = files_is_null,
                           .where = files_where,
                           .identify = files_identify,
                           .refuse = files_refuse,

@@ -3,7 +3,7 @@
  * The files ("shards") follow one another. Labels come from one label file per shard, from one for all
  * rows, or from the shards; class names from a file, from the metadata of the shards or, for text
  * labels, from the labels themselves. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -56,12 +56,18 @@ static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
   return KF_OK;
 }
 
-static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
-                              kf_err *err) {
+/* beside: a file with its ids; NULL: none. */
+static kf_status append_shard(kf_files *files, const char *path, const char *beside,
+                              const kf_data_options *options, kf_err *err) {
   bool want_names = options->classes == NULL && options->inner_labels != KF_OFF;
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
-  KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));
+  kf_status status =
+      kf_shard_open(shard, path, options, files->pages, want_names ? &names : NULL, err);
+  if (status != KF_OK) {
+    kf_names_clear(&names);
+    return status;
+  }
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
   if (shard->table.dim != zero->table.dim)
@@ -73,6 +79,8 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
     return kf_fail_file(err, path, "too many rows");
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
+  if (beside != NULL)
+    KF_TRY(kf_parquet_open_ids(shard, beside, options->id_column, files->pages, err));
   if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
   files->base.raw_type = zero->table.type;
   if (!kf_table_is_raw(&shard->table) || shard->table.type != zero->table.type)
@@ -80,12 +88,118 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   return KF_OK;
 }
 
-static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_data_options *options,
-                             kf_err *err) {
+/* --- galleries with changes ------------------------------------------------------------------- */
+
+static void move_shard(kf_shard *from, kf_shard *to) {
+  *to = *from;
+  if (from->labels.in == &from->in) to->labels.in = &to->in;
+  *from = (kf_shard){.in = {.fd = -1}};
+}
+
+/* The changes of a gallery that add rows, after it; their files are taken over. */
+static kf_status unfold(kf_files *files, const kf_shard *gallery, kf_err *err) {
+  bool any = files->base.origin.any;
+  for (uint32_t i = 0; i < gallery->changes->n; i++) {
+    kf_change *change = &gallery->changes->change[i];
+    kf_shard *shard = &files->shards[files->n_shards];
+    if (change->rows == 0) continue;
+    files->n_shards++; /* closed with the rest on failure */
+    KF_TRY(kf_shard_open_change(shard, gallery, change, gallery->labels.in != NULL, err));
+    files->base.origin.any = true; /* if they differ, that was allowed when they were added */
+    kf_status status = kf_origin_join(&files->base.origin, &shard->origin, err);
+    files->base.origin.any = any;
+    KF_TRY(status);
+  }
+  return KF_OK;
+}
+
+/* Makes shards of the changes of galleries. */
+static kf_status unfold_all(kf_files *files, kf_err *err) {
+  kf_shard *given = files->shards;
+  size_t n = files->n_shards, most = n;
+  for (size_t i = 0; i < n; i++) most += given[i].changes != NULL ? given[i].changes->n : 0;
+  if (most == n) return KF_OK;
+  kf_shard *all = kf_alloc_zero(most, sizeof *all);
+  if (all == NULL) return kf_fail_memory(err);
+  files->shards = all;
+  files->n_shards = 0;
+  kf_status status = KF_OK;
+  for (size_t i = 0; i < n; i++) {
+    kf_shard *shard = &all[files->n_shards++];
+    move_shard(&given[i], shard);
+    if (status == KF_OK && shard->changes != NULL) status = unfold(files, shard, err);
+  }
+  kf_free(given);
+  files->base.rows = 0;
+  for (kf_shard *s = all; status == KF_OK && s < all + files->n_shards; s++) {
+    s->first = files->base.rows;
+    if (!kf_add_u64(files->base.rows, s->table.rows, &files->base.rows))
+      status = kf_fail_file(err, s->in.path, "too many rows");
+  }
+  return status;
+}
+
+/* Whether a row was removed from the gallery it belongs to; *gallery: the shard of that, so far. */
+static bool is_removed(const kf_files *files, uint64_t row, size_t *gallery) {
+  for (size_t s = *gallery + 1; s < files->n_shards && files->shards[s].first <= row; s++)
+    if (!files->shards[s].is_change) *gallery = s;
+  const kf_shard *shard = &files->shards[*gallery];
+  return shard->changes != NULL && kf_changes_removed(shard->changes, row - shard->first);
+}
+
+/* Classes and rows without a label are counted again. */
+static kf_status count_labels(kf_data *data, kf_err *err) {
+  enum { AT_ONCE = 1024 };
+  int32_t labels[AT_ONCE];
+  uint32_t classes = data->names.n;
+  for (uint64_t first = 0; data->has_labels && first < data->rows; first += AT_ONCE) {
+    uint64_t left = data->rows - first, n = left < AT_ONCE ? left : AT_ONCE;
+    KF_TRY(data->fetch(data, NULL, first, n, NULL, labels, err));
+    for (uint64_t i = 0; i < n; i++) {
+      data->unlabelled += labels[i] < 0;
+      if (labels[i] >= (int64_t)classes) classes = (uint32_t)labels[i] + 1;
+    }
+  }
+  if (data->has_labels) data->n_classes = classes;
+  return KF_OK;
+}
+
+static kf_status leave_out_removed(kf_data **data, kf_err *err) {
+  const kf_files *files = (const kf_files *)*data;
+  uint64_t removed = 0, n = 0;
+  for (size_t s = 0; s < files->n_shards; s++)
+    removed += files->shards[s].changes != NULL ? files->shards[s].changes->n_removed : 0;
+  if (removed == 0) return KF_OK;
+  uint64_t *rows = kf_alloc((*data)->rows - removed, sizeof *rows);
+  if (rows == NULL) return kf_fail_memory(err);
+  size_t gallery = 0;
+  for (uint64_t row = 0; row < (*data)->rows; row++)
+    if (!is_removed(files, row, &gallery)) rows[n++] = row;
+  KF_TRY(kf_data_keep_rows(data, rows, n, err));
+  return count_labels(*data, err);
+}
+
+/* Shards are in the order of the paths. */
+static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
+  size_t at = kf_paths_doubt(paths);
+  if (order != KF_ORDER_DEFAULT || at == SIZE_MAX) return;
+  files->base.doubt[0] = files->shards[at].in.path;
+  files->base.doubt[1] = files->shards[at + 1].in.path;
+}
+
+static bool wants_ids(const kf_data_options *options) {
+  return options->id_column != NULL && options->id_column[0] != '\0';
+}
+
+static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_paths *beside,
+                             const kf_data_options *options, kf_err *err) {
+  bool ids = beside->n > 0 && wants_ids(options);
   files->shards = kf_alloc_zero(paths->n, sizeof *files->shards);
   if (files->shards == NULL) return kf_fail_memory(err);
-  for (size_t i = 0; i < paths->n; i++) KF_TRY(append_shard(files, paths->path[i], options, err));
-  return KF_OK;
+  for (size_t i = 0; i < paths->n; i++)
+    KF_TRY(append_shard(files, paths->path[i], ids ? beside->path[i] : NULL, options, err));
+  note_doubt(files, paths, options->order);
+  return unfold_all(files, err);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -94,7 +208,8 @@ static kf_status open_label_files(kf_files *files, const kf_data_options *option
   const char *column = options->label_column;
   if (options->n_labels == 1) {
     KF_TRY(kf_data_refuse_doubt(&files->base, options->labels[0], err));
-    return kf_labels_open(&files->common, options->labels[0], column, files->base.rows, err);
+    return kf_labels_open(&files->common, options->labels[0], column, files->base.rows,
+                          files->pages, err);
   }
   if (options->n_labels != files->n_shards)
     return kf_fail(err, KF_ERR_ARG,
@@ -102,7 +217,8 @@ static kf_status open_label_files(kf_files *files, const kf_data_options *option
                    options->n_labels, files->n_shards);
   for (size_t s = 0; s < files->n_shards; s++) {
     kf_shard *shard = &files->shards[s];
-    KF_TRY(kf_labels_open(&shard->labels, options->labels[s], column, shard->table.rows, err));
+    KF_TRY(kf_labels_open(&shard->labels, options->labels[s], column, shard->table.rows,
+                          files->pages, err));
   }
   return KF_OK;
 }
@@ -141,7 +257,7 @@ static kf_status check_count(const kf_labels *labels, uint64_t rows, const char 
 /* The scan counts labels in text files, so their number is checked after it; that of others before. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
-  bool counted = labels->kind == KF_LABELS_INTEGERS || labels->kind == KF_LABELS_STRINGS;
+  bool counted = labels->kind != KF_LABELS_LINES && labels->kind != KF_LABELS_TABLE;
   if (counted) KF_TRY(check_count(labels, rows, of, err));
   KF_TRY(kf_labels_scan(labels, &files->rules, census, err));
   return check_count(labels, rows, of, err);
@@ -232,19 +348,10 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Shards are in the order of the paths. */
-static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
-  size_t at = kf_paths_doubt(paths);
-  if (order != KF_ORDER_DEFAULT || at == SIZE_MAX) return;
-  files->base.doubt[0] = files->shards[at].in.path;
-  files->base.doubt[1] = files->shards[at + 1].in.path;
-}
-
-static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
-                            kf_err *err) {
+static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_paths *beside,
+                            const kf_data_options *options, kf_err *err) {
   files->base.skip_bad = options->skip_bad != 0;
-  KF_TRY(open_shards(files, paths, options, err));
-  note_doubt(files, paths, options->order);
+  KF_TRY(open_shards(files, paths, beside, options, err));
   bool has_labels = options->n_labels > 0;
   if (has_labels)
     KF_TRY(open_label_files(files, options, err));
@@ -278,8 +385,23 @@ static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
     kf_log(ctx, "files are taken in the order of numbers: %s before %s", pair[0], pair[1]);
     break;
   }
-  if (files->n_shards > 0 && shards[0].guessed)
+  if (files->n_shards > 0 && shards[0].guessed && shards[0].label_column[0] != '\0')
+    kf_log(ctx, "labels are those of %s, column '%s'", shards[0].labels.in->path,
+           shards[0].label_column);
+  else if (files->n_shards > 0 && shards[0].guessed)
     kf_log(ctx, "labels are those of %s", shards[0].labels.in->path);
+}
+
+/* Labels in .parquet files beside .npy files, if a column of these is asked for and nothing else is. */
+static kf_status list_beside(const kf_paths *list, kf_data_options *o, kf_paths *beside,
+                             kf_err *err) {
+  bool labels = o->label_column != NULL && o->n_labels == 0 && o->inner_labels != KF_OFF;
+  if (!labels && !wants_ids(o)) return KF_OK;
+  KF_TRY(kf_paths_beside(list, beside, err));
+  if (!labels) return KF_OK;
+  o->labels = (const char *const *)beside->path;
+  o->n_labels = beside->n;
+  return KF_OK;
 }
 
 /* *ordered: the order of the data files is ours, and decides which labels they have. */
@@ -311,15 +433,18 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_files *files = kf_files_new();
   if (files == NULL) return kf_fail_memory(err);
   files->base.origin.any = ctx->options.any_encoder != 0;
-  kf_paths list = {0}, labels = {0};
+  kf_paths list = {0}, labels = {0}, beside = {0};
   bool ordered = false;
   kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);
-  if (status == KF_OK) status = open_files(files, &list, &o, err);
+  if (status == KF_OK) status = list_beside(&list, &o, &beside, err);
+  if (status == KF_OK) status = open_files(files, &list, &beside, &o, err);
   if (status == KF_OK) status = check_twice(ctx, files);
   if (status == KF_OK) log_choices(ctx, files, ordered);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
+  kf_paths_clear(&beside);
   kf_data *data = &files->base;
+  if (status == KF_OK) status = leave_out_removed(&data, err);
   if (o.own_files != 0) status = kf_data_spread(ctx, status, &data);
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   KF_HAND_OUT(status, out, data, kf_data_free);

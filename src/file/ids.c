@@ -64,6 +64,7 @@ static kf_status fetch_few(const kf_ids *ids, const kf_in *in, uint64_t first, s
 
 kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
                        uint64_t *lengths, kf_string *bytes, kf_err *err) {
+  if (ids->column != NULL) return kf_ids_fetch_column(ids, first, n, lengths, bytes, err);
   for (uint64_t done = 0; done < n; done += IDS_AT_ONCE) {
     size_t count = n - done < IDS_AT_ONCE ? (size_t)(n - done) : IDS_AT_ONCE;
     KF_TRY(fetch_few(ids, in, first + done, count, lengths + done, bytes, err));

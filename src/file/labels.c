@@ -4,7 +4,7 @@
  * They are streamed like the rows: one pass when the data set is opened checks them and finds the
  * classes; later they are fetched with the rows. Only the list of classes and, for text, a sparse index
  * of places in the file stay in memory. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
@@ -50,7 +50,7 @@ static kf_status open_text(kf_labels *labels, const char *path, const char *colu
 }
 
 kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column, uint64_t rows,
-                         kf_err *err) {
+                         kf_pq_cache *cache, kf_err *err) {
   *labels = (kf_labels){0};
   kf_npy npy;
   kf_format format;
@@ -60,12 +60,14 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column
     KF_TRY(kf_npy_open(&npy, path, err));
     return kf_labels_open_npy(labels, &npy, err);
   case KF_FORMAT_NPZ: return kf_npz_open_labels(labels, path, rows, err);
+  case KF_FORMAT_PARQUET: return kf_parquet_open_labels(labels, path, column, cache, err);
   case KF_FORMAT_TABLE:
   case KF_FORMAT_OTHER: return open_text(labels, path, column, rows, err);
   default:
-    return kf_fail(err, KF_ERR_ARG,
-                   "%s: a label file is .npy, .npz, .csv, .tsv or text with one label per line",
-                   path);
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "%s: a label file is .npy, .npz, .parquet, .csv, .tsv or text with one label per line",
+        path);
   }
 }
 
@@ -87,6 +89,7 @@ kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_
 }
 
 void kf_labels_close(kf_labels *labels) {
+  kf_pq_column_free(labels->column_in);
   kf_in_close(&labels->own);
   kf_free(labels->index);
   *labels = (kf_labels){0};
@@ -104,6 +107,9 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
   const char *path = labels->in->path;
   if (value < 0) {
     if (rules->allow_unlabelled) return KF_OK;
+    if (value == INT64_MIN && labels->column_in != NULL)
+      return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
+                          "%s: the label of row %" PRIu64 " is null", path, row);
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
                         "%s: the label of row %" PRIu64 " is negative (%" PRId64 ")", path, row,
                         value);
@@ -129,7 +135,8 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
                               const char *text, size_t length, int32_t *out, kf_err *err) {
   *out = KF_LABEL_NONE;
   const char *path = labels->in->path;
-  const char *unit = labels->kind == KF_LABELS_STRINGS ? "row" : "line";
+  bool rows = labels->kind == KF_LABELS_STRINGS || labels->kind == KF_LABELS_COLUMN;
+  const char *unit = rows ? "row" : "line";
   if (length == 0) {
     if (rules->allow_unlabelled) return KF_OK;
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
@@ -159,8 +166,12 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   for (uint64_t done = 0; done < n;) {
     size_t count = n - done < LABELS_AT_ONCE ? (size_t)(n - done) : LABELS_AT_ONCE;
     uint64_t row = first + done;
-    KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
-    kf_decode_i64(labels->type, raw, count, value);
+    if (labels->column_in != NULL) {
+      KF_TRY(kf_labels_column_integers(labels, row, count, value, err));
+    } else {
+      KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
+      kf_decode_i64(labels->type, raw, count, value);
+    }
     for (size_t i = 0; i < count; i++)
       KF_TRY(resolve_integer(labels, rules, row + i, value[i], out + done + i, err));
     done += count;
@@ -189,19 +200,46 @@ static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules
   return KF_OK;
 }
 
-kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
-                          uint64_t n, int32_t *out, kf_err *err) {
-  if (n == 0) return KF_OK;
-  return kf_labels_are_text(labels) ? fetch_text(labels, rules, first, n, out, err)
-                                    : fetch_integers(labels, rules, first, n, out, err);
-}
-
-/* --- the scan when a data set is opened ------------------------------------------------------ */
+/* Labels of a column, which are brought by kf_labels_each_text. */
+typedef struct column_use {
+  const kf_labels *labels;
+  const kf_label_rules *rules;
+  kf_label_census *census; /* NULL: they are fetched */
+  int32_t *out;
+} column_use;
 
 static void count_label(kf_label_census *census, int32_t label) {
   if (label == KF_LABEL_NONE) census->unlabelled++;
   if (label > census->largest) census->largest = label;
 }
+
+static kf_status use_column(void *argument, uint64_t row, const char *text, size_t length,
+                            kf_err *err) {
+  column_use *use = argument;
+  int32_t label;
+  if (use->rules->map == NULL && length > 0) /* every new label is a class */
+    KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, row, text, length, &label,
+                              err));
+  else
+    KF_TRY(resolve_text(use->labels, use->rules, row, text, length, &label, err));
+  if (use->census != NULL)
+    count_label(use->census, label);
+  else
+    *use->out++ = label;
+  return KF_OK;
+}
+
+kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
+                          uint64_t n, int32_t *out, kf_err *err) {
+  if (n == 0) return KF_OK;
+  column_use use = {.labels = labels, .rules = rules, .out = out};
+  if (labels->kind == KF_LABELS_COLUMN)
+    return kf_labels_each_text(labels, first, n, use_column, &use, err);
+  return kf_labels_are_text(labels) ? fetch_text(labels, rules, first, n, out, err)
+                                    : fetch_integers(labels, rules, first, n, out, err);
+}
+
+/* --- the scan when a data set is opened ------------------------------------------------------ */
 
 static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *rules,
                                kf_label_census *census, kf_err *err) {
@@ -249,6 +287,9 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
 
 kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                          kf_err *err) {
+  column_use use = {.labels = labels, .rules = rules, .census = census};
+  if (labels->kind == KF_LABELS_COLUMN)
+    return kf_labels_each_text(labels, 0, labels->count, use_column, &use, err);
   return kf_labels_are_text(labels) ? scan_text(labels, rules, census, err)
                                     : scan_integers(labels, rules, census, err);
 }
@@ -257,7 +298,7 @@ kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, 
   kf_labels labels;
   kf_label_rules rules = {.allow_unlabelled = true};
   kf_label_census census = {.largest = -1};
-  kf_status status = kf_labels_open(&labels, path, NULL, 0, err);
+  kf_status status = kf_labels_open(&labels, path, NULL, 0, NULL, err);
   if (status == KF_OK) status = kf_labels_scan(&labels, &rules, &census, err);
   *lines = labels.count;
   *distinct = census.found.n;

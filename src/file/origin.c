@@ -8,9 +8,6 @@
 
 #include <string.h>
 
-#define KEY_NAME     "encoder"
-#define KEY_CHECKSUM "encoder_checksum"
-
 /* Keeps the end of a long path, which says more than its beginning. */
 static void set_from(kf_origin *o, const char *from) {
   size_t n = strlen(from), room = sizeof o->from - 1;
@@ -63,8 +60,8 @@ kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err) {
 
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *o, kf_err *err) {
   if (!o->known) return KF_OK;
-  KF_TRY(kf_stw_meta(w, KEY_NAME, o->name, err));
-  return kf_stw_meta_hex(w, KEY_CHECKSUM, o->checksum, err);
+  KF_TRY(kf_stw_meta(w, KF_META_ENCODER, o->name, err));
+  return kf_stw_meta_hex(w, KF_META_ENCODER_CHECKSUM, o->checksum, err);
 }
 
 bool kf_parse_hex64(const char *text, uint64_t *out) {
@@ -80,25 +77,31 @@ bool kf_parse_hex64(const char *text, uint64_t *out) {
 }
 
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err) {
-  const char *format = kf_st_meta(st, "format"), *path = st->in.path;
-  const char *name = kf_st_meta(st, KEY_NAME), *digits = kf_st_meta(st, KEY_CHECKSUM);
+  const char *format = kf_st_meta(st, "format");
   *out = (kf_origin){0};
   /* Other programs may mean something else by these keys. */
   if (format == NULL || !kf_starts_with(format, "koofu.")) return KF_OK;
+  return kf_origin_parse(st->in.path, kf_st_meta(st, KF_META_ENCODER),
+                         kf_st_meta(st, KF_META_ENCODER_CHECKSUM), out, err);
+}
+
+kf_status kf_origin_parse(const char *path, const char *name, const char *digits, kf_origin *out,
+                          kf_err *err) {
+  *out = (kf_origin){0};
   if (name == NULL && digits == NULL) return KF_OK;
   if (name == NULL || digits == NULL)
     return kf_fail_file(err, path, "has metadata '%s' without '%s'",
-                        name != NULL ? KEY_NAME : KEY_CHECKSUM,
-                        name != NULL ? KEY_CHECKSUM : KEY_NAME);
+                        name != NULL ? KF_META_ENCODER : KF_META_ENCODER_CHECKSUM,
+                        name != NULL ? KF_META_ENCODER_CHECKSUM : KF_META_ENCODER);
   size_t n = strlen(name);
   if (n == 0 || n >= sizeof out->name || !kf_utf8_valid(name, n))
     return kf_fail_file(err, path,
-                        "metadata '" KEY_NAME "' is not a name of 1 to %zu bytes of UTF-8",
+                        "metadata '" KF_META_ENCODER "' is not a name of 1 to %zu bytes of UTF-8",
                         sizeof out->name - 1);
   uint64_t checksum;
   if (!kf_parse_hex64(digits, &checksum))
-    return kf_fail_file(err, path, "metadata '" KEY_CHECKSUM "' is '%.20s', not 16 hex digits",
-                        digits);
+    return kf_fail_file(
+        err, path, "metadata '" KF_META_ENCODER_CHECKSUM "' is '%.20s', not 16 hex digits", digits);
   kf_origin_set(out, name, checksum, path);
   return KF_OK;
 }

@@ -132,10 +132,72 @@ static kf_status pair(const kf_paths *data, kf_paths *labels, kf_arena *arena, k
   return KF_OK;
 }
 
-kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err) {
-  if (!labels->listed || labels->n < 2) return KF_OK;
+static kf_status match(const kf_paths *data, kf_paths *labels, kf_err *err) {
   kf_arena arena = {0};
   kf_status status = pair(data, labels, &arena, err);
   kf_arena_free(&arena);
+  return status;
+}
+
+kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err) {
+  return labels->listed && labels->n >= 2 ? match(data, labels, err) : KF_OK;
+}
+
+/* --- clip-retrieval ---------------------------------------------------------------------------- */
+
+/* "FOLDER/metadata/" for "FOLDER/img_emb/NAME.npy", in `folder`; false: it is elsewhere. */
+static bool find_beside(const char *path, kf_string *folder) {
+  const char *name = strrchr(path, '/');
+  size_t rows = strlen(KF_CLIP_ROWS);
+  if (name == NULL || (size_t)(name - path) < rows || !kf_ends_with(path, ".npy")) return false;
+  const char *inner = name - rows;
+  if (memcmp(inner, KF_CLIP_ROWS, rows) != 0 || (inner > path && inner[-1] != '/')) return false;
+  folder->n = 0;
+  kf_string_add(folder, path, (size_t)(inner - path));
+  kf_string_addf(folder, KF_CLIP_META);
+  return true;
+}
+
+/* Files that follow one another in one folder of rows go with those of one folder beside it. */
+static kf_status add_beside(const kf_paths *data, size_t first, size_t n, const char *folder,
+                            kf_paths *out, kf_err *err) {
+  const kf_paths some = {.path = data->path + first, .n = n};
+  kf_paths found;
+  KF_TRY(kf_paths_expand(&folder, 1, true, &found, err));
+  kf_status status = n == 1 && found.n == 1 ? KF_OK : match(&some, &found, err);
+  for (size_t i = 0; status == KF_OK && i < found.n; i++) {
+    if (!kf_grow((void **)&out->path, &out->room, out->n, sizeof *out->path)) {
+      status = kf_fail_memory(err);
+      break;
+    }
+    out->path[out->n++] = found.path[i];
+    found.path[i] = NULL;
+  }
+  kf_paths_clear(&found);
+  return status;
+}
+
+static kf_status find_all_beside(const kf_paths *data, kf_string *folder, kf_string *next,
+                                 kf_paths *out, kf_err *err) {
+  for (size_t first = 0, end; first < data->n; first = end) {
+    if (!find_beside(data->path[first], folder)) return KF_OK;
+    end = first + 1;
+    while (end < data->n && find_beside(data->path[end], next) && !next->failed &&
+           !folder->failed && strcmp(next->data, folder->data) == 0)
+      end++;
+    if (folder->failed || next->failed) return kf_fail_memory(err);
+    if (!kf_is_directory(folder->data)) return KF_OK;
+    KF_TRY(add_beside(data, first, end - first, folder->data, out, err));
+  }
+  return KF_OK;
+}
+
+kf_status kf_paths_beside(const kf_paths *data, kf_paths *out, kf_err *err) {
+  kf_string folder = {0}, next = {0};
+  *out = (kf_paths){0};
+  kf_status status = find_all_beside(data, &folder, &next, out, err);
+  kf_string_clear(&folder);
+  kf_string_clear(&next);
+  if (status != KF_OK || out->n != data->n) kf_paths_clear(out);
   return status;
 }

@@ -79,11 +79,16 @@ static void give_up(pass_job *j, size_t i) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Progress is that of all ranks, if all are as fast as this one; of some rows, their place. */
-static uint64_t rows_done(const pass_job *j, uint64_t end) {
+/* Progress of what is shared out is that of all ranks. Some rows are a part of this rank's share. */
+static kf_status report(const pass_job *j, uint64_t end, size_t number, kf_err *err) {
+  const kf_pass *pass = j->pass;
+  const kf_ranks *ranks = &j->ctx->ranks;
   uint64_t own = j->share.last - j->share.first, done = end - j->share.first;
-  if (j->pass->last > 0 || own == j->data->rows) return end;
-  return (uint64_t)((kf_u128)done * j->data->rows / own);
+  if (number == 0 && pass->last > 0)
+    done = kf_done_by_all(j->ctx, ranks->before + done, j->data->rows / ranks->size, j->data->rows);
+  else if (number == 0 && pass->shared)
+    done = kf_done_by_all(j->ctx, done, own, j->data->rows);
+  return kf_task_progress(j->ctx, number, pass->what, done, j->data->rows, err);
 }
 
 static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err) {
@@ -91,9 +96,7 @@ static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err)
   kf_batch *b = &j->workers[number].batch;
   kf_status status = work_on(j, i, b, err);
   if (status == KF_OK && j->pass->finish != NULL) status = finish_in_turn(j, i, b, err);
-  if (status == KF_OK)
-    status = kf_task_progress(j->ctx, number, j->pass->what, rows_done(j, b->first + b->n),
-                              j->data->rows, err);
+  if (status == KF_OK) status = report(j, b->first + b->n, number, err);
   if (status != KF_OK) give_up(j, i);
   return status;
 }
@@ -123,18 +126,29 @@ static kf_status run(pass_job *j, size_t workers) {
   if (what != NULL) KF_TRY(kf_progress(j->ctx, what, 0, rows));
   size_t batches = (size_t)((j->share.last - j->share.first + j->rows - 1) / j->rows);
   KF_TRY(kf_parallel_limited(j->ctx, workers, batches, run_batch, j));
-  return what != NULL ? kf_progress(j->ctx, what, rows, rows) : KF_OK;
+  if (j->pass->last > 0) j->ctx->ranks.before += j->share.last - j->share.first;
+  return j->pass->shared ? report(j, j->share.last, 0, &j->ctx->err) : KF_OK;
+}
+
+/* All ranks have done their share. */
+static kf_status end_pass(kf_ctx *ctx, const kf_data *data, const kf_pass *pass, kf_status status) {
+  if (pass->shared) status = kf_agree_on(ctx, status);
+  if (status != KF_OK || pass->what == NULL || pass->last > 0) return status;
+  return kf_progress(ctx, pass->what, data->rows, data->rows);
 }
 
 /* A multiple of 64 rows, which is one of whole bytes in a map of bits. */
 #define SHARE_STEP 64u
 
-static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
-  if (pass->last > 0) return (kf_range){pass->first, pass->last};
-  if (!pass->shared) return (kf_range){0, data->rows};
+kf_range kf_share_of_rows(const kf_ctx *ctx, const kf_data *data) {
   uint32_t rank = ctx->ranks.rank;
   if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
   return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
+}
+
+static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
+  if (pass->last > 0) return (kf_range){pass->first, pass->last};
+  return pass->shared ? kf_share_of_rows(ctx, data) : (kf_range){0, data->rows};
 }
 
 kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t size) {
@@ -148,6 +162,7 @@ kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t s
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows, .failed = SIZE_MAX};
   j.share = share_of(ctx, data, pass);
+  if (pass->shared) kf_share_begin(ctx, 0);
   if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
   j.ahead = (AHEAD / (sizeof(float) * data->dim * j.rows) + 1) * j.rows;
   uint64_t batches = (j.share.last - j.share.first + j.rows - 1) / j.rows;
@@ -162,5 +177,5 @@ kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pthread_mutex_destroy(&j.lock);
   for (size_t t = 0; j.workers != NULL && t < n; t++) kf_arena_free(&j.workers[t].arena);
   kf_free(j.workers);
-  return pass->shared ? kf_agree_on(ctx, status) : status;
+  return end_pass(ctx, data, pass, status);
 }

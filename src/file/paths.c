@@ -21,8 +21,10 @@ kf_format kf_format_of(const char *path) {
   if (kf_ends_with(path, ".npy")) return KF_FORMAT_NPY;
   if (kf_ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
   if (kf_ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
-  if (kf_ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
+  if (kf_bin_ending(path, NULL) != NULL) return KF_FORMAT_BIN;
   if (kf_ends_with(path, ".npz") || kf_npz_suffix(path) != NULL) return KF_FORMAT_NPZ;
+  if (kf_ends_with(path, ".tar")) return KF_FORMAT_TAR;
+  if (kf_ends_with(path, ".parquet")) return KF_FORMAT_PARQUET;
   if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv")) return KF_FORMAT_TABLE;
   return KF_FORMAT_OTHER;
 }
@@ -32,6 +34,7 @@ static kf_format format_of_bytes(const unsigned char *bytes, size_t n) {
       0; /* a .safetensors file begins with the length of its JSON, which begins with '{' */
   if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return KF_FORMAT_NPY;
   if (n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return KF_FORMAT_NPZ;
+  if (n >= 4 && memcmp(bytes, "PAR1", 4) == 0) return KF_FORMAT_PARQUET;
   for (size_t i = 0; i < 8 && n >= 9; i++) header |= (uint64_t)bytes[i] << 8 * i;
   bool json = header >= 2 && header <= KF_HEADER_CAP && bytes[8] == '{';
   return json ? KF_FORMAT_SAFETENSORS : KF_FORMAT_OTHER;
@@ -141,8 +144,10 @@ static bool belongs(const char *name, bool label) {
   if (name[0] == '.') return false;
   switch (kf_format_of(name)) {
   case KF_FORMAT_NPY:
-  case KF_FORMAT_NPZ: return true;
+  case KF_FORMAT_NPZ:
+  case KF_FORMAT_PARQUET: return true;
   case KF_FORMAT_TABLE: return label;
+  case KF_FORMAT_TAR: return false;
   case KF_FORMAT_OTHER: return label && kf_ends_with(name, ".txt");
   default: return !label;
   }
@@ -159,19 +164,36 @@ static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, b
   }
 }
 
-static kf_status append_folder(kf_paths *list, const char *path, bool label, kf_err *err) {
+static kf_status append_files(kf_paths *list, const char *path, bool label, kf_err *err) {
   DIR *folder = opendir(path);
   if (folder == NULL) return kf_fail_errno(err, path, "cannot be opened", errno);
-  size_t first = list->n;
   kf_status status = append_entries(list, folder, path, label, err);
   closedir(folder);
-  if (status != KF_OK) return status;
+  return status;
+}
+
+/* A folder as clip-retrieval makes it has its rows in a folder of their own. */
+static kf_status append_inner(kf_paths *list, const char *path, kf_err *err) {
+  char *inner = kf_path_join(path, KF_CLIP_ROWS);
+  if (inner == NULL) return kf_fail_memory(err);
+  kf_status status = kf_is_directory(inner) ? append_files(list, inner, false, err) : KF_OK;
+  kf_free(inner);
+  return status;
+}
+
+static kf_status append_folder(kf_paths *list, const char *path, bool label, kf_err *err) {
+  size_t first = list->n;
+  KF_TRY(append_files(list, path, label, err));
+  if (list->n == first && !label) KF_TRY(append_inner(list, path, err));
   if (list->n == first && label)
-    return kf_fail_file(err, path, "no .npy, .npz, .txt, .csv or .tsv file in this folder");
+    return kf_fail_file(err, path,
+                        "no .npy, .npz, .parquet, .txt, .csv or .tsv file in this folder");
   if (list->n == first)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PICTURES,
-                        "%s: no .npy, .npz, .safetensors, .fvecs or .fbin file in this folder",
-                        path);
+    return kf_fail_hint(
+        err, KF_ERR_DATA, KF_HINT_PICTURES,
+        "%s: no .npy, .npz, .safetensors, .parquet, .fvecs, .fbin, .f16bin, .u8bin or .i8bin "
+        "file in this folder",
+        path);
   sort_from(list, first);
   return KF_OK;
 }

@@ -109,6 +109,19 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
   KF_HAND_OUT(status, out, &p->data, kf_data_free);
 }
 
+kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *err) {
+  kf_data *rest = NULL;
+  kf_status status = kf_data_new_pick(*data, rows, n, &rest, err);
+  if (status != KF_OK) {
+    kf_free(rows);
+    return status;
+  }
+  ((pick *)rest)->own_from = *data;
+  ((pick *)rest)->own_rows = rows;
+  *data = rest;
+  return KF_OK;
+}
+
 /* --- the rows of some classes ------------------------------------------------------------------- *
  *
  * Classes keep their numbers and names, so that statistics and galleries of the rest go together with
@@ -158,16 +171,11 @@ kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list) {
   if ((*data)->names.n == 0)
     return kf_fail(&ctx->err, KF_ERR_ARG, "%s: the classes of the data have no names", list);
   choice c = {0};
-  kf_data *rest = NULL;
   kf_status status = choose(ctx, *data, list, &c);
-  if (status == KF_OK) status = kf_data_new_pick(*data, c.rows, c.n, &rest, &ctx->err);
   kf_free(c.place);
   if (status != KF_OK) {
     kf_free(c.rows);
     return status;
   }
-  ((pick *)rest)->own_from = *data;
-  ((pick *)rest)->own_rows = c.rows;
-  *data = rest;
-  return KF_OK;
+  return kf_data_keep_rows(data, c.rows, c.n, &ctx->err);
 }

@@ -90,16 +90,19 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 }
 
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
+  return kf_names_parse(st->in.path, kf_st_meta(st, "classes"), out, err);
+}
+
+kf_status kf_names_parse(const char *path, const char *text, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
-  const char *text = kf_st_meta(st, "classes");
   if (text == NULL) return KF_OK;
   char what[KF_WHERE_SIZE];
-  snprintf(what, sizeof what, "%.4200s: metadata 'classes'", st->in.path);
+  snprintf(what, sizeof what, "%.4200s: metadata 'classes'", path);
   kf_json_strings list;
   kf_status status = kf_json_strings_parse(&list, text, strlen(text), KF_MAX_CLASSES, what, err);
   if (status == KF_OK) status = kf_names_copy(list.string, list.n, out, err);
   kf_json_strings_clear(&list);
-  if (status == KF_OK) status = kf_names_check(out, st->in.path, err);
+  if (status == KF_OK) status = kf_names_check(out, path, err);
   if (status != KF_OK) kf_names_clear(out);
   return status;
 }

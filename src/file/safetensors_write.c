@@ -46,6 +46,12 @@ kf_status kf_stw_open_memory(bool checksum, kf_stw **out, kf_err *err) {
   return create(NULL, NULL, checksum, out, err);
 }
 
+kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err) {
+  KF_TRY(kf_stw_open_memory(true, out, err));
+  (*out)->out.nowhere = true;
+  return KF_OK;
+}
+
 void kf_stw_abort(kf_stw *w) {
   if (w == NULL) return;
   kf_out_abort(&w->out);
@@ -163,6 +169,19 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   return put(w, bytes, n, err);
 }
 
+kf_status kf_stw_share(kf_stw *w, uint64_t n, uint64_t *at, kf_out **out, kf_err *err) {
+  bool shared = false;
+  *out = NULL;
+  if (w->checksum || w->watch != NULL) return KF_OK;
+  if (!w->started) KF_TRY(write_header(w, err));
+  KF_TRY(kf_out_share(&w->out, &shared));
+  if (!shared) return KF_OK;
+  *at = w->out.written;
+  *out = &w->out;
+  w->written += n;
+  return kf_out_skip(&w->out, n, err);
+}
+
 static kf_status finish(kf_stw *w, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
   if (w->written != w->declared && !w->out.nowhere)
@@ -183,7 +202,13 @@ kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
   return w->watch != NULL ? kf_take_from_first(ctx, KF_OK, w->watch, sizeof *w->watch) : KF_OK;
 }
 
+uint64_t kf_stw_bytes(const kf_stw *w) { return w->out.written; }
+
 void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
+
+kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err) {
+  return kf_out_belongs(&w->out, guard, path, err);
+}
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);
@@ -195,6 +220,13 @@ kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
 kf_status kf_stw_take(kf_stw *w, kf_status status, kf_bytes **out, kf_err *err) {
   if (status == KF_OK) status = finish(w, err);
   if (status == KF_OK) *out = kf_out_take(&w->out);
+  kf_stw_abort(w);
+  return status;
+}
+
+kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err) {
+  if (status == KF_OK) status = finish(w, err);
+  if (status == KF_OK) *checksum = kf_checksum_value(&w->sum);
   kf_stw_abort(w);
   return status;
 }

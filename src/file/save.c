@@ -6,8 +6,9 @@
  * The header holds the number of rows. If bad rows are to be left out, a first pass finds them and
  * keeps one bit per row. Labels follow the rows in the file; they are read again rather than kept.
  *
- * Several ranks take turns: the rows of a round are a block for each rank, which brings its encoded
- * rows to rank 0, and that writes them in order. */
+ * Of several ranks each writes its own rows to their places in the file, which are known beforehand. If
+ * the file has a checksum, which needs all bytes in order, or a rank cannot reach it, they take turns: the
+ * rows of a round are a block for each rank, which brings its encoded rows to rank 0. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -25,12 +26,14 @@ struct kf_saver {
   const kf_data *data;
   const kf_save_spec *spec;
   kf_type type;
-  uint64_t batch;     /* rows; a multiple of 8, so that no two batches share a byte of `bad` */
+  uint64_t batch;     /* rows */
   unsigned char *bad; /* a bit for each row; NULL: every row is written */
   uint64_t n_bad;
   const int32_t *number; /* of classes in the file; NULL: as in the data set */
   sink out;
-  kf_string own; /* encoded rows of this rank, in a round */
+  kf_string own;       /* encoded rows of this rank, in a round */
+  const kf_out *place; /* where this rank writes them instead */
+  uint64_t at;         /* and from which byte on */
 };
 
 /* --- where the bytes go ---------------------------------------------------------------------- */
@@ -74,6 +77,16 @@ static kf_status sink_write(sink *out, const void *bytes, uint64_t n, kf_err *er
                              : kf_out_write(&out->npy, bytes, n, err);
 }
 
+/* As kf_stw_share. */
+static kf_status sink_share(sink *out, uint64_t n, uint64_t *at, kf_out **to, kf_err *err) {
+  if (out->native != NULL) return kf_stw_share(out->native, n, at, to, err);
+  bool shared;
+  KF_TRY(kf_out_share(&out->npy, &shared));
+  *to = shared ? &out->npy : NULL;
+  *at = out->npy.written;
+  return shared ? kf_out_skip(&out->npy, n, err) : KF_OK;
+}
+
 static kf_status sink_commit(sink *out, kf_err *err) {
   kf_stw *native = out->native;
   out->native = NULL; /* freed by the commit in any case */
@@ -95,7 +108,8 @@ static kf_status mark_bad(void *argument, const kf_batch *b, kf_err *err) {
   (void)err;
   const kf_saver *save = argument;
   for (uint64_t r = b->first; r < b->first + b->n; r++)
-    if (b->norm2[r - b->first] == 0) save->bad[r / 8] |= (unsigned char)(1u << r % 8);
+    if (b->norm2[r - b->first] == 0)
+      __atomic_fetch_or(&save->bad[r / 8], (unsigned char)(1u << r % 8), __ATOMIC_RELAXED);
   return KF_OK;
 }
 
@@ -193,18 +207,45 @@ static kf_status keep_batch(void *argument, const kf_batch *b, kf_err *err) {
   return own->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last, bool keep) {
+static kf_status place_batch(void *argument, const kf_batch *b, kf_err *err) {
+  const scratch *s = b->scratch;
+  kf_saver *save = argument;
+  KF_TRY(kf_out_put(save->place, save->at, s->bytes, s->n, err));
+  save->at += s->n;
+  return KF_OK;
+}
+
+/* Rows [first, last), encoded, go to `finish` in order; last 0: all rows or, of several ranks that place
+ * their rows, this rank's. */
+static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last,
+                             kf_status (*finish)(void *, const kf_batch *, kf_err *)) {
   return kf_each_batch(save->ctx, save->data,
                        &(kf_pass){.what = save->spec->what,
                                   .rows = save->batch,
                                   .first = first,
                                   .last = last,
                                   .rows_only = true,
+                                  .shared = finish == place_batch,
                                   .work = encode_batch,
-                                  .finish = keep ? keep_batch : write_batch,
+                                  .finish = finish,
                                   .argument = save,
                                   .scratch_size = sizeof(scratch),
                                   .make_scratch = make_scratch});
+}
+
+/* Every rank writes its own rows. *done false: it cannot. */
+static kf_status write_own(kf_saver *save, bool *done) {
+  kf_err *err = &save->ctx->err;
+  uint64_t size = save->spec->dim * kf_type_size(save->type);
+  kf_range own = kf_share_of_rows(save->ctx, save->data);
+  kf_out *place;
+  KF_TRY(sink_share(&save->out, kf_saver_rows(save) * size, &save->at, &place, err));
+  *done = place != NULL;
+  if (!*done) return KF_OK;
+  save->place = place;
+  for (uint64_t row = 0; row < own.first; row++)
+    if (!kf_saver_skips(save, row)) save->at += size;
+  return write_range(save, 0, 0, place_batch);
 }
 
 /* A round from row `begin` on: the next block of each rank. */
@@ -213,7 +254,7 @@ static kf_status write_round(kf_saver *save, uint64_t begin, uint64_t block) {
   uint64_t rows = save->data->rows, first = begin + ctx->ranks.rank * block, n;
   uint64_t last = first + block < rows ? first + block : rows;
   save->own.n = 0;
-  kf_status status = first < rows ? write_range(save, first, last, true) : KF_OK;
+  kf_status status = first < rows ? write_range(save, first, last, keep_batch) : KF_OK;
   unsigned char *bytes;
   KF_TRY(kf_bring_to_first(ctx, status, save->own.data, save->own.n, &bytes, &n));
   if (bytes != NULL) status = sink_write(&save->out, bytes, n, &ctx->err);
@@ -223,8 +264,12 @@ static kf_status write_round(kf_saver *save, uint64_t begin, uint64_t block) {
 
 static kf_status write_rows(kf_saver *save) {
   const kf_ranks *ranks = &save->ctx->ranks;
-  if (!kf_is_shared(ranks)) return write_range(save, 0, 0, false);
+  if (!kf_is_shared(ranks)) return write_range(save, 0, 0, write_batch);
+  bool done;
+  KF_TRY(write_own(save, &done));
+  if (done) return KF_OK;
   uint64_t block = save->batch * BATCHES * (1 + ranks->threads / ranks->size);
+  kf_share_begin(save->ctx, 0);
   for (uint64_t begin = 0; begin < save->data->rows; begin += block * ranks->size)
     KF_TRY(write_round(save, begin, block));
   return save->out.native != NULL ? kf_stw_catch_up(save->out.native, save->ctx) : KF_OK;
@@ -275,7 +320,7 @@ kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spe
                      .data = data,
                      .spec = spec,
                      .type = kf_type_of(spec->dtype),
-                     .batch = (kf_data_chunk(dim) + 7) & ~(uint64_t)7};
+                     .batch = spec->batch > 0 ? spec->batch : kf_data_chunk(dim)};
   kf_status status = data->skip_bad && !spec->keep_bad ? find_bad(save) : KF_OK;
   KF_HAND_OUT(status, out, save, kf_saver_free);
 }
@@ -311,7 +356,12 @@ void kf_saver_log(const kf_saver *save) {
 static kf_status write_file(kf_saver *save, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
-  bool ids = data->fetch_ids != NULL && kf_format_of(path) == KF_FORMAT_SAFETENSORS;
+  bool native_file = kf_format_of(path) == KF_FORMAT_SAFETENSORS,
+       ids = data->fetch_ids != NULL && native_file;
+  if (data->ids_elsewhere && native_file)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "each rank has files of its own, and knows the ids of no others; a .npy has none");
   id_walk sizes = {.save = save};
   if (ids) KF_TRY(kf_data_each_id(data, walk_id, &sizes, err));
   KF_TRY(sink_open(save, path, (uint64_t)sizes.end, err));

@@ -1,5 +1,5 @@
 /* shard.c - one data file of a data set: its rows, and the labels and class names inside it. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -89,15 +89,55 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
 }
 
+/* Changes of a gallery are about its own rows and labels. */
+static kf_status take_changes(kf_shard *shard, kf_changes *changes, const kf_data_options *options,
+                              kf_names *names, kf_err *err) {
+  const char *path = shard->in.path, *tensor = options->tensor, *labels = options->label_tensor;
+  bool others = tensor != NULL && strcmp(tensor, KF_TENSOR_ROWS) != 0;
+  if (changes->n == 0 || others) {
+    kf_changes_close(changes);
+    return KF_OK;
+  }
+  shard->changes = kf_alloc(1, sizeof *shard->changes);
+  if (shard->changes == NULL) {
+    kf_changes_close(changes);
+    return kf_fail_memory(err);
+  }
+  *shard->changes = *changes;
+  if (options->n_labels > 0 || (labels != NULL && strcmp(labels, KF_TENSOR_LABELS) != 0))
+    return kf_fail_hint(
+        err, KF_ERR_DATA, KF_HINT_COMPACT,
+        "%s: is a gallery with changes, which can have no other labels than its own", path);
+  return names != NULL ? kf_changes_names(changes, path, names, err) : KF_OK;
+}
+
+kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_change *change,
+                               bool labels, kf_err *err) {
+  kf_st *st = &change->st;
+  const kf_st_tensor *tensor = kf_st_find(st, KF_TENSOR_LABELS);
+  *shard = (kf_shard){.table = gallery->table, .mapped = gallery->mapped, .is_change = true};
+  shard->table.rows = change->rows;
+  shard->table.offset = change->offset;
+  KF_TRY(kf_ids_open(&shard->ids, st, change->rows, err));
+  if (!shard->mapped) KF_TRY(kf_st_origin(st, &shard->origin, err));
+  shard->in = st->in;
+  st->in = (kf_in){.fd = -1};
+  return labels && tensor != NULL ? kf_labels_open_tensor(&shard->labels, &shard->in, tensor, err)
+                                  : KF_OK;
+}
+
 static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_data_options *options,
                                   kf_names *names, kf_err *err) {
   kf_st st;
-  KF_TRY(kf_st_open(&st, path, err));
+  kf_changes changes;
+  KF_TRY(kf_changes_open(&changes, &st, path, true, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
   shard->in = st.in; /* takes over the file */
   if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
+  if (status == KF_OK) return take_changes(shard, &changes, options, names, err);
+  kf_changes_close(&changes);
   return status;
 }
 
@@ -116,14 +156,16 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in_close(&in);
   const char *slash = strrchr(path, '/');
   if (strchr(slash != NULL ? slash : path, '.') == NULL)
-    return kf_fail_file(err, path, "is not .npy, .npz or .safetensors by its first bytes");
-  return kf_fail_hint(
-      err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs and .fbin", path);
+    return kf_fail_file(err, path,
+                        "is not .npy, .npz, .safetensors or .parquet by its first bytes");
+  return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
+                      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .parquet, "
+                      ".fvecs, .fbin, .f16bin, .u8bin and .i8bin",
+                      path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
-                        kf_names *names, kf_err *err) {
+                        kf_pq_cache *cache, kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
   kf_format format;
   KF_TRY(kf_format_of_file(path, &format, err));
@@ -132,12 +174,18 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
-  case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_BIN: return kf_bin_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_PARQUET: return kf_parquet_open_rows(shard, path, options, cache, names, err);
   default: return refuse_ending(path, err);
   }
 }
 
 void kf_shard_close(kf_shard *shard) {
+  if (shard->changes != NULL) kf_changes_close(shard->changes);
+  kf_free(shard->changes);
   kf_labels_close(&shard->labels);
+  kf_pq_column_free(shard->ids.column);
+  kf_pq_column_free(shard->table.column);
+  kf_in_close(&shard->beside);
   kf_in_close(&shard->in);
 }

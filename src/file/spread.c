@@ -24,6 +24,7 @@ typedef struct facts {
   uint64_t rows, unlabelled;
   uint32_t dim, n_classes;
   uint32_t has_labels, named;
+  uint64_t has_ids;
   kf_origin origin;
 } facts;
 
@@ -104,7 +105,8 @@ static kf_status agree_on_facts(kf_ctx *ctx, spread *s) {
                           .dim = own->dim,
                           .n_classes = own->n_classes,
                           .has_labels = own->has_labels,
-                          .named = own->names.n > 0};
+                          .named = own->names.n > 0,
+                          .has_ids = own->fetch_ids != NULL};
     memcpy(&of[r->rank].origin, &own->origin, sizeof own->origin);
   }
   KF_TRY(kf_join_each(ctx, status, of, sizeof *of));
@@ -113,6 +115,7 @@ static kf_status agree_on_facts(kf_ctx *ctx, spread *s) {
   for (uint32_t i = 0; i < r->size; i++) {
     s->data.rows += of[i].rows;
     s->data.unlabelled += of[i].unlabelled;
+    s->data.ids_elsewhere = s->data.ids_elsewhere || of[i].has_ids != 0;
     if (of[i].n_classes > s->data.n_classes) s->data.n_classes = of[i].n_classes;
     ends[i] = s->data.rows;
     if (i > 0) KF_TRY(kf_origin_join(&s->data.origin, &of[i].origin, &ctx->err));

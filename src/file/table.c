@@ -2,7 +2,7 @@
  *
  * Reads are positional and use small buffers on the stack, so any number of threads may fetch at once
  * without allocating. A buffer is small enough to be decoded from the cache it was read into. */
-#include "file/file_internal.h"
+#include "file/parquet.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
@@ -104,23 +104,30 @@ kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernel
                          uint64_t first, uint64_t n, float *rows, kf_err *err) {
   switch (table->layout) {
   case KF_LAYOUT_COLUMNS: return fetch_by_column(table, in, kernels, first, n, rows, err);
+  case KF_LAYOUT_PARQUET: return kf_pq_fetch_rows(table->column, kernels, first, n, rows, err);
   case KF_LAYOUT_TAGGED_ROWS: return fetch_by_tagged_row(table, in, first, n, rows, err);
   default: return fetch_by_row(table, in, kernels, first, n, rows, err);
   }
 }
 
 bool kf_table_is_raw(const kf_table *table) {
-  return table->layout == KF_LAYOUT_ROWS && kf_type_is_raw(table->type);
+  bool plain = table->layout == KF_LAYOUT_ROWS || table->layout == KF_LAYOUT_PARQUET;
+  return plain && kf_type_is_raw(table->type);
 }
 
 kf_status kf_table_fetch_raw(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n,
                              void *rows, kf_err *err) {
   uint64_t width = table->dim * kf_type_size(table->type);
+  if (table->column != NULL) return kf_pq_fetch_raw(table->column, first, n, rows, err);
   return kf_in_read(in, table->offset + first * width, rows, n * width, err);
 }
 
 void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n) {
   if (table->layout == KF_LAYOUT_COLUMNS) return; /* rows are all over the file */
+  if (table->column != NULL) {
+    kf_pq_ahead(table->column, first, n);
+    return;
+  }
   bool tagged = table->layout == KF_LAYOUT_TAGGED_ROWS;
   uint64_t width = tagged ? 4 * ((uint64_t)table->dim + 1) : table->dim * kf_type_size(table->type);
   kf_in_ahead(in, table->offset + first * width, n * width);

@@ -49,6 +49,12 @@ void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size
     decode_bf16(in, n, out);
   } else if (type == KF_TYPE_F32) {
     memcpy(out, in, n * sizeof *out);
+  } else if (type == KF_TYPE_U8) {
+    const uint8_t *bytes = in;
+    for (size_t i = 0; i < n; i++) out[i] = bytes[i];
+  } else if (type == KF_TYPE_I8) {
+    const int8_t *bytes = in;
+    for (size_t i = 0; i < n; i++) out[i] = bytes[i];
   } else {
     const double *wide = in;
     for (size_t i = 0; i < n; i++) out[i] = (float)wide[i];

@@ -1,8 +1,9 @@
-/* vecs.c - the two plain vector formats of nearest-neighbour benchmarks.
+/* vecs.c - the plain vector formats of nearest-neighbour benchmarks.
  *
  * .fvecs: each row is an int32 with the dimension and as many f32. All dimensions must be equal; those
  *         after the first are checked when their rows are read.
- * .fbin:  uint32 rows, uint32 dimension, then the rows in f32. */
+ * .fbin:  uint32 rows, uint32 dimension, then the rows in f32; .f16bin, .u8bin and .i8bin the same with
+ *         elements of other types. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -29,21 +30,40 @@ kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *er
   return KF_OK;
 }
 
-kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
+static const struct {
+  const char *ending;
+  kf_type type;
+} bins[] = {{".fbin", KF_TYPE_F32},
+            {".f16bin", KF_TYPE_F16},
+            {".u8bin", KF_TYPE_U8},
+            {".i8bin", KF_TYPE_I8}};
+
+const char *kf_bin_ending(const char *path, kf_type *type) {
+  for (size_t i = 0; i < sizeof bins / sizeof *bins; i++)
+    if (kf_ends_with(path, bins[i].ending)) {
+      if (type != NULL) *type = bins[i].type;
+      return bins[i].ending;
+    }
+  return NULL;
+}
+
+kf_status kf_bin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
+  const char *ending = kf_bin_ending(path, &table->type);
   uint32_t header[2];
   KF_TRY(kf_in_open(in, path, err));
   if (in->size < sizeof header)
-    return kf_fail_file(err, in->path, "the file has %" PRIu64 " bytes, but a .fbin header has 8",
-                        in->size);
+    return kf_fail_file(err, in->path,
+                        "the file has %" PRIu64 " bytes, but the header of a %s file has 8",
+                        in->size, ending);
   KF_TRY(kf_in_read(in, 0, header, sizeof header, err));
   KF_TRY(kf_table_size(table, in->path, header[0], header[1], err));
-  uint64_t expected = sizeof header + 4 * (uint64_t)header[0] * header[1]; /* below 2^51 */
+  uint64_t expected =
+      sizeof header + kf_type_size(table->type) * header[0] * header[1]; /* below 2^51 */
   if (in->size != expected)
     return kf_fail_file(err, in->path,
                         "%" PRIu32 " rows of %" PRIu32 " columns take %" PRIu64
                         " bytes, but the file has %" PRIu64,
                         header[0], header[1], expected, in->size);
-  table->type = KF_TYPE_F32;
   table->layout = KF_LAYOUT_ROWS;
   table->offset = sizeof header;
   return KF_OK;

@@ -38,40 +38,6 @@ static uint32_t get32(const unsigned char *p) { return get16(p) | (uint32_t)get1
 
 static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
 
-/* --- CRC-32 ---------------------------------------------------------------------------------- */
-
-/* Eight bytes at a time: table[k][b] is the effect of byte b with k zero bytes after it. */
-typedef struct crc {
-  uint32_t table[8][256];
-  uint32_t value;
-} crc;
-
-static void crc_start(crc *c) {
-  c->value = UINT32_MAX;
-  for (uint32_t b = 0; b < 256; b++) {
-    uint32_t x = b;
-    for (int bit = 0; bit < 8; bit++) x = x & 1 ? x >> 1 ^ 0xEDB88320u : x >> 1;
-    c->table[0][b] = x;
-  }
-  for (int k = 1; k < 8; k++)
-    for (uint32_t b = 0; b < 256; b++) {
-      uint32_t x = c->table[k - 1][b];
-      c->table[k][b] = x >> 8 ^ c->table[0][x & 255];
-    }
-}
-
-static void crc_add(crc *c, const unsigned char *p, size_t n) {
-  uint32_t v = c->value;
-  for (; n >= 8; n -= 8, p += 8) {
-    uint32_t low = v ^ get32(p), high = get32(p + 4);
-    v = c->table[7][low & 255] ^ c->table[6][low >> 8 & 255] ^ c->table[5][low >> 16 & 255] ^
-        c->table[4][low >> 24] ^ c->table[3][high & 255] ^ c->table[2][high >> 8 & 255] ^
-        c->table[1][high >> 16 & 255] ^ c->table[0][high >> 24];
-  }
-  for (; n > 0; n--, p++) v = v >> 8 ^ c->table[0][(v ^ *p) & 255];
-  c->value = v;
-}
-
 /* --- the directory --------------------------------------------------------------------------- */
 
 typedef struct directory {
@@ -278,20 +244,21 @@ static kf_status find_bytes(const kf_zip *zip, const kf_zip_member *m, uint64_t 
   return status != KF_OK || same ? status : bad_member(zip, m, "has another name in the file", err);
 }
 
-static kf_status check_crc(const kf_zip *zip, const kf_zip_member *m, const crc *c, kf_err *err) {
-  if (~c->value == m->crc) return KF_OK;
+static kf_status check_crc(const kf_zip *zip, const kf_zip_member *m, const kf_crc *c,
+                           kf_err *err) {
+  if (kf_crc_value(c) == m->crc) return KF_OK;
   return bad_member(zip, m, "is damaged: its checksum does not match", err);
 }
 
 static kf_status verify_stored(const kf_zip *zip, const kf_zip_member *m, uint64_t offset,
                                kf_err *err) {
-  crc c;
+  kf_crc c;
   unsigned char bytes[CHUNK];
-  crc_start(&c);
+  kf_crc_start(&c);
   for (uint64_t done = 0; done < m->size;) {
     size_t n = m->size - done < CHUNK ? (size_t)(m->size - done) : CHUNK;
     KF_TRY(kf_in_read(&zip->in, offset + done, bytes, n, err));
-    crc_add(&c, bytes, n);
+    kf_crc_add(&c, bytes, n);
     done += n;
   }
   return check_crc(zip, m, &c, err);
@@ -403,12 +370,12 @@ static kf_status write_all(const kf_zip *zip, int fd, const unsigned char *bytes
 }
 
 static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
-  crc c;
-  crc_start(&c);
+  kf_crc c;
+  kf_crc_start(&c);
   for (size_t got = CHUNK; got == CHUNK;) {
     KF_TRY(more(f, f->out, CHUNK, &got, err));
     if (f->done > f->member->size) break;
-    crc_add(&c, f->out, got);
+    kf_crc_add(&c, f->out, got);
     KF_TRY(write_all(f->zip, fd, f->out, got, err));
   }
   if (f->done != f->member->size || f->left > 0 || f->z.avail_in > 0)

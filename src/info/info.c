@@ -12,6 +12,7 @@ typedef struct info {
   kf_npy npy;          /* the same */
   kf_npz npz;          /* its arrays, whose names are those of the tensors */
   kf_name_set columns; /* of a table */
+  kf_columns parquet;
 } info;
 
 void kf_info_free(kf_info *base) {
@@ -20,6 +21,7 @@ void kf_info_free(kf_info *base) {
   kf_st_close(&i->st);
   kf_npz_close(&i->npz);
   kf_name_set_clear(&i->columns);
+  kf_arena_free(&i->parquet.arena);
   kf_free(i->tensors);
   kf_free(i);
 }
@@ -199,6 +201,37 @@ static kf_status describe_table(info *out, const char *path, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status describe_archive(info *out, const char *path, kf_err *err) {
+  kf_tar tar;
+  kf_tar_member member;
+  kf_status status = kf_tar_open(&tar, path, err);
+  for (bool found = true; status == KF_OK && found; out->base.rows += found)
+    if ((status = kf_tar_next(&tar, &member, &found, err)) != KF_OK) break;
+  kf_tar_close(&tar);
+  out->base.format = "tar";
+  out->base.kind = "archive";
+  return status;
+}
+
+static kf_status describe_parquet(kf_ctx *ctx, info *out, const char *path) {
+  kf_columns *c = &out->parquet;
+  KF_TRY(kf_parquet_describe(path, c, &ctx->err));
+  KF_TRY(list_tensors(out, c->n, &ctx->err));
+  for (size_t i = 0; i < c->n; i++) {
+    const uint64_t shape[8] = {c->rows};
+    set_tensor(&out->tensors[i], c->names[i], c->types[i], 1, shape);
+  }
+  out->base.format = "parquet";
+  out->base.n_meta = c->n_meta;
+  out->base.meta_keys = c->keys;
+  out->base.meta_values = c->values;
+  KF_TRY(describe_tensors(ctx, &out->base, path));
+  if (strcmp(out->base.kind, "tensors") != 0) return KF_OK;
+  out->base.kind = "table";
+  out->base.rows = c->rows;
+  return KF_OK;
+}
+
 static kf_status describe_text(info *out, const char *path, kf_err *err) {
   uint64_t distinct;
   KF_TRY(kf_lines_count(path, &out->base.rows, &distinct, err));
@@ -220,8 +253,10 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   case KF_FORMAT_NPY: return describe_npy(out, path, &ctx->err);
   case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
   case KF_FORMAT_TABLE: return describe_table(out, path, &ctx->err);
+  case KF_FORMAT_PARQUET: return describe_parquet(ctx, out, path);
   case KF_FORMAT_FVECS: return describe_vectors(ctx, &out->base, path, "fvecs");
-  case KF_FORMAT_FBIN: return describe_vectors(ctx, &out->base, path, "fbin");
+  case KF_FORMAT_TAR: return describe_archive(out, path, &ctx->err);
+  case KF_FORMAT_BIN: return describe_vectors(ctx, &out->base, path, kf_bin_ending(path, NULL) + 1);
   default: return describe_text(out, path, &ctx->err);
   }
 }

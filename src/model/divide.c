@@ -21,7 +21,10 @@
  *      in the other half.
  *
  * Vectors are rows of Q until the last product, which leaves them in columns. Small matrices are
- * solved by one thread each, large ones by all together; no sum depends on it. */
+ * solved by one thread each, large ones by all together; no sum depends on it.
+ *
+ * Eigenvalues alone need z, and so the first and the last element of every vector of a half; then rows
+ * of Q are these two. The bits of the values are the same. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -41,11 +44,13 @@ typedef struct ranked {
 typedef struct divide {
   kf_ctx *ctx;
   size_t n, ld;
+  size_t q_ld;       /* of q and arranged */
+  bool values_alone; /* rows of these two are the ends of vectors */
   unsigned depth;    /* T is cut into 2^depth leaves */
   double negligible; /* a coupling */
   double *d, *e;
-  double *q;                 /* [n][ld] vectors in rows, each zero outside its part of T */
-  double *arranged;          /* [n][ld] the same rows by kind */
+  double *q;                 /* [n][q_ld] vectors in rows, each zero outside its part of T */
+  double *arranged;          /* [n][q_ld] the same rows by kind */
   double *s;                 /* [n][ld] eigenvectors of D + rho z z^T in columns */
   double *z, *pole, *weight; /* [n] */
   double *origin, *x;        /* [n] roots */
@@ -60,11 +65,12 @@ enum { UPPER = 0, BOTH, LOWER, DEFLATED, KINDS };
 /* Two neighbours become one. The arrays are those of `divide` from their first row on. */
 typedef struct merge {
   divide *g;
-  size_t half, n; /* rows: `half` of the upper part, n of both */
-  bool top;       /* the last merge */
-  bool together;  /* by all threads */
-  size_t worker;  /* otherwise */
-  size_t share;   /* rows of a product for a task */
+  size_t half, n;                /* rows: `half` of the upper part, n of both */
+  size_t upper_columns, columns; /* the same of a row of q */
+  bool top;                      /* the last merge */
+  bool together;                 /* by all threads */
+  size_t worker;                 /* otherwise */
+  size_t share;                  /* rows of a product for a task */
   double rho;
   size_t live;          /* that are not deflated */
   size_t counts[KINDS]; /* of rows */
@@ -95,13 +101,23 @@ static int rising(const void *a, const void *b) {
   return x->row < y->row ? -1 : 1;
 }
 
+/* The element of row r of q beside the cut. Where rows are the ends of vectors, it is no end any longer
+ * but becomes that of the other half. */
+static double take_inner(const merge *m, size_t r) {
+  bool upper = r < m->half;
+  double *row = m->q + r * m->g->q_ld;
+  if (!m->g->values_alone) return row[upper ? m->half - 1 : m->half];
+  double inner = row[upper ? 1 : 0];
+  row[upper ? 1 : 0] = 0;
+  return inner;
+}
+
 /* z, of length one, and rho. */
 static void couple(merge *m, double coupling) {
-  size_t ld = m->g->ld;
   double root = sqrt(0.5), lower = coupling < 0 ? -root : root;
   for (size_t r = 0; r < m->n; r++) {
     bool upper = r < m->half;
-    m->z[r] = upper ? root * m->q[r * ld + m->half - 1] : lower * m->q[r * ld + m->half];
+    m->z[r] = (upper ? root : lower) * take_inner(m, r);
     m->kind[r] = upper ? UPPER : LOWER;
     m->sorted[r] = (ranked){.value = m->d[r], .row = r};
   }
@@ -115,8 +131,8 @@ static bool rotate_out(merge *m, size_t p, size_t r, double least) {
   double length = sqrt(m->z[p] * m->z[p] + m->z[r] * m->z[r]);
   double c = m->z[r] / length, s = m->z[p] / length, gap = m->d[r] - m->d[p];
   if (fabs(gap * c * s) > least) return false;
-  double *x = m->q + p * m->g->ld, *y = m->q + r * m->g->ld;
-  for (size_t i = 0; i < m->n; i++) {
+  double *x = m->q + p * m->g->q_ld, *y = m->q + r * m->g->q_ld;
+  for (size_t i = 0; i < m->columns; i++) {
     double old = x[i];
     x[i] = c * old - s * y[i];
     y[i] = s * old + c * y[i];
@@ -174,9 +190,9 @@ static kf_status arrange_rows(void *argument, size_t i, size_t worker, kf_err *e
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, first = i * ROW_BLOCK, n = group_size(m->n, ROW_BLOCK, i);
+  size_t ld = m->g->q_ld, first = i * ROW_BLOCK, n = group_size(m->n, ROW_BLOCK, i);
   for (size_t j = first; j < first + n; j++)
-    memcpy(m->arranged + m->place[j] * ld, m->q + m->row[j] * ld, m->n * sizeof *m->q);
+    memcpy(m->arranged + m->place[j] * ld, m->q + m->row[j] * ld, m->columns * sizeof *m->q);
   return KF_OK;
 }
 
@@ -231,19 +247,20 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, first = i * m->share, last = first + group_size(m->n, m->share, i);
-  size_t live = last < m->live ? last : m->live, upper = m->counts[UPPER], half = m->half;
-  double *to = m->q + first * ld;
+  size_t first = i * m->share, last = first + group_size(m->n, m->share, i);
+  size_t live = last < m->live ? last : m->live, upper = m->counts[UPPER];
+  size_t ld = m->g->ld, q_ld = m->g->q_ld, half = m->upper_columns;
+  double *to = m->q + first * q_ld;
   for (size_t r = first; r < last; r++)
     if (r < live)
-      memset(m->q + r * ld, 0, m->n * sizeof *m->q);
+      memset(m->q + r * q_ld, 0, m->columns * sizeof *m->q);
     else
-      memcpy(m->q + r * ld, m->arranged + r * ld, m->n * sizeof *m->q);
+      memcpy(m->q + r * q_ld, m->arranged + r * q_ld, m->columns * sizeof *m->q);
   if (first >= live) return KF_OK;
-  m->g->ctx->kernels->gemm_tn(m->s + first, ld, m->arranged, ld, to, ld, live - first, half,
+  m->g->ctx->kernels->gemm_tn(m->s + first, ld, m->arranged, q_ld, to, q_ld, live - first, half,
                               upper + m->counts[BOTH]);
-  m->g->ctx->kernels->gemm_tn(m->s + upper * ld + first, ld, m->arranged + upper * ld + half, ld,
-                              to + half, ld, live - first, m->n - half,
+  m->g->ctx->kernels->gemm_tn(m->s + upper * ld + first, ld, m->arranged + upper * q_ld + half,
+                              q_ld, to + half, q_ld, live - first, m->columns - half,
                               m->counts[BOTH] + m->counts[LOWER]);
   return KF_OK;
 }
@@ -282,6 +299,7 @@ static kf_status solve(merge *m, kf_err *err) {
   } else {
     KF_TRY(run(m, groups(m->live, GROUP), find_roots, err));
   }
+  if (m->top && m->g->values_alone) return KF_OK;
   KF_TRY(run(m, groups(m->live, ROW_BLOCK), find_weights, err));
   return run(m, groups(m->live, GROUP), find_vectors, err);
 }
@@ -290,12 +308,13 @@ static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
   couple(m, coupling);
   deflate(m);
   sort_kinds(m);
-  KF_TRY(run(m, groups(m->n, ROW_BLOCK), arrange_rows, err));
+  bool vectors = !(m->top && m->g->values_alone);
+  if (vectors) KF_TRY(run(m, groups(m->n, ROW_BLOCK), arrange_rows, err));
   for (size_t j = m->live; j < m->n; j++) m->x[j] = m->d[m->row[j]];
   KF_TRY(solve(m, err));
   for (size_t j = 0; j < m->live; j++) m->x[j] += m->origin[j];
   memcpy(m->d, m->x, m->n * sizeof *m->d);
-  return multiply(m, err);
+  return vectors ? multiply(m, err) : KF_OK;
 }
 
 /* --- the tree ------------------------------------------------------------------------------------ */
@@ -316,10 +335,12 @@ static kf_status merge_part(void *argument, size_t i, size_t worker, kf_err *err
   divide *g = l->g;
   size_t first = leaf_start(g, i << l->height), end = leaf_start(g, (i + 1) << l->height);
   size_t half = leaf_start(g, (2 * i + 1) << (l->height - 1)) - first;
-  size_t corner = first * g->ld + first;
+  size_t corner = first * g->ld + first, q_corner = g->values_alone ? first * g->q_ld : corner;
   merge m = {.g = g,
              .half = half,
              .n = end - first,
+             .upper_columns = g->values_alone ? 1 : half,
+             .columns = g->values_alone ? 2 : end - first,
              .top = l->height == g->depth,
              .together = l->together,
              .worker = worker,
@@ -330,8 +351,8 @@ static kf_status merge_part(void *argument, size_t i, size_t worker, kf_err *err
              .weight = g->weight + first,
              .origin = g->origin + first,
              .x = g->x + first,
-             .q = g->q + corner,
-             .arranged = g->arranged + corner,
+             .q = g->q + q_corner,
+             .arranged = g->arranged + q_corner,
              .s = g->s + corner,
              .sorted = g->sorted + first,
              .row = g->live + first,
@@ -344,10 +365,18 @@ static kf_status solve_leaf(void *argument, size_t i, size_t worker, kf_err *err
   (void)worker;
   const divide *g = argument;
   size_t first = leaf_start(g, i), n = leaf_start(g, i + 1) - first;
-  double inside[KF_QL_MOST] = {0};
+  double inside[KF_QL_MOST] = {0}, vectors[KF_QL_MOST * KF_QL_MOST];
   memcpy(inside, g->e + first, (n - 1) * sizeof *inside);
-  return kf_ql(g->ctx->kernels, n, g->negligible, g->d + first, inside,
-               g->q + first * g->ld + first, g->ld, err);
+  if (!g->values_alone)
+    return kf_ql(g->ctx->kernels, n, g->negligible, g->d + first, inside,
+                 g->q + first * g->ld + first, g->ld, err);
+  KF_TRY(kf_ql(g->ctx->kernels, n, g->negligible, g->d + first, inside, vectors, n, err));
+  for (size_t r = 0; r < n; r++) {
+    double *ends = g->q + (first + r) * g->q_ld;
+    ends[0] = vectors[r * n];
+    ends[1] = vectors[r * n + n - 1];
+  }
+  return KF_OK;
 }
 
 static kf_status zero_rows(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -390,9 +419,9 @@ static void transpose(const divide *g) {
 
 static kf_status conquer(divide *g) {
   KF_TRY(cut(g));
-  KF_TRY(kf_parallel(g->ctx, g->n, zero_rows, g));
+  if (!g->values_alone) KF_TRY(kf_parallel(g->ctx, g->n, zero_rows, g));
   KF_TRY(kf_parallel(g->ctx, (size_t)1 << g->depth, solve_leaf, g));
-  if (g->depth == 0) transpose(g);
+  if (g->depth == 0 && !g->values_alone) transpose(g);
   for (unsigned height = 1; height <= g->depth; height++) {
     size_t parts = (size_t)1 << (g->depth - height);
     level l = {.g = g, .height = height, .together = g->n / parts > ALONE};
@@ -407,6 +436,8 @@ kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, doub
   divide g = {.ctx = ctx,
               .n = n,
               .ld = ld,
+              .q_ld = q != NULL ? ld : 2,
+              .values_alone = q == NULL,
               .d = d,
               .e = e,
               .q = q,
@@ -414,6 +445,10 @@ kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, doub
               .s = scratch[1]};
   while (((n - 1) >> g.depth) + 1 > KF_QL_MOST) g.depth++;
   kf_arena arena = {0};
+  if (g.values_alone) {
+    KF_TAKE(&arena, g.q, n * g.q_ld);
+    KF_TAKE(&arena, g.arranged, n * g.q_ld);
+  }
   KF_TAKE(&arena, g.z, n);
   KF_TAKE(&arena, g.pole, n);
   KF_TAKE(&arena, g.weight, n);

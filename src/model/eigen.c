@@ -75,18 +75,17 @@ static int falling(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
+/* Of the tridiagonal matrix, and back. */
 static kf_status solve(eigen *g, double *values) {
   size_t n = g->t.n;
-  g->power = power_of(g->a, n);
-  KF_TRY(kf_parallel(g->ctx, (n + BLOCK - 1) / BLOCK, take_rows, g));
-  KF_TRY(kf_tridiagonalize(g->ctx, &g->t));
-  KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, g->z, g->scratch));
+  bool vectors = g->vectors != NULL;
+  KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, vectors ? g->z : NULL, g->scratch));
   KF_TRY(kf_progress_again(g->ctx));
-  KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
+  if (vectors) KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
   for (size_t i = 0; i < n; i++) g->order[i] = (ranked){.value = g->t.d[i], .index = i};
   qsort(g->order, n, sizeof *g->order, falling);
   for (size_t i = 0; i < n; i++) values[i] = ldexp(g->order[i].value, g->power);
-  return kf_parallel(g->ctx, (n + 7) / 8, give_rows, g);
+  return vectors ? kf_parallel(g->ctx, (n + 7) / 8, give_rows, g) : KF_OK;
 }
 
 static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
@@ -94,32 +93,57 @@ static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
 /* Of a row; never a large power of two. */
 static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
 
+uint64_t kf_eigen_room_of_values(uint32_t n) { return rounded(n) * (stride(n) + 3); }
 uint64_t kf_eigen_room(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
 
-kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room) {
+/* The matrix that becomes reflectors, and T: in the part of the room that values alone need. */
+static kf_status take(eigen *g, kf_ctx *ctx, uint32_t n, const double *a, double *room) {
   uint64_t whole = rounded(n), matrix = whole * stride(n);
-  eigen g = {.ctx = ctx,
-             .t = {.n = n,
-                   .ld = stride(n),
-                   .a = room,
-                   .d = room + 4 * matrix,
-                   .e = room + 4 * matrix + whole,
-                   .tau = room + 4 * matrix + 2 * whole},
-             .a = a,
-             .z = room + matrix,
-             .scratch = {room + 2 * matrix, room + 3 * matrix},
-             .vectors = vectors};
-  g.order = kf_alloc(n, sizeof *g.order);
-  kf_status status = g.order == NULL ? kf_fail_memory(&ctx->err) : solve(&g, values);
-  kf_free(g.order);
+  *g = (eigen){.ctx = ctx,
+               .t = {.n = n,
+                     .ld = stride(n),
+                     .a = room,
+                     .d = room + matrix,
+                     .e = room + matrix + whole,
+                     .tau = room + matrix + 2 * whole},
+               .a = a,
+               .power = power_of(a, n)};
+  return kf_parallel(ctx, (n + BLOCK - 1) / BLOCK, take_rows, g);
+}
+
+static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *other, double *a,
+                            double *values, double *vectors, double *room, ranked *order) {
+  uint64_t matrix = rounded(n) * stride(n);
+  double *rest = room + kf_eigen_room_of_values(n);
+  eigen g[KF_EIGEN_MOST];
+  kf_tridiagonal *t[KF_EIGEN_MOST] = {&g[0].t, &g[1].t};
+  KF_TRY(take(&g[0], ctx, n, a, room));
+  if (other != NULL) KF_TRY(take(&g[1], ctx, n, other->a, other->room));
+  KF_TRY(kf_tridiagonalize(ctx, t, other != NULL ? 2 : 1));
+  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other first: it shares scratch */
+    g[i].order = order;
+    g[i].z = rest;
+    g[i].scratch[0] = rest + matrix;
+    g[i].scratch[1] = rest + 2 * matrix;
+    g[i].vectors = i == 0 ? vectors : NULL;
+    KF_TRY(solve(&g[i], i == 0 ? values : other->values));
+  }
+  return KF_OK;
+}
+
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
+                      double *room, const kf_eigen_values *other) {
+  ranked *order = kf_alloc(n, sizeof *order);
+  kf_status status = order == NULL ? kf_fail_memory(&ctx->err)
+                                   : solve_both(ctx, n, other, a, values, vectors, room, order);
+  kf_free(order);
   return status;
 }
 
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
   double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece: it takes large pages */
-  kf_status status =
-      room == NULL ? kf_fail_memory(&ctx->err) : kf_eigen_in(ctx, n, a, values, vectors, room);
+  kf_status status = room == NULL ? kf_fail_memory(&ctx->err)
+                                  : kf_eigen_in(ctx, n, a, values, vectors, room, NULL);
   kf_free(room);
   return status;
 }

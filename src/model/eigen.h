@@ -14,15 +14,17 @@ typedef struct kf_tridiagonal {
   double *e;    /* [n] e[i] couples i and i + 1; e[n - 1] = 0 */
   double *tau;  /* [n] */
 } kf_tridiagonal;
-kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *t);
+/* Of `count` matrices of one size, at most KF_EIGEN_MOST. */
+#define KF_EIGEN_MOST 2u
+kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count);
 /* z := Q z, vectors in the first `columns` columns of z [n][ld]; scratch [n][ld]. */
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
                               double *scratch);
 
 /* --- divide.c ---------------------------------------------------------------------------------- */
 
-/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld], of T. e is destroyed;
- * scratch: two of [n][ld]. */
+/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e is
+ * destroyed; scratch: two of [n][ld], the second alone without vectors. */
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
                     double *scratch[2]);
 

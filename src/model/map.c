@@ -27,6 +27,8 @@ void kf_map_copy(const kf_map *from, kf_map *to) {
   to->centre = from->centre;
   to->lambda = from->lambda;
   to->origin = from->origin;
+  to->fitted_from = from->fitted_from;
+  memcpy(to->fitted_by, from->fitted_by, sizeof to->fitted_by);
   memcpy(to->transform, from->transform, values * sizeof *to->transform);
   memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
   kf_map_finish(to);
@@ -171,25 +173,32 @@ kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, cons
   return kf_fail_range(map, err);
 }
 
+/* Maps that keep raw norms are made for Euclidean distance, in which lengths count. */
+static bool is_unit(const kf_model *model, const kf_transform_options *o) {
+  return model->map.normalized && o->normalize != KF_OFF;
+}
+
 typedef struct transformation {
-  const kf_map *map;
-  const kf_kernels *kernels;
-  bool normalize;
+  kf_mapping mapping;
   float *out;
 } transformation;
 
-/* Maps that keep raw norms are made for Euclidean distance, in which lengths count. */
-static transformation transformation_by(kf_ctx *ctx, const kf_model *model,
-                                        const kf_transform_options *o) {
-  return (transformation){.map = &model->map,
-                          .kernels = ctx->kernels,
-                          .normalize = model->map.normalized && o->normalize != KF_OFF};
-}
-
 static kf_status transform_batch(void *argument, const kf_batch *b, kf_err *err) {
   const transformation *t = argument;
-  return kf_map_rows(t->map, t->kernels, b->rows, b->norm2, b->n, t->normalize,
-                     t->out + b->first * t->map->dim_out, err);
+  return kf_mapping_rows(&t->mapping, b->rows, b->norm2, b->n,
+                         t->out + b->first * t->mapping.map->dim_out, err);
+}
+
+static kf_status transform_rows(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                transformation *t) {
+  kf_pass pass = {.rows = kf_mapping_batch(&t->mapping, 2 * KF_MAP_ROWS),
+                  .rows_only = true,
+                  .shared = true,
+                  .work = transform_batch,
+                  .argument = t};
+  kf_status status = kf_each_batch(ctx, data, &pass);
+  if (status != KF_OK) return status;
+  return kf_join_rows(ctx, data, t->out, model->map.dim_out * (uint64_t)sizeof *t->out);
 }
 
 kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
@@ -199,16 +208,13 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data));
-  transformation t = transformation_by(ctx, model, &o);
-  t.out = out;
-  kf_status status = kf_each_batch(ctx, data,
-                                   &(kf_pass){.rows = 2 * KF_MAP_ROWS,
-                                              .rows_only = true,
-                                              .shared = true,
-                                              .work = transform_batch,
-                                              .argument = &t});
+  kf_slots_owner owner;
+  transformation t = {.out = out};
+  kf_slots_owner_make(&owner);
+  kf_status status = kf_mapping_begin(ctx, &model->map, is_unit(model, &o), &owner, n, &t.mapping);
   if (status == KF_OK)
-    status = kf_join_rows(ctx, data, out, model->map.dim_out * (uint64_t)sizeof *out);
+    status = kf_mapping_end(ctx, &t.mapping, transform_rows(ctx, model, data, &t));
+  kf_slots_owner_clear(&owner);
   kf_data_free(data);
   return status;
 }
@@ -216,8 +222,8 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
 static kf_status transform_for_save(const void *argument, const kf_kernels *kernels,
                                     const float *rows, const double *norm2, uint64_t n, float *out,
                                     kf_err *err) {
-  const transformation *t = argument;
-  return kf_map_rows(t->map, kernels, rows, norm2, n, t->normalize, out, err);
+  (void)kernels;
+  return kf_mapping_rows(argument, rows, norm2, n, out, err);
 }
 
 kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *data,
@@ -225,12 +231,21 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
   KF_ENTER(ctx, model != NULL && data != NULL && path != NULL);
   KF_OPTIONS(kf_transform_options, o, options);
   KF_TRY(kf_map_check_data(&model->map, data, err));
-  transformation t = transformation_by(ctx, model, &o);
+  kf_slots_owner owner;
+  kf_mapping mapping;
   kf_save_spec spec = {.what = "transform",
                        .dim = model->map.dim_out,
                        .dtype = dtype,
                        .keep_bad = true,
                        .map = transform_for_save,
-                       .argument = &t};
-  return kf_data_save_mapped(ctx, data, &spec, path);
+                       .argument = &mapping};
+  kf_slots_owner_make(&owner);
+  kf_status status =
+      kf_mapping_begin(ctx, &model->map, is_unit(model, &o), &owner, data->rows, &mapping);
+  if (!kf_is_shared(&ctx->ranks)) /* whose rounds must be alike on all ranks */
+    spec.batch = kf_mapping_batch(&mapping, 0);
+  if (status == KF_OK)
+    status = kf_mapping_end(ctx, &mapping, kf_data_save_mapped(ctx, data, &spec, path));
+  kf_slots_owner_clear(&owner);
+  return status;
 }

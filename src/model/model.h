@@ -2,6 +2,7 @@
 #ifndef KF_MODEL_H
 #define KF_MODEL_H
 
+#include "device/device.h"
 #include "stats/stats.h"
 
 #include <math.h>
@@ -14,13 +15,15 @@ typedef struct kf_map {
   uint32_t dim_in;  /* D */
   uint32_t dim_out; /* L */
   bool normalized;
-  kf_method method;   /* it was made by; never KF_METHOD_DEFAULT */
-  kf_centre centre;   /* none or mean */
-  double lambda;      /* absolute */
-  double *transform;  /* T, [L][D] */
-  double *transposed; /* the same as [D][L], for the kernels; not in files */
-  double *mean;       /* [D] */
-  kf_origin origin;   /* of the rows it was fitted to; galleries have their own */
+  kf_method method;     /* it was made by; never KF_METHOD_DEFAULT */
+  kf_centre centre;     /* none or mean */
+  double lambda;        /* absolute */
+  double *transform;    /* T, [L][D] */
+  double *transposed;   /* the same as [D][L], for the kernels; not in files */
+  double *mean;         /* [D] */
+  kf_origin origin;     /* of the rows it was fitted to; galleries have their own */
+  uint64_t fitted_from; /* kf_stats_checksum of its statistics; 0: not known */
+  char fitted_by[32];   /* "koofu 0.2.0"; "": not known */
 } kf_map;
 
 /* Takes the arrays, zeroed; the caller checks the arena. */
@@ -64,6 +67,24 @@ void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_s
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
 double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
+
+/* Rows through a map on the threads of a pass, which have devices do it where that pays (mapping.c).
+ * The copies of the map on devices stay with their owner; one owner serves one map, with or without
+ * `unit`. `begin` and `end` as kf_slots_begin and kf_slots_end; map NULL: nothing is mapped. */
+typedef struct kf_mapping {
+  const kf_map *map;
+  const kf_kernels *kernels;
+  bool unit; /* mapped rows are scaled to unit length */
+  kf_slots_use use;
+} kf_mapping;
+kf_status kf_mapping_begin(kf_ctx *ctx, const kf_map *map, bool unit, kf_slots_owner *owner,
+                           uint64_t rows, kf_mapping *out);
+kf_status kf_mapping_end(kf_ctx *ctx, kf_mapping *mapping, kf_status status);
+/* As kf_map_rows, with its bits. */
+kf_status kf_mapping_rows(const kf_mapping *mapping, const float *rows, const double *norm2,
+                          uint64_t n, float *out, kf_err *err);
+/* How many rows a thread should bring at a time; `otherwise`, if the CPU maps them. */
+uint64_t kf_mapping_batch(const kf_mapping *mapping, uint64_t otherwise);
 
 /* A map in a file that holds more (model_file.c): its metadata and the declaration of its tensors,
  * then their bytes. */
@@ -183,29 +204,30 @@ kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centr
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
-/* What makes T at one lambda: C = U^T diag(gamma) U of fitter.c. Kept until another lambda comes, so
- * those who choose and kf_fitter_fit solve one eigenproblem together. */
+/* Finds the eigenvectors of S_w. */
+kf_status kf_fitter_turn(kf_fitter *fitter);
+/* What makes T at one lambda: C = U^T diag(gamma) U of directions.c. Kept until another lambda comes, so
+ * those who leave rows out at the lambda of a model and kf_fitter_fit solve one eigenproblem together.
+ * curve: one of many lambdas, most of which no model will have. */
 typedef struct kf_directions {
   const double *scale; /* [D] (w + lambda)^(-1/2) */
   const double *gamma; /* [D] falling; rounding is 0 */
   const double *u;     /* [D][D] rows are eigenvectors */
 } kf_directions;
-kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
-/* Keeps the present one, instead of what was kept before, while others come: it will be wanted
- * again. Costs memory for another D x D numbers. */
-void kf_fitter_keep(kf_fitter *fitter);
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve, kf_directions *out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
-kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
+kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
 const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* of S_w */
 double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
-const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
-const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
+/* Once it was turned: eigenvalues of S_w, falling, [D], and eigenvectors in rows, [D][D]. */
+const double *kf_fitter_values(const kf_fitter *fitter);
+const double *kf_fitter_vectors(const kf_fitter *fitter);
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
 kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
 /* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
-const double *kf_fitter_between(const kf_fitter *fitter);
+kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 /* As kf_measure_within, of the statistics for S_w. */
@@ -226,7 +248,7 @@ kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
 /* The centre that a default stands for. */
 kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
-/* --- linear algebra (product.c, eigen.c) ----------------------------------------------------- */
+/* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
 
 /* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
@@ -244,13 +266,35 @@ void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
                   const double *x, size_t n, double *columns, double *out);
 
-/* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
- * is destroyed. The same bits on every machine. */
+/* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
+ * bits) of the symmetric a [n][n]. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
-/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place. */
+/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place; a
+ * may be the end of that room. other: the eigenvalues of another matrix of that size are found along
+ * the way, which is faster than one after the other; NULL: none. */
+typedef struct kf_eigen_values {
+  const double *a; /* [n][n] */
+  double *values;  /* [n] */
+  double *room;    /* kf_eigen_room_of_values(n) doubles; may be `vectors` */
+} kf_eigen_values;
 kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room);
+                      double *room, const kf_eigen_values *other);
 uint64_t kf_eigen_room(uint32_t n);
+uint64_t kf_eigen_room_of_values(uint32_t n);
+
+/* A = R^T R, R upper triangular. */
+typedef struct kf_factor {
+  size_t n;
+  double *r;       /* [n][n] -R, and -R^T below the diagonal */
+  double *inverse; /* [n] 1 / R[i][i] */
+} kf_factor;
+/* Of the symmetric a [n][n], which is destroyed; its lower triangle is not read. good: whether all
+ * squares of R[i][i] are above `least`. */
+kf_status kf_factorize(kf_ctx *ctx, double *a, double least, kf_factor *f, bool *good);
+/* c := R^-T s R^-1 for a symmetric s, all [n][n]. */
+kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *scratch, double *c);
+/* x := R^-1 x, x [n][columns]. */
+kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x);
 
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 

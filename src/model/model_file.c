@@ -54,6 +54,8 @@ static kf_status write_map_meta(kf_stw *w, const kf_map *map, kf_err *err) {
   if (map->method == KF_METHOD_SHRUNK) KF_TRY(kf_stw_meta(w, "method", "shrunk", err));
   KF_TRY(kf_stw_meta_i64(w, "normalized", map->normalized, err));
   KF_TRY(kf_stw_meta(w, "centre", map->centre == KF_CENTRE_MEAN ? "mean" : "none", err));
+  if (map->fitted_by[0] != '\0') KF_TRY(kf_stw_meta(w, "fitted_by", map->fitted_by, err));
+  if (map->fitted_from != 0) KF_TRY(kf_stw_meta_hex(w, "fitted_from", map->fitted_from, err));
   return kf_stw_meta_f64(w, "lambda", map->lambda, err);
 }
 
@@ -134,6 +136,10 @@ static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   if (centre == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'centre'");
   map->method = kf_st_meta(st, "method") != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
   map->normalized = normalized != 0;
+  const char *by = kf_st_meta(st, "fitted_by"), *from = kf_st_meta(st, "fitted_from");
+  if (by != NULL) snprintf(map->fitted_by, sizeof map->fitted_by, "%s", by);
+  if (from != NULL && !kf_parse_hex64(from, &map->fitted_from))
+    return kf_fail_file(err, st->in.path, "metadata 'fitted_from' is not 16 hexadecimal digits");
   map->centre = strcmp(centre, "mean") == 0 ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   return KF_OK;
 }

@@ -10,6 +10,8 @@
  * product with v as in the next row. Half of the work is such products with v, which read the lower
  * triangle once each; they are bound by memory. Wide matrices are shared out for it in parts whose
  * number depends on the size alone; each part has a sum of its own, and the parts are added in order.
+ * Of several matrices each has a thread of its own, if that makes use of all, which then need not wait
+ * for each other at every reflection.
  *
  * Back: the product of a block of reflections H_1 H_2 … H_k is I - V T V^T with T upper triangular
  * (Schreiber and Van Loan), so that it takes two products of matrices to apply. */
@@ -26,6 +28,8 @@
 typedef struct reduction {
   kf_ctx *ctx;
   kf_tridiagonal *t;
+  bool alone;              /* on one thread */
+  size_t next;             /* reflection */
   double *pairs, *swapped; /* [2 PANEL][ld] v, -w, v, -w, … and -w, v, -w, v, …, their ends zero */
   size_t n_pairs;
   size_t size;      /* of the matrix not reduced yet */
@@ -76,10 +80,16 @@ static kf_status multiply_part(void *argument, size_t part, size_t worker, kf_er
   return KF_OK;
 }
 
+static kf_status run(reduction *r, size_t tasks, kf_task_fn task, kf_err *err) {
+  if (!r->alone) return kf_parallel(r->ctx, tasks, task, r);
+  for (size_t i = 0; i < tasks; i++) KF_TRY(task(r, i, 0, err));
+  return KF_OK;
+}
+
 /* products[0] = A x, without what is put off. */
-static kf_status multiply(reduction *r) {
+static kf_status multiply(reduction *r, kf_err *err) {
   size_t parts = count_parts(r->size), ld = r->t->ld;
-  KF_TRY(kf_parallel(r->ctx, parts, multiply_part, r));
+  KF_TRY(run(r, parts, multiply_part, err));
   /* The last part reaches all columns; it takes in the others. */
   double *y = r->products, *whole = y + (parts - 1) * ld;
   for (size_t part = 0; part + 1 < parts; part++) {
@@ -93,7 +103,7 @@ static kf_status multiply(reduction *r) {
 /* --- to tridiagonal form --------------------------------------------------------------------- */
 
 /* Reflection i, with 2 n_pairs rows put off. */
-static kf_status reduce_row(reduction *r, size_t i) {
+static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   const kf_kernels *kernels = r->ctx->kernels;
   kf_tridiagonal *t = r->t;
   size_t ld = t->ld, rows = 2 * r->n_pairs;
@@ -105,7 +115,7 @@ static kf_status reduce_row(reduction *r, size_t i) {
   memset(row + i, 0, (ld - i) * sizeof *row);
   r->size = i;
   r->x = row;
-  KF_TRY(multiply(r));
+  KF_TRY(multiply(r, err));
   kernels->row_dots(r->swapped, ld, rows, i, row, factor);
   kernels->add_rows(r->pairs, ld, rows, i, factor, y);
   double tau = t->tau[i], half = tau * tau * kernels->dot(i, row, y) / 2;
@@ -132,27 +142,45 @@ static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-static kf_status reduce(reduction *r) {
-  size_t i = r->t->n - 1;
-  while (i >= 1) {
-    for (r->n_pairs = 0; r->n_pairs < PANEL && i >= 1; i--) KF_TRY(reduce_row(r, i));
-    r->size = i + 1; /* rows 0 … i are left */
-    KF_TRY(kf_parallel(r->ctx, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, r));
-    KF_TRY(kf_progress_again(r->ctx));
+/* The next reflections of a matrix. */
+static kf_status reduce_panel(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  reduction *r = (reduction *)argument + i;
+  for (r->n_pairs = 0; r->n_pairs < PANEL && r->next >= 1; r->next--)
+    KF_TRY(reduce_row(r, r->next, err));
+  r->size = r->next + 1; /* rows that are left */
+  return run(r, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, err);
+}
+
+static kf_status reduce(kf_ctx *ctx, reduction *r, size_t count) {
+  while (r->next >= 1) {
+    if (r->alone)
+      KF_TRY(kf_parallel(ctx, count, reduce_panel, r));
+    else
+      for (size_t i = 0; i < count; i++) KF_TRY(reduce_panel(r, i, 0, &ctx->err));
+    KF_TRY(kf_progress_again(ctx));
   }
-  r->t->d[0] = r->t->a[0];
-  r->t->e[r->t->n - 1] = r->t->tau[0] = 0;
-  memset(r->t->a, 0, r->t->ld * sizeof *r->t->a);
+  for (size_t i = 0; i < count; i++) {
+    kf_tridiagonal *t = r[i].t;
+    t->d[0] = t->a[0];
+    t->e[t->n - 1] = t->tau[0] = 0;
+    memset(t->a, 0, t->ld * sizeof *t->a);
+  }
   return KF_OK;
 }
 
-kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *t) {
-  reduction r = {.ctx = ctx, .t = t};
+kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count) {
+  reduction r[KF_EIGEN_MOST];
   kf_arena arena = {0};
-  KF_TAKE(&arena, r.pairs, 2 * PANEL * (uint64_t)t->ld);
-  KF_TAKE(&arena, r.swapped, 2 * PANEL * (uint64_t)t->ld);
-  KF_TAKE(&arena, r.products, PARTS * (uint64_t)t->ld);
-  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : reduce(&r);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t ld = t[i]->ld;
+    r[i] = (reduction){
+        .ctx = ctx, .t = t[i], .alone = count > 1 && ctx->threads <= count, .next = t[i]->n - 1};
+    KF_TAKE(&arena, r[i].pairs, 2 * PANEL * ld);
+    KF_TAKE(&arena, r[i].swapped, 2 * PANEL * ld);
+    KF_TAKE(&arena, r[i].products, PARTS * ld);
+  }
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : reduce(ctx, r, count);
   kf_arena_free(&arena);
   return status;
 }

@@ -97,7 +97,7 @@ kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const cha
   KF_ENTER(ctx, gallery != NULL && path != NULL && (n == 0 || (rows != NULL && scores != NULL)));
   KF_OPTIONS(kf_search_page_options, o, options);
   KF_TRY(kf_check_neighbours(k, kf_gallery_rows(gallery), err));
-  if (!gallery->in_memory) KF_TRY(kf_refuse_overwrite(path, &gallery->in, err));
+  KF_TRY(kf_gallery_refuse_overwrite(gallery, path, err));
   KF_TRY(kf_check_output(ctx, path, err));
   kf_answers answers = {.title = o.title,
                         .name = o.name,

@@ -32,55 +32,64 @@ void kf_trial_clear(kf_trial *trial) {
 
 typedef struct trial_job {
   const kf_trial *trial;
+  kf_prototypes_use *uses[2]; /* of the mapped space and of the original one; NULL: not wanted */
+  uint64_t batch;
   kf_answer_fn use;
   void *argument;
 } trial_job;
 
 typedef struct trial_scratch {
-  int32_t answers[BATCH * KF_TOP];
-  double scores[BATCH * KF_TOP];
-  kf_chance chances[BATCH];
+  int32_t *answers;   /* [batch][top] */
+  double *scores;     /* the same */
+  kf_chance *chances; /* [batch] */
 } trial_scratch;
+
+static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+  const trial_job *j = argument;
+  trial_scratch *s = scratch;
+  KF_TAKE(arena, s->answers, j->batch * j->trial->top);
+  KF_TAKE(arena, s->scores, j->batch * j->trial->top);
+  KF_TAKE(arena, s->chances, j->batch);
+}
 
 /* --- probabilities ---------------------------------------------------------------------------- */
 
 typedef struct chance_job {
   const kf_prototypes *prototypes;
-  double temperature;
   const kf_judged *rows;
   kf_chance *to;
 } chance_job;
 
-static void set_chance(void *argument, uint64_t row, const double *scores) {
+static void set_chance(void *argument, uint64_t row, const kf_odds *odds,
+                       const kf_row_scores *scores) {
   const chance_job *j = argument;
   const kf_prototypes *p = j->prototypes;
   const kf_right *right = &j->rows->right[row];
-  double t = j->temperature, best = -INFINITY, sum = 0;
-  kf_odds odds = kf_odds_of(scores, p->n, t);
-  double squares = kf_sum_exp(scores, p->n, odds.most, 2 * t); /* of the wrong classes, soon */
+  double t = odds->temperature, best = -INFINITY, sum = 0;
+  double squares = odds->squares; /* of the wrong classes, soon */
   for (uint32_t i = 0; i < right->n; i++)
-    best = fmax(best, scores[kf_prototypes_place(p, right->classes[i])]);
+    best = fmax(best, kf_row_score(scores, kf_prototypes_place(p, right->classes[i])));
   for (uint32_t i = 0; i < right->n; i++) {
-    double score = scores[kf_prototypes_place(p, right->classes[i])];
+    double score = kf_row_score(scores, kf_prototypes_place(p, right->classes[i]));
     sum += kf_exp(t * (score - best));
-    squares -= kf_exp(2 * t * (score - odds.most));
+    squares -= kf_exp(2 * t * (score - odds->most));
   }
   kf_chance *c = &j->to[row];
-  c->answer = 1 / odds.sum;
-  c->right = sum * kf_exp(t * (best - odds.most)) / odds.sum;
-  c->nll = kf_ln(odds.sum) - t * (best - odds.most) - kf_ln(sum);
-  c->brier = squares / (odds.sum * odds.sum) + (1 - c->right) * (1 - c->right);
+  c->answer = 1 / odds->sum;
+  c->right = sum * kf_exp(t * (best - odds->most)) / odds->sum;
+  c->nll = kf_ln(odds->sum) - t * (best - odds->most) - kf_ln(sum);
+  c->brier = squares / (odds->sum * odds->sum) + (1 - c->right) * (1 - c->right);
 }
 
-static kf_status answer_with_chances(const kf_prototypes *p, double temperature, uint32_t top,
-                                     const kf_judged *rows, trial_scratch *s, kf_err *err) {
-  float *queries = kf_alloc(rows->n * p->dim, sizeof *queries);
+static kf_status answer_with_chances(kf_prototypes_use *use, uint32_t top, const kf_judged *rows,
+                                     trial_scratch *s, kf_err *err) {
+  float *queries = kf_alloc(rows->n * use->p->dim, sizeof *queries);
   if (queries == NULL) return kf_fail_memory(err);
-  chance_job j = {p, temperature, rows, s->chances};
-  kf_status status = kf_prototypes_queries(p, rows->rows, rows->norm2, rows->n, queries, err);
+  chance_job j = {use->p, rows, s->chances};
+  kf_status status = kf_prototypes_queries(use, rows->rows, rows->norm2, rows->n, queries, err);
   if (status == KF_OK)
-    status = kf_prototypes_find(p, queries, rows->n, top, s->answers, s->scores, err);
-  if (status == KF_OK) status = kf_prototypes_scores(p, queries, rows->n, set_chance, &j, err);
+    status = kf_prototypes_find(use, queries, rows->n, top, s->answers, s->scores, err);
+  if (status == KF_OK) status = kf_prototypes_odds(use, queries, rows->n, set_chance, &j, err);
   kf_free(queries);
   return status;
 }
@@ -89,24 +98,23 @@ static kf_status answer_with_chances(const kf_prototypes *p, double temperature,
 
 static kf_status answer(void *argument, const kf_judged *rows, kf_err *err) {
   const trial_job *j = argument;
-  const kf_prototypes *spaces[] = {j->trial->mapped, j->trial->raw};
   trial_scratch *s = rows->scratch;
   uint32_t top = j->trial->top;
-  double temperature = j->trial->temperature;
+  bool chances = j->trial->temperature > 0;
   for (int space = 0; space < 2; space++) {
-    const kf_prototypes *p = spaces[space];
-    if (p == NULL) continue;
-    KF_TRY(temperature > 0 ? answer_with_chances(p, temperature, top, rows, s, err)
-                           : kf_prototypes_nearest(p, rows->rows, rows->norm2, rows->n, top,
-                                                   s->answers, s->scores, err));
+    kf_prototypes_use *use = j->uses[space];
+    if (use == NULL) continue;
+    KF_TRY(chances ? answer_with_chances(use, top, rows, s, err)
+                   : kf_prototypes_nearest(use, rows->rows, rows->norm2, rows->n, top, s->answers,
+                                           s->scores, err));
     for (uint64_t i = 0; i < rows->n; i++) {
       kf_answer row = {.row = rows->number[i],
                        .right = rows->right[i],
-                       .raw = p->raw,
+                       .raw = use->p->raw,
                        .answers = s->answers + i * top,
                        .scores = s->scores + i * top,
                        .top = top,
-                       .chance = temperature > 0 ? &s->chances[i] : NULL,
+                       .chance = chances ? &s->chances[i] : NULL,
                        .worker = rows->worker};
       j->use(j->argument, rows->tally, &row);
     }
@@ -114,19 +122,42 @@ static kf_status answer(void *argument, const kf_judged *rows, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
-                       void *argument, kf_eval_result *counts) {
-  trial_job j = {.trial = trial, .use = use, .argument = argument};
+static kf_status run_pass(const kf_trial *trial, const kf_data *data, bool unjudged, trial_job *j,
+                          kf_eval_result *counts) {
+  j->batch = BATCH;
+  for (int i = 0; i < 2; i++)
+    if (j->uses[i] != NULL && j->uses[i]->batch > j->batch) j->batch = j->uses[i]->batch;
   kf_judged_pass pass = {.what = "eval",
-                         .rows = BATCH,
+                         .rows = j->batch,
                          .judge = &trial->judge,
-                         .unjudged = others != NULL,
+                         .unjudged = unjudged,
                          .shared = true,
                          .work = answer,
-                         .argument = &j,
-                         .scratch_size = sizeof(trial_scratch)};
-  KF_TRY(kf_each_judged(trial->ctx, others != NULL ? others : trial->data, &pass, counts));
-  return others != NULL ? KF_OK : kf_check_scored(&trial->judge, counts, &trial->ctx->err);
+                         .argument = j,
+                         .scratch_size = sizeof(trial_scratch),
+                         .make_scratch = make_scratch};
+  return kf_each_judged(trial->ctx, data, &pass, counts);
+}
+
+kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
+                       void *argument, kf_eval_result *counts) {
+  const kf_data *data = others != NULL ? others : trial->data;
+  const kf_prototypes *spaces[] = {trial->mapped, trial->raw};
+  kf_prototypes_use uses[2];
+  trial_job j = {.trial = trial, .use = use, .argument = argument};
+  kf_prototypes_plan plan = {
+      .rows = data->rows, .top = trial->top, .temperature = trial->temperature, .squares = true};
+  kf_status status = KF_OK;
+  for (int i = 0; status == KF_OK && i < 2; i++) {
+    if (spaces[i] == NULL) continue;
+    status = kf_prototypes_begin(trial->ctx, spaces[i], &plan, &uses[i]);
+    if (status == KF_OK) j.uses[i] = &uses[i];
+  }
+  if (status == KF_OK) status = run_pass(trial, data, others != NULL, &j, counts);
+  for (int i = 0; i < 2; i++)
+    if (j.uses[i] != NULL) status = kf_prototypes_end(trial->ctx, j.uses[i], status);
+  if (status != KF_OK || others != NULL) return status;
+  return kf_check_scored(&trial->judge, counts, &trial->ctx->err);
 }
 
 kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,

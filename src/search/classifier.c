@@ -42,8 +42,9 @@ void kf_classifier_free(kf_classifier *c) {
 
 typedef struct job {
   const kf_prototypes *prototypes;
+  kf_prototypes_use *use;
   uint32_t top;
-  double temperature; /* of probabilities */
+  double temperature; /* of probabilities; 0: not asked for */
   int32_t *classes;
   double *scores;        /* [n][top]; may be NULL */
   double *probabilities; /* [n][top]; NULL: not asked for */
@@ -55,14 +56,14 @@ typedef struct part {
   uint64_t first;
 } part;
 
-static void set_probabilities(void *argument, uint64_t row, const double *scores) {
+static void set_probabilities(void *argument, uint64_t row, const kf_odds *odds,
+                              const kf_row_scores *scores) {
   const part *b = argument;
   const job *j = b->job;
-  const kf_prototypes *p = j->prototypes;
-  kf_odds odds = kf_odds_of(scores, p->n, j->temperature);
   uint64_t begin = (b->first + row) * j->top;
   for (uint64_t at = begin; at < begin + j->top; at++) {
-    double probability = kf_probability(&odds, scores[kf_prototypes_place(p, j->classes[at])]);
+    uint32_t place = kf_prototypes_place(j->prototypes, j->classes[at]);
+    double probability = kf_probability(odds, kf_row_score(scores, place));
     bool rises = at > begin && probability > j->probabilities[at - 1]; /* by rounding to f32 */
     j->probabilities[at] = rises ? j->probabilities[at - 1] : probability;
   }
@@ -70,16 +71,16 @@ static void set_probabilities(void *argument, uint64_t row, const double *scores
 
 static kf_status classify_batch(void *argument, const kf_batch *b, kf_err *err) {
   const job *j = argument;
-  const kf_prototypes *p = j->prototypes;
   uint64_t to = b->first * j->top;
-  float *queries = kf_alloc(b->n * p->dim, sizeof *queries);
+  float *queries = kf_alloc(b->n * j->prototypes->dim, sizeof *queries);
   if (queries == NULL) return kf_fail_memory(err);
-  kf_status status = kf_prototypes_queries(p, b->rows, b->norm2, b->n, queries, err);
+  kf_status status = kf_prototypes_queries(j->use, b->rows, b->norm2, b->n, queries, err);
   if (status == KF_OK)
-    status = kf_prototypes_find(p, queries, b->n, j->top, j->classes + to,
+    status = kf_prototypes_find(j->use, queries, b->n, j->top, j->classes + to,
                                 j->scores != NULL ? j->scores + to : NULL, err);
   if (status == KF_OK && j->probabilities != NULL)
-    status = kf_prototypes_scores(p, queries, b->n, set_probabilities, &(part){j, b->first}, err);
+    status =
+        kf_prototypes_odds(j->use, queries, b->n, set_probabilities, &(part){j, b->first}, err);
   kf_free(queries);
   return status;
 }
@@ -100,6 +101,20 @@ static kf_status join_answers(kf_ctx *ctx, const kf_data *data, const job *j) {
   return KF_OK;
 }
 
+static kf_status classify_all(kf_ctx *ctx, const kf_data *data, job *j) {
+  kf_prototypes_plan plan = {.rows = data->rows, .top = j->top, .temperature = j->temperature};
+  kf_prototypes_use use;
+  j->use = &use;
+  KF_TRY(kf_prototypes_begin(ctx, j->prototypes, &plan, &use));
+  kf_pass pass = {.rows = use.batch > 0 ? use.batch : batch_rows(ctx, data->rows),
+                  .rows_only = true,
+                  .shared = true,
+                  .work = classify_batch,
+                  .argument = j};
+  KF_TRY(kf_prototypes_end(ctx, &use, kf_each_batch(ctx, data, &pass)));
+  return join_answers(ctx, data, j);
+}
+
 static kf_status classify(kf_ctx *ctx, const kf_classifier *c, const float *rows, uint64_t n,
                           job j) {
   kf_data *data;
@@ -108,14 +123,8 @@ static kf_status classify(kf_ctx *ctx, const kf_classifier *c, const float *rows
   if (j.probabilities != NULL)
     KF_TRY(kf_prototypes_temperature(j.prototypes, c->temperature, &j.temperature, &ctx->err));
   if (n == 0) return KF_OK;
-  kf_pass pass = {.rows = batch_rows(ctx, n),
-                  .rows_only = true,
-                  .shared = true,
-                  .work = classify_batch,
-                  .argument = &j};
   KF_TRY(kf_data_open_memory(ctx, rows, n, j.prototypes->model->map.dim_in, NULL, NULL, 0, &data));
-  kf_status status = kf_each_batch(ctx, data, &pass);
-  if (status == KF_OK) status = join_answers(ctx, data, &j);
+  kf_status status = classify_all(ctx, data, &j);
   kf_data_free(data);
   return status;
 }

@@ -81,6 +81,7 @@ typedef struct window {
   uint64_t piece_first; /* that of its piece */
   float *fetched;       /* [n][dim]; NULL: the index has them */
   sort_key *keys;       /* [n] */
+  uint64_t different;   /* rows: keys, without those of copies */
   uint64_t *start;      /* [tiles + 1] the first key of each tile */
   uint64_t tiles;
   uint64_t breaks; /* that are left to the piece */
@@ -115,6 +116,7 @@ static kf_status measure_rows(void *argument, size_t i, size_t worker, kf_err *e
   uint64_t first = (uint64_t)i * ROWS_AT_ONCE;
   uint64_t end = first + ROWS_AT_ONCE < w->n ? first + ROWS_AT_ONCE : w->n;
   for (uint64_t row = first; row < end; row++) {
+    if (kf_is_copy(&w->index->devices->copies, w->first + row)) continue;
     kf_measured m = measure_at(w, row, worker, w->y + worker * w->index->dim);
     w->keys[row] =
         (sort_key){.key = key_of(&m, w->fine), .row = (uint32_t)row, .largest = step_up(m.largest)};
@@ -178,7 +180,7 @@ static void divide(window *w) {
   uint64_t rows = w->lane->device->api->tile_rows, tile = 0;
   const sort_key *keys = w->keys;
   w->start[0] = 0;
-  for (uint64_t i = 1; i < w->n; i++) {
+  for (uint64_t i = 1; i < w->different; i++) {
     uint64_t first = keys[w->start[tile]].key;
     bool jump = keys[i].key == TOO_LONG ? first != TOO_LONG
                                         : w->breaks > 0 && keys[i].key >> 34 >= (first >> 34) + 2;
@@ -186,8 +188,8 @@ static void divide(window *w) {
     if (jump && keys[i].key != TOO_LONG) w->breaks--;
     w->start[++tile] = i;
   }
-  w->tiles = tile + 1;
-  w->start[w->tiles] = w->n;
+  w->tiles = w->different > 0 ? tile + 1 : 0;
+  w->start[w->tiles] = w->different;
 }
 
 static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -198,6 +200,14 @@ static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) 
   return KF_OK;
 }
 
+/* Only the first of equal rows is in a tile. */
+static void leave_out_copies(window *w) {
+  const kf_copies *copies = &w->index->devices->copies;
+  w->different = 0;
+  for (uint64_t row = 0; row < w->n; row++)
+    if (!kf_is_copy(copies, w->first + row)) w->keys[w->different++] = w->keys[row];
+}
+
 /* Fetches rows, if need be, and sorts them. */
 static kf_status sort_window(window *w, sort_key **other) {
   const kf_index *index = w->index;
@@ -205,7 +215,8 @@ static kf_status sort_window(window *w, sort_key **other) {
     KF_TRY(index->source.fetch(index->source.self, w->ctx->kernels, w->first, w->n, w->fetched,
                                &w->ctx->err));
   KF_TRY(kf_parallel(w->ctx, (size_t)((w->n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE), measure_rows, w));
-  sort_keys(&w->keys, other, w->n);
+  leave_out_copies(w);
+  sort_keys(&w->keys, other, w->different);
   divide(w);
   return KF_OK;
 }
@@ -266,9 +277,10 @@ static uint64_t window_rows(const kf_index *index, uint64_t n) {
   return index->in_place && n > fit ? fit : n;
 }
 
-/* Room for all tiles of n rows if none ends early: in each window one more for rows that are too
- * long. */
+/* Room for all tiles of n different rows if none ends early: in each window one more for rows that are
+ * too long. */
 static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
+  if (n == 0) return 1; /* which is empty */
   uint64_t each = window_rows(index, n), whole = n / each, rest = n % each;
   return whole * (tiles_for(lane, each) + 1) + (rest > 0 ? tiles_for(lane, rest) + 1 : 0);
 }
@@ -390,7 +402,7 @@ static kf_status make_piece(kf_ctx *ctx, const kf_index *index, kf_lane *lane, k
                  .index = index,
                  .lane = lane,
                  .piece_first = (uint64_t)piece->is.first,
-                 .breaks = most_breaks(full_tiles(index, lane, piece->is.n)),
+                 .breaks = most_breaks(full_tiles(index, lane, piece->different)),
                  .fine = tiles > MANY_TILES};
   KF_TAKE(&arena, m.w.keys, rows);
   KF_TAKE(&arena, m.other, rows);
@@ -450,27 +462,33 @@ static void lane_space(const kf_index *index, kf_lane *lane) {
 /* Room for queries. */
 static void drop_room(kf_lane *lane) {
   const kf_device *d = lane->device;
-  if (lane->queries != NULL) d->api->queries_free(d->dev, lane->queries);
+  kf_room *room = &lane->room;
+  if (room->queries != NULL) d->api->queries_free(d->dev, room->queries);
   for (int i = 0; i < 2; i++)
-    if (lane->locked[i] != NULL) d->api->host_free(d->dev, lane->locked[i]);
-  kf_arena_free(&lane->lists);
-  lane->lists = (kf_arena){0};
-  lane->queries = NULL;
-  lane->answers = NULL;
-  lane->given = NULL;
-  lane->locked[0] = lane->locked[1] = NULL;
-  lane->most = lane->best = 0;
+    if (room->locked[i] != NULL) d->api->host_free(d->dev, room->locked[i]);
+  kf_arena_free(&room->lists);
+  *room = (kf_room){0};
+}
+
+void kf_lane_swap_rooms(kf_lane *lane) {
+  kf_room other = lane->room;
+  lane->room = lane->longer;
+  lane->longer = other;
 }
 
 static void lane_clear(kf_lane *lane) {
   const kf_device *d = lane->device;
   if (kf_device_here(d)) {
     pthread_mutex_lock(&lane->device->lock);
-    drop_room(lane);
+    for (int i = 0; i < 2; i++) {
+      drop_room(lane);
+      kf_lane_swap_rooms(lane);
+    }
     for (uint32_t i = 0; i < lane->n_pieces; i++) kf_piece_drop(lane, &lane->pieces[i]);
     pthread_mutex_unlock(&lane->device->lock);
   }
-  kf_arena_free(&lane->lists);
+  kf_arena_free(&lane->room.lists);
+  kf_arena_free(&lane->longer.lists);
   kf_arena_free(&lane->arena);
 }
 
@@ -481,10 +499,12 @@ static bool take_pieces(const kf_index *index, kf_lane *lane, uint64_t each) {
   KF_TAKE_ZERO(&lane->arena, lane->pieces, lane->n_pieces);
   for (uint32_t i = 0; i < lane->n_pieces && !lane->arena.failed; i++) {
     uint64_t at = i * each, n = lane->n - at < each ? lane->n - at : each;
+    uint64_t different = n - kf_copies_in(&index->devices->copies, lane->first + at, n);
+    lane->pieces[i].different = different;
     lane->pieces[i].is = (kf_dev_piece){.space = &lane->space,
                                         .first = (int64_t)(lane->first + at),
                                         .n = n,
-                                        .n_tiles = piece_tiles(index, lane, n),
+                                        .n_tiles = piece_tiles(index, lane, different),
                                         .values = lane->scores ? type : KF_DEV_NO_VALUES};
   }
   return !lane->arena.failed;
@@ -569,8 +589,8 @@ static kf_dev_status take_room(kf_lane *lane, uint64_t most, uint32_t best) {
   for (;;) {
     status = KF_DEV_MEMORY;
     if (d->api->queries_bytes(&lane->space, (uint32_t)most, best, hits) <= left)
-      status =
-          d->api->queries_new(d->dev, &lane->space, (uint32_t)most, best, hits, &lane->queries);
+      status = d->api->queries_new(d->dev, &lane->space, (uint32_t)most, best, hits,
+                                   &lane->room.queries);
     if (status != KF_DEV_MEMORY) break;
     if (hits > most * 4 * best && hits > FEW_HITS)
       hits /= 2;
@@ -580,9 +600,9 @@ static kf_dev_status take_room(kf_lane *lane, uint64_t most, uint32_t best) {
       break;
   }
   if (status != KF_DEV_OK) return status;
-  lane->most = (uint32_t)most;
-  lane->best = best;
-  lane->hits = hits;
+  lane->room.most = (uint32_t)most;
+  lane->room.best = best;
+  lane->room.hits = hits;
   return KF_DEV_OK;
 }
 
@@ -591,18 +611,20 @@ kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_
   const kf_device *d = lane->device;
   uint64_t most = (n + QUERIES_STEP - 1) / QUERIES_STEP * QUERIES_STEP;
   if (most > MOST_QUERIES) most = MOST_QUERIES;
-  if (lane->queries == NULL || lane->asked < most || lane->best < best || lane->best > 2 * best) {
+  if (lane->room.queries == NULL || lane->room.asked < most || lane->room.best < best ||
+      lane->room.best > 2 * best) {
     drop_room(lane);
     KF_TRY_LANE(lane, take_room(lane, most, best), fault, err);
-    lane->asked = most;
-    uint64_t lists = lane->most * (uint64_t)best;
-    lane->answers = lane->locked[0] = d->api->host_alloc(d->dev, lists * sizeof *lane->answers);
-    if (lane->answers == NULL) KF_TAKE(&lane->lists, lane->answers, lists);
+    lane->room.asked = most;
+    uint64_t lists = lane->room.most * (uint64_t)best;
+    lane->room.answers = lane->room.locked[0] =
+        d->api->host_alloc(d->dev, lists * sizeof *lane->room.answers);
+    if (lane->room.answers == NULL) KF_TAKE(&lane->room.lists, lane->room.answers, lists);
   }
-  if (given && lane->given == NULL)
-    lane->given = lane->locked[1] =
-        d->api->host_alloc(d->dev, lane->most * (uint64_t)lane->space.dim * sizeof *lane->given);
-  if (!lane->lists.failed) return KF_OK;
+  if (given && lane->room.given == NULL)
+    lane->room.given = lane->room.locked[1] = d->api->host_alloc(
+        d->dev, lane->room.most * (uint64_t)lane->space.dim * sizeof *lane->room.given);
+  if (!lane->room.lists.failed) return KF_OK;
   fault->happened = true;
   return kf_fail_memory(err);
 }
@@ -625,17 +647,28 @@ bool kf_device_rows_on(const kf_device_rows *rows, const kf_devices *devices) {
   return true;
 }
 
+/* Once for an index. */
+static kf_status find_copies(kf_ctx *ctx, const kf_index *index, kf_device_fault *fault) {
+  struct kf_index_devices *own = index->devices;
+  if (own->looked) return KF_OK;
+  kf_status status = kf_copies_find(ctx, index, &own->copies);
+  fault->happened = status != KF_OK;
+  own->looked = status == KF_OK;
+  return status;
+}
+
 kf_status kf_device_rows_new(kf_ctx *ctx, const kf_index *index, const kf_devices *devices,
                              kf_device_fault *fault, kf_device_rows **out) {
   kf_device_rows *rows = kf_alloc_zero(1, sizeof *rows);
   if (rows == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = KF_OK;
+  kf_status status = find_copies(ctx, index, fault);
   uint64_t n = devices->n < index->n ? devices->n : index->n;
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     kf_lane *lane = &rows->lanes[i];
     lane->device = kf_device_hold(devices->device[i]);
     lane->first = index->n / n * i + (i < index->n % n ? i : index->n % n);
     lane->n = index->n / n + (i < index->n % n);
+    lane->different = lane->n - kf_copies_in(&index->devices->copies, lane->first, lane->n);
     rows->n++;
     pthread_mutex_lock(&lane->device->lock);
     status = fill_lane(ctx, index, lane, fault);
@@ -653,6 +686,7 @@ struct kf_index_devices *kf_index_devices_new(void) {
 void kf_index_devices_free(struct kf_index_devices *d) {
   if (d == NULL) return;
   kf_device_rows_free(d->rows);
+  kf_copies_clear(&d->copies);
   pthread_mutex_destroy(&d->lock);
   kf_free(d);
 }

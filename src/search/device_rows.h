@@ -8,7 +8,7 @@
 #define KF_DEVICE_ROWS_H
 
 #include "device/device.h"
-#include "search/index.h"
+#include "search/copies.h"
 
 /* Tiles on the host, for pieces that pass through a device. */
 typedef struct kf_tiles {
@@ -20,20 +20,13 @@ typedef struct kf_tiles {
 
 typedef struct kf_piece {
   kf_dev_piece is;
-  kf_dev_rows *rows; /* NULL: not on the device */
-  kf_tiles kept;     /* of a piece that passes through */
+  uint64_t different; /* rows, without copies of others: those in its tiles */
+  kf_dev_rows *rows;  /* NULL: not on the device */
+  kf_tiles kept;      /* of a piece that passes through */
 } kf_piece;
 
-typedef struct kf_lane {
-  kf_device *device;
-  kf_dev_space space;
-  uint64_t first, n; /* rows of the index */
-  bool scores;       /* the device has the rows as given, and scores them */
-  bool stays;        /* the only piece is on the device */
-  uint32_t n_pieces;
-  kf_piece *pieces;
-  kf_arena arena;
-  /* Room for queries (device_search.c). */
+/* Room for queries on a device (device_search.c). */
+typedef struct kf_room {
   kf_dev_queries *queries;
   uint64_t asked;      /* queries that room was asked for */
   uint32_t most, best; /* queries; rows in the list of each */
@@ -42,6 +35,20 @@ typedef struct kf_lane {
   float *given; /* [most][dim] queries, of the first lane for all; NULL: they stay where they are */
   void *locked[2]; /* what of these is page-locked */
   kf_arena lists;  /* for answers that are not */
+} kf_room;
+
+typedef struct kf_lane {
+  kf_device *device;
+  kf_dev_space space;
+  uint64_t first, n;  /* rows of the index */
+  uint64_t different; /* of these, without copies of others (copies.h) */
+  bool scores;        /* the device has the rows as given, and scores them */
+  bool stays;         /* the only piece is on the device */
+  uint32_t n_pieces;
+  kf_piece *pieces;
+  kf_arena arena;
+  kf_room room;   /* the one at hand */
+  kf_room longer; /* with longer lists, for few queries */
 } kf_lane;
 
 typedef struct kf_device_rows {
@@ -56,7 +63,10 @@ struct kf_index_devices {
   uint64_t asked;       /* queries so far that a device could have taken, and */
   double products;      /* rows x queries x columns */
   bool refused;         /* they do not fit: not again, unless devices are asked for by name */
-  uint64_t window;      /* rows in place that are sorted together, for tests; 0: by rule */
+  bool looked;          /* for copies: */
+  kf_copies copies;
+  uint64_t left_over; /* queries that devices have left to the CPU, for tests */
+  uint64_t window;    /* rows in place that are sorted together, for tests; 0: by rule */
 };
 struct kf_index_devices *kf_index_devices_new(void); /* NULL: out of memory */
 void kf_index_devices_free(struct kf_index_devices *devices);
@@ -83,6 +93,9 @@ bool kf_device_rows_on(const kf_device_rows *rows, const kf_devices *devices);
  * page-locked memory of the host, if there is any. */
 kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_device_fault *fault,
                        kf_err *err);
+
+/* The other room becomes the one at hand. */
+void kf_lane_swap_rooms(kf_lane *lane);
 
 /* Brings a piece that passes through to the device, and drops it. */
 kf_dev_status kf_piece_bring(const kf_lane *lane, kf_piece *piece);

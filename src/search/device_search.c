@@ -13,13 +13,18 @@
 #include "search/nearest.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* --- whether it pays -------------------------------------------------------------------------- */
 
 #define WORTH_PRODUCTS 0x1p28 /* rows x queries x columns: a millisecond or two of one thread */
+#define WORTH_A_PART   0x1p26 /* products of a call by one of many threads, for each of them */
 #define WORTH_A_COPY   512u   /* queries that cost as much as copying the rows to a device */
 #define WORTH_A_START  0x1p35 /* products, for each thread: a quarter of a second */
+
+#define FEW_QUERIES 4096u /* that are searched for together with longer lists, at most */
+#define LONGER      16u   /* times as long a list is made for ties that reach past its end */
 
 /* Rows in a list: k and a few more, among which exact scores may choose. */
 static uint32_t list_rows(uint32_t k) { return (k + 5 + 3) / 4 * 4; }
@@ -54,30 +59,48 @@ static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
 
 /* --- a search --------------------------------------------------------------------------------- */
 
+/* What is known of a query after a search: for the CPU to do, or the end of its list is in doubt. */
+enum { ANSWERED, LEFT, OPEN };
+
 typedef struct job {
-  kf_ctx *ctx;
+  kf_ctx *ctx; /* NULL: the calling thread alone, which is one of a pass */
+  kf_err *err;
   const kf_request *r;
   kf_device_rows *on;
-  uint32_t best;       /* rows of a list */
-  uint32_t batch;      /* queries that are searched for together, at most */
-  uint64_t first;      /* number of the first query of the batch at hand */
-  uint32_t n;          /* queries of the batch */
-  const float *given;  /* [n][dim] what goes to the devices */
-  bool locked;         /* the queries are in page-locked memory as they are */
-  bool hosted;         /* the host scores for some lane, and knows more of queries: */
-  kf_query *query;     /* [batch] */
+  uint32_t best;      /* rows of a list */
+  bool longest;       /* lists do not become longer */
+  uint32_t batch;     /* queries that are searched for together, at most */
+  uint64_t first;     /* number of the first query of the batch at hand */
+  uint32_t n;         /* queries of the batch */
+  const float *given; /* [n][dim] what goes to the devices */
+  bool locked;        /* the queries are in page-locked memory as they are */
+  bool hosted;        /* the host scores for some lane, and knows more of queries: */
+  kf_query *query;    /* [batch] */
+  const kf_copies *copies;
+  int64_t *leave_out;  /* [batch] if some rows are copies: what devices are told */
   unsigned char *left; /* [lanes][batch] for the CPU to do */
+  double *norm2;       /* [batch] canonical squared lengths of queries, if they matter */
+  atomic_bool bad;     /* a query is: nothing else matters */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
   /* scratch of workers */
-  double *wide;       /* [threads][2 * dim] */
-  float *fetched;     /* [threads][KF_SCORE_ROWS][dim] */
-  kf_dev_scored *all; /* [threads][best] a merged list */
-  kf_scored *scored;  /* [threads][k] */
-  kf_fine *fine;      /* [threads][k] */
-  double *lower;      /* [threads][k] */
+  double *wide;        /* [threads][2 * dim] */
+  float *fetched;      /* [threads][KF_SCORE_ROWS][dim] */
+  kf_dev_scored *all;  /* [threads][best] a merged list */
+  kf_scored *scored;   /* [threads][k] */
+  kf_scored *expanded; /* the same */
+  kf_fine *fine;       /* [threads][k] */
+  double *lower;       /* [threads][k] */
   kf_arena arena;
 } job;
+
+static size_t threads_of(const job *j) { return j->ctx != NULL ? j->ctx->threads : 1; }
+
+static kf_status run_tasks(const job *j, size_t n, kf_task_fn task, void *argument) {
+  if (j->ctx != NULL) return kf_parallel(j->ctx, n, task, argument);
+  for (size_t i = 0; i < n; i++) KF_TRY(task(argument, i, 0, j->err));
+  return KF_OK;
+}
 
 static const float *query_row(const job *j, uint32_t i) {
   return j->r->queries + (j->first + i) * j->r->index->dim;
@@ -115,7 +138,7 @@ typedef struct walk {
   kf_lane *lane;
   uint32_t number;       /* of the lane */
   const kf_piece *piece; /* at hand */
-  unsigned char *left;   /* [batch] for the CPU to do */
+  unsigned char *left;   /* [batch] LEFT */
   bool again;            /* with keys that k rows certainly have */
   kf_err *err;
   /* takes the survivors of the chosen queries */
@@ -135,7 +158,7 @@ static kf_status fail_host(walk *w) {
 }
 
 static void leave_to_cpu(const walk *w, const uint32_t *numbers, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) w->left[numbers[i]] = 1;
+  for (uint32_t i = 0; i < n; i++) w->left[numbers[i]] = LEFT;
 }
 
 /* Scans for the chosen queries; in parts, if there is no room for all survivors. A query that has
@@ -143,21 +166,22 @@ static void leave_to_cpu(const walk *w, const uint32_t *numbers, uint32_t n) {
 static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
   kf_lane *lane = w->lane;
   uint64_t hits = 0;
-  kf_dev_status status = lane->device->api->scan(lane->queries, w->piece->rows, &hits);
+  if (atomic_load(&w->j->bad)) return KF_OK;
+  kf_dev_status status = lane->device->api->scan(lane->room.queries, w->piece->rows, &hits);
   if (status != KF_DEV_MORE) {
     KF_TRY_LANE(lane, status, &w->j->fault[w->number], w->err);
     w->j->candidates[w->number] += hits;
     return w->take(w, numbers, n, hits);
   }
-  if (n == 1 || hits / n > lane->hits) {
+  if (n == 1 || hits / n > lane->room.hits) {
     leave_to_cpu(w, numbers, n);
     return KF_OK;
   }
-  uint64_t parts = hits / lane->hits + 2;
+  uint64_t parts = hits / lane->room.hits + 2;
   if (parts > n) parts = n;
   for (uint64_t p = 0; p < parts; p++) {
     uint32_t from = (uint32_t)(n * p / parts), to = (uint32_t)(n * (p + 1) / parts);
-    CALL(w, choose, lane->queries, numbers + from, to - from, NULL);
+    CALL(w, choose, lane->room.queries, numbers + from, to - from, NULL);
     KF_TRY(scan_chosen(w, numbers + from, to - from));
   }
   return KF_OK;
@@ -171,17 +195,18 @@ static kf_status take_scored(walk *w, const uint32_t *numbers, uint32_t n, uint6
   (void)hits;
   kf_lane *lane = w->lane;
   uint32_t k = w->j->r->k, left = 0;
-  CALL(w, score, lane->queries, w->piece->rows);
-  if (lane->n <= k || w->again) return KF_OK; /* these are all rows, or proven to be enough */
-  CALL(w, settle, lane->queries, k, w->j->r->index->source.canonical ? 0 : 1, &left);
+  CALL(w, score, lane->room.queries, w->piece->rows);
+  if (lane->different <= k || w->again)
+    return KF_OK; /* these are all rows, or proven to be enough */
+  CALL(w, settle, lane->room.queries, k, w->j->r->index->source.canonical ? 0 : 1, &left);
   if (left == 0) return KF_OK;
   uint32_t *again = kf_alloc(n, sizeof *again);
   if (again == NULL) return fail_host(w);
   kf_status status =
-      kf_lane_check(lane, lane->device->api->chosen(lane->queries, again, NULL, &left), "search",
-                    &w->j->fault[w->number], w->err);
+      kf_lane_check(lane, lane->device->api->chosen(lane->room.queries, again, NULL, &left),
+                    "search", &w->j->fault[w->number], w->err);
   if (status == KF_OK)
-    status = kf_lane_check(lane, lane->device->api->guess(lane->queries, w->piece->rows, k, 1),
+    status = kf_lane_check(lane, lane->device->api->guess(lane->room.queries, w->piece->rows, k, 1),
                            "search", &w->j->fault[w->number], w->err);
   w->again = true;
   if (status == KF_OK) status = scan_chosen(w, again, left);
@@ -194,9 +219,10 @@ static kf_status search_scoring(walk *w) {
   kf_lane *lane = w->lane;
   w->take = take_scored;
   w->piece = &lane->pieces[0];
-  if (lane->n > w->j->r->k) CALL(w, guess, lane->queries, w->piece->rows, w->j->r->k, 0);
+  if (lane->different > w->j->r->k)
+    CALL(w, guess, lane->room.queries, w->piece->rows, w->j->r->k, 0);
   KF_TRY(scan_chosen(w, w->numbers, w->j->n));
-  CALL(w, answers, lane->queries, lane->answers);
+  CALL(w, answers, lane->room.queries, lane->room.answers);
   return KF_OK;
 }
 
@@ -224,7 +250,7 @@ static kf_status score_survivors(void *argument, size_t i, size_t worker, kf_err
       for (uint64_t t = 0; t < n; t++) numbers[t] = (uint64_t)s->sorted[at + t];
       KF_TRY(kf_score_rows(&scorer, numbers, (uint32_t)n, scored, err));
       for (uint64_t t = 0; t < n; t++)
-        list_add(lane->answers + (uint64_t)q * lane->best, lane->best,
+        list_add(lane->room.answers + (uint64_t)q * lane->room.best, lane->room.best,
                  (kf_dev_scored){scored[t].value, (int64_t)scored[t].row});
     }
   }
@@ -258,16 +284,16 @@ static kf_status take_unscored(walk *w, const uint32_t *numbers, uint32_t n, uin
   KF_TAKE(&arena, row, hits);
   KF_TAKE(&arena, sorted, hits);
   KF_TAKE_ZERO(&arena, s.end, w->j->n);
-  kf_status status = arena.failed
-                         ? fail_host(w)
-                         : kf_lane_check(lane,
-                                         lane->device->api->survivors(lane->queries, w->piece->rows,
-                                                                      query, row, &hits),
-                                         "search", &w->j->fault[w->number], w->err);
+  kf_status status =
+      arena.failed ? fail_host(w)
+                   : kf_lane_check(lane,
+                                   lane->device->api->survivors(lane->room.queries, w->piece->rows,
+                                                                query, row, &hits),
+                                   "search", &w->j->fault[w->number], w->err);
   if (status == KF_OK) {
     sort_survivors(&s, query, row, hits, sorted);
-    status = kf_parallel(w->j->ctx, (w->j->n + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE,
-                         score_survivors, &s);
+    status =
+        run_tasks(w->j, (w->j->n + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE, score_survivors, &s);
   }
   kf_arena_free(&arena);
   return status;
@@ -276,7 +302,8 @@ static kf_status take_unscored(walk *w, const uint32_t *numbers, uint32_t n, uin
 /* A key that k rows in the list of a query certainly have. */
 static double proven_key(const walk *w, uint32_t i) {
   const kf_index *index = w->j->r->index;
-  const kf_dev_scored *last = w->lane->answers + (uint64_t)i * w->lane->best + w->j->r->k - 1;
+  const kf_dev_scored *last =
+      w->lane->room.answers + (uint64_t)i * w->lane->room.best + w->j->r->k - 1;
   if (last->row < 0) return -INFINITY;
   double score = index->metric == KF_METRIC_EUCLIDEAN ? last->score : -last->score;
   double key = kf_key(index, &w->j->query[i], score);
@@ -288,9 +315,9 @@ static double proven_key(const walk *w, uint32_t i) {
 static kf_status choose_proven(walk *w, const uint32_t *numbers, uint32_t n, const double *least) {
   bool unknown = false;
   for (uint32_t i = 0; i < n; i++) unknown = unknown || !(least[i] > -INFINITY);
-  CALL(w, choose, w->lane->queries, numbers, n, least);
-  if (unknown && w->piece->is.n > w->j->r->k)
-    CALL(w, guess, w->lane->queries, w->piece->rows, w->j->r->k, 1);
+  CALL(w, choose, w->lane->room.queries, numbers, n, least);
+  if (unknown && w->piece->different > w->j->r->k)
+    CALL(w, guess, w->lane->room.queries, w->piece->rows, w->j->r->k, 1);
   return KF_OK;
 }
 
@@ -298,14 +325,14 @@ static kf_status choose_proven(walk *w, const uint32_t *numbers, uint32_t n, con
 static kf_status search_first(walk *w) {
   kf_lane *lane = w->lane;
   uint32_t n = w->j->n, failed = 0;
-  if (w->piece->is.n <= w->j->r->k) return scan_chosen(w, w->numbers, n);
-  CALL(w, guess, lane->queries, w->piece->rows, w->j->r->k, 0);
-  CALL(w, chosen, lane->queries, w->numbers, w->least, &n);
+  if (w->piece->different <= w->j->r->k) return scan_chosen(w, w->numbers, n);
+  CALL(w, guess, lane->room.queries, w->piece->rows, w->j->r->k, 0);
+  CALL(w, chosen, lane->room.queries, w->numbers, w->least, &n);
   KF_TRY(scan_chosen(w, w->numbers, n));
   for (uint32_t i = 0; i < n; i++) {
     double proven = proven_key(w, i);
     if (w->left[i] || proven >= w->least[i]) continue;
-    list_clear(lane->answers + (uint64_t)i * lane->best, lane->best);
+    list_clear(lane->room.answers + (uint64_t)i * lane->room.best, lane->room.best);
     w->least[failed] = proven;
     w->numbers[failed++] = i;
   }
@@ -334,7 +361,7 @@ static kf_status search_pieces(walk *w) {
   kf_lane *lane = w->lane;
   w->take = take_unscored;
   for (uint32_t i = 0; i < w->j->n; i++)
-    list_clear(lane->answers + (uint64_t)i * lane->best, lane->best);
+    list_clear(lane->room.answers + (uint64_t)i * lane->room.best, lane->room.best);
   kf_status status = bring(w, &lane->pieces[0]);
   for (uint32_t p = 0; status == KF_OK && p < lane->n_pieces; p++) {
     w->piece = &lane->pieces[p];
@@ -353,12 +380,14 @@ static kf_status run_walk(walk *w) {
   job *j = w->j;
   kf_arena arena = {0};
   KF_TAKE(&arena, w->numbers, j->n);
-  KF_TAKE(&arena, w->least, j->n);
+  if (!w->lane->scores) KF_TAKE(&arena, w->least, j->n);
   if (arena.failed) return fail_host(w);
   for (uint32_t i = 0; i < j->n; i++) w->numbers[i] = i;
-  const int64_t *leave_out = j->r->leave_out != NULL ? j->r->leave_out + j->first : NULL;
+  const int64_t *leave_out = j->r->leave_out == NULL ? NULL
+                             : j->leave_out != NULL  ? j->leave_out
+                                                     : j->r->leave_out + j->first;
   kf_dev_status put =
-      w->lane->device->api->queries_put(w->lane->queries, j->given, j->n, leave_out);
+      w->lane->device->api->queries_put(w->lane->room.queries, j->given, j->n, leave_out);
   kf_status status = kf_lane_check(w->lane, put, "search", &j->fault[w->number], w->err);
   if (status == KF_OK) status = (w->lane->scores ? search_scoring : search_pieces)(w);
   kf_arena_free(&arena);
@@ -384,35 +413,66 @@ static kf_status search_lane(void *argument, size_t i, size_t worker, kf_err *er
 /* The best rows of all lanes. */
 static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list) {
   const kf_lane *lanes = j->on->lanes;
-  const kf_dev_scored *first = lanes[0].answers + (uint64_t)i * lanes[0].best;
+  const kf_dev_scored *first = lanes[0].room.answers + (uint64_t)i * lanes[0].room.best;
   if (j->on->n == 1) return first;
   memcpy(list, first, j->best * sizeof *list);
   for (uint32_t l = 1; l < j->on->n; l++) {
-    const kf_dev_scored *other = lanes[l].answers + (uint64_t)i * lanes[l].best;
+    const kf_dev_scored *other = lanes[l].room.answers + (uint64_t)i * lanes[l].room.best;
     for (uint32_t t = 0; t < j->best && other[t].row >= 0; t++) list_add(list, j->best, other[t]);
   }
   return list;
+}
+
+/* --- copies: a row in a list stands for all that are equal to it -------------------------------- */
+
+/* At most `room` of the rows that a row in the list of query i stands for, rising. */
+static uint32_t expand(const job *j, uint32_t i, const kf_dev_scored *x, kf_scored *out,
+                       uint32_t room) {
+  int64_t without = j->r->leave_out != NULL ? j->r->leave_out[j->first + i] : -1;
+  uint32_t n = 0;
+  for (uint64_t row = (uint64_t)x->row; n < room; row = j->copies->next[row]) {
+    if ((int64_t)row != without) out[n++] = (kf_scored){x->score, row};
+    if (j->copies->n == 0 || j->copies->next[row] == KF_NO_COPY) break;
+  }
+  return n;
+}
+
+/* How many of a list it takes to have k rows; best + 1: there are fewer. */
+static uint32_t count_needed(const job *j, uint32_t i, const kf_dev_scored *list,
+                             kf_scored *scratch) {
+  uint32_t k = j->r->k, n = 0;
+  for (uint32_t t = 0; t < j->best && list[t].row >= 0; t++) {
+    n += expand(j, i, &list[t], scratch, k - n);
+    if (n == k) return t + 1;
+  }
+  return j->best + 1;
+}
+
+/* How far apart scores must be to be in the right order without a doubt. Canonical ones always are, but
+ * rows that stand for others and have equal scores are not in the order of all of these. */
+static double clear_of(const job *j, double share, double score) {
+  double clear = kf_clear(j->r->index, share, score);
+  return clear < 0 && j->copies->n > 0 ? 0 : clear;
 }
 
 /* Whether the first `n` of a list are in the right order without a doubt, and no later row can be
  * one of them. */
 static bool is_clear(const job *j, const kf_dev_scored *list, uint32_t n, double share) {
   for (uint32_t t = 1; t <= n && t < j->best && list[t].row >= 0; t++)
-    if (!(list[t].score - list[t - 1].score > kf_clear(j->r->index, share, list[t].score)))
-      return false;
+    if (!(list[t].score - list[t - 1].score > clear_of(j, share, list[t].score))) return false;
   return true;
 }
 
-/* Whether a row that is not in the list may be nearer than the k-th of it. */
-static bool is_open(const job *j, const kf_dev_scored *list, double share) {
+/* Whether a row that is not in the list may be nearer than number n of it. */
+static bool is_open(const job *j, const kf_dev_scored *list, uint32_t n, double share) {
   const kf_dev_scored *last = &list[j->best - 1];
   if (last->row < 0 || j->r->index->source.canonical) return false;
-  return !(last->score - list[j->r->k - 1].score > kf_clear(j->r->index, share, last->score));
+  return !(last->score - list[n - 1].score > kf_clear(j->r->index, share, last->score));
 }
 
-/* Exact scores decide. */
-static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *list, size_t worker,
-                                kf_err *err) {
+/* Exact scores decide among the first n of a list, and those whose scores are as good. */
+static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *list, uint32_t n,
+                                double share, size_t worker, kf_err *err) {
   uint32_t k = j->r->k;
   kf_query query = kf_query_start(j->r->index, j->r->kernels, query_row(j, i),
                                   j->wide + worker * 2 * j->r->index->dim);
@@ -420,151 +480,251 @@ static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *l
   kf_shortlist exact = {.lower = j->lower + worker * k,
                         .scored = j->scored + worker * k,
                         .fine = j->fine + worker * k};
+  kf_scored *some = j->expanded + worker * k;
   kf_shortlist_start(&exact, k);
-  for (uint32_t t = 0; t < j->best && list[t].row >= 0; t++)
-    KF_TRY(kf_shortlist_note(&exact, k, &scorer, (kf_scored){list[t].score, (uint64_t)list[t].row},
-                             err));
+  for (uint32_t t = 0; t < j->best && list[t].row >= 0; t++) {
+    if (t >= n && list[t].score - list[n - 1].score > clear_of(j, share, list[t].score)) break;
+    uint32_t copies = expand(j, i, &list[t], some, k);
+    for (uint32_t c = 0; c < copies; c++)
+      KF_TRY(kf_shortlist_note(&exact, k, &scorer, some[c], err));
+  }
   kf_request_answer(j->r, j->first + i, exact.scored);
   return KF_OK;
 }
 
 #define ANSWERS_AT_ONCE 256u
 
-static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *err) {
-  const job *j = argument;
-  const kf_index *index = j->r->index;
-  uint32_t k = j->r->k, end = (uint32_t)(i + 1) * ANSWERS_AT_ONCE;
-  double share = kf_query_share(index, 1);
-  for (uint32_t q = (uint32_t)i * ANSWERS_AT_ONCE; q < end && q < j->n; q++) {
-    for (uint32_t l = 1; l < j->on->n; l++) j->left[q] |= j->left[l * j->batch + q];
-    if (j->left[q]) continue;
-    const kf_dev_scored *list = merge(j, q, j->all + worker * j->best);
-    if (index->metric == KF_METRIC_INNER)
-      share = kf_query_share(index, j->r->kernels->norm2(query_row(j, q), index->dim));
-    if (list[k - 1].row < 0 || is_open(j, list, share)) {
-      j->left[q] = 1;
-    } else if (!is_clear(j, list, k, share)) {
-      KF_TRY(answer_closely(j, q, list, worker, err));
-    } else {
-      kf_scored *scored = j->scored + worker * k;
-      for (uint32_t t = 0; t < k; t++)
-        scored[t] = (kf_scored){list[t].score, (uint64_t)list[t].row};
-      kf_request_answer(j->r, j->first + q, scored);
-    }
+static kf_status answer_one(const job *j, uint32_t q, double share, size_t worker, kf_err *err) {
+  uint32_t k = j->r->k;
+  kf_scored *scored = j->scored + worker * k;
+  const kf_dev_scored *list = merge(j, q, j->all + worker * j->best);
+  uint32_t n = count_needed(j, q, list, scored), at = 0;
+  if (n > j->best) {
+    j->left[q] = LEFT;
+  } else if (is_open(j, list, n, share)) {
+    j->left[q] = OPEN;
+  } else if (!is_clear(j, list, n, share)) {
+    return answer_closely(j, q, list, n, share, worker, err);
+  } else {
+    for (uint32_t t = 0; t < n; t++) at += expand(j, q, &list[t], scored + at, k - at);
+    kf_request_answer(j->r, j->first + q, scored);
   }
   return KF_OK;
 }
 
-/* The queries of the batch that devices could not answer. */
-static kf_status answer_rest(job *j, uint64_t *candidates) {
+static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  const job *j = argument;
+  const kf_index *index = j->r->index;
+  uint32_t end = (uint32_t)(i + 1) * ANSWERS_AT_ONCE;
+  double share = kf_query_share(index, 1);
+  for (uint32_t q = (uint32_t)i * ANSWERS_AT_ONCE; q < end && q < j->n; q++) {
+    for (uint32_t l = 1; l < j->on->n; l++) j->left[q] |= j->left[l * j->batch + q];
+    if (j->left[q]) continue;
+    if (index->metric == KF_METRIC_INNER) share = kf_query_share(index, j->norm2[q]);
+    KF_TRY(answer_one(j, q, share, worker, err));
+  }
+  return KF_OK;
+}
+
+/* --- what is left ------------------------------------------------------------------------------ */
+
+static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
+                           uint64_t *candidates, bool *fault, kf_err *err);
+
+/* The open queries once more, with longer lists: more rows are as good as the last one that counts
+ * than a list holds. Those for which the longest is too short go to the CPU. */
+static kf_status search_longer(job *j, const kf_request *some, uint64_t *candidates) {
+  uint32_t most = j->on->lanes[0].device->api->most_best;
+  uint32_t best = j->best < most / LONGER ? j->best * LONGER : most / 4 * 4;
+  for (uint32_t i = 0; i < j->on->n; i++) kf_lane_swap_rooms(&j->on->lanes[i]);
+  kf_status status =
+      search_on(j->ctx, some, j->on, best, candidates, &j->fault[0].happened, j->err);
+  for (uint32_t i = 0; i < j->on->n; i++) kf_lane_swap_rooms(&j->on->lanes[i]);
+  return status;
+}
+
+static bool can_be_longer(const job *j) {
+  return !j->longest && j->best < j->on->lanes[0].device->api->most_best / 4 * 4;
+}
+
+typedef struct rest {
+  kf_request some;
+  uint64_t *number; /* [n] of the query in the request */
+  kf_arena arena;
+} rest;
+
+/* The queries of the batch that are `left` so. */
+static kf_status collect(const job *j, unsigned char left, rest *out) {
   const kf_request *r = j->r;
-  uint64_t n = 0, dim = r->index->dim;
-  for (uint32_t i = 0; i < j->n; i++) n += j->left[i] != 0;
-  if (n == 0) return KF_OK;
-  kf_request some = {.index = r->index, .kernels = r->kernels, .n = n, .k = r->k};
+  uint64_t n = 0, dim = r->index->dim, at = 0;
+  for (uint32_t i = 0; i < j->n; i++) n += j->left[i] == left;
+  *out = (rest){.some = {.index = r->index, .kernels = r->kernels, .n = n, .k = r->k}};
   float *queries;
-  int64_t *leave_out, *rows;
-  double *scores;
-  uint64_t *number, at = 0;
-  kf_arena arena = {0};
-  KF_TAKE(&arena, queries, n * dim);
-  KF_TAKE(&arena, leave_out, n);
-  KF_TAKE(&arena, rows, n * r->k);
-  KF_TAKE(&arena, scores, n * r->k);
-  if (r->raw != NULL) KF_TAKE(&arena, some.raw, n * r->k);
-  KF_TAKE(&arena, number, n);
-  kf_status status = arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
-  for (uint32_t i = 0; status == KF_OK && i < j->n; i++) {
-    if (!j->left[i]) continue;
+  int64_t *leave_out;
+  if (n == 0) return KF_OK;
+  KF_TAKE(&out->arena, queries, n * dim);
+  KF_TAKE(&out->arena, leave_out, n);
+  KF_TAKE(&out->arena, out->some.rows, n * r->k);
+  KF_TAKE(&out->arena, out->some.scores, n * r->k);
+  if (r->raw != NULL) KF_TAKE(&out->arena, out->some.raw, n * r->k);
+  KF_TAKE(&out->arena, out->number, n);
+  if (out->arena.failed) return kf_fail_memory(j->err);
+  for (uint32_t i = 0; i < j->n; i++) {
+    if (j->left[i] != left) continue;
     memcpy(queries + at * dim, query_row(j, i), dim * sizeof *queries);
     leave_out[at] = r->leave_out != NULL ? r->leave_out[j->first + i] : -1;
-    number[at++] = j->first + i;
+    out->number[at++] = j->first + i;
   }
-  some.queries = queries;
-  some.leave_out = r->leave_out != NULL ? leave_out : NULL;
-  some.rows = rows;
-  some.scores = scores;
-  if (status == KF_OK) status = kf_nearest_cpu(j->ctx, &some, candidates);
-  for (uint64_t i = 0; status == KF_OK && i < n; i++) {
+  out->some.queries = queries;
+  out->some.leave_out = r->leave_out != NULL ? leave_out : NULL;
+  return KF_OK;
+}
+
+static void copy_answers(const kf_request *r, const rest *from) {
+  uint64_t k = r->k;
+  for (uint64_t i = 0; i < from->some.n; i++) {
+    uint64_t to = from->number[i];
     if (r->raw != NULL) {
-      memcpy(r->raw + number[i] * r->k, some.raw + i * r->k, r->k * sizeof *r->raw);
+      memcpy(r->raw + to * k, from->some.raw + i * k, k * sizeof *r->raw);
       continue;
     }
-    memcpy(r->rows + number[i] * r->k, rows + i * r->k, r->k * sizeof *rows);
+    memcpy(r->rows + to * k, from->some.rows + i * k, k * sizeof *r->rows);
     if (r->scores != NULL)
-      memcpy(r->scores + number[i] * r->k, scores + i * r->k, r->k * sizeof *scores);
+      memcpy(r->scores + to * k, from->some.scores + i * k, k * sizeof *r->scores);
   }
-  kf_arena_free(&arena);
+}
+
+static kf_status leave_to_host(job *j, const kf_request *some, uint64_t *candidates) {
+  j->r->index->devices->left_over += some->n;
+  return j->ctx != NULL ? kf_nearest_cpu(j->ctx, some, candidates)
+                        : kf_nearest_alone(some, candidates, j->err);
+}
+
+/* Those queries of the batch that have no answer yet. */
+static kf_status answer_rest(job *j, unsigned char left, uint64_t *candidates) {
+  rest of;
+  kf_status status = collect(j, left, &of);
+  if (status == KF_OK && of.some.n > 0) {
+    if (left == OPEN && can_be_longer(j))
+      status = search_longer(j, &of.some, candidates);
+    else
+      status = leave_to_host(j, &of.some, candidates);
+  }
+  if (status == KF_OK) copy_answers(j->r, &of);
+  kf_arena_free(&of.arena);
   return status;
 }
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
+/* The lengths of some queries, if they matter, and whether these are what they should be. */
+static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
+  const kf_index *index = j->r->index;
+  uint32_t last = j->n - first < ANSWERS_AT_ONCE ? j->n : first + ANSWERS_AT_ONCE;
+  for (uint32_t q = first; j->norm2 != NULL && q < last; q++) {
+    j->norm2[q] = j->r->kernels->norm2(query_row(j, q), index->dim);
+    if (!j->r->unchecked) continue;
+    kf_status status =
+        kf_check_norm2("query", j->first + q, j->norm2[q], index->metric == KF_METRIC_COSINE, err);
+    if (status == KF_OK) continue;
+    atomic_store(&j->bad, true);
+    return status;
+  }
+  return KF_OK;
+}
+
 static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)err;
-  const job *j = argument;
+  job *j = argument;
   uint64_t dim = j->r->index->dim;
   uint32_t first = (uint32_t)i * ANSWERS_AT_ONCE, left = j->n - first;
   uint32_t n = left < ANSWERS_AT_ONCE ? left : ANSWERS_AT_ONCE;
-  float *locked = j->locked ? NULL : j->on->lanes[0].given;
+  float *locked = j->locked ? NULL : j->on->lanes[0].room.given;
   if (locked != NULL) memcpy(locked + first * dim, query_row(j, first), n * dim * sizeof *locked);
   for (uint32_t q = first; j->hosted && q < first + n; q++)
     j->query[q] =
         kf_query_start(j->r->index, j->r->kernels, query_row(j, q), j->wide + worker * 2 * dim);
-  return KF_OK;
+  return measure_queries(j, first, err);
+}
+
+/* Queries that devices take as they are need not be looked at before, but while they search. */
+static kf_status search_or_measure(void *argument, size_t i, size_t worker, kf_err *err) {
+  job *j = argument;
+  if (i < j->on->n) return search_lane(j, i, worker, err);
+  return measure_queries(j, (uint32_t)(i - j->on->n) * ANSWERS_AT_ONCE, err);
+}
+
+/* A row that has copies is left out by the host, because it stands for them. */
+static void tell_left_out(const job *j) {
+  for (uint32_t i = 0; j->leave_out != NULL && i < j->n; i++) {
+    int64_t row = j->r->leave_out[j->first + i];
+    bool has =
+        row >= 0 && (uint64_t)row < j->r->index->n && kf_has_copies(j->copies, (uint64_t)row);
+    j->leave_out[i] = has ? -1 : row;
+  }
 }
 
 static kf_status search_batch(job *j, uint64_t *candidates) {
-  kf_ctx *ctx = j->ctx;
-  const float *locked = j->locked ? NULL : j->on->lanes[0].given;
+  const float *locked = j->locked ? NULL : j->on->lanes[0].room.given;
   size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
   memset(j->left, 0, (uint64_t)j->on->n * j->batch);
-  if (locked != NULL || j->hosted) KF_TRY(kf_parallel(ctx, parts, start_queries, j));
+  bool seen = locked != NULL || j->hosted;
+  if (seen) KF_TRY(run_tasks(j, parts, start_queries, j));
   j->given = locked != NULL ? locked : query_row(j, 0);
+  tell_left_out(j);
   if (j->hosted) { /* which goes parallel itself */
-    for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, &ctx->err));
+    for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, j->err));
   } else {
-    KF_TRY(kf_parallel(ctx, j->on->n, search_lane, j));
+    KF_TRY(run_tasks(j, j->on->n + (seen ? 0 : parts), search_or_measure, j));
   }
-  KF_TRY(kf_parallel(ctx, parts, answer_some, j));
-  return answer_rest(j, candidates);
+  KF_TRY(run_tasks(j, parts, answer_some, j));
+  KF_TRY(answer_rest(j, LEFT, candidates));
+  return answer_rest(j, OPEN, candidates);
 }
 
 /* Room on the devices and on the host. */
-static kf_status job_make(job *j) {
+static kf_status job_make(job *j, uint32_t best) {
   const kf_request *r = j->r;
-  uint64_t threads = j->ctx->threads, dim = r->index->dim;
+  uint64_t threads = threads_of(j), dim = r->index->dim;
+  uint64_t n = j->longest && r->n > FEW_QUERIES ? FEW_QUERIES : r->n; /* at a time */
   j->best = UINT32_MAX;
   j->batch = UINT32_MAX;
   for (uint32_t i = 0; i < j->on->n; i++) {
     kf_lane *lane = &j->on->lanes[i];
     pthread_mutex_lock(&lane->device->lock);
     if (i == 0) j->locked = lane->device->api->host_locked(lane->device->dev, r->queries) != 0;
-    kf_status status =
-        kf_lane_room(lane, r->n, list_rows(r->k), i == 0 && !j->locked, &j->fault[i], &j->ctx->err);
+    kf_status status = kf_lane_room(lane, n, best, i == 0 && !j->locked, &j->fault[i], j->err);
     pthread_mutex_unlock(&lane->device->lock);
     KF_TRY(status);
-    if (lane->best < j->best) j->best = lane->best;
-    if (lane->most < j->batch) j->batch = lane->most;
+    if (lane->room.best < j->best) j->best = lane->room.best;
+    if (lane->room.most < j->batch) j->batch = lane->room.most;
     j->hosted = j->hosted || !lane->scores;
   }
   if (j->batch > r->n) j->batch = (uint32_t)r->n;
   KF_TAKE(&j->arena, j->left, (uint64_t)j->on->n * j->batch);
   if (j->hosted) KF_TAKE(&j->arena, j->query, j->batch);
+  if (r->unchecked || r->index->metric == KF_METRIC_INNER) KF_TAKE(&j->arena, j->norm2, j->batch);
   KF_TAKE(&j->arena, j->wide, threads * 2 * dim);
   KF_TAKE(&j->arena, j->fetched, threads * KF_SCORE_ROWS * dim);
   KF_TAKE(&j->arena, j->all, threads * j->best);
   KF_TAKE(&j->arena, j->scored, threads * r->k);
+  KF_TAKE(&j->arena, j->expanded, threads * r->k);
+  if (j->copies->n > 0 && r->leave_out != NULL) KF_TAKE(&j->arena, j->leave_out, j->batch);
   KF_TAKE(&j->arena, j->fine, threads * r->k);
   KF_TAKE(&j->arena, j->lower, threads * r->k);
-  return j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+  return j->arena.failed ? kf_fail_memory(j->err) : KF_OK;
 }
 
-/* *fault: a device could not do it. */
-static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
-                           uint64_t *candidates, bool *fault) {
-  job j = {.ctx = ctx, .r = r, .on = on};
-  kf_status status = job_make(&j);
+/* With lists of `best` rows. *fault: a device could not do it. ctx NULL: on the calling thread. With the
+ * lock of the index. */
+static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
+                           uint64_t *candidates, bool *fault, kf_err *err) {
+  job j = {.ctx = ctx,
+           .err = err,
+           .r = r,
+           .on = on,
+           .copies = &r->index->devices->copies,
+           .longest = best > list_rows(r->k)};
+  kf_status status = job_make(&j, best);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += j.batch) {
     j.first = first;
     j.n = r->n - first < j.batch ? (uint32_t)(r->n - first) : j.batch;
@@ -578,24 +738,20 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
   return status;
 }
 
-/* With the lock of the index. */
-static kf_status search_locked(kf_ctx *ctx, const kf_request *r, const kf_devices *devices,
-                               uint64_t *candidates, bool *fault) {
-  struct kf_index_devices *own = r->index->devices;
-  kf_device_rows *rows = own->rows;
-  if (rows == NULL || !kf_device_rows_on(rows, devices)) {
-    kf_device_fault making = {0};
-    kf_device_rows_free(rows);
-    own->rows = NULL;
-    kf_status status = kf_device_rows_new(ctx, r->index, devices, &making, &rows);
-    *fault = making.happened;
-    if (status != KF_OK) return status;
-    own->rows = rows;
-  }
-  return search_on(ctx, r, rows, candidates, fault);
+/* Brings the rows of an index to the devices, unless they are there. With the lock of the index. */
+static kf_status bring_rows(kf_ctx *ctx, const kf_index *index, const kf_devices *devices,
+                            bool *fault) {
+  struct kf_index_devices *own = index->devices;
+  if (own->rows != NULL && kf_device_rows_on(own->rows, devices)) return KF_OK;
+  kf_device_fault making = {0};
+  kf_device_rows_free(own->rows);
+  own->rows = NULL;
+  kf_status status = kf_device_rows_new(ctx, index, devices, &making, &own->rows);
+  *fault = making.happened;
+  return status;
 }
 
-/* The same; *done: it was worth it. */
+/* With the lock of the index; *done: it was worth it. */
 static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *candidates,
                                  bool *fault, bool *done) {
   kf_devices *devices = NULL;
@@ -603,7 +759,22 @@ static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *can
   KF_TRY(kf_devices_for(ctx, &devices));
   if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
   *done = true;
-  return search_locked(ctx, r, devices, candidates, fault);
+  KF_TRY(bring_rows(ctx, r->index, devices, fault));
+  return search_on(ctx, r, r->index->devices->rows, list_rows(r->k), candidates, fault, &ctx->err);
+}
+
+/* What is there may be of no use. */
+static void forget_rows(struct kf_index_devices *own) {
+  kf_device_rows_free(own->rows);
+  own->rows = NULL;
+  own->refused = true;
+}
+
+/* An error of the context that was one of its devices. */
+static kf_status take_fault(kf_ctx *ctx) {
+  kf_err failure = ctx->err;
+  ctx->err = (kf_err){0};
+  return kf_devices_failed(ctx, &failure);
 }
 
 kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
@@ -614,16 +785,71 @@ kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidat
   if (!may) return KF_OK;
   pthread_mutex_lock(&own->lock);
   kf_status status = search_if_worth(ctx, r, &found, &fault, done);
-  if (status != KF_OK && fault) { /* what is there may be of no use */
-    kf_device_rows_free(own->rows);
-    own->rows = NULL;
-    own->refused = true;
-  }
+  if (status != KF_OK && fault) forget_rows(own);
   pthread_mutex_unlock(&own->lock);
   if (status == KF_OK && candidates != NULL) *candidates += found;
   if (status == KF_OK || !fault) return status;
   *done = false;
-  kf_err failure = ctx->err;
-  ctx->err = (kf_err){0};
-  return kf_devices_failed(ctx, &failure);
+  return take_fault(ctx);
+}
+
+/* --- on the threads of a pass ------------------------------------------------------------------ */
+
+/* With the lock of the index. */
+static kf_status begin_use(kf_ctx *ctx, const kf_request *r, kf_index_use *use, bool *fault) {
+  kf_devices *devices = NULL;
+  if (!is_worth(ctx, r)) return KF_OK;
+  KF_TRY(kf_devices_for(ctx, &devices));
+  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  KF_TRY(bring_rows(ctx, r->index, devices, fault));
+  use->devices = devices;
+  return KF_OK;
+}
+
+kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
+                             uint32_t k, kf_index_use *use) {
+  struct kf_index_devices *own = index->devices;
+  kf_request r = {.index = index, .n = n, .k = k};
+  bool fault = false;
+  *use = (kf_index_use){.index = index, .kernels = ctx->kernels};
+  double products = (double)(each < n ? each : n) * (double)index->n * index->dim;
+  bool may = kf_devices_asked(ctx) || products >= WORTH_A_PART * ctx->threads;
+  pthread_mutex_lock(&own->lock);
+  kf_status status = may ? begin_use(ctx, &r, use, &fault) : KF_OK;
+  if (status != KF_OK && fault) forget_rows(own);
+  pthread_mutex_unlock(&own->lock);
+  if (fault) status = take_fault(ctx);
+  return kf_agree_on(ctx, status); /* the devices of ranks may differ */
+}
+
+kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status) {
+  if (use->devices == NULL || !use->failed || status != KF_OK) return status;
+  return kf_devices_failed(ctx, &use->err);
+}
+
+/* On the devices; *done: they have done it. */
+static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done, kf_err *err) {
+  struct kf_index_devices *own = use->index->devices;
+  bool fault = false;
+  kf_status status = KF_OK;
+  pthread_mutex_lock(&own->lock);
+  if (!use->failed && kf_device_rows_on(own->rows, use->devices)) {
+    status = search_on(NULL, r, own->rows, list_rows(r->k), NULL, &fault, err);
+    *done = status == KF_OK;
+    if (status != KF_OK && fault) {
+      forget_rows(own);
+      use->failed = true;
+      use->err = *err;
+    }
+  }
+  pthread_mutex_unlock(&own->lock);
+  return fault && !use->devices->asked ? KF_OK : status;
+}
+
+kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
+                               int64_t *rows, double *scores, kf_err *err) {
+  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, false};
+  bool done = n == 0;
+  if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
+  return done ? KF_OK : kf_nearest_alone(&r, NULL, err);
 }

@@ -49,8 +49,9 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   kf_status status = kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index);
   KF_TRY(divided ? join_lengths(ctx, status, g) : status);
   g->sound = true;
-  /* Up to here the file was read from end to end, from now on at random. */
-  posix_fadvise(g->in.fd, 0, 0, POSIX_FADV_RANDOM);
+  /* Up to here files were read from end to end, from now on at random. */
+  for (uint32_t i = 0; i < g->n_parts; i++)
+    posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
 }
 
@@ -81,7 +82,9 @@ void kf_gallery_free(kf_gallery *g) {
   kf_index_free(g->index);
   kf_names_clear(&g->names);
   kf_arena_free(&g->arena);
-  kf_in_close(&g->in);
+  for (uint32_t i = 0; i < g->n_parts; i++) kf_in_close(&g->parts[i].in);
+  kf_free(g->parts);
+  kf_free(g->place);
   kf_free(g);
 }
 

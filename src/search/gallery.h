@@ -20,10 +20,21 @@ struct kf_text_map {
   kf_arena arena;
 };
 
-struct kf_gallery {
+/* Rows in one file: that of a gallery, or a change of it. */
+typedef struct kf_gallery_part {
   kf_in in;                /* stays open: leave-one-out and rerank_from_disk read rows */
   struct timespec changed; /* when the file was last changed before it was opened */
-  uint64_t offset;         /* of the rows in the file */
+  uint32_t change;         /* its number; 0: the file of the gallery */
+  kf_type type;
+  uint64_t offset;      /* of the rows in the file */
+  uint64_t first, rows; /* place of its first row; with those that have been removed */
+} kf_gallery_part;
+
+struct kf_gallery {
+  uint32_t n_parts; /* 0: in memory */
+  kf_gallery_part *parts;
+  uint64_t places; /* rows of all parts */
+  uint64_t *place; /* [rows] where each row is among these; NULL: none was removed */
   uint64_t rows;
   uint64_t first; /* of the rows that are in the index: on several ranks, each has a part */
   kf_space space;
@@ -39,7 +50,12 @@ struct kf_gallery {
   kf_origin origin;
   uint32_t n_batches;
   uint64_t *batches; /* [n_batches] checksums of what was added, the last one last */
-  bool in_memory;    /* there is no file: the index has the rows */
+  /* Of the file, for those who change it: checksums of the file and of the last change, or again of
+   * the file; and changes, also of other files. */
+  uint64_t base, last;
+  uint32_t n_changes;
+  bool others;
+  bool has_labels, has_ids;
   bool in_place;
   bool sound; /* every row has been checked */
   kf_index *index;
@@ -55,18 +71,50 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
 /* --- the file (gallery_file.c) --------------------------------------------------------------- */
 
 #define KF_GALLERY_FORMAT "koofu.gallery"
-#define KF_TENSOR_BATCHES "batches"
 
-/* Opens a gallery and checks all of it but the rows; there is no index yet. verify: look for damage, for
- * which all of the file is read; another rank does it otherwise. */
+/* How much of a gallery is looked at. */
+typedef enum kf_gallery_depth {
+  KF_GALLERY_HEAD, /* headers, the map, which rows are left */
+  KF_GALLERY_IDS,  /* ids as well */
+  KF_GALLERY_ALL   /* and labels */
+} kf_gallery_depth;
+/* Opens a gallery with its changes and checks all of it but the rows; there is no index yet. verify: look
+ * for damage, for which all files are read; another rank does it otherwise. */
 kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
-/* KF_ERR_DATA if the file has changed since it was opened. */
+kf_status kf_gallery_open_to(const char *path, kf_gallery_depth depth, bool verify,
+                             kf_gallery **out, kf_err *err);
+/* The path of its file; NULL: in memory. */
+const char *kf_gallery_path(const kf_gallery *gallery);
+/* KF_ERR_ARG if writing `path` would replace a file of it. */
+kf_status kf_gallery_refuse_overwrite(const kf_gallery *gallery, const char *path, kf_err *err);
+/* KF_ERR_DATA if a file has changed since it was opened. */
 kf_status kf_gallery_unchanged(const kf_gallery *gallery, kf_err *err);
 /* Sets `counts` from the labels. */
 kf_status kf_gallery_count(kf_gallery *gallery, kf_err *err);
 /* Rows [first, first + n), for a kf_source. They are checked until the gallery is `sound`. */
 kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
                            uint64_t n, float *rows, kf_err *err);
+
+/* --- ids to find rows by (id_set.c) ------------------------------------------------------------ */
+
+typedef struct kf_id_set {
+  size_t n;       /* different ones, once it is ready */
+  size_t n_found; /* that some row has */
+  bool *found;    /* [n] */
+  kf_string bytes;
+  uint64_t *ends; /* of each in bytes */
+  size_t room;
+  kf_dict *dict;
+  kf_arena arena;
+} kf_id_set;
+/* Adds an id; kf_id_set_ready ends that. */
+kf_status kf_id_set_add(kf_id_set *set, const char *id, size_t length, kf_err *err);
+kf_status kf_id_set_ready(kf_id_set *set, kf_err *err);
+/* Both for a list. */
+kf_status kf_id_set_take(kf_id_set *set, const kf_id_list *list, kf_err *err);
+/* Whether it is in the set, which is noted. */
+bool kf_id_set_has(kf_id_set *set, const char *id);
+void kf_id_set_clear(kf_id_set *set);
 
 /* --- queries (gallery.c) --------------------------------------------------------------------- */
 

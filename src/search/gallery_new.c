@@ -68,8 +68,7 @@ static kf_status take_labels(const maker *m, kf_gallery *g) {
 static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
   kf_err *err = &m->ctx->err;
   g->rows = m->data->rows;
-  g->in_memory = g->sound = true;
-  g->in.fd = -1;
+  g->sound = true;
   if (g->rows == 0) return kf_fail(err, KF_ERR_DATA, "a gallery needs at least one row");
   if (map != NULL) {
     kf_map_make(&g->map, map->dim_in, g->space.dim, &g->arena);

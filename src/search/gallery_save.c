@@ -1,49 +1,19 @@
-/* gallery_save.c - writing a gallery, or an existing one with more rows after its own.
+/* gallery_save.c - writing a gallery: rows of a data set, alone or after those of an existing one; or
+ * those of an existing one alone, in one file again. gallery_change.c writes changes.
  *
  * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file
  * is the one that all rows together would have given. Ids are kept in memory while the file is
- * written, as they are when it is loaded.
- *
- * A gallery that grows in place is locked from before it is read until it is replaced (base/guard.c).
- * Whoever adds rows and never learns whether that was done, because the machine went down, should be
- * able to say it again. So the file ends with the checksums of the last batches that were added, and
- * a batch that is among them is not added again. The checksum is known once the rows are written, at
- * the end of the file; a repetition is rare enough for that to be wasted. */
-#include "search/gallery.h"
+ * written, as they are when it is loaded. */
+#include "search/gallery_write.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct writer {
-  kf_ctx *ctx;
-  const kf_data *data;
-  kf_gallery *old; /* whose rows come first; NULL: none */
-  kf_space space;
-  uint32_t k; /* neighbours that should vote; 0: not known */
-  kf_save_spec spec;
-  kf_names names; /* of all classes, if there is an old gallery */
-  kf_origin origin;
-  int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
-  kf_saver *rows;
-  kf_string id_bytes;      /* of the new rows */
-  int64_t *id_ends;        /* [kept rows] in the file; NULL: no ids */
-  uint64_t n_lines, n_ids; /* of the file with ids: lines read, ids kept */
-  const char *ids;         /* its name */
-  bool own_ids;            /* ids are those inside the data */
-  kf_guard guard;          /* of the old gallery, if it is to be replaced; fd -1: it is not */
-  bool grows;              /* the old gallery is to be replaced */
-  bool again;              /* even if the batch is there already */
-  bool repeated;           /* it is */
-  kf_checksum batch;
-  kf_stw *file;
-  kf_arena arena;
-} writer;
-
 /* --- the space of the rows -------------------------------------------------------------------- */
 
-static kf_status choose_space(writer *w, const kf_model *model, const kf_gallery_options *o,
-                              kf_err *err) {
+static kf_status choose_space(kf_gallery_writer *w, const kf_model *model,
+                              const kf_gallery_options *o, kf_err *err) {
   const kf_data *data = w->data;
   kf_metric metric = o->metric;
   KF_TRY(kf_check_rows_dtype(o->dtype, err));
@@ -56,13 +26,14 @@ static kf_status choose_space(writer *w, const kf_model *model, const kf_gallery
   w->space = w->old->space;
   if (metric != KF_METRIC_DEFAULT && metric != w->space.metric)
     return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', so rows cannot be added for '%s'",
-                   w->old->in.path, kf_metric_name(w->space.metric), kf_metric_name(metric));
+                   kf_gallery_path(w->old), kf_metric_name(w->space.metric),
+                   kf_metric_name(metric));
   if (o->dtype == KF_F16 && w->space.dtype != KF_F16)
     return kf_fail(err, KF_ERR_ARG, "%s: its rows are f32, so rows cannot be added in f16",
-                   w->old->in.path);
+                   kf_gallery_path(w->old));
   if (model != NULL)
     return kf_fail(err, KF_ERR_ARG, "%s: rows are added with its own map, not with a model",
-                   w->old->in.path);
+                   kf_gallery_path(w->old));
   return kf_gallery_check_data(w->old, data, err);
 }
 
@@ -74,11 +45,11 @@ static kf_status map_rows(const void *argument, const kf_kernels *kernels, const
 /* --- classes --------------------------------------------------------------------------------- */
 
 /* The classes of the old gallery, then those of the data set that are new. */
-static kf_status match_classes(writer *w, kf_err *err) {
+static kf_status match_classes(kf_gallery_writer *w, kf_err *err) {
   const kf_gallery *old = w->old;
   const kf_data *data = w->data;
-  const char *path = old->in.path, **list;
-  if (data->has_labels != (old->labels != NULL))
+  const char *path = kf_gallery_path(old), **list;
+  if (data->has_labels != old->has_labels)
     return kf_fail_file(err, path, "has %s, the rows to be added have %s",
                         data->has_labels ? "no labels" : "labels",
                         data->has_labels ? "some" : "none");
@@ -96,20 +67,16 @@ static kf_status match_classes(writer *w, kf_err *err) {
 
 /* --- ids ------------------------------------------------------------------------------------- */
 
-static int64_t old_id_bytes(const writer *w) {
-  return w->old != NULL ? w->old->id_ends[w->old->rows - 1] : 0;
-}
-
-static kf_status add_id(writer *w, const char *id, size_t length, kf_err *err) {
+static kf_status add_id(kf_gallery_writer *w, const char *id, size_t length, kf_err *err) {
   kf_string_add(&w->id_bytes, id, length);
   if (w->id_bytes.failed) return kf_fail_memory(err);
-  w->id_ends[w->n_ids++] = old_id_bytes(w) + (int64_t)w->id_bytes.n;
+  w->id_ends[w->n_ids++] = w->id_begin + (int64_t)w->id_bytes.n;
   return KF_OK;
 }
 
 static kf_status take_id(void *argument, uint64_t line, const char *text, size_t length,
                          kf_err *err) {
-  writer *w = argument;
+  kf_gallery_writer *w = argument;
   w->n_lines = line;
   if (line > w->data->rows || kf_saver_skips(w->rows, line - 1)) return KF_OK;
   if (length == 0 || !kf_utf8_valid(text, length))
@@ -120,11 +87,11 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
 
 static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_t length,
                              kf_err *err) {
-  writer *w = argument;
+  kf_gallery_writer *w = argument;
   return kf_saver_skips(w->rows, row) ? KF_OK : add_id(w, id, length, err);
 }
 
-static kf_status read_ids(writer *w, const char *path, kf_err *err) {
+static kf_status read_ids(kf_gallery_writer *w, const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_data_refuse_doubt(w->data, w->ids, err));
   KF_TRY(kf_in_open(&in, w->ids, err));
@@ -137,33 +104,105 @@ static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- the file -------------------------------------------------------------------------------- */
+/* --- the new rows ------------------------------------------------------------------------------ */
 
-/* In the file: those of the old gallery, or the last of them, and one more. */
-static uint64_t n_batches(const writer *w) {
-  return w->old->n_batches < KF_MAX_BATCHES ? w->old->n_batches + 1 : KF_MAX_BATCHES;
+uint64_t kf_writer_rows(const kf_gallery_writer *w) {
+  return w->rows != NULL ? kf_saver_rows(w->rows) : 0;
 }
 
-static kf_status declare(const writer *w, kf_err *err) {
-  kf_set_layout layout = {.rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0),
+kf_status kf_writer_begin_rows(kf_gallery_writer *w, const char *path, kf_err *err) {
+  if (w->data == NULL) return KF_OK;
+  KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
+  if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
+  if (w->arena.failed) return kf_fail_memory(err);
+  if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
+  return w->own_ids ? kf_data_each_id(w->data, take_own_id, w, err) : KF_OK;
+}
+
+kf_status kf_writer_put_rows(kf_gallery_writer *w) {
+  uint64_t n = kf_writer_rows(w);
+  if (n == 0) return KF_OK;
+  kf_checksum_start(&w->batch);
+  kf_checksum_add(&w->batch, &n, sizeof n);
+  kf_stw_watch(w->file, &w->batch);
+  kf_status status = kf_saver_write_rows(w->rows, w->file);
+  kf_stw_watch(w->file, NULL);
+  return status;
+}
+
+kf_status kf_writer_put_labels(kf_gallery_writer *w) {
+  if (kf_writer_rows(w) == 0 || !w->data->has_labels) return KF_OK;
+  kf_stw_watch(w->file, &w->batch);
+  kf_status status = kf_saver_write_labels(w->rows, w->number, w->file);
+  kf_stw_watch(w->file, NULL);
+  return status;
+}
+
+uint64_t kf_writer_end_batch(kf_gallery_writer *w) {
+  for (uint64_t i = 0; i < w->n_ids; i++) {
+    int64_t end = w->id_ends[i] - w->id_begin;
+    kf_checksum_add(&w->batch, &end, sizeof end);
+  }
+  kf_checksum_add(&w->batch, w->id_bytes.data, w->id_bytes.n);
+  uint64_t sum = kf_checksum_value(&w->batch);
+  for (uint32_t i = 0; i < w->old->n_batches && !w->again; i++)
+    w->repeated = w->repeated || w->old->batches[i] == sum;
+  if (w->repeated)
+    kf_log(w->ctx, "%s: these %llu rows have been added to it already; it is left as it is",
+           kf_gallery_path(w->old), (unsigned long long)kf_writer_rows(w));
+  return sum;
+}
+
+void kf_writer_clear(kf_gallery_writer *w) {
+  kf_stw_abort(w->file);
+  kf_guard_release(&w->guard);
+  kf_saver_free(w->rows);
+  kf_string_clear(&w->id_bytes);
+  kf_arena_free(&w->arena);
+  kf_names_clear(&w->names);
+  kf_gallery_free(w->old);
+}
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+static int64_t old_id_bytes(const kf_gallery_writer *w) {
+  return w->old != NULL && w->old->ids != NULL ? w->old->id_ends[w->old->rows - 1] : 0;
+}
+
+/* Of a gallery alone, what was added to it stays known. */
+static uint32_t n_batches(const kf_gallery_writer *w) {
+  return w->data == NULL ? w->old->n_batches : 0;
+}
+
+static bool has_ids(const kf_gallery_writer *w) {
+  return w->id_ends != NULL || (w->data == NULL && w->old->ids != NULL);
+}
+
+static bool has_labels(const kf_gallery_writer *w) {
+  return w->data != NULL ? w->data->has_labels : w->old->has_labels;
+}
+
+static kf_status declare(const kf_gallery_writer *w, kf_err *err) {
+  kf_set_layout layout = {.rows = kf_writer_rows(w) + (w->old != NULL ? w->old->rows : 0),
                           .dim = w->space.dim,
                           .type = kf_type_of(w->space.dtype),
-                          .labels = w->data->has_labels,
-                          .names = w->old != NULL ? &w->names : &w->data->names,
-                          .origin = &w->origin,
-                          .id_bytes =
-                              w->id_ends != NULL ? (uint64_t)old_id_bytes(w) + w->id_bytes.n : 0};
+                          .labels = has_labels(w),
+                          .names = w->data == NULL  ? &w->old->names
+                                   : w->old != NULL ? &w->names
+                                                    : &w->data->names,
+                          .origin = &w->origin};
+  if (has_ids(w)) layout.id_bytes = (uint64_t)old_id_bytes(w) + w->id_bytes.n;
   KF_TRY(kf_stw_format(w->file, KF_GALLERY_FORMAT, err));
   KF_TRY(kf_stw_meta(w->file, "metric", kf_metric_name(w->space.metric), err));
   if (w->k > 0) KF_TRY(kf_stw_meta_i64(w->file, "k", w->k, err));
   if (w->space.map != NULL) KF_TRY(kf_map_declare(w->file, w->space.map, err));
   KF_TRY(kf_stw_declare_set(w->file, &layout, err));
-  if (!w->grows) return KF_OK;
+  if (n_batches(w) == 0) return KF_OK;
   return kf_stw_declare(w->file, KF_TENSOR_BATCHES, KF_TYPE_U64, 1, (uint64_t[]){n_batches(w)},
                         err);
 }
 
-static kf_status copy_rows(const writer *w, kf_err *err) {
+static kf_status copy_rows(const kf_gallery_writer *w, kf_err *err) {
   const kf_gallery *old = w->old;
   uint64_t dim = old->space.dim, chunk = kf_data_chunk(old->space.dim);
   kf_type type = kf_type_of(old->space.dtype);
@@ -185,7 +224,7 @@ static kf_status copy_rows(const writer *w, kf_err *err) {
   return status == KF_OK ? kf_gallery_unchanged(old, err) : status;
 }
 
-static kf_status copy_ids(const writer *w, kf_err *err) {
+static kf_status copy_ids(const kf_gallery_writer *w, kf_err *err) {
   for (uint64_t i = 0; i < w->old->rows; i++) {
     const char *id = kf_gallery_id(w->old, i);
     KF_TRY(kf_stw_write(w->file, id, strlen(id), err));
@@ -193,82 +232,50 @@ static kf_status copy_ids(const writer *w, kf_err *err) {
   return KF_OK;
 }
 
-/* The new rows as they are in the file, and their number. */
-static kf_status write_rows(writer *w) {
-  uint64_t n = kf_saver_rows(w->rows);
-  kf_checksum_start(&w->batch);
-  kf_checksum_add(&w->batch, &n, sizeof n);
-  kf_stw_watch(w->file, &w->batch);
-  kf_status status = kf_saver_write_rows(w->rows, w->file);
-  kf_stw_watch(w->file, NULL);
-  return status;
-}
-
-static kf_status write_labels(writer *w) {
-  kf_stw_watch(w->file, &w->batch);
-  kf_status status = kf_saver_write_labels(w->rows, w->number, w->file);
-  kf_stw_watch(w->file, NULL);
-  return status;
-}
-
-static uint64_t batch_checksum(writer *w) {
-  for (uint64_t i = 0; i < w->n_ids; i++) {
-    int64_t end = w->id_ends[i] - old_id_bytes(w);
-    kf_checksum_add(&w->batch, &end, sizeof end);
-  }
-  kf_checksum_add(&w->batch, w->id_bytes.data, w->id_bytes.n);
-  return kf_checksum_value(&w->batch);
-}
-
-/* Ends the file, unless the batch is in the gallery already. */
-static kf_status write_batches(writer *w, kf_err *err) {
-  const kf_gallery *old = w->old;
-  uint64_t sum = batch_checksum(w), kept = n_batches(w) - 1;
-  for (uint32_t i = 0; i < old->n_batches; i++)
-    w->repeated = w->repeated || (old->batches[i] == sum && !w->again);
-  if (w->repeated) return KF_OK;
-  if (kept > 0)
-    KF_TRY(kf_stw_write(w->file, old->batches + old->n_batches - kept, kept * sizeof sum, err));
-  return kf_stw_write(w->file, &sum, sizeof sum, err);
-}
-
-static kf_status write_tensors(writer *w, kf_err *err) {
+static kf_status write_tensors(kf_gallery_writer *w, kf_err *err) {
   kf_stw *file = w->file;
   const kf_gallery *old = w->old;
-  bool ids = w->id_ends != NULL;
+  bool ids = has_ids(w);
   if (w->space.map != NULL) KF_TRY(kf_map_write(file, w->space.map, err));
   if (ids && old != NULL)
     KF_TRY(kf_stw_write(file, old->id_ends, old->rows * sizeof *old->id_ends, err));
   if (ids) KF_TRY(kf_stw_write(file, w->id_ends, w->n_ids * sizeof *w->id_ends, err));
   if (old != NULL) KF_TRY(copy_rows(w, err));
-  KF_TRY(write_rows(w));
-  if (w->data->has_labels && old != NULL)
+  KF_TRY(kf_writer_put_rows(w));
+  if (has_labels(w) && old != NULL)
     KF_TRY(kf_stw_write(file, old->labels, old->rows * sizeof *old->labels, err));
-  if (w->data->has_labels) KF_TRY(write_labels(w));
+  KF_TRY(kf_writer_put_labels(w));
   if (ids && old != NULL) KF_TRY(copy_ids(w, err));
   if (ids) KF_TRY(kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err));
-  return w->grows ? write_batches(w, err) : KF_OK;
+  if (n_batches(w) == 0) return KF_OK;
+  return kf_stw_write(file, old->batches, n_batches(w) * sizeof *old->batches, err);
 }
 
-static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
-  KF_TRY(kf_stw_open(w->ctx, path, true, &w->file, err));
-  KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
-  if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
-  if (w->arena.failed) return kf_fail_memory(err);
-  if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
-  if (w->own_ids) KF_TRY(kf_data_each_id(w->data, take_own_id, w, err));
-  KF_TRY(declare(w, err));
-  KF_TRY(write_tensors(w, err));
-  if (w->repeated) {
-    kf_log(w->ctx, "%s: these %llu rows have been added to it already; it is left as it is",
-           w->old->in.path, (unsigned long long)kf_saver_rows(w->rows));
-    return KF_OK;
-  }
-  if (w->grows) kf_stw_replaces(w->file, &w->guard);
+static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
+  bool sweeps = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
+  DIR *changes = NULL;
+  if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
+  if (w->guard.fd >= 0) kf_stw_replaces(w->file, &w->guard);
+  uint64_t added = kf_writer_rows(w);
+  w->done = (kf_gallery_change){.rows = added + (w->old != NULL ? w->old->rows : 0),
+                                .added = added,
+                                .bytes = kf_stw_bytes(w->file)};
   kf_stw *file = w->file;
   w->file = NULL; /* freed by the commit in any case */
-  KF_TRY(kf_stw_commit(file, err));
-  kf_saver_log(w->rows);
+  kf_status status = kf_stw_commit(file, err);
+  /* A file that is written anew has no changes. */
+  kf_sweep_end(path, changes, status == KF_OK, 0);
+  return status;
+}
+
+static kf_status write_gallery(kf_gallery_writer *w, const char *path, kf_err *err) {
+  KF_TRY(kf_stw_open(w->ctx, path, true, &w->file, err));
+  w->id_begin = old_id_bytes(w);
+  KF_TRY(kf_writer_begin_rows(w, path, err));
+  KF_TRY(declare(w, err));
+  KF_TRY(write_tensors(w, err));
+  KF_TRY(commit(w, path, err));
+  if (w->rows != NULL) kf_saver_log(w->rows);
   return KF_OK;
 }
 
@@ -281,30 +288,24 @@ static bool same_place(const char *a, const char *b) {
          (realpath(a, one) != NULL && realpath(b, two) != NULL && strcmp(one, two) == 0);
 }
 
-/* Opens the old gallery and, if it is to grow, makes sure that nobody else replaces it. */
-static kf_status open_old(writer *w, const char *old, const char *path, kf_err *err) {
-  w->grows = same_place(old, path);
-  if (!w->grows) return kf_gallery_open(old, true, &w->old, err);
-  for (int i = 0; i < 100; i++) {
-    KF_TRY(kf_guard_take(&w->guard, w->ctx, old));
-    KF_TRY(kf_gallery_open(old, true, &w->old, err));
-    if (w->guard.device == w->old->in.device && w->guard.number == w->old->in.number &&
-        kf_guard_holds(&w->guard, old))
-      return KF_OK;
-    kf_gallery_free(w->old); /* replaced by someone who does not ask for the lock */
-    w->old = NULL;
-    kf_guard_release(&w->guard);
+/* Both have ids, or neither has. */
+static kf_status match_ids(kf_gallery_writer *w, const kf_gallery_options *o, kf_err *err) {
+  const kf_gallery *old = w->old;
+  bool ids = o->ids != NULL || w->own_ids;
+  if (!old->has_ids && w->own_ids) { /* the caller did not ask for these */
+    kf_log(w->ctx, "%s has no ids; those of the rows to be added are left out",
+           kf_gallery_path(old));
+    ids = w->own_ids = false;
   }
-  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", old);
+  if (ids == old->has_ids) return KF_OK;
+  return kf_fail_file(err, kf_gallery_path(old), "has %s, the rows to be added have %s",
+                      ids ? "no ids" : "ids", ids ? "some" : "none");
 }
 
-static kf_status save(writer *w, const kf_model *model, const kf_gallery_options *o,
-                      const char *path, kf_err *err) {
+kf_status kf_writer_start(kf_gallery_writer *w, const kf_model *model, const kf_gallery_options *o,
+                          kf_err *err) {
   w->origin = w->data->origin;
-  if (o->append_to != NULL) {
-    KF_TRY(open_old(w, o->append_to, path, err));
-    w->old->origin.any = w->ctx->options.any_encoder != 0;
-  }
+  if (w->old != NULL) w->old->origin.any = w->ctx->options.any_encoder != 0;
   w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
   KF_TRY(choose_space(w, model, o, err));
   if (model != NULL) KF_TRY(kf_origin_join(&w->origin, &model->map.origin, err));
@@ -314,14 +315,7 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
     return kf_fail(err, KF_ERR_ARG, "k is %u, but must be at most %d", w->k, KF_MAX_NEIGHBOURS);
   if (w->old != NULL) {
     KF_TRY(match_classes(w, err));
-    bool ids = o->ids != NULL || w->own_ids;
-    if (w->old->ids == NULL && w->own_ids) { /* the caller did not ask for these */
-      kf_log(w->ctx, "%s has no ids; those of the rows to be added are left out", w->old->in.path);
-      ids = w->own_ids = false;
-    }
-    if (ids != (w->old->ids != NULL))
-      return kf_fail_file(err, w->old->in.path, "has %s, the rows to be added have %s",
-                          ids ? "no ids" : "ids", ids ? "some" : "none");
+    KF_TRY(match_ids(w, o, err));
   }
   bool cosine = w->space.metric == KF_METRIC_COSINE;
   w->spec = (kf_save_spec){.what = "index",
@@ -330,6 +324,18 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
                            .refuse_zero = cosine,
                            .map = w->space.map != NULL ? map_rows : NULL,
                            .argument = &w->space};
+  return KF_OK;
+}
+
+static kf_status save(kf_gallery_writer *w, const kf_model *model, const kf_gallery_options *o,
+                      const char *path, kf_err *err) {
+  if (o->append_to != NULL && same_place(o->append_to, path))
+    return kf_writer_append(w, model, o, path, err);
+  if (w->replace)
+    return kf_fail(err, KF_ERR_ARG, "%s: rows can be replaced only in a gallery that grows itself",
+                   path);
+  if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, true, &w->old, err));
+  KF_TRY(kf_writer_start(w, model, o, err));
   return write_gallery(w, path, err);
 }
 
@@ -338,15 +344,41 @@ kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *mode
   KF_ENTER(ctx, data != NULL && path != NULL);
   KF_OPTIONS(kf_gallery_options, o, options);
   KF_TRY(kf_data_refuse_overwrite(data, path, err));
-  writer w = {.ctx = ctx, .data = data, .ids = o.ids, .again = o.again != 0, .guard = {.fd = -1}};
+  kf_gallery_writer w = {.ctx = ctx,
+                         .data = data,
+                         .ids = o.ids,
+                         .again = o.again != 0,
+                         .replace = o.replace != 0,
+                         .guard = {.fd = -1}};
   kf_status status = save(&w, model, &o, path, err);
   if (o.repeated != NULL) *o.repeated = w.repeated;
-  kf_stw_abort(w.file);
-  kf_guard_release(&w.guard);
-  kf_saver_free(w.rows);
-  kf_string_clear(&w.id_bytes);
-  kf_arena_free(&w.arena);
-  kf_names_clear(&w.names);
-  kf_gallery_free(w.old);
+  if (o.change != NULL) *o.change = status == KF_OK ? w.done : (kf_gallery_change){0};
+  kf_writer_clear(&w);
+  return status;
+}
+
+static kf_status compact(kf_gallery_writer *w, const char *path, kf_err *err) {
+  KF_TRY(kf_writer_lock(w, path, KF_GALLERY_ALL, true, err));
+  const kf_gallery *old = w->old;
+  w->space = old->space;
+  w->origin = old->origin;
+  w->k = old->k;
+  w->done.rows = old->rows;
+  if (old->n_changes > 0) return write_gallery(w, path, err);
+  DIR *changes = NULL;
+  bool sweeps = old->others && w->ctx->ranks.rank == 0;
+  if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
+  kf_sweep_end(path, changes, sweeps, 0);
+  return KF_OK;
+}
+
+kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change) {
+  if (change != NULL) *change = (kf_gallery_change){0};
+  KF_ENTER(ctx, path != NULL);
+  KF_TRY(kf_refuse_held(ctx, "kf_gallery_compact", err));
+  kf_gallery_writer w = {.ctx = ctx, .guard = {.fd = -1}};
+  kf_status status = compact(&w, path, err);
+  if (status == KF_OK && change != NULL) *change = w.done;
+  kf_writer_clear(&w);
   return status;
 }

@@ -323,19 +323,23 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                           double *scores, uint64_t *candidates, kf_err *err) {
-  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL};
-  if (n == 0) return KF_OK;
-  uint32_t batch = batch_for(k, n);
+kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
+  if (r->n == 0) return KF_OK;
+  uint32_t batch = batch_for(r->k, r->n);
   finder f = {0};
-  kf_status status = finder_make(&f, &r, batch, err);
-  for (uint64_t first = 0; status == KF_OK && first < n; first += batch)
+  kf_status status = finder_make(&f, r, batch, err);
+  for (uint64_t first = 0; status == KF_OK && first < r->n; first += batch)
     status = find(&f, first, batch, err);
   if (candidates != NULL) *candidates += f.candidates;
   kf_arena_free(&f.arena);
   return status;
+}
+
+kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                           double *scores, uint64_t *candidates, kf_err *err) {
+  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL, false};
+  return kf_nearest_alone(&r, candidates, err);
 }
 
 /* --- many queries, divided among threads ----------------------------------------------------- */
@@ -420,19 +424,39 @@ kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates)
   return status;
 }
 
+#define CHECKED 256u
+
+static kf_status check_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const kf_request *r = argument;
+  uint64_t first = (uint64_t)i * CHECKED, last = first + CHECKED < r->n ? first + CHECKED : r->n;
+  uint32_t dim = r->index->dim;
+  bool direction = r->index->metric == KF_METRIC_COSINE;
+  for (uint64_t q = first; q < last; q++)
+    KF_TRY(
+        kf_check_norm2("query", q, r->kernels->norm2(r->queries + q * dim, dim), direction, err));
+  return KF_OK;
+}
+
+static kf_status check_queries(kf_ctx *ctx, kf_request *r) {
+  return kf_parallel(ctx, (size_t)((r->n + CHECKED - 1) / CHECKED), check_some, r);
+}
+
 /* On devices where that pays, otherwise on the CPU of this process. */
-static kf_status nearest_here(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) {
   bool done = false;
   if (r->n == 0) return KF_OK;
   KF_TRY(kf_nearest_device(ctx, r, candidates, &done));
-  return done ? KF_OK : kf_nearest_cpu(ctx, r, candidates);
+  if (done) return KF_OK;
+  if (r->unchecked) KF_TRY(check_queries(ctx, r));
+  return kf_nearest_cpu(ctx, r, candidates);
 }
 
 /* --- several ranks ----------------------------------------------------------------------------- */
 
 kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                                uint32_t k, kf_scored *out, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out};
+  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, false};
   return nearest_here(ctx, &r, candidates);
 }
 
@@ -456,7 +480,7 @@ static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *can
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL};
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, false};
   uint64_t found = 0;
   kf_status status =
       index->source.all > 0
@@ -465,4 +489,13 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
   status = kf_sum_u64(ctx, status, &found, 1);
   if (candidates != NULL) *candidates += found;
   return status;
+}
+
+kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                          uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
+                          uint64_t *candidates) {
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, true};
+  if (!kf_is_shared(&ctx->ranks)) return nearest_here(ctx, &r, candidates);
+  KF_TRY(check_queries(ctx, &r)); /* all ranks have the same queries, and fail alike */
+  return kf_index_nearest_parallel(ctx, index, queries, n, k, leave_out, rows, scores, candidates);
 }

@@ -14,6 +14,7 @@
  * the scores of cosines are sums in f32, over columns in order: off by gamma = (dim + 1) 2^-24 times
  * the lengths at most, which changes a probability by 2 T gamma of itself, and in practice by a
  * hundredth of that. Memory is then 4 * MANY_ROWS bytes for each class and worker. */
+#include "search/device_sums.h"
 #include "search/index.h"
 
 #include <math.h>
@@ -85,10 +86,13 @@ static kf_status many_classes(const kf_prototypes *p, const float *queries, uint
   return status;
 }
 
+bool kf_scores_narrow(const kf_prototypes *p) {
+  return p->n > MANY && p->metric != KF_METRIC_EUCLIDEAN;
+}
+
 kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uint64_t n,
                                kf_scores_fn use, void *argument, kf_err *err) {
-  if (p->n > MANY && p->metric != KF_METRIC_EUCLIDEAN)
-    return many_classes(p, queries, n, use, argument, err);
+  if (kf_scores_narrow(p)) return many_classes(p, queries, n, use, argument, err);
   double *scores = kf_alloc(ROWS * (uint64_t)p->n, sizeof *scores);
   if (scores == NULL) return kf_fail_memory(err);
   for (uint64_t first = 0; first < n; first += ROWS) {
@@ -103,10 +107,51 @@ kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uin
   return KF_OK;
 }
 
-kf_odds kf_odds_of(const double *scores, uint32_t n, double temperature) {
-  kf_odds s = {.temperature = temperature, .most = kf_largest(scores, n)};
-  s.sum = kf_sum_exp(scores, n, s.most, temperature);
-  return s;
+double kf_row_score(const kf_row_scores *scores, uint32_t place) {
+  const kf_prototypes *p = scores->p;
+  if (scores->all != NULL) return scores->all[place];
+  if (!kf_scores_narrow(p)) {
+    double score;
+    const float *row = p->index->rows + (uint64_t)place * p->dim;
+    bool euclidean = p->metric == KF_METRIC_EUCLIDEAN;
+    (euclidean ? p->kernels->distances : p->kernels->dots)(scores->query, &row, 1, p->dim, &score);
+    return euclidean ? -0.5 * score : score;
+  }
+  float sum = 0;
+  for (uint32_t d = 0; d < p->dim; d++)
+    sum += scores->query[d] * p->index->rows[(uint64_t)place * p->dim + d];
+  return (double)sum;
+}
+
+typedef struct odds_job {
+  const kf_prototypes_use *use;
+  const float *queries;
+  kf_odds_fn fn;
+  void *argument;
+} odds_job;
+
+static void find_odds(void *argument, uint64_t row, const double *scores) {
+  const odds_job *j = argument;
+  const kf_prototypes *p = j->use->p;
+  double t = j->use->temperature;
+  kf_odds odds = {.temperature = t, .most = kf_largest(scores, p->n)};
+  odds.sum = kf_sum_exp(scores, p->n, odds.most, t);
+  if (j->use->squares) odds.squares = kf_sum_exp(scores, p->n, odds.most, 2 * t);
+  j->fn(j->argument, row, &odds, &(kf_row_scores){p, j->queries + row * p->dim, scores});
+}
+
+kf_status kf_prototypes_odds(const kf_prototypes_use *use, const float *queries, uint64_t n,
+                             kf_odds_fn fn, void *argument, kf_err *err) {
+  odds_job j = {use, queries, fn, argument};
+  bool done = false;
+  kf_odds *odds = use->sums.slots != NULL ? kf_alloc(n, sizeof *odds) : NULL;
+  if (use->sums.slots != NULL && odds == NULL) return kf_fail_memory(err);
+  kf_status status = odds != NULL ? kf_sums_find(use, queries, n, odds, &done, err) : KF_OK;
+  for (uint64_t i = 0; done && i < n; i++)
+    fn(argument, i, &odds[i], &(kf_row_scores){use->p, queries + i * use->p->dim, NULL});
+  kf_free(odds);
+  if (done || status != KF_OK) return status;
+  return kf_prototypes_scores(use->p, queries, n, find_odds, &j, err);
 }
 
 double kf_probability(const kf_odds *s, double score) {

@@ -6,10 +6,13 @@
  * the square of a prototype's number there, and queries have 0; what they take from cosines is that
  * number itself, and queries have 1. Classes are in the order of their numbers, so equal scores go to
  * the lower one. */
-#include "search/search.h"
+#include "search/device_sums.h"
+#include "search/index.h"
 
 #include <math.h>
 #include <string.h>
+
+#define USUAL 2048u /* rows at a time for devices */
 
 /* --- the prototypes -------------------------------------------------------------------------- */
 
@@ -116,6 +119,8 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   float *rows;
   KF_TAKE(&arena, rows, (uint64_t)model->n_classes * p->dim);
   KF_TAKE(&p->arena, p->ids, model->n_classes);
+  KF_TAKE(&p->arena, p->devices, 1);
+  if (p->devices != NULL) kf_prototypes_devices_make(p->devices);
   kf_status status =
       arena.failed || p->arena.failed ? kf_fail_memory(err) : collect(p, mask, rows, err);
   if (status == KF_OK && p->n == 0)
@@ -137,20 +142,49 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
 void kf_prototypes_free(kf_prototypes *p) {
   if (p == NULL) return;
   kf_index_free(p->index);
+  if (p->devices != NULL) kf_prototypes_devices_clear(p->devices);
   kf_arena_free(&p->arena);
   kf_free(p);
 }
 
 /* --- the search ------------------------------------------------------------------------------ */
 
+/* Whether queries are mapped, or have a part that is. */
+static bool maps(const kf_prototypes *p) { return !p->raw && p->part != KF_PART_TEXT; }
+
+kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prototypes_plan *plan,
+                              kf_prototypes_use *use) {
+  bool unit = p->metric == KF_METRIC_COSINE || p->part == KF_PART_FUSED;
+  *use = (kf_prototypes_use){.p = p, .temperature = plan->temperature, .squares = plan->squares};
+  uint64_t each = plan->rows / ctx->threads < USUAL ? plan->rows / ctx->threads + 1 : USUAL;
+  KF_TRY(kf_mapping_begin(ctx, maps(p) ? &p->model->map : NULL, unit, &p->devices->map, plan->rows,
+                          &use->mapping));
+  kf_status status = KF_OK;
+  if (plan->top > 0)
+    status = kf_index_use_begin(ctx, p->index, plan->rows, each, plan->top, &use->search);
+  if (status == KF_OK) status = kf_sums_begin(ctx, use, plan->rows);
+  if (status != KF_OK) return kf_prototypes_end(ctx, use, status);
+  bool devices =
+      use->mapping.use.slots != NULL || use->search.devices != NULL || use->sums.slots != NULL;
+  use->batch = devices ? each : 0;
+  return KF_OK;
+}
+
+kf_status kf_prototypes_end(kf_ctx *ctx, kf_prototypes_use *use, kf_status status) {
+  status = kf_mapping_end(ctx, &use->mapping, status);
+  status = kf_index_use_end(ctx, &use->search, status);
+  return kf_slots_end(ctx, &use->sums, status);
+}
+
 /* [x, alpha z]: a row of unit length, and after it the mapped one at length alpha. */
-static kf_status to_both(const kf_prototypes *p, const float *rows, const double *norm2, uint64_t n,
-                         float *out, kf_err *err) {
+static kf_status to_both(const kf_prototypes_use *use, const float *rows, const double *norm2,
+                         uint64_t n, float *out, kf_err *err) {
+  const kf_prototypes *p = use->p;
   const kf_model *m = p->model;
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
   float *mapped = kf_alloc(n * l, sizeof *mapped), alpha = (float)m->alpha;
   if (mapped == NULL) return kf_fail_memory(err);
-  kf_status status = kf_map_rows(&m->map, p->kernels, rows, norm2, n, true, mapped, err);
+  kf_status status = kf_mapping_rows(&use->mapping, rows, norm2, n, mapped, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     kf_unit_f32(rows + i * d, norm2[i], m->map.dim_in, out + i * p->dim);
     for (uint64_t k = 0; k < l; k++) out[i * p->dim + d + k] = alpha * mapped[i * l + k];
@@ -160,28 +194,27 @@ static kf_status to_both(const kf_prototypes *p, const float *rows, const double
 }
 
 /* Mapped rows, with a last column for priors. */
-static kf_status to_longer(const kf_prototypes *p, const float *rows, const double *norm2,
+static kf_status to_longer(const kf_prototypes_use *use, const float *rows, const double *norm2,
                            uint64_t n, float *out, kf_err *err) {
+  const kf_prototypes *p = use->p;
   uint64_t l = p->model->map.dim_out;
-  bool unit = p->metric == KF_METRIC_COSINE;
-  KF_TRY(kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, unit, out, err));
+  KF_TRY(kf_mapping_rows(&use->mapping, rows, norm2, n, out, err));
   for (uint64_t i = n; i-- > 0;) {
     memmove(out + i * p->dim, out + i * l, l * sizeof *out);
-    out[i * p->dim + l] = unit ? 1 : 0;
+    out[i * p->dim + l] = p->metric == KF_METRIC_COSINE ? 1 : 0;
   }
   return KF_OK;
 }
 
-kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const double *norm2,
-                                uint64_t n, float *out, kf_err *err) {
-  bool unit = p->metric == KF_METRIC_COSINE;
-  if (p->part == KF_PART_FUSED) return to_both(p, rows, norm2, n, out, err);
-  if (p->prior) return to_longer(p, rows, norm2, n, out, err);
-  if (!p->raw && p->part == KF_PART_IMAGES)
-    return kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, unit, out, err);
+kf_status kf_prototypes_queries(const kf_prototypes_use *use, const float *rows,
+                                const double *norm2, uint64_t n, float *out, kf_err *err) {
+  const kf_prototypes *p = use->p;
+  if (p->part == KF_PART_FUSED) return to_both(use, rows, norm2, n, out, err);
+  if (p->prior) return to_longer(use, rows, norm2, n, out, err);
+  if (maps(p)) return kf_mapping_rows(&use->mapping, rows, norm2, n, out, err);
   for (uint64_t i = 0; i < n; i++) {
     const float *x = rows + i * p->dim;
-    if (unit || p->model->map.normalized)
+    if (p->metric == KF_METRIC_COSINE || p->model->map.normalized)
       kf_unit_f32(x, norm2[i], p->dim, out + i * p->dim);
     else
       memcpy(out + i * p->dim, x, p->dim * sizeof *x);
@@ -189,24 +222,23 @@ kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const
   return KF_OK;
 }
 
-kf_status kf_prototypes_find(const kf_prototypes *p, const float *queries, uint64_t n, uint32_t top,
+kf_status kf_prototypes_find(kf_prototypes_use *use, const float *queries, uint64_t n, uint32_t top,
                              int32_t *classes, double *scores, kf_err *err) {
   int64_t *found = kf_alloc(n * top, sizeof *found);
   if (found == NULL) return kf_fail_memory(err);
-  kf_status status =
-      kf_index_nearest(p->index, p->kernels, queries, n, top, NULL, found, scores, NULL, err);
-  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = p->ids[found[i]];
+  kf_status status = kf_index_use_nearest(&use->search, queries, n, top, found, scores, err);
+  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = use->p->ids[found[i]];
   kf_free(found);
   return status;
 }
 
-kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const double *norm2,
+kf_status kf_prototypes_nearest(kf_prototypes_use *use, const float *rows, const double *norm2,
                                 uint64_t n, uint32_t top, int32_t *classes, double *scores,
                                 kf_err *err) {
-  float *queries = kf_alloc(n * p->dim, sizeof *queries);
+  float *queries = kf_alloc(n * use->p->dim, sizeof *queries);
   if (queries == NULL) return kf_fail_memory(err);
-  kf_status status = kf_prototypes_queries(p, rows, norm2, n, queries, err);
-  if (status == KF_OK) status = kf_prototypes_find(p, queries, n, top, classes, scores, err);
+  kf_status status = kf_prototypes_queries(use, rows, norm2, n, queries, err);
+  if (status == KF_OK) status = kf_prototypes_find(use, queries, n, top, classes, scores, err);
   kf_free(queries);
   return status;
 }

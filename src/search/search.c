@@ -159,24 +159,6 @@ kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err) {
   return KF_OK;
 }
 
-#define CHECKED 256u
-
-typedef struct check_job {
-  const kf_index *index;
-  const kf_kernels *kernels;
-  const float *queries;
-  uint64_t n;
-} check_job;
-
-static kf_status check_some(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  const check_job *j = argument;
-  uint64_t first = (uint64_t)i * CHECKED, left = j->n - first;
-  uint32_t dim = kf_index_dim(j->index);
-  return check_rows(j->kernels, kf_index_metric(j->index), "query", j->queries + first * dim, first,
-                    left < CHECKED ? left : CHECKED, dim, err);
-}
-
 kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                     uint32_t k, const kf_search_options *options, int64_t *rows, double *scores,
                     kf_search_report *report) {
@@ -184,11 +166,8 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
   KF_OPTIONS(kf_search_options, o, options);
   if (o.text_mean != NULL) return kf_fail(err, KF_ERR_ARG, "kf_search: text_mean is for galleries");
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
-  check_job j = {.index = index, .kernels = ctx->kernels, .queries = queries, .n = n};
-  KF_TRY(kf_parallel(ctx, (size_t)((n + CHECKED - 1) / CHECKED), check_some, &j));
   uint64_t candidates = 0;
-  KF_TRY(
-      kf_index_nearest_parallel(ctx, index, queries, n, k, o.leave_out, rows, scores, &candidates));
+  KF_TRY(kf_index_search(ctx, index, queries, n, k, o.leave_out, rows, scores, &candidates));
   if (report != NULL) {
     report->queries += n;
     report->candidates += candidates;

@@ -2,6 +2,7 @@
 #ifndef KF_SEARCH_H
 #define KF_SEARCH_H
 
+#include "device/device.h"
 #include "model/model.h"
 
 /* --- the engine ------------------------------------------------------------------------------ */
@@ -44,6 +45,25 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
+/* The same, and checks the queries (kf_check_norm2); where devices search, while they do. */
+kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                          uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
+                          uint64_t *candidates);
+/* The same without the check on the threads of a pass, each with queries of its own, which have devices search where that
+ * pays (device_search.c). `begin`, before the pass, is told how many queries there will be in all, and
+ * at a time; `end` passes on the status of the pass, or says what went wrong with a device. */
+typedef struct kf_index_use {
+  const kf_index *index;
+  const kf_kernels *kernels;
+  const kf_devices *devices; /* NULL: the CPU searches */
+  bool failed;               /* a device has; with the lock of the index */
+  kf_err err;
+} kf_index_use;
+kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
+                             uint32_t k, kf_index_use *use);
+kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status);
+kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
+                               int64_t *rows, double *scores, kf_err *err);
 /* Hands out, for each of n < 2^32 queries, every row whose canonical score (cosine, dot product or
  * squared distance) is as good as least_score[i] or better, and some others; in no order. On the
  * calling thread. */
@@ -87,6 +107,7 @@ typedef struct kf_prototypes {
   double largest; /* number of rows of a class of the model */
   int32_t *ids;   /* [n] class numbers, rising */
   kf_index *index;
+  struct kf_prototypes_devices *devices; /* changes while they are used */
   kf_arena arena;
 } kf_prototypes;
 
@@ -96,16 +117,40 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
                             kf_part part, const unsigned char *mask, kf_prototypes **out);
 void kf_prototypes_free(kf_prototypes *p);
 
+/* What the threads of a pass find out about rows, on devices where that pays. */
+typedef struct kf_prototypes_use {
+  const kf_prototypes *p;
+  kf_mapping mapping;
+  kf_index_use search;
+  kf_slots_use sums;
+  double temperature; /* of probabilities; 0: none are wanted */
+  bool squares;       /* and sums of their squares */
+  uint64_t batch;     /* rows that a thread should take at a time; 0: the CPU does it all */
+} kf_prototypes_use;
+
+/* What a pass over so many rows wants to know: the `top` nearest prototypes, if any; probabilities, if
+ * there is a temperature, with `squares` if kf_odds is to have them. */
+typedef struct kf_prototypes_plan {
+  uint64_t rows;
+  uint32_t top;
+  double temperature;
+  bool squares;
+} kf_prototypes_plan;
+/* Before the pass, and after it, on the thread of the context. */
+kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prototypes_plan *plan,
+                              kf_prototypes_use *use);
+kf_status kf_prototypes_end(kf_ctx *ctx, kf_prototypes_use *use, kf_status status);
+
 /* The `top` <= p->n nearest prototypes of n rows of the original space, best first, as kf_classify
  * gives them. scores may be NULL. Any worker thread may call it. */
-kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const double *norm2,
+kf_status kf_prototypes_nearest(kf_prototypes_use *use, const float *rows, const double *norm2,
                                 uint64_t n, uint32_t top, int32_t *classes, double *scores,
                                 kf_err *err);
 /* The two steps of it: rows of the original space as the prototypes see them, out [n][p->dim], and
  * the nearest prototypes of these. */
-kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const double *norm2,
-                                uint64_t n, float *out, kf_err *err);
-kf_status kf_prototypes_find(const kf_prototypes *p, const float *queries, uint64_t n, uint32_t top,
+kf_status kf_prototypes_queries(const kf_prototypes_use *use, const float *rows,
+                                const double *norm2, uint64_t n, float *out, kf_err *err);
+kf_status kf_prototypes_find(kf_prototypes_use *use, const float *queries, uint64_t n, uint32_t top,
                              int32_t *classes, double *scores, kf_err *err);
 /* Their rows, [p->n][p->dim], as queries are compared with them. */
 void kf_prototypes_copy(const kf_prototypes *p, float *rows);
@@ -135,9 +180,21 @@ kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uin
 /* What turns the scores of a row into probabilities. */
 typedef struct kf_odds {
   double temperature, most, sum; /* sum of exp(temperature (score - most)) */
+  double squares;                /* sum of exp(2 temperature (score - most)), if wanted */
 } kf_odds;
-kf_odds kf_odds_of(const double *scores, uint32_t n, double temperature);
 double kf_probability(const kf_odds *odds, double score);
+/* The scores of one query, one by one. */
+typedef struct kf_row_scores {
+  const kf_prototypes *p;
+  const float *query;
+  const double *all; /* [p->n] or NULL */
+} kf_row_scores;
+double kf_row_score(const kf_row_scores *scores, uint32_t place);
+/* Hands out the odds of n queries, in order, on the calling thread. */
+typedef void (*kf_odds_fn)(void *argument, uint64_t row, const kf_odds *odds,
+                           const kf_row_scores *scores);
+kf_status kf_prototypes_odds(const kf_prototypes_use *use, const float *queries, uint64_t n,
+                             kf_odds_fn fn, void *argument, kf_err *err);
 
 /* Whether these are the prototypes that the model's temperature and threshold are about: its own
  * space, metric and part. */

@@ -13,9 +13,10 @@
 
 kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
                         kf_err *err) {
+  const char *path = kf_gallery_path(gallery);
   if (gallery->labels == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s%sthe gallery has no labels to vote with",
-                   gallery->in_memory ? "" : gallery->in.path, gallery->in_memory ? "" : ": ");
+                   path != NULL ? path : "", path != NULL ? ": " : "");
   if (!(temperature >= 0 && isfinite(temperature)))
     return kf_fail(err, KF_ERR_ARG, "the temperature is %g; it must be positive", temperature);
   if (temperature == 0) temperature = 0.07;

@@ -150,8 +150,12 @@ static kf_status accumulate(job *j, const char *what) {
 kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                     kf_range rows, const char *what) {
   job j = {.ctx = ctx, .stats = stats, .data = data, .range = rows};
+  bool done = false;
   KF_TRY(check_rows(ctx, stats, data));
-  return accumulate(&j, what);
+  KF_TRY(kf_stats_accumulate_on_device(ctx, stats, data, rows, NULL, what, &done));
+  if (!done) return accumulate(&j, what);
+  count_all(stats);
+  return KF_OK;
 }
 
 /* --- ranks -------------------------------------------------------------------------------------- */
@@ -175,12 +179,13 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
   job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels};
   bool done = false;
   KF_TRY(check_rows(ctx, stats, data));
-  if (!kf_is_shared(&ctx->ranks)) /* ranks have shares, and devices take all rows */
-    KF_TRY(kf_stats_accumulate_on_device(ctx, stats, data, labels, what, &done));
-  if (done) {
-    count_all(stats);
-    return KF_OK;
-  }
   if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
-  return kf_stats_add_ranks(ctx, accumulate(&j, what), stats);
+  kf_status status = kf_stats_accumulate_on_device(ctx, stats, data, kf_share_of_rows(ctx, data),
+                                                   labels, what, &done);
+  /* Whoever has a device: after this, all ranks are as far. */
+  if (status != KF_OK || done)
+    status = kf_agree_on(ctx, status);
+  else
+    status = accumulate(&j, what);
+  return kf_stats_add_ranks(ctx, status, stats);
 }

@@ -184,13 +184,15 @@ static kf_status add_pieces(plan *p, const char *what) {
   return written ? KF_OK : write_own(p);
 }
 
-static void say_found(const plan *p) {
+/* How many rows were found, which is also said. */
+static uint64_t say_found(const plan *p) {
   uint64_t rows = 0;
   for (uint32_t i = 0; i < p->n; i++)
     if (p->done[i]) rows += i + 1 < p->n ? p->rows : p->data->rows - (uint64_t)(p->n - 1) * p->rows;
   if (rows > 0)
     kf_log(p->ctx, "%s: has the statistics of %" PRIu64 " of %" PRIu64 " rows", p->folder, rows,
            p->data->rows);
+  return rows;
 }
 
 static kf_status prepare(plan *p) {
@@ -215,7 +217,8 @@ static kf_status run(plan *p, const char *what) {
   KF_TRY(kf_take_from_first(ctx, status, p->done, p->n));
   for (uint32_t i = 0; i < p->n; i++)
     if (!p->done[i]) p->left[p->n_left++] = i;
-  say_found(p);
+  uint64_t found = say_found(p);
+  kf_share_begin(ctx, ctx->ranks.rank == 0 ? found : 0);
   KF_TRY(kf_agree_on(ctx, add_pieces(p, what)));
   add_stats(p->stats, p->own);
   return kf_stats_add_ranks(ctx, KF_OK, p->stats);

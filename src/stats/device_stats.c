@@ -50,6 +50,7 @@ typedef struct job {
   const kf_data *data;
   const int32_t *labels; /* instead of the data set's, or NULL */
   const char *what;
+  uint64_t start, rows; /* of the data set: those to be added */
   kf_dev_moments_plan plan;
   uint64_t width;  /* bytes of a row */
   uint64_t piece;  /* rows */
@@ -101,8 +102,9 @@ static kf_status check_rows(const job *j, uint64_t first, uint64_t n, const kf_b
 
 /* The same of a batch from row `from` on, in the steps that the CPU takes. */
 static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err *err) {
-  uint64_t step = kf_stats_batch(j->plan.dim), start = batch * j->plan.batch;
-  uint64_t first = start + from / step * step, end = smaller(start + j->plan.batch, j->data->rows);
+  uint64_t step = kf_stats_batch(j->plan.dim), start = j->start + batch * j->plan.batch;
+  uint64_t first = start + from / step * step;
+  uint64_t end = smaller(start + j->plan.batch, j->start + j->rows);
   kf_arena arena = {0};
   kf_batch b = {0};
   KF_TAKE(&arena, b.rows, step * j->plan.dim);
@@ -117,12 +119,12 @@ static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-static uint64_t batch_count(const job *j) { return parts_of(j->data->rows, j->plan.batch); }
+static uint64_t batch_count(const job *j) { return parts_of(j->rows, j->plan.batch); }
 
 /* Rows of a batch; 0 past the last. */
 static uint64_t batch_rows(const job *j, uint64_t batch) {
   uint64_t first = batch * j->plan.batch;
-  return first < j->data->rows ? smaller(j->plan.batch, j->data->rows - first) : 0;
+  return first < j->rows ? smaller(j->plan.batch, j->rows - first) : 0;
 }
 
 /* The batch of the whole that is number `own` of a feed. */
@@ -210,25 +212,30 @@ static kf_status read_rows(const job *j, const slot *s, uint64_t first, uint64_t
   void *rows = (char *)s->rows + at * j->width;
   int32_t *labels = s->labels + at;
   uint64_t ahead = first + parts_of(AHEAD, j->width * j->piece) * j->piece;
-  if (data->ahead != NULL && ahead < data->rows)
-    data->ahead(data, ahead, smaller(n, data->rows - ahead));
+  uint64_t last = j->start + j->rows;
+  if (data->ahead != NULL && ahead < last) data->ahead(data, ahead, smaller(n, last - ahead));
   KF_TRY(kf_data_fetch(data, kernels, first, n, NULL, labels, NULL, err));
   if (j->labels != NULL) memcpy(labels, j->labels + first, n * sizeof *labels);
   if (data->fetch_raw != NULL) return data->fetch_raw(data, first, n, rows, err);
   return data->fetch(data, kernels, first, n, rows, NULL, err);
 }
 
+/* Progress is that of all ranks, if all are as fast as this one. */
+static uint64_t rows_done(const job *j, uint64_t done) {
+  return (uint64_t)((kf_u128)done * j->data->rows / j->rows);
+}
+
 static kf_status run_piece(void *argument, size_t i, size_t worker, kf_err *err) {
   job *j = argument;
   uint64_t batch = i / j->pieces, own = batch / j->n_feeds, first = i * j->piece;
-  uint64_t n = smaller(j->piece, j->data->rows - first);
+  uint64_t n = smaller(j->piece, j->rows - first);
   feed *f = &j->feeds[batch % j->n_feeds];
   slot *s = &f->slots[own % KF_DEV_PUTS];
   if (!wait_for_slot(j, f, own)) return kf_fail(err, KF_ERR_CANCELLED, "other rows have failed");
-  kf_status status = read_rows(j, s, first, n, first % j->plan.batch, err);
+  kf_status status = read_rows(j, s, j->start + first, n, first % j->plan.batch, err);
   bool stopped = false;
   if (status == KF_OK) {
-    status = kf_task_progress(j->ctx, worker, j->what, first + n, j->data->rows, err);
+    status = kf_task_progress(j->ctx, worker, j->what, rows_done(j, first + n), j->data->rows, err);
     stopped = status != KF_OK;
   }
   pthread_mutex_lock(&j->lock);
@@ -265,7 +272,7 @@ static void free_feeds(job *j) {
 
 /* Pieces and batches of about so many bytes, in whole steps of the CPU. */
 static void plan_batch(job *j, uint64_t bytes) {
-  uint64_t step = kf_stats_batch(j->plan.dim), rows = parts_of(j->data->rows, step) * step;
+  uint64_t step = kf_stats_batch(j->plan.dim), rows = parts_of(j->rows, step) * step;
   uint64_t most = smaller(bytes / j->width, smaller(rows, MOST_BATCH));
   j->piece = smaller(PIECE_BYTES / j->width, most) / step * step;
   if (j->piece == 0) j->piece = step;
@@ -334,7 +341,7 @@ static kf_status settle(job *j) {
 static kf_status feed_all(job *j) {
   uint64_t rows = j->data->rows;
   if (j->what != NULL) KF_TRY(kf_progress(j->ctx, j->what, 0, rows));
-  kf_status status = kf_parallel(j->ctx, (size_t)parts_of(rows, j->piece), run_piece, j);
+  kf_status status = kf_parallel(j->ctx, (size_t)parts_of(j->rows, j->piece), run_piece, j);
   kf_status settled = settle(j); /* says more than the status of a task that gave up */
   if (settled != KF_OK && !j->lost) j->ctx->err = j->err;
   if (settled != KF_OK) return settled;
@@ -404,24 +411,28 @@ static kf_dev_type type_of(const kf_data *data) {
 }
 
 /* Without opening a device. */
-static bool pays(const kf_ctx *ctx, const kf_data *data) {
-  uint64_t square = (uint64_t)data->dim * data->dim, products;
+static bool pays(const kf_ctx *ctx, uint64_t rows, uint32_t dim) {
+  uint64_t square = (uint64_t)dim * dim, products;
   uint64_t least = kf_devices_known(ctx) ? WHILE_STARTING : WHILE_OPENING;
-  if (kf_devices_asked(ctx) || !kf_mul_u64(data->rows, square, &products)) return true;
+  if (kf_devices_asked(ctx) || !kf_mul_u64(rows, square, &products)) return true;
   return products / ctx->threads >= least;
 }
 
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
-                                        const int32_t *labels, const char *what, bool *done) {
+                                        kf_range rows, const int32_t *labels, const char *what,
+                                        bool *done) {
   kf_devices *devices = NULL;
   *done = false;
-  if (data->rows == 0 || !pays(ctx, data)) return KF_OK;
+  uint64_t n = rows.last - rows.first;
+  if (n == 0 || !pays(ctx, n, data->dim)) return KF_OK;
   KF_TRY(kf_devices_for(ctx, &devices));
   if (devices->n == 0) return KF_OK;
   job *j = kf_alloc_zero(1, sizeof *j);
   if (j == NULL) return kf_fail_memory(&ctx->err);
   kf_dev_type type = type_of(data);
   *j = (job){.ctx = ctx, .stats = stats, .data = data, .labels = labels, .what = what};
+  j->start = rows.first;
+  j->rows = n;
   j->plan = (kf_dev_moments_plan){.dim = stats->dim,
                                   .n_classes = stats->n_classes,
                                   .type = type,

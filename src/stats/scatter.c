@@ -11,7 +11,7 @@
  *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
  * The first term is an integer matrix and the second is small: A = sum_k n_k g_k g_k^T is computed
- * exactly, E = sum_k (h_k r_k^T + r_k h_k^T) in f64. With g and r the same for all rows,
+ * exactly, F = sum_k h_k r_k^T in f64. With E = F + F^T, and g and r the same for all rows,
  *
  *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
  *
@@ -27,7 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLASS_BLOCK 128u
+#define CLASS_BLOCK ((uint64_t)128)
+#define TILE        8u   /* rows and columns finished together; a cache line */
+#define AHEAD       128u /* elements that are fetched before they are needed */
 #define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
 
 typedef struct counted {
@@ -51,11 +53,11 @@ typedef struct scatter {
   size_t block;
   int32_t *rows; /* [workers][block][dim] */
   kf_moments *moments;
-  /* E, class block by class block. */
-  double *left, *right; /* [2 CLASS_BLOCK][dim]: h over r, r over h */
+  /* F, class block by class block. */
+  double *h, *rest; /* [CLASS_BLOCK][dim] h_k, r_k */
   size_t depth;
-  size_t share; /* rows of e for a task */
-  double *e;    /* [dim][dim]; on and above the diagonal blocks */
+  size_t share; /* rows of f for a task */
+  double *f;    /* [dim][dim] */
   double *s_w, *s_b;
 } scatter;
 
@@ -76,6 +78,7 @@ static kf_status round_class(void *argument, size_t k, size_t worker, kf_err *er
   const kf_stats *s = t->stats;
   uint64_t at = (uint64_t)k * s->dim;
   int64_t rest = 0;
+  if (s->counts[k] == 0) memset(t->class_mean + at, 0, s->dim * sizeof *t->class_mean);
   for (uint32_t i = 0; s->counts[k] > 0 && i < s->dim; i++) {
     int64_t mean = divide_rounded(s->sums[at + i], s->counts[k]);
     t->class_mean[at + i] = (int32_t)mean;
@@ -162,33 +165,45 @@ static kf_status sum_class_means(scatter *t) {
   return KF_OK;
 }
 
-/* --- E ---------------------------------------------------------------------------------------- */
+/* --- F ---------------------------------------------------------------------------------------- */
 
-/* The rows of a task of e, from their diagonal block on, += left^T right. */
+/* h of a class with n rows. */
+static double middle_of(int64_t mean, int64_t rest, double half_inverse) {
+  return (double)mean + (double)rest * half_inverse;
+}
+
+static double half_inverse_of(int64_t n) { return 0.5 / (double)n; }
+
+/* The rows of a task of f += h^T r; zeros at first. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
   size_t dim = t->stats->dim, first = i * t->share;
   size_t n = dim - first < t->share ? dim - first : t->share;
-  t->ctx->kernels->gemm_tn(t->left + first, dim, t->right + first, dim, t->e + first * dim + first,
-                           dim, n, dim - first, t->depth);
+  double *f = t->f + first * dim;
+  if (t->n_chosen == 0) memset(f, 0, n * dim * sizeof *f);
+  t->ctx->kernels->gemm_tn(t->h + first, dim, t->rest, dim, f, dim, n, dim, t->depth);
   return KF_OK;
 }
 
-/* Rows of left and right for the class at `at` in the block. */
+/* h and r of the class at `at` in the block. */
 static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
   const kf_stats *s = t->stats;
-  uint64_t k = t->chosen[t->n_chosen + at], from = k * s->dim;
-  uint64_t h = 2 * at * s->dim, r = h + s->dim;
+  uint64_t k = t->chosen[t->n_chosen + at], from = k * s->dim, to = at * s->dim;
   int64_t n = s->counts[k];
+  double half_inverse = half_inverse_of(n);
   for (uint32_t i = 0; i < s->dim; i++) {
     int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
-    t->left[h + i] = t->right[r + i] = (double)mean + (double)rest / (2 * (double)n);
-    t->left[r + i] = t->right[h + i] = (double)rest;
+    if (i % TILE == 0) { /* which another thread has read last */
+      __builtin_prefetch(t->h + to + i + AHEAD, 1);
+      __builtin_prefetch(t->rest + to + i + AHEAD, 1);
+    }
+    t->h[to + i] = middle_of(mean, rest, half_inverse);
+    t->rest[to + i] = (double)rest;
   }
   return KF_OK;
 }
@@ -199,36 +214,62 @@ static kf_status sum_remainders(scatter *t) {
   size_t n = 0, blocks = (s->dim + t->share - 1) / t->share;
   for (uint32_t k = 0; k < s->n_classes; k++)
     if (t->inexact[k]) t->chosen[n++] = k;
-  for (t->n_chosen = 0; t->n_chosen < n; t->n_chosen += CLASS_BLOCK) {
-    size_t classes = n - t->n_chosen < CLASS_BLOCK ? n - t->n_chosen : CLASS_BLOCK;
-    t->depth = 2 * classes;
-    KF_TRY(kf_parallel(t->ctx, classes, fill_class, t));
+  t->n_chosen = 0;
+  do {
+    t->depth = n - t->n_chosen < CLASS_BLOCK ? n - t->n_chosen : CLASS_BLOCK;
+    KF_TRY(kf_parallel(t->ctx, t->depth, fill_class, t));
     KF_TRY(kf_parallel(t->ctx, blocks, multiply_rows, t));
-  }
+    t->n_chosen += t->depth;
+  } while (t->n_chosen < n);
   return KF_OK;
 }
 
 /* --- together --------------------------------------------------------------------------------- */
 
-/* Row i of the two matrices from the diagonal on, and with it column i, in real units. */
-static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err) {
+/* Rounded to nearest; most integers here fit 64 bits, whose conversion is one instruction. */
+static double to_double(kf_i128 x) {
+  int64_t low = (int64_t)x;
+  return low == x ? (double)low : (double)x;
+}
+
+/* Elements i, j and j, i of the two matrices in real units. */
+static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit) {
+  const kf_stats *s = t->stats;
+  uint64_t dim = s->dim, at = kf_triangle_at(s->dim, (uint32_t)i, (uint32_t)j);
+  double e = t->f[i * dim + j] + t->f[j * dim + i];
+  if (t->s_w != NULL)
+    t->s_w[i * dim + j] = t->s_w[j * dim + i] = (to_double(s->moments[at] - t->a[at]) - e) * unit;
+  if (t->s_b != NULL) {
+    int64_t sum = (int64_t)s->rows * t->g[i] + t->r[i];
+    kf_i128 of_all = (kf_i128)sum * t->g[j] + (kf_i128)t->g[i] * t->r[j];
+    double rest = (double)t->r[i] * (double)t->r[j] / (double)s->rows;
+    t->s_b[i * dim + j] = t->s_b[j * dim + i] = (to_double(t->a[at] - of_all) + (e - rest)) * unit;
+  }
+}
+
+static void finish_some(const scatter *t, uint64_t i, uint64_t column, double unit) {
+  uint64_t dim = t->stats->dim, next = column + TILE;
+  if (next + TILE <= dim) {
+    uint64_t at = kf_triangle_at(t->stats->dim, (uint32_t)i, (uint32_t)next);
+    for (uint64_t j = 0; j < TILE; j += TILE / 2) {
+      __builtin_prefetch(t->stats->moments + at + j);
+      __builtin_prefetch(t->a + at + j);
+    }
+  }
+  for (uint64_t j = column > i ? column : i; j < dim && j < next; j++)
+    finish_element(t, i, j, unit);
+}
+
+/* Rows from the diagonal on, and with them as many columns. */
+static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
-  const kf_stats *s = t->stats;
-  uint64_t dim = s->dim, at = kf_triangle_at(s->dim, (uint32_t)i, (uint32_t)i);
-  kf_i128 n = (kf_i128)s->rows, g_i = t->g[i], r_i = t->r[i];
-  double unit = ldexp(1.0, -2 * s->exponent);
-  for (uint64_t j = i; j < dim; j++, at++) {
-    double e = t->e[i * dim + j];
-    if (t->s_w != NULL)
-      t->s_w[i * dim + j] = t->s_w[j * dim + i] = ((double)(s->moments[at] - t->a[at]) - e) * unit;
-    if (t->s_b != NULL) {
-      kf_i128 of_all = n * g_i * t->g[j] + g_i * t->r[j] + r_i * t->g[j];
-      double rest = (double)t->r[i] * (double)t->r[j] / (double)s->rows;
-      t->s_b[i * dim + j] = t->s_b[j * dim + i] = ((double)(t->a[at] - of_all) + (e - rest)) * unit;
-    }
-  }
+  uint64_t dim = t->stats->dim, first = block * (uint64_t)TILE;
+  uint64_t end = first + TILE < dim ? first + TILE : dim;
+  double unit = ldexp(1.0, -2 * t->stats->exponent);
+  for (uint64_t column = first; column < dim; column += TILE)
+    for (uint64_t i = first; i < end; i++) finish_some(t, i, column, unit);
   return KF_OK;
 }
 
@@ -236,7 +277,7 @@ static kf_status allocate(scatter *t) {
   const kf_stats *s = t->stats;
   uint64_t dim = s->dim, k = s->n_classes;
   t->block = 4 * KF_MOMENT_ROWS;
-  KF_TAKE_ZERO(&t->arena, t->class_mean, k * dim);
+  KF_TAKE(&t->arena, t->class_mean, k * dim);
   KF_TAKE_ZERO(&t->arena, t->a, kf_triangle(s->dim));
   if (t->arena.failed) return kf_fail_memory(&t->ctx->err);
   KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, &t->moments));
@@ -245,9 +286,9 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->chosen, k);
   KF_TAKE(&t->arena, t->by_count, k);
   KF_TAKE(&t->arena, t->inexact, k);
-  KF_TAKE(&t->arena, t->left, 2 * (uint64_t)CLASS_BLOCK * dim);
-  KF_TAKE(&t->arena, t->right, 2 * (uint64_t)CLASS_BLOCK * dim);
-  KF_TAKE_ZERO(&t->arena, t->e, dim * dim);
+  KF_TAKE(&t->arena, t->h, CLASS_BLOCK * dim);
+  KF_TAKE(&t->arena, t->rest, CLASS_BLOCK * dim);
+  KF_TAKE(&t->arena, t->f, dim * dim);
   KF_TAKE(&t->arena, t->rows, kf_moments_workers(t->moments) * t->block * dim);
   return t->arena.failed ? kf_fail_memory(&t->ctx->err) : KF_OK;
 }
@@ -259,7 +300,7 @@ static kf_status compute(scatter *t, double *mean) {
   KF_TRY(kf_parallel(t->ctx, t->stats->n_classes, round_class, t));
   KF_TRY(sum_class_means(t));
   KF_TRY(sum_remainders(t));
-  return kf_parallel(t->ctx, t->stats->dim, finish_row, t);
+  return kf_parallel(t->ctx, (t->stats->dim + TILE - 1) / TILE, finish_rows, t);
 }
 
 kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
@@ -291,21 +332,20 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
   uint32_t first = (uint32_t)block * TRACE_BLOCK;
   uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
   kf_i128 a[TRACE_BLOCK] = {0};
-  double e[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
+  double f[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
   for (uint32_t k = 0; k < s->n_classes; k++) {
     const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
     int64_t count = s->counts[k];
+    double half_inverse = count > 0 ? half_inverse_of(count) : 0;
     for (uint32_t i = 0; count > 0 && i < n; i++) {
       int64_t mean = divide_rounded(sums[i], count), rest = sums[i] - count * mean;
-      double h = (double)mean + (double)rest / (2 * (double)count), r = (double)rest;
       a[i] += (kf_i128)count * mean * mean;
-      e[i] += h * r;
-      e[i] += r * h;
+      f[i] += middle_of(mean, rest, half_inverse) * (double)rest;
     }
   }
   for (uint32_t i = 0; i < n; i++) {
     uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
-    t->out[first + i] = ((double)(s->moments[at] - a[i]) - e[i]) * unit;
+    t->out[first + i] = (to_double(s->moments[at] - a[i]) - (f[i] + f[i])) * unit;
   }
   return KF_OK;
 }

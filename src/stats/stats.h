@@ -28,6 +28,8 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+/* The checksum of the file that kf_stats_save would write. */
+kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
@@ -87,10 +89,11 @@ kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const cha
                               kf_err *err);
 kf_status kf_stats_read_part(const char *path, char **covers, kf_stats **out, kf_err *err);
 
-/* The same on the devices of the context, if it has any and that pays. *done: it was done;
+/* Adds some rows on the devices of the context, if it has any and that pays. *done: it was done;
  * otherwise nothing has changed, and the CPU has to do it. */
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
-                                        const int32_t *labels, const char *what, bool *done);
+                                        kf_range rows, const int32_t *labels, const char *what,
+                                        bool *done);
 /* Rows that the CPU takes at once. */
 uint64_t kf_stats_batch(uint32_t dim);
 

@@ -75,6 +75,12 @@ kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **o
   return kf_stw_take(w, write_all(w, stats, err), out, err);
 }
 
+kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err) {
+  kf_stw *w;
+  KF_TRY(kf_stw_open_nowhere(&w, err));
+  return kf_stw_end_nowhere(w, write_all(w, stats, err), out, err);
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 static kf_status read_half(const kf_st *st, const char *name, kf_stats *s, int shift, kf_err *err) {

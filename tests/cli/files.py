@@ -1,8 +1,10 @@
 """Writes the files the tests need, sound and broken ones, with nothing but the standard library."""
 
+import io
 import json
 import random
 import struct
+import tarfile
 import zlib
 
 
@@ -47,6 +49,23 @@ def fvecs(rows):
 
 def fbin(rows):
     return struct.pack("<II", len(rows), len(rows[0])) + f32(rows)
+
+
+def small_bin(rows, code):
+    """f16bin (code "e"), u8bin ("B") or i8bin ("b")."""
+    flat = [x for row in rows for x in row]
+    return struct.pack(f"<II{len(flat)}{code}", len(rows), len(rows[0]), *flat)
+
+
+def tar(members, form=tarfile.GNU_FORMAT):
+    """The bytes of an archive of (name, bytes) pairs."""
+    memory = io.BytesIO()
+    with tarfile.open(fileobj=memory, mode="w", format=form) as archive:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return memory.getvalue()
 
 
 def world(n=60, dim=8, classes=3, seed=1):

@@ -28,21 +28,34 @@ SESSIONS = (
     ["search", "gallery.safetensors", "queries.safetensors", "-k", "5", "--rerank-from-disk"],
     ["eval", "model.safetensors", "queries.safetensors", "--gallery", "gallery.safetensors", "-k", "1,5,20"],
     ["classify", "model.safetensors", "queries.safetensors", "--top", "3"],
+    ["classify", "model.safetensors", "queries.safetensors", "--probabilities", "--json"],
+    ["eval", "model.safetensors", "queries.safetensors"],
+    ["eval", "model.safetensors", "queries.safetensors", "--json"],
+)
+TRANSFORMS = (
+    ["transform", "model.safetensors", "queries.safetensors"],
+    ["transform", "model.safetensors", "queries.safetensors", "--no-normalize", "--dtype", "f16"],
 )
 
 
 @test
 def the_answers_of_the_cpu(box):
     gallery(box)
-    for limits in ("", "devices=3 tile_rows=16", "hits=50", "memory=60000", "guess=1"):
+    for limits in ("", "devices=3 tile_rows=16", "hits=50", "memory=60000", "memory=150000", "guess=1"):
         device = "cuda:0,cuda:2" if "devices" in limits else "cuda"
         env = twin(box, limits)
         for words in SESSIONS:
+            if words[0] != "search" and "60000" in limits:
+                continue  # too little for a map and prototypes
             wanted = box.works(*words, "--device", "cpu")
             found = box.works(*words, "--device", device, env=env)
             equal(without_candidates(found.out), without_candidates(wanted.out), f"{words} with {limits!r}")
         if "memory" in limits:
             continue  # too little for statistics
+        for words in TRANSFORMS:
+            box.works(*words, "--device", "cpu", "-o", "cpu.npy")
+            box.works(*words, "--device", device, "-o", "device.npy", env=env)
+            equal(box.read("device.npy"), box.read("cpu.npy"), f"{words} with {limits!r}")
         box.works("fit", "rows.safetensors", "--device", device, "-o", "other.safetensors", env=env)
         equal(box.read("other.safetensors"), box.read("model.safetensors"), f"the model with {limits!r}")
 
@@ -64,6 +77,11 @@ def what_is_missing(box):
     box.refuses(USAGE, *words, "--device", "gpu", env=env, naming="invalid device 'gpu'")
     box.refuses(USAGE, *words, env={**env, "KOOFU_DEVICE": "cuda:x"}, naming="invalid device 'cuda:x'")
     box.refuses(IO, *words, "--device", "cuda", env=twin(box, "lose_call=9"), naming="the device was lost")
+    for others in (SESSIONS[5], SESSIONS[6], SESSIONS[7], [*TRANSFORMS[0], "-o", "lost.npy"]):
+        box.refuses(IO, *others, "--device", "cuda", env=twin(box, "no_driver=1"), naming="there is no driver")
+        box.refuses(IO, *others, "--device", "cuda", env=twin(box, "lose_call=3"), naming="the device was lost")
+        box.refuses(1, *others, "--device", "cuda", env=twin(box, "memory=1000"), naming="memory left")
+    check("lost.npy" not in os.listdir(box.folder), "nothing is written")
     for limits in ("no_driver=1", "no_open=1", ""):
         box.works(*words, "--device", "auto", env=twin(box, limits))
 

@@ -80,7 +80,7 @@ def a_folder_of_labels(box):
     box.refuses(BAD_DATA, "stats", "img", "--labels", "lab", "-o", "p.safetensors",
                 naming=["lab/labels_3.npy: 9 labels for the 10 rows of img/img_3.npy"])
     os.mkdir(box.path("empty"))
-    box.refuses(BAD_DATA, "stats", "img", "--labels", "empty", "-o", "p.safetensors", naming="no .npy, .npz, .txt, .csv or .tsv")
+    box.refuses(BAD_DATA, "stats", "img", "--labels", "empty", "-o", "p.safetensors", naming="no .npy, .npz, .parquet, .txt, .csv or .tsv")
 
 
 @test

@@ -140,7 +140,13 @@ def append_is_the_same_as_in_one_go(box):
         box.works("index", *words("b"), "--append", "grown.safetensors", "-o", "other.safetensors")
         equal(box.read("other.safetensors") == box.read("one.safetensors"), True, f"appended to another file, {how}")
         result = box.works("index", *words("b"), "--append", "grown.safetensors")
-        check(result.err.startswith("wrote grown.safetensors: 90 rows"), f"{result}")
+        check(result.err.startswith("wrote grown.safetensors: 50 rows added, 90 in all; "), f"{result}")
+        for words_of in (["all.npy"], ["--itself"]):
+            if how[:1] != ["--model"] or words_of == ["--itself"]:
+                same = [box.works("search", name, *words_of, "-k", 7).out for name in ("grown.safetensors", "one.safetensors")]
+                equal(same[0], same[1], f"answers of a gallery that has grown, {how}")
+        result = box.works("index", "grown.safetensors", "--compact")
+        check(result.err.startswith("wrote grown.safetensors: 90 rows, "), f"{result}")
         equal(differences(box.read("grown.safetensors"), box.read("one.safetensors")), {"batches", "checksum"}, f"grown in place, {how}")
         equal(box.files() - before, {"other.safetensors"}, "files")
         os.unlink(box.path("other.safetensors"))
@@ -152,7 +158,8 @@ def append_brings_new_classes(box):
     box.write("b.safetensors", data_set(names=["bee", "dog", "ant"], seed=2))
     box.works("index", "a.safetensors", "-o", "g.safetensors")
     result = box.works("index", "b.safetensors", "--append", "g.safetensors")
-    check("120 rows of 8 f32, 4 classes" in result.err, f"{result}")
+    check("60 rows added, 120 in all" in result.err, f"{result}")
+    check("4" in box.works("info", "g.safetensors").out, "classes")
     out = box.works("search", "g.safetensors", "b.safetensors", "-k", 1).out
     labels = [line.split("\t")[2] for line in out.splitlines()[1:]]
     equal(labels, [["bee", "dog", "ant"][i % 3] for i in range(60)], "labels of the rows themselves")

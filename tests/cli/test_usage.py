@@ -113,6 +113,11 @@ def environment(box):
                      env={"KOOFU_THREADS": "many", "KOOFU_ISA": "sse9"})
     check("1 thread," in used.err and "plain" in used.err, f"the options do not win: {used}")
     box.works("info", "x.safetensors", env={"KOOFU_THREADS": "", "KOOFU_ISA": ""})
+    box.refuses(USAGE, "info", "x.safetensors", env={"KOOFU_PROGRESS": "-1"}, naming="KOOFU_PROGRESS")
+    logged = box.works("stats", "x.safetensors", "-o", "s.safetensors", env={"KOOFU_PROGRESS": "0"})
+    check("\nstats       100 %" in "\n" + logged.err and "\r" not in logged.err, f"no lines of progress: {logged}")
+    silent = box.works("stats", "x.safetensors", "-o", "s.safetensors")
+    check("100 %" not in silent.err, f"progress where there is no terminal: {silent}")
 
 
 @test
@@ -165,7 +170,7 @@ def errors_name_the_option_that_helps(box):
             (BAD_DATA, ["stats", "x.npy", "--labels", "gap.npy", *out], "; --skip-unlabelled leaves out such rows"),
             (BAD_DATA, ["convert", "x.npy", "--labels", "gap.npy", *out], "; --keep-unlabelled keeps such rows"),
             (BAD_DATA, ["stats", "x.npy", *out], "; give --labels, or name the tensor with --label-tensor"),
-            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name the tensor with --tensor"),
+            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name it with --tensor"),
             (BAD_DATA, ["text-prototypes", "x.npy", *out], "--per-class"),
             (BAD_DATA, ["fit", "x.npy", "--labels", "numbers.npy", "--text", "names.safetensors", *out], "give class names with --classes"),
             (BAD_DATA, ["eval", "m.safetensors", "names.safetensors", "--truth", "real.json"], "; give class names with --truth-classes"),

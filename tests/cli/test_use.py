@@ -3,13 +3,14 @@
 import json
 import os
 import pty
+import random
 import re
 import resource
 import struct
 import subprocess
 
 from harness import BAD_DATA, IO, USAGE, Skipped, check, equal, test
-from files import data_set, differences, f32, fbin, fvecs, i32, npy, safetensors, world
+from files import data_set, differences, f32, fbin, fvecs, i32, npy, safetensors, small_bin, world
 
 
 def with_model(box, **more):
@@ -83,6 +84,22 @@ def info_of_every_kind(box):
     equal(about["bytes"], os.path.getsize(box.path("m.safetensors")), "bytes")
     text = box.works("info", "m.safetensors", "x.npy").out
     check("m.safetensors: model" in text and "8 -> 4" in text and "x.npy: embeddings" in text, text)
+
+
+@test
+def bins_of_every_type(box):
+    """Bytes and halves are the numbers they hold: the same rows as in f32."""
+    rng = random.Random(3)
+    for ending, code, low, high in (("f16bin", "e", -512, 511), ("u8bin", "B", 0, 255), ("i8bin", "b", -128, 127)):
+        rows = [[rng.randint(low, high) for _ in range(5)] for _ in range(700)]
+        rows[1][0], rows[1][1] = low, high
+        box.write(f"x.{ending}", small_bin(rows, code))
+        box.write("x.fbin", fbin(rows))
+        about = info(box, f"x.{ending}")
+        equal((about["format"], about["rows"], about["dim"]), (ending, 700, 5), ending)
+        box.works("convert", f"x.{ending}", "-o", "a.safetensors")
+        box.works("convert", "x.fbin", "-o", "b.safetensors")
+        equal(box.read("a.safetensors"), box.read("b.safetensors"), ending)
 
 
 @test

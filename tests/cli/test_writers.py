@@ -1,6 +1,7 @@
 """Two writers at once, repeated appends, several outputs together, odd outputs."""
 
 import fcntl
+import json
 import os
 import random
 import signal
@@ -19,7 +20,17 @@ def numbered(box, n):
 
 
 def numbers_in(box, name):
-    return [int(row[0]) for row in read_safetensors(box.read(name))[0]["embeddings"]]
+    """Those of the rows of a gallery, with its changes."""
+    box.works("convert", name, "-o", "converted.safetensors")
+    numbers = [int(row[0]) for row in read_safetensors(box.read("converted.safetensors"))[0]["embeddings"]]
+    os.remove(box.path("converted.safetensors"))
+    return numbers
+
+
+def names_in(box, name):
+    """The ids of a gallery, with its changes."""
+    answers = json.loads(box.works("search", name, "--itself", "-k", 1, "--json").out)
+    return [answer["id"] for answer in answers["answers"]]
 
 
 @test
@@ -32,6 +43,9 @@ def appends_at_the_same_time(box):
             err = process.communicate(timeout=60)[1]
             equal((process.returncode, err), (0, b""), "an append beside others")
     equal(sorted(numbers_in(box, "g.safetensors")), list(range(41)), "rows")
+    equal(len([f for f in box.files() if ".changes/" in f]), 40, "changes")
+    box.works("index", "g.safetensors", "--compact")
+    equal(sorted(numbers_in(box, "g.safetensors")), list(range(41)), "rows of one file")
     equal({f for f in box.files() if not f.endswith(".npy")}, {"g.safetensors"}, "files")
 
 
@@ -76,6 +90,57 @@ def appends_that_are_killed(box):
 
 
 @test
+def changes_that_are_killed(box):
+    """Rows are added, replaced, removed and made one file again, each killed at any moment: what was confirmed is there, and what was
+    not is there whole or not at all. KOOFU_KILLS: how many kills."""
+    wanted = int(os.environ.get("KOOFU_KILLS", "40"))
+    seed = time.time_ns()
+    rng = random.Random(seed)
+    box.write("base.npy", npy([[float(i), 1.0, 0.0] for i in range(50)]))
+    box.write("base.txt", "".join(f"b{i}\n" for i in range(50)))
+    box.works("index", "base.npy", "--ids", "base.txt", "--metric", "euclidean", "-o", "g.safetensors")
+    there = [f"b{i}" for i in range(50)]
+    kills = step = 0
+    while kills < wanted:
+        step += 1
+        what = rng.choice(("add", "add", "replace", "remove", "remove", "compact"))
+        if what == "remove" and len(there) < 20:
+            what = "add"
+        after, command = list(there), ["index", "g.safetensors", "--compact"]
+        if what == "remove":
+            gone = rng.sample(there, rng.randrange(1, 5))
+            after = [name for name in there if name not in gone]
+            box.write("gone.txt", "".join(f"{name}\n" for name in gone))
+            command = ["index", "g.safetensors", "--remove", "gone.txt"]
+        elif what != "compact":
+            names = [f"s{step}-{i}" for i in range(rng.randrange(1, 8))]
+            if what == "replace":
+                names += rng.sample(there, 2)
+            after = [name for name in there if name not in names] + names
+            box.write("new.npy", npy([[float(step), float(i), 1.0] for i in range(len(names))]))
+            box.write("new.txt", "".join(f"{name}\n" for name in names))
+            command = ["index", "new.npy", "--ids", "new.txt", "--append", "g.safetensors"] + ["--replace"] * (what == "replace")
+        process = box.start(*command, "-q")
+        try:
+            process.communicate(timeout=rng.uniform(0, 0.03))
+            equal(process.returncode, 0, f"{what}, seed {seed}")
+            there = after
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            now = names_in(box, "g.safetensors")
+            check(now in (there, after), f"{what}, seed {seed}, step {step}: neither before nor after")
+            there = now
+        if step % 16 == 0:
+            equal(names_in(box, "g.safetensors"), there, f"what was confirmed, seed {seed}, step {step}")
+    equal(names_in(box, "g.safetensors"), there, f"after {kills} kills, seed {seed}")
+    box.works("index", "g.safetensors", "--compact")
+    equal(names_in(box, "g.safetensors"), there, "in one file")
+    equal([f for f in box.files() if ".changes" in f or f.startswith(".")], [], "nothing is left")
+
+
+@test
 def the_same_rows_again(box):
     box.write("x.safetensors", data_set())
     box.write("y.safetensors", data_set(seed=2))
@@ -87,7 +152,7 @@ def the_same_rows_again(box):
     check("wrote" not in result.err, f"{result}")
     equal(box.read("g.safetensors"), before, "the gallery")
     result = box.works("index", "y.safetensors", "--append", "g.safetensors", "--again")
-    check("wrote g.safetensors: 180 rows" in result.err, f"{result}")
+    check("wrote g.safetensors: 60 rows added, 180 in all; " in result.err, f"{result}")
     result = box.works("index", "y.safetensors", "--append", "g.safetensors", "-o", "h.safetensors")
     check("wrote h.safetensors: 240 rows" in result.err, f"another file is always written: {result}")
     box.refuses(USAGE, "index", "x.safetensors", "-o", "i.safetensors", "--again", naming="--append")

@@ -1,6 +1,7 @@
-"""Three hosts that are network namespaces of this machine, with real TCP between them, for Open MPI as root.
+"""Three hosts that are network namespaces of this machine, with real TCP between them, as root.
 
-Each has a name and an address of its own; a bridge in a fourth namespace joins them, and can cut one off.
+Each has a name and an address of its own; the second and third also have numbers of processes and a folder PRIVATE of
+their own. A bridge in a fourth namespace joins them, and can cut one off.
 """
 
 import os
@@ -9,6 +10,7 @@ import subprocess
 
 NAMES = ("koofu-a", "koofu-b", "koofu-c")
 SWITCH = "koofu-switch"
+PRIVATE = "private"
 
 
 def run(*words):
@@ -53,13 +55,18 @@ def make(folder):
     with open(hosts, "w", encoding="ascii") as file:
         file.write("127.0.0.1 localhost\n")
         file.writelines(f"{address(i)} {name}\n" for i, name in enumerate(NAMES))
+    private = os.path.join(folder, PRIVATE)
+    os.makedirs(private)
     script = os.path.join(folder, "start-on-host")
     with open(script, "w", encoding="ascii") as file:
         file.write(f"""#!/bin/sh
-# usage: start-on-host NAME WORD...
+# usage: start-on-host [OPTION OF ssh] NAME WORD...
+while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$1
 shift
-exec ip netns exec "$host" unshare -u -m sh -c 'hostname "$1"; mount --bind {hosts} /etc/hosts; shift; eval "$*"' sh "$host" "$@"
+if [ "$host" = {NAMES[0]} ]; then own='true'; else own='mount -t tmpfs none {private}'; apart='--pid --fork --mount-proc'; fi
+exec ip netns exec "$host" unshare -u -m $apart sh -c \
+  'hostname "$1"; mount --bind {hosts} /etc/hosts; eval "$2"; shift 2; eval "$*"' sh "$host" "$own" "$@"
 """)
     os.chmod(script, 0o755)
     return script

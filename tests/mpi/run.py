@@ -133,10 +133,37 @@ def same_text(s, *words, prepare=None):
         check(prepare(s.together(ranks, *words).stdout) == one, ranks, "ranks print something else:", *words)
 
 
+def same_notes(s, word, number, *words):
+    """What is said of one picture after the other, whichever rank has it: by rank 0, once, in order."""
+
+    def notes(done):
+        if "-o" in words:
+            os.remove(s.path(words[-1]))
+        return [line for line in done.stderr.decode().splitlines() if word in line]
+
+    one = notes(s.alone(*words))
+    check(len(one) == number, one)
+    for ranks in s.ranks:
+        many = notes(s.together(ranks, *words))
+        check(many == one, ranks, "ranks:", many, "instead of", one)
+
+
 @test
 def statistics(s):
     same_file(s, "stats.safetensors", "stats", "train.safetensors", "-o")
     same_file(s, "stats.safetensors", "stats", "train.safetensors", "test.safetensors", "--no-normalize", "-o")
+
+
+@test
+def progress(s):
+    """Lines of rank 0 alone, which rise from 0 % of all rows to all of them."""
+    environment, s.environment = s.environment, dict(s.environment, KOOFU_PROGRESS="0")
+    try:
+        lines = s.together(3, "stats", "train.safetensors", "-o", "progress.safetensors").stderr.decode().splitlines()
+    finally:
+        s.environment = environment
+    shares = [int(line.split()[1]) for line in lines if line.startswith("stats ")]
+    check(shares and shares == sorted(shares) and shares[0] == 0 and shares.count(100) <= 2 and shares[-1] == 100, lines)
 
 
 @test
@@ -189,11 +216,17 @@ class Box:
 def embed(s):
     """Pictures are shared out by shards; what an interrupted run has made is taken up."""
     photos.photos(Box(s.folder), "pictures", ["ant", "owl"], 9)
-    Box(s.folder).write("pictures/owl/broken.png", b"this is no picture")
+    for name in ("owl/broken.png", "ant/broken.png", "ant/z-broken.jpg", "owl/z-broken.jpg"):
+        Box(s.folder).write("pictures/" + name, b"this is no picture")
     line = ["embed", photos.CLIP, "pictures", "--skip-bad", "--shard", "2", "-o"]
     same_file(s, "embedded.safetensors", *line)
     s.alone(*line, "one-embedded.safetensors")
-    one_message(s.fails(2, *[word for word in line if word != "--skip-bad"], "bad-embedded.safetensors"), "broken.png")
+    same_notes(s, "broken", 4, *line, "noted.safetensors")
+    s.alone("fit", "one-embedded.safetensors", "--lambda", "1x", "-o", "of-pictures.safetensors")
+    classify = ["classify", "of-pictures.safetensors", "pictures", "--encoder", photos.CLIP, "--skip-bad"]
+    same_text(s, *classify)
+    same_notes(s, "broken", 4, *classify)
+    one_message(s.fails(2, *[word for word in line if word != "--skip-bad"], "bad-embedded.safetensors"), "pictures/ant/broken.png")
     parts = s.path("bad-embedded.safetensors.parts")
     check(len([name for name in os.listdir(parts) if name.startswith("shard")]) > 0, "finished shards are kept")
     done = s.together(3, *line, "bad-embedded.safetensors")
@@ -244,6 +277,27 @@ def ranks_that_fail_alone(s):
 
 
 @test
+def different_versions(s):
+    """A copy of the program in which the version is another."""
+    own = s.alone("version").stdout.split()[1]
+    other = own[:-1] + (b"9" if own[-1:] != b"9" else b"8")
+    with open(s.program, "rb") as file:
+        program = file.read()
+    check(own + b"\0" in program, "no version in the program")
+    with open(s.path("koofu-other"), "wb") as file:
+        file.write(program.replace(own + b"\0", other + b"\0"))
+    os.chmod(s.path("koofu-other"), 0o755)
+    words = ["fit", "train.safetensors", "-o", "versions.safetensors"]
+    line = [s.mpirun, "-n", "1", s.program, *words, ":", "-n", "1", s.path("koofu-other"), *words]
+    done = s.finish(subprocess.Popen(line, cwd=s.folder, env=s.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, start_new_session=True))
+    check(done.returncode != 0, done)
+    one_message([text for text in done.stderr.decode().splitlines() if text.startswith("koofu")],
+                f"rank 0 runs koofu {own.decode()} and rank 1 runs koofu {other.decode()}")
+    check(not os.path.exists(s.path("versions.safetensors")), "a file was written")
+
+
+@test
 def wrong_use(s):
     one_message(s.fails(2, "fit", "missing.safetensors", "-o", "out.safetensors"), "missing.safetensors")
     one_message(s.fails(2, "fit", "train.safetensors", "--no-such-option"), "no-such-option")
@@ -284,6 +338,16 @@ def write_part(s, folder, rows, labels):
         file.writelines(f"class-{label}\n" for label in labels)
 
 
+def same_parts(s, n, words, name):
+    """n ranks with a part each do what one process does with all of them."""
+    parts = [f"part-{i}" for i in range(n)]
+    s.alone(*words, *[f"{part}/rows.npy" for part in parts], *[word for part in parts for word in ("--labels", f"{part}/labels.txt")],
+            "-o", "one-of-" + name)
+    line = [*words, "--rank-files", "part-%r/*.npy", "--labels", "part-%r/labels.txt", "-o", "many-of-" + name]
+    s.together(n, *line)
+    s.same("one-of-" + name, "many-of-" + name, line)
+
+
 @test
 def rank_files(s):
     """Each rank has a part, some of them without some of the classes."""
@@ -301,6 +365,20 @@ def rank_files(s):
     s.together(n, *line)
     s.same("one-parts.safetensors", "many-parts.safetensors", line)
     one_message(s.fails(n + 1, *line), "part-3/")  # the last rank has no files
+    same_parts(s, n, ["transform", "one-parts.safetensors"], "mapped.npy")
+    same_parts(s, n, ["classify", "one-parts.safetensors"], "answers.tsv")
+    write_part(s, "part-3", numpy.zeros((0, 16), "f4"), [])  # no rows at all
+    one_message(s.fails(n + 1, *line), "part-3/rows.npy: the file has no rows", "(rank 3)")
+    shutil.rmtree(s.path("part-3"))
+    bad = state.randn(100, 16).astype("f4")
+    bad[41, 3] = numpy.inf
+    write_part(s, "part-3", bad, state.randint(0, 6, 100))
+    one_message(s.fails(n + 1, *line), "part-3/rows.npy, row 41", "(rank 3)", "--skip-bad")
+    same_parts(s, n + 1, ["fit", "--skip-bad"], "parts.safetensors")
+    with open(s.path("part-3/labels.txt"), "w", encoding="ascii") as file:
+        file.writelines(f"{i % 6}\n" for i in range(100))
+    same_parts(s, n + 1, ["fit", "--skip-bad"], "parts.safetensors")  # classes that no other rank has
+    shutil.rmtree(s.path("part-3"))
     write_part(s, "part-3", state.randn(100, 17).astype("f4"), state.randint(0, 6, 100))
     one_message(s.fails(n + 1, *line), "rows of rank 0 have 16 columns, those of rank 3 have 17")
 
@@ -324,43 +402,103 @@ def is_program(pid, program):
         return False
 
 
-@test
-def kills(s):
-    """A rank is killed at a random moment of a fit: the old file or the new one, a failure or a success, no hang."""
+def live(s, process):
+    return [pid for pid in children(process.pid) if is_program(pid, s.program)]
+
+
+def kill_one(chance, pids):
+    try:
+        os.kill(chance.choice(pids), signal.SIGKILL)
+    except (IndexError, ProcessLookupError):
+        pass
+
+
+def check_output(s, name, done):
+    """The old file or the right one, as the status says, and nothing else."""
+    with open(s.path("killed-" + name), "rb") as file:
+        old = file.read() == b"old"
+    check(old or filecmp.cmp(s.path("killed-" + name), s.path("right-" + name), shallow=False), "a wrong file")
+    check(not old or done.returncode != 0, "success without a file")
+    rest = [other for other in os.listdir(s.folder) if other.startswith(".killed")]
+    check(not rest, "left behind:", *rest)
+
+
+def kill_often(s, wanted, name, *words):
+    """A rank is killed at a random moment: the old file or the new one, a failure or a success, no hang."""
     chance = random.Random(1)
-    line = ["fit", "train.safetensors", "--dim", "auto", "-o", "killed.safetensors"]
-    s.alone(*line)
+    line = [*words, "-o", "killed-" + name]
+    s.alone(*words, "-o", "right-" + name)
     begun = time.monotonic()
     s.together(3, *line)
     usual = time.monotonic() - begun
-    shutil.copy(s.path("killed.safetensors"), s.path("right.safetensors"))
-    died, runs, wanted = 0, 0, 2 if s.short else 50
+    died, runs = 0, 0
     while died < wanted and runs < 5 * wanted:
         runs += 1
-        with open(s.path("killed.safetensors"), "w", encoding="ascii") as file:
+        with open(s.path("killed-" + name), "w", encoding="ascii") as file:
             file.write("old")
         process = s.start(3, *line)
-        ranks = []
-        while len(ranks) < 3 and process.poll() is None:  # a launcher that is still starting ranks may itself hang
+        while len(live(s, process)) < 3 and process.poll() is None:  # while ranks are being started: launch_kills
             time.sleep(0.005)
-            ranks = [pid for pid in children(process.pid) if is_program(pid, s.program)]
         time.sleep(chance.uniform(0, usual))
-        ranks = [pid for pid in children(process.pid) if is_program(pid, s.program)]
-        if ranks:
-            try:
-                os.kill(chance.choice(ranks), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_one(chance, live(s, process))
         done = s.finish(process)
         died += done.returncode != 0
-        with open(s.path("killed.safetensors"), "rb") as file:
-            old = file.read() == b"old"
-        check(old or filecmp.cmp(s.path("killed.safetensors"), s.path("right.safetensors"), shallow=False), "a wrong file")
-        check(not old or done.returncode != 0, "success without a file")
-        rest = [name for name in os.listdir(s.folder) if name.startswith(".killed")]
-        check(not rest, "left behind:", *rest)
-    print(f"  {died} of {runs} runs were ended by the kill")
+        check_output(s, name, done)
+    print(f"  {words[0]}: {died} of {runs} runs were ended by the kill")
     check(died == wanted, "kills came too late")
+
+
+@test
+def kills(s):
+    kill_often(s, 2 if s.short else 50, "model.safetensors", "fit", "train.safetensors", "--dim", "auto")
+    s.alone("synth", "--classes", "20", "--dim", "48", "--per-class", "6000", "-o", "many.safetensors")
+    kill_often(s, 1 if s.short else 20, "mapped.npy", "transform", "model.safetensors", "many.safetensors")
+
+
+@test
+def launch_kills(s):
+    """A rank is killed while ranks are being started: no rank is left. The launcher itself may hang: PMIx 4.2.2 was seen to
+    wait for a lock in PMIx_server_finalize, when all ranks were gone. It is then ended here."""
+    chance, stuck = random.Random(2), 0
+    s.alone("fit", "train.safetensors", "-o", "right-launch.safetensors")
+    runs = 2 if s.short else 50
+    for _ in range(runs):
+        with open(s.path("killed-launch.safetensors"), "w", encoding="ascii") as file:
+            file.write("old")
+        process = s.start(3, "fit", "train.safetensors", "-o", "killed-launch.safetensors")
+        while not live(s, process) and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.3))
+        kill_one(chance, live(s, process))
+        last = begun = time.monotonic()
+        while process.poll() is None and time.monotonic() < last + 10:
+            if live(s, process):
+                last = time.monotonic()
+            check(last < begun + LIMIT, "ranks hang")
+            time.sleep(0.05)
+        if process.poll() is None:
+            stuck += 1
+            os.killpg(process.pid, signal.SIGKILL)
+        check_output(s, "launch.safetensors", s.finish(process))
+    print(f"  {runs} kills within 0.3 s of the start" + (f"; the launcher itself hung {stuck} times" if stuck else ""))
+
+
+@test
+def ranks_that_never_start(s):
+    """One rank never comes to MPI_Init: the others give up, with one message."""
+    environment, s.environment = s.environment, dict(s.environment, KOOFU_START_TIMEOUT="3")
+    line = [s.mpirun, "-n", "1", s.program, "fit", "train.safetensors", "-o", "never.safetensors", ":", "-n", "1", "sleep", "1000"]
+    try:
+        done = s.finish(subprocess.Popen(line, cwd=s.folder, env=s.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, start_new_session=True))
+        check(done.returncode != 0, done)
+        one_message([text for text in done.stderr.decode().splitlines() if text.startswith("koofu")],
+                    "the ranks could not start together within 3 seconds")
+        s.environment["KOOFU_START_TIMEOUT"] = "soon"
+        one_message(s.fails(2, "fit", "train.safetensors", "-o", "never.safetensors"), "KOOFU_START_TIMEOUT")
+    finally:
+        s.environment = environment
+    check(not os.path.exists(s.path("never.safetensors")), "a file was written")
 
 
 @test
@@ -396,13 +534,19 @@ class Hosts(Session):
     def __init__(self, s, script):
         self.__dict__.update(s.__dict__)
         self.script = script
-        self.environment = dict(s.environment)
+        # MPICH's UCX sees one machine, and would reach for its memory.
+        self.environment = dict(s.environment, UCX_TLS="tcp,self", UCX_NET_DEVICES="eth0")
         del self.environment["KOOFU_RANK_TIMEOUT"]
 
-    def start(self, ranks, *words):
-        line = [self.mpirun, "--host", ",".join(f"{name}:{ranks}" for name in hosts.NAMES), "-n", str(ranks), "--map-by", "node",
+    def launcher(self, ranks):
+        if not self.open_mpi:
+            return ["-launcher", "ssh", "-launcher-exec", self.script, "-iface", "eth0", "-hosts", ",".join(hosts.NAMES), "-n", str(ranks)]
+        return ["--host", ",".join(f"{name}:{ranks}" for name in hosts.NAMES), "-n", str(ranks), "--map-by", "node",
                 "--mca", "plm_rsh_agent", self.script, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
-                "--mca", "oob_tcp_if_include", "eth0", self.program, *words]
+                "--mca", "oob_tcp_if_include", "eth0"]
+
+    def start(self, ranks, *words):
+        line = [self.mpirun, *self.launcher(ranks), self.program, *words]
         return subprocess.Popen([self.script, hosts.NAMES[0], "exec", *map(shlex.quote, line)], cwd=self.folder,
                                 env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 start_new_session=True)
@@ -437,8 +581,8 @@ def cut_off(many, line):
 
 @test
 def three_hosts(s):
-    if s.short or not s.open_mpi or hosts.missing():
-        print(f"  skipped: {'short' if s.short else hosts.missing() or 'only with Open MPI'}")
+    if s.short or hosts.missing():
+        print(f"  skipped: {'short' if s.short else hosts.missing()}")
         return
     s.alone("synth", "--classes", "30", "--dim", "128", "--per-class", "3000", "-o", "long.safetensors")
     many = Hosts(s, hosts.make(s.folder))
@@ -449,6 +593,13 @@ def three_hosts(s):
             many.together(ranks, "search", "gallery.safetensors", "test.safetensors", "-o", "hosts-near.safetensors")
             s.alone("search", "gallery.safetensors", "test.safetensors", "-o", "one-near.safetensors")
             s.same("one-near.safetensors", "hosts-near.safetensors", [ranks, "ranks on three hosts"])
+            # In a folder that all see, every rank writes; in one that only rank 0 sees, it does.
+            s.alone("transform", "model.safetensors", "train.safetensors", "-o", "one-mapped.npy")
+            for folder in (".", hosts.PRIVATE):
+                many.together(ranks, "transform", "model.safetensors", "train.safetensors", "-o", f"{folder}/hosts-mapped.npy")
+                s.same("one-mapped.npy", f"{folder}/hosts-mapped.npy", [ranks, "ranks on three hosts"])
+                left = [name for name in os.listdir(s.path(folder)) if name.startswith(".hosts")]
+                check(not left, "left behind:", *left)
         line = ["fit", "long.safetensors", "--dim", "auto", "--checkpoint", "parts-of-hosts", "-o", "hosts-long.safetensors"]
         took, said = cut_off(many, line)
         print(f"  all ranks ended {took:.0f} s after a host was cut off")

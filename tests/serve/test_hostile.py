@@ -17,6 +17,12 @@ def memory_of(server):
         return int(re.search(r"VmRSS:\s*(\d+) kB", file.read()).group(1)) << 10
 
 
+def sanitized(box):
+    with open(box.program, "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 def closed(own):
     """Whether the server ends the connection, however long that takes."""
     try:
@@ -106,7 +112,8 @@ def huge_bodies_take_no_memory(box):
             own = server.raw(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 31457280\r\n\r\n")
             own.sendall(b" " * (15 << 20))
             others.append(own)
-        check(memory_of(server) - before < 100 << 20, f"memory: {before} {memory_of(server)}")
+        if not sanitized(box):  # whose allocator keeps what was freed
+            check(memory_of(server) - before < 100 << 20, f"memory: {before} {memory_of(server)}")
         equal(server.get("/healthz").status, 200, "others are served")
         for own in others:
             own.close()

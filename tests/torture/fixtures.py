@@ -16,7 +16,7 @@ TESTS = os.path.dirname(HERE)
 GOLDEN = os.path.join(TESTS, "golden")
 sys.path.insert(0, os.path.join(TESTS, "cli"))
 
-from files import f32, fbin, fvecs, i32, npy, png, safetensors  # noqa: E402
+from files import f32, fbin, fvecs, i32, npy, png, safetensors, small_bin, tar  # noqa: E402
 
 DIM, CLASSES, EACH = 8, 4, 6
 NAMES = ["ant", "bee", "cät", "dog, small"]
@@ -113,6 +113,7 @@ def make_rows(m):
     m.write("parts/10.npy", npy(rows[9:], "<f8"))
     m.write("x.fvecs", fvecs(rows))
     m.write("x.fbin", fbin(rows))
+    m.write("x.u8bin", small_bin([[int(abs(v) * 50) % 256 for v in row] for row in rows], "B"))
     m.write("y.txt", lines(NAMES[k] for k in labels))
     m.write("y.npy", npy(labels, "<i4"))
     m.write("ys.npy", strings([NAMES[k] for k in labels]))
@@ -163,6 +164,8 @@ def make_pictures(m):
     for name in ("cat", "dog"):
         for i in range(4):
             m.write(f"photos/{name}/{i}.png", noise_png(rng, 8))
+    m.write("shard.tar", tar([member for i, name in enumerate(("cat", "dog", "cat")) for member in (
+        (f"{i:03d}.png", noise_png(rng, 8)), (f"{i:03d}.cls", name.encode()), (f"{i:03d}.txt", b"a picture"), (f"{i:03d}.json", b'{"kind": "k"}'))]))
     m.write("far.tsv", "../../../in/photos/cat/0.png\tcat\n../../../in/photos/dog/1.png\tdog\n")
     m.write("list.tsv", "photos/cat/0.png\tcat\nphotos/dog/1.png\tdog\n")
     for name in ("q75-s2.jpg", "progressive-420.jpg", "cmyk.jpg", "exif6-be.jpg", "restart.jpg", "rgb8-13x19.png", "palette4-i-13x19.png",

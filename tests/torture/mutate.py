@@ -452,6 +452,21 @@ def mutate_zip(content, rng):
     return f"{signature[2]:02x} field", bytes(changed)
 
 
+def mutate_tar(content, rng):
+    """Fields of a header, whose checksum is made right again."""
+    headers = [i for i in range(0, len(content) - 511, 512) if content[i + 257:i + 262] == b"ustar"]
+    if rng.random() < 0.3 or not headers:
+        return mutate_bytes(content, rng)
+    changed, at = bytearray(content), rng.choice(headers)
+    field, size = rng.choice(((0, 100), (124, 12), (124, 12), (156, 1), (257, 8), (345, 155)))
+    value = rng.choice((bytes(size), b"\xff" * size, b"7" * size, b"0" * size, b"\x80" + b"\xff" * (size - 1), rng.randbytes(size), b"L", b"x", b"g", b"S", b"5", b"2",
+                        f"{rng.choice(MEANINGFUL) & 0xFFFFFFFF:o}".encode()))[:size]
+    changed[at + field:at + field + len(value)] = value
+    changed[at + 148:at + 156] = b" " * 8
+    changed[at + 148:at + 156] = f"{sum(changed[at:at + 512]):06o}\0 ".encode()
+    return f"field {field}", bytes(changed)
+
+
 def mutate_vecs(content, rng):
     kind = rng.random()
     if kind < 0.3:
@@ -631,7 +646,7 @@ def damage(content, rng):
     return "damage " + how.__name__, changed, None if changed == content else True
 
 
-MUTATORS = {"safetensors": mutate_safetensors, "npy": mutate_npy, "zip": mutate_zip, "vecs": mutate_vecs, "text": mutate_text, "json": mutate_json,
+MUTATORS = {"safetensors": mutate_safetensors, "npy": mutate_npy, "zip": mutate_zip, "tar": mutate_tar, "vecs": mutate_vecs, "text": mutate_text, "json": mutate_json,
             "png": mutate_png, "jpeg": mutate_jpeg, "webp": mutate_webp, "gzip": mutate_gzip}
 
 

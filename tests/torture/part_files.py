@@ -68,6 +68,8 @@ NAMES = (use("convert", "!x.npy", "--labels", "!y.npy", "--classes", "@", *OUT),
          use("eval", "!shrunk.safetensors", "!set.safetensors", "--class-set", "@"), use("stats", "!x.npy", "--labels", "!y.txt", "--classes", "@", "--skip-unknown", *OUT),
          use("text-prototypes", "!text-rows.npy", "--classes", "@", *OUT))
 PICTURE = (use("embed", "!vision", "@", *OUT), use("embed", "!vision", "@", "!photos/cat/0.png", "--skip-bad", *OUT), use("embed", "!siglip", "@", "--precision", "f32", *OUT))
+ARCHIVE = (use("embed", "!vision", "@", *OUT), use("embed", "!vision", "@", "--skip-bad", "--metadata", "m.jsonl", *OUT),
+           use("embed", "!vision", "@", "--label-key", "kind", *OUT))
 TOWERS = (use("embed", "@", "!photos/cat/0.png", *OUT),)
 WORDS = (use("embed-text", "@", "--prompts", "!prompts.txt", *OUT), use("embed-text", "@", "--classes", "!two.txt", "--templates", "builtin1", *OUT))
 
@@ -85,7 +87,8 @@ def subjects():
         Subject("npy", "x.npy", "npy", *ROWS), Subject("npy8", "x8.npy", "npy", *ROWS), Subject("columns", "columns.npy", "npy", *ROWS),
         Subject("half", "half.npy", "npy", *ROWS),
         Subject("stored", "stored.npz", "zip", *ROWS, use("stats", "@", *OUT)), Subject("packed", "packed.npz", "zip", *ROWS, use("stats", "@", *OUT)),
-        Subject("fvecs", "x.fvecs", "vecs", *ROWS), Subject("fbin", "x.fbin", "vecs", *ROWS),
+        Subject("fvecs", "x.fvecs", "vecs", *ROWS), Subject("fbin", "x.fbin", "vecs", *ROWS), Subject("u8bin", "x.u8bin", "vecs", *ROWS),
+        Subject("tar", "shard.tar", "tar", *ARCHIVE),
         Subject("labels", "y.txt", "text", *LABELS), Subject("labels-npy", "y.npy", "npy", *LABELS), Subject("labels-strings", "ys.npy", "npy", *LABELS),
         Subject("labels-tsv", "y.tsv", "text", *LABELS),
         Subject("labels-csv", "y.csv", "text", *(use(*words, "--label-column", "class") for words in LABELS if words[0] != "info"), use("info", "@", "--json")),

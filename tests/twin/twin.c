@@ -1,6 +1,7 @@
 /* twin.c - devices made of nothing: limits, faults, and the table. */
 #include "twin/twin.h"
 
+#include "twin/twin_map.h"
 #include "twin/twin_moments.h"
 
 #include <pthread.h>
@@ -10,8 +11,12 @@
 
 #define VISIBLE __attribute__((visibility("default")))
 
-VISIBLE kf_twin_state kf_twin = {
-    .devices = 1, .tile_rows = 32, .pad = 16, .most_best = 1040, .memory = (uint64_t)1 << 32};
+VISIBLE kf_twin_state kf_twin = {.devices = 1,
+                                 .tile_rows = 32,
+                                 .pad = 16,
+                                 .most_best = 1040,
+                                 .memory = (uint64_t)1 << 32,
+                                 .f64_ratio = 2};
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
@@ -28,7 +33,10 @@ static kf_dev_status count(uint32_t *n, char *message, size_t size) {
 
 static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, size_t size) {
   if (number >= kf_twin.devices) return say(message, size, KF_DEV_NONE, "no such device");
-  *out = (kf_dev_info){.memory = kf_twin.memory, .processors = 1, .major = 1, .minor = 0};
+  *out = (kf_dev_info){.memory = kf_twin.memory,
+                       .processors = 1,
+                       .major = 1,
+                       .f64_ratio = (uint32_t)kf_twin.f64_ratio};
   snprintf(out->name, sizeof out->name, "plain twin %u", number);
   snprintf(out->driver, sizeof out->driver, "none");
   return KF_DEV_OK;
@@ -69,12 +77,17 @@ void kf_twin_count(uint64_t *counter, uint64_t n) {
   pthread_mutex_unlock(&lock);
 }
 
-kf_dev_status kf_twin_enter(kf_dev *dev) {
+bool kf_twin_alive(kf_dev *dev) {
   pthread_mutex_lock(&lock);
   kf_twin.calls++;
   if (kf_twin.lose_call > 0 && --kf_twin.lose_call == 0) dev->lost = true;
+  bool alive = !dev->lost;
   pthread_mutex_unlock(&lock);
-  return dev->lost ? kf_twin_fail(dev, KF_DEV_LOST, "the device was lost") : KF_DEV_OK;
+  return alive;
+}
+
+kf_dev_status kf_twin_enter(kf_dev *dev) {
+  return kf_twin_alive(dev) ? KF_DEV_OK : kf_twin_fail(dev, KF_DEV_LOST, "the device was lost");
 }
 
 /* --- memory: all devices have theirs together ------------------------------------------------- */
@@ -157,7 +170,17 @@ static kf_device_api table = {.version = KF_DEVICE_VERSION,
                               .moments_free = kf_twin_moments_free,
                               .moments_put = kf_twin_moments_put,
                               .moments_wait = kf_twin_moments_wait,
-                              .moments_take = kf_twin_moments_take};
+                              .moments_take = kf_twin_moments_take,
+                              .map_bytes = kf_twin_map_bytes,
+                              .map_new = kf_twin_map_new,
+                              .map_free = kf_twin_map_free,
+                              .map_put = kf_twin_map_put,
+                              .map_wait = kf_twin_map_wait,
+                              .odds_bytes = kf_twin_odds_bytes,
+                              .odds_new = kf_twin_odds_new,
+                              .odds_free = kf_twin_odds_free,
+                              .odds_put = kf_twin_odds_put,
+                              .odds_wait = kf_twin_odds_wait};
 
 /* "devices=2 memory=1000000" */
 static void read_environment(void) {

@@ -14,6 +14,7 @@ typedef struct kf_twin_state {
   uint64_t hits;   /* room for survivors, whatever was asked for; 0: that */
   uint64_t guess;  /* 1: guesses are too high; 2: they say nothing */
   uint64_t locked; /* all memory of the host is page-locked */
+  uint64_t f64_ratio;
   /* Faults. */
   uint64_t no_driver, no_open;
   uint64_t fail_allocation; /* the n-th one from now on fails; 0: none */
@@ -21,6 +22,7 @@ typedef struct kf_twin_state {
   uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
   /* What happened. */
   uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
+  uint64_t moments, mapped, odds; /* rows, rows, queries */
 } kf_twin_state;
 #define KF_TWIN_SYMBOL "kf_twin"
 
@@ -32,6 +34,8 @@ struct kf_dev {
 
 /* Counts a call on a device; KF_DEV_LOST if it is lost or lost now. */
 kf_dev_status kf_twin_enter(kf_dev *dev);
+/* The same without touching the device's message, for any thread; false: it is lost. */
+bool kf_twin_alive(kf_dev *dev);
 kf_dev_status kf_twin_fail(kf_dev *dev, kf_dev_status status, const char *sentence);
 void kf_twin_count(uint64_t *counter, uint64_t n);
 /* Memory of the device; false: there is not enough. */

@@ -156,6 +156,7 @@ kf_dev_status kf_twin_moments_wait(kf_dev_moments *m, uint32_t *bad) {
   *bad = 0;
   for (uint32_t r = 0; r < p->n; r++)
     if (!take_row(m, p, r) && *bad == 0) *bad = r + 1;
+  kf_twin_count(&kf_twin.moments, p->n);
   return KF_DEV_OK;
 }
 

@@ -1,0 +1,128 @@
+/* cmd_verify.c - koofu verify: whether files are sound, and belong together. */
+#include "commands.h"
+#include "format.h"
+#include "json.h"
+#include "owned.h"
+#include "streams.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known of one file; info NULL: it is not sound. */
+typedef struct verified {
+  const char *path;
+  kf_info *info;
+  kf_status status;
+} verified;
+
+static const char *meta(const verified *v, const char *key) {
+  return v->info ? kf_info_meta(v->info, key) : NULL;
+}
+
+/* The statistics among the files that a model or gallery was fitted from; NULL: they are not there. */
+static const char *find_statistics(const verified *files, size_t n, const char *checksum) {
+  for (size_t i = 0; checksum && i < n; i++) {
+    const char *other = meta(&files[i], "checksum");
+    if (other && strcmp(files[i].info->kind, "statistics") == 0 && strcmp(other, checksum) == 0)
+      return files[i].path;
+  }
+  return NULL;
+}
+
+static void print_text(cli_run *cli, const verified *files, size_t n, const verified *v) {
+  const char *by = meta(v, "fitted_by"), *from = meta(v, "fitted_from");
+  const char *checksum = meta(v, "checksum");
+  print_plain(stdout, stream_name(cli, v->path));
+  printf(": sound, %s", v->info->kind);
+  if (checksum) printf(", checksum %.16s", checksum);
+  if (by) {
+    printf(", fitted by ");
+    print_plain(stdout, by);
+  }
+  if (from) {
+    const char *found = find_statistics(files, n, from);
+    printf("%s from statistics %.16s", by ? "" : ", fitted", from);
+    if (found) {
+      printf(" (");
+      print_plain(stdout, found);
+      printf(")");
+    }
+  }
+  printf("\n");
+}
+
+static void print_json(cli_run *cli, const verified *files, size_t n, const verified *v) {
+  static const char *const keys[] = {"checksum", "fitted_by", "fitted_from"};
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  jw_text(&j, "path", stream_name(cli, v->path));
+  jw_flag(&j, "sound", v->info != NULL);
+  if (!v->info) {
+    jw_end(&j);
+    return;
+  }
+  jw_text(&j, "kind", v->info->kind);
+  jw_count(&j, "rows", v->info->rows);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (meta(v, keys[i])) jw_text(&j, keys[i], meta(v, keys[i]));
+  const char *found = find_statistics(files, n, meta(v, "fitted_from"));
+  if (found) jw_text(&j, "statistics", found);
+  jw_end(&j);
+}
+
+/* Reads all of them first, so that each can be compared with the others. */
+static int verify_all(cli_run *cli, verified *files, size_t n) {
+  int result = EXIT_OK;
+  for (size_t i = 0; i < n && !stop_wanted(); i++) {
+    verified *v = &files[i];
+    v->path = cli->args.operands.items[i];
+    v->status = kf_verify(cli->ctx, v->path, &v->info);
+    if (v->status == KF_OK) continue;
+    int failed = fail(cli, v->status);
+    if (result == EXIT_OK) result = failed;
+  }
+  progress_end(cli);
+  if (stop_wanted()) return fail(cli, KF_ERR_CANCELLED);
+  for (size_t i = 0; i < n; i++)
+    if (cli->args.json)
+      print_json(cli, files, n, &files[i]);
+    else if (files[i].info)
+      print_text(cli, files, n, &files[i]);
+  return result;
+}
+
+static int run(cli_run *cli) {
+  size_t n = cli->args.operands.n;
+  verified *files = calloc(n, sizeof *files);
+  if (!files) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  int result = verify_all(cli, files, n);
+  for (size_t i = 0; i < n; i++) kf_info_free(files[i].info);
+  free(files);
+  return result;
+}
+
+static const cli_group own_options = {
+    "Options",
+    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+
+const cli_command verify_command = {
+    .name = "verify",
+    .operands = "FILE...",
+    .summary = "check that files are sound, and where they come from",
+    .details =
+        "Reads each file whole. Statistics, models and galleries must have the checksum that they "
+        "name and keep all rules of their formats; every row of a data set must be finite and not "
+        "zero, and every label must be a class; arrays of an .npz must have their checksums, and a "
+        ".tar its end.\n\n"
+        "Models and galleries name the version that fitted them and the checksum of the statistics "
+        "they were fitted from. If those statistics are among the files, their name is printed, "
+        "too. Equal statistics have equal checksums, whatever files, machines and threads they "
+        "come from.\n\n"
+        "A file that is not sound is named with the reason, the others are still checked, and the "
+        "exit status is that of the first failure.",
+    .groups = GROUPS(&own_options),
+    .examples = EXAMPLES({"After a copy", "koofu verify model.safetensors gallery.safetensors"},
+                         {"Which statistics is this model from?",
+                          "koofu verify model.safetensors stats/*.safetensors"}),
+    .run = run,
+};

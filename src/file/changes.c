@@ -1,0 +1,394 @@
+/* changes.c - a gallery that was changed after it was written: rows added, rows removed.
+ *
+ * The file of a gallery is never written again for that. Each change is a file of its own in a folder
+ * beside it, "GALLERY.changes", so a change costs what it adds. It appears whole or not at all, by its
+ * name, under the lock of the gallery (base/guard.c).
+ *
+ * A change belongs to the file whose checksum is in its name; each says the checksum of the one before
+ * it, and their numbers have no gaps. So a gallery that is written anew has no changes, whatever is left
+ * in the folder, and none can get lost or be exchanged unnoticed.
+ *
+ * A row keeps its place for good: first those of the file, then those of each change. What is removed
+ * is named by its place. Readers number the rows that are left, in the order of their places.
+ *
+ * Readers take no lock. A gallery that is made one file again is replaced first, and its changes are
+ * removed afterwards; so a reader that has listed the changes looks whether the file still has its name,
+ * and otherwise begins again. */
+#include "file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GALLERY_FORMAT "koofu.gallery"
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+#define ENDING ".safetensors"
+enum { HEX = 16, DIGITS = 6, NAME = HEX + 1 + DIGITS + sizeof ENDING };
+
+static void name_of(uint64_t base, uint32_t number, char name[NAME]) {
+  snprintf(name, NAME, "%016" PRIx64 "-%06" PRIu32 ENDING, base, number % (KF_MAX_CHANGES + 1));
+}
+
+/* Reads such a name. */
+static bool parse_name(const char *name, uint64_t *base, uint32_t *number) {
+  char hex[HEX + 1] = "", again[NAME];
+  if (strlen(name) != NAME - 1) return false;
+  memcpy(hex, name, HEX);
+  if (!kf_parse_hex64(hex, base)) return false;
+  *number = 0;
+  for (int i = HEX + 1; i < HEX + 1 + DIGITS; i++) {
+    if (name[i] < '0' || name[i] > '9') return false;
+    *number = *number * 10 + (uint32_t)(name[i] - '0');
+  }
+  name_of(*base, *number, again);
+  return *number > 0 && strcmp(name, again) == 0;
+}
+
+/* "GALLERY.changes", beside the file itself if the path is a link. false: that is too long for a path. */
+static bool folder_of(const char *path, char folder[PATH_MAX]) {
+  struct stat info;
+  bool link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+  if (!link || realpath(path, folder) == NULL) {
+    if (strlen(path) >= PATH_MAX) return false;
+    strcpy(folder, path);
+  }
+  size_t length = strlen(folder);
+  if (length + sizeof KF_CHANGES_ENDING > PATH_MAX) return false;
+  strcpy(folder + length, KF_CHANGES_ENDING);
+  return true;
+}
+
+/* NULL and errno: there is none, or out of memory. */
+static DIR *open_folder(const char *folder) {
+  int fd = kf_open(folder, O_RDONLY | O_DIRECTORY);
+  DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+  if (dir == NULL && fd >= 0) close(fd);
+  return dir;
+}
+
+/* --- one change ------------------------------------------------------------------------------- */
+
+static kf_status meta_hex(const kf_st *st, const char *key, uint64_t *out, kf_err *err) {
+  const char *text = kf_st_meta(st, key);
+  if (text != NULL && kf_parse_hex64(text, out)) return KF_OK;
+  return kf_fail_file(err, st->in.path, "metadata '%s' is not 16 hexadecimal digits", key);
+}
+
+/* It is the change that its name says, after those that have been read. */
+static kf_status check_chain(const kf_changes *c, kf_change *change, kf_err *err) {
+  const kf_st *st = &change->st;
+  uint64_t base, previous, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
+  int64_t number;
+  KF_TRY(meta_hex(st, "checksum", &change->checksum, err));
+  KF_TRY(meta_hex(st, "base", &base, err));
+  KF_TRY(meta_hex(st, "previous", &previous, err));
+  KF_TRY(kf_st_meta_i64(st, "number", &number, err));
+  if (base != c->base || number != (int64_t)c->n + 1)
+    return kf_fail_file(err, st->in.path, "is another change than its name says");
+  if (previous != last)
+    return kf_fail_file(err, st->in.path, "does not belong after the change before it");
+  return KF_OK;
+}
+
+/* The rows of a change are like those of the file. */
+static kf_status check_rows(const kf_st *base, kf_change *change, kf_err *err) {
+  static const char *const others[] = {KF_TENSOR_LABELS, KF_TENSOR_ID_ENDS, KF_TENSOR_ID_BYTES};
+  const kf_st *st = &change->st;
+  const kf_st_tensor *own = kf_st_find(base, KF_TENSOR_ROWS), *rows = NULL;
+  bool adds = kf_st_find(st, KF_TENSOR_ROWS) != NULL;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if ((kf_st_find(st, others[i]) != NULL) != (adds && kf_st_find(base, others[i]) != NULL))
+      return kf_fail_file(err, st->in.path, "tensor '%s' must be there with rows, as in %s",
+                          others[i], base->in.path);
+  if (!adds) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, own->type, 2, (int64_t[]){-1, (int64_t)own->shape[1]},
+                      &rows, err));
+  change->rows = rows->shape[0];
+  change->offset = rows->offset;
+  if (change->rows < 1)
+    return kf_fail_file(err, st->in.path, "has no rows in '" KF_TENSOR_ROWS "'");
+  KF_TRY(kf_st_expect(st, KF_TENSOR_BATCHES, KF_TYPE_U64, 1, (int64_t[]){1}, &rows, err));
+  KF_TRY(kf_st_read_all(st, rows, &change->batch, err));
+  if (kf_st_find(st, KF_TENSOR_LABELS) != NULL)
+    KF_TRY(kf_st_expect(st, KF_TENSOR_LABELS, KF_TYPE_I32, 1, (int64_t[]){(int64_t)change->rows},
+                        &rows, err));
+  return kf_st_meta_names(st, &change->names, err);
+}
+
+/* --- what is removed -------------------------------------------------------------------------- */
+
+bool kf_changes_removed(const kf_changes *c, uint64_t place) {
+  return c->removed != NULL && place / 64 < c->n_words &&
+         (c->removed[place / 64] >> place % 64 & 1);
+}
+
+static kf_status make_bits(kf_changes *c, kf_err *err) {
+  uint64_t words = c->places / 64 + 1;
+  if (words <= c->n_words) return KF_OK;
+  uint64_t *bits = kf_alloc_zero(words, sizeof *bits);
+  if (bits == NULL) return kf_fail_memory(err);
+  if (c->n_words > 0) memcpy(bits, c->removed, c->n_words * sizeof *bits);
+  kf_free(c->removed);
+  c->removed = bits;
+  c->n_words = words;
+  return KF_OK;
+}
+
+static kf_status remove_places(kf_changes *c, const kf_st *st, const int64_t *place, size_t n,
+                               int64_t *last, kf_err *err) {
+  for (size_t i = 0; i < n; *last = place[i++]) {
+    if (place[i] <= *last || (uint64_t)place[i] >= c->places)
+      return kf_fail_file(err, st->in.path,
+                          "tensor '" KF_TENSOR_REMOVED "' holds %" PRId64
+                          ", which is no row before it, or not rising",
+                          place[i]);
+    if (kf_changes_removed(c, (uint64_t)place[i]))
+      return kf_fail_file(err, st->in.path, "row %" PRId64 " has been removed before", place[i]);
+    c->removed[place[i] / 64] |= (uint64_t)1 << place[i] % 64;
+    c->n_removed++;
+    c->base_removed += (uint64_t)place[i] < c->base_rows;
+  }
+  return KF_OK;
+}
+
+static kf_status take_removed(kf_changes *c, kf_change *change, kf_err *err) {
+  enum { AT_ONCE = 1024 };
+  const kf_st *st = &change->st;
+  const kf_st_tensor *t;
+  int64_t place[AT_ONCE], last = -1;
+  if (kf_st_find(st, KF_TENSOR_REMOVED) == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_REMOVED, KF_TYPE_I64, 1, (int64_t[]){-1}, &t, err));
+  KF_TRY(make_bits(c, err));
+  for (uint64_t done = 0; done < t->shape[0]; done += AT_ONCE) {
+    uint64_t left = t->shape[0] - done;
+    size_t n = left < AT_ONCE ? (size_t)left : AT_ONCE;
+    KF_TRY(kf_in_read(&st->in, t->offset + done * sizeof *place, place, n * sizeof *place, err));
+    KF_TRY(remove_places(c, st, place, n, &last, err));
+  }
+  return KF_OK;
+}
+
+bool kf_change_is_whole(const kf_changes *c, uint32_t i) {
+  const kf_change *change = &c->change[i];
+  for (uint64_t row = 0; c->n_removed > 0 && row < change->rows; row++)
+    if (kf_changes_removed(c, change->first + row)) return false;
+  return true;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static kf_status open_change(kf_changes *c, const kf_st *base, const char *path, bool verify,
+                             kf_err *err) {
+  size_t room = c->room;
+  if (!kf_grow((void **)&c->change, &room, c->n, sizeof *c->change)) return kf_fail_memory(err);
+  c->room = room;
+  kf_change *change = &c->change[c->n];
+  *change = (kf_change){0};
+  KF_TRY(kf_st_open(&change->st, path, err));
+  kf_status status = (verify ? kf_st_check_file : kf_st_check_format)(
+      &change->st, KF_CHANGE_FORMAT, "a change of a koofu gallery", err);
+  if (status == KF_OK) status = check_chain(c, change, err);
+  if (status == KF_OK) status = check_rows(base, change, err);
+  if (status == KF_OK) status = take_removed(c, change, err);
+  change->first = c->places;
+  if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
+    status = kf_fail_file(err, path, "too many rows");
+  c->places += change->rows;
+  c->n++; /* closed with the others */
+  return status;
+}
+
+/* How many changes of this file there are; every number up to that must be there. */
+static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *out, bool *others,
+                       kf_err *err) {
+  const struct dirent *entry;
+  uint32_t highest = 0, n = 0;
+  for (;;) {
+    uint64_t of;
+    uint32_t number;
+    KF_TRY(kf_next_entry(dir, folder, &entry, err));
+    if (entry == NULL) break;
+    if (!parse_name(entry->d_name, &of, &number)) continue;
+    *others = *others || of != base;
+    if (of != base) continue;
+    n++;
+    if (number > highest) highest = number;
+  }
+  *out = highest;
+  if (n == highest) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: of %" PRIu32 " changes, %" PRIu32 " are missing", folder,
+                 highest, highest - n);
+}
+
+static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, DIR *dir,
+                          bool verify, kf_err *err) {
+  uint32_t n;
+  KF_TRY(count(folder, dir, c->base, &n, &c->others, err));
+  for (uint32_t number = 1; number <= n; number++) {
+    char name[NAME];
+    name_of(c->base, number, name);
+    char *path = kf_path_join(folder, name);
+    kf_status status = path != NULL ? open_change(c, base, path, verify, err) : kf_fail_memory(err);
+    kf_free(path);
+    KF_TRY(status);
+  }
+  if (c->n_removed < c->places) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: all rows have been removed", folder);
+}
+
+static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, kf_err *err) {
+  const char *sum = kf_st_meta(st, "checksum");
+  const kf_st_tensor *rows = kf_st_find(st, KF_TENSOR_ROWS);
+  if (rows == NULL || rows->ndim != 2) return KF_OK; /* as others will say */
+  c->places = c->base_rows = rows->shape[0];
+  if (sum == NULL || !kf_parse_hex64(sum, &c->base)) return KF_OK;
+  char folder[PATH_MAX];
+  if (!folder_of(st->in.path, folder)) return KF_OK;
+  DIR *dir = open_folder(folder);
+  int code = dir == NULL ? errno : 0;
+  bool none = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG;
+  kf_status status = KF_OK;
+  if (dir != NULL)
+    status = open_all(c, st, folder, dir, verify, err);
+  else if (!none)
+    status = kf_fail_errno(err, folder, "cannot be opened", code);
+  if (dir != NULL) closedir(dir);
+  return status;
+}
+
+/* Another file has its name by now. */
+static bool is_replaced(const kf_in *in) {
+  struct stat info;
+  return in->memory == NULL && stat(in->path, &info) == 0 &&
+         (in->device != (uint64_t)info.st_dev || in->number != (uint64_t)info.st_ino);
+}
+
+kf_status kf_changes_open(kf_changes *c, kf_st *st, const char *path, bool verify, kf_err *err) {
+  for (int round = 0; round < 100; round++) {
+    *c = (kf_changes){0};
+    KF_TRY(kf_st_open(st, path, err));
+    const char *format = kf_st_meta(st, "format");
+    if (format == NULL || strcmp(format, GALLERY_FORMAT) != 0) return KF_OK;
+    kf_status status = find_changes(c, st, verify, err);
+    bool again = is_replaced(&st->in);
+    if (!again && status == KF_OK) return KF_OK;
+    kf_changes_close(c);
+    kf_st_close(st);
+    if (!again || status == KF_ERR_MEM) return status;
+  }
+  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
+}
+
+void kf_changes_close(kf_changes *c) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    kf_st_close(&c->change[i].st);
+    kf_names_clear(&c->change[i].names);
+  }
+  kf_free(c->change);
+  kf_free(c->removed);
+  *c = (kf_changes){0};
+}
+
+kf_status kf_changes_living(const kf_changes *c, uint64_t **out, kf_err *err) {
+  *out = NULL;
+  if (c->n_removed == 0) return KF_OK;
+  uint64_t *list = kf_alloc(c->places - c->n_removed, sizeof *list), n = 0;
+  if (list == NULL) return kf_fail_memory(err);
+  for (uint64_t place = 0; place < c->places; place++)
+    if (!kf_changes_removed(c, place)) list[n++] = place;
+  *out = list;
+  return KF_OK;
+}
+
+kf_status kf_changes_names(const kf_changes *c, const char *path, kf_names *names, kf_err *err) {
+  uint64_t n = names->n;
+  for (uint32_t i = 0; i < c->n; i++) n += c->change[i].names.n;
+  if (n == names->n) return KF_OK;
+  if (names->n == 0 || n > KF_MAX_CLASSES)
+    return kf_fail_file(err, path,
+                        names->n == 0 ? "its changes have class names, it has none"
+                                      : "its changes have too many classes");
+  const char **list = kf_alloc(n, sizeof *list);
+  if (list == NULL) return kf_fail_memory(err);
+  uint32_t at = 0;
+  for (uint32_t k = 0; k < names->n; k++) list[at++] = names->name[k];
+  for (uint32_t i = 0; i < c->n; i++)
+    for (uint32_t k = 0; k < c->change[i].names.n; k++) list[at++] = c->change[i].names.name[k];
+  kf_names all = {0};
+  kf_status status = kf_names_copy(list, at, &all, err);
+  kf_free(list);
+  if (status == KF_OK) status = kf_names_check(&all, path, err);
+  if (status != KF_OK) {
+    kf_names_clear(&all);
+    return status;
+  }
+  kf_names_clear(names);
+  *names = all;
+  return KF_OK;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* So that the folder is there after a power cut. */
+static void sync_parent(const char *path) {
+  char *parent = kf_strdup(path);
+  char *slash = parent != NULL ? strrchr(parent, '/') : NULL;
+  if (slash != NULL) slash[slash == parent ? 1 : 0] = '\0';
+  int fd = parent != NULL ? kf_open(slash != NULL ? parent : ".", O_RDONLY | O_DIRECTORY) : -1;
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  kf_free(parent);
+}
+
+/* Whoever may not read the gallery may not enter the folder. */
+static mode_t folder_mode(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return 0700;
+  return (mode_t)(0700 | (info.st_mode & 0040 ? 0050 : 0) | (info.st_mode & 0020 ? 0020 : 0) |
+                  (info.st_mode & 0004 ? 0005 : 0) | (info.st_mode & 0002 ? 0002 : 0));
+}
+
+kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, char **out,
+                          kf_err *err) {
+  char name[NAME], folder[PATH_MAX];
+  if (number > KF_MAX_CHANGES)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT,
+                        "%s: has %d changes, the most there can be", path, KF_MAX_CHANGES);
+  if (!folder_of(path, folder)) return kf_fail(err, KF_ERR_IO, "%s: the path is too long", path);
+  if (mkdir(folder, folder_mode(path)) == 0)
+    sync_parent(folder);
+  else if (errno != EEXIST)
+    return kf_fail_errno(err, folder, "cannot be created", errno);
+  name_of(base, (uint32_t)number, name);
+  *out = kf_path_join(folder, name);
+  return *out != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err) {
+  char folder[PATH_MAX];
+  *out = folder_of(path, folder) ? open_folder(folder) : NULL;
+  return *out == NULL && errno == ENOMEM ? kf_fail_memory(err) : KF_OK;
+}
+
+void kf_sweep_end(const char *path, DIR *dir, bool sweep, uint64_t keep) {
+  char folder[PATH_MAX];
+  const struct dirent *entry;
+  if (dir == NULL) return;
+  while (sweep && (entry = readdir(dir)) != NULL) {
+    uint64_t of;
+    uint32_t number;
+    if (parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep))
+      unlinkat(dirfd(dir), entry->d_name, 0);
+  }
+  closedir(dir);
+  if (sweep && folder_of(path, folder)) rmdir(folder); /* fails if there is something in it */
+}

@@ -1,0 +1,215 @@
+/* parquet_bits.c - integers of a few bits in pages of Parquet.
+ *
+ * Levels and indices are runs: a varint says in its lowest bit whether one value is repeated (the rest is
+ * how often) or values follow, packed from the lowest bit on (the rest is their number in eights). The
+ * last run may hold more values than there are.
+ *
+ * Deltas come in blocks: the smallest one, then the widths of a few miniblocks, then these, with what each
+ * delta is above the smallest. */
+#include "file/parquet_bits.h"
+
+#include <string.h>
+
+bool kf_pq_varint(kf_pq_span *in, uint64_t *out) {
+  *out = 0;
+  for (unsigned shift = 0; shift < 64 && in->at < in->end; shift += 7) {
+    uint64_t byte = *in->at++;
+    if (shift == 63 && byte > 1) return false;
+    *out |= (byte & 0x7F) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+static uint64_t mask_of(unsigned width) {
+  return width == 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
+}
+
+/* The value of `width` bits at a bit of some bytes, up to 57 of them if eight bytes can be read. */
+static uint64_t bits_at(const unsigned char *from, const unsigned char *end, uint64_t bit,
+                        unsigned width) {
+  const unsigned char *at = from + bit / 8;
+  unsigned shift = (unsigned)(bit % 8);
+  uint64_t low = 0, high = 0;
+  size_t left = (size_t)(end - at);
+  memcpy(&low, at, left < 8 ? left : 8);
+  low >>= shift;
+  if (shift + width > 64 && left > 8) {
+    high = at[8];
+    low |= high << (64 - shift);
+  }
+  return low & mask_of(width);
+}
+
+/* --- runs ------------------------------------------------------------------------------------ */
+
+kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width) {
+  return (kf_pq_runs){.in = in, .width = width};
+}
+
+/* A run of packed values that the bytes cut short, as some writers do with the last one, ends there. */
+static bool next_packed(kf_pq_runs *r, uint64_t eights) {
+  uint64_t left = (uint64_t)(r->in.end - r->in.at), bytes = eights * r->width, n = eights * 8;
+  if (bytes > left) {
+    bytes = left;
+    n = bytes * 8 / r->width;
+  }
+  r->left = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+  r->from = r->in.at;
+  r->bit = 0;
+  r->in.at += bytes;
+  return n > 0;
+}
+
+static bool next_run(kf_pq_runs *r) {
+  uint64_t head;
+  if (!kf_pq_varint(&r->in, &head) || head >> 1 > UINT32_MAX) return false;
+  r->packed = head & 1;
+  if (r->packed) return next_packed(r, head >> 1);
+  size_t size = (r->width + 7) / 8;
+  if ((size_t)(r->in.end - r->in.at) < size) return false;
+  r->value = 0;
+  memcpy(&r->value, r->in.at, size);
+  r->in.at += size;
+  r->left = (uint32_t)(head >> 1);
+  return r->left > 0 && (uint64_t)r->value >> r->width == 0;
+}
+
+/* What comes next of a run: at most n values of it. 0: the bytes end. */
+static uint32_t take(kf_pq_runs *r, uint32_t n) {
+  if (r->left == 0 && !next_run(r)) return 0;
+  uint32_t count = r->left < n ? r->left : n;
+  r->left -= count;
+  return count;
+}
+
+static uint32_t value_at(const kf_pq_runs *r, uint32_t i) {
+  return (uint32_t)bits_at(r->from, r->in.at, r->bit + (uint64_t)i * r->width, r->width);
+}
+
+bool kf_pq_runs_read(kf_pq_runs *r, uint32_t *out, uint32_t n) {
+  while (n > 0) {
+    uint32_t count = take(r, n);
+    if (count == 0) return false;
+    for (uint32_t i = 0; i < count; i++) out[i] = r->packed ? value_at(r, i) : r->value;
+    r->bit += (uint64_t)count * r->width;
+    out += count;
+    n -= count;
+  }
+  return true;
+}
+
+bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
+  while (n > 0) {
+    uint32_t count = take(r, n);
+    if (count == 0) return false;
+    if (!r->packed) memset(out, (int)r->value, count);
+    for (uint32_t i = 0; r->packed && i < count; i++) out[i] = (unsigned char)value_at(r, i);
+    r->bit += (uint64_t)count * r->width;
+    out += count;
+    n -= count;
+  }
+  return true;
+}
+
+/* Values of a run that are packed repeat after `width` bytes if they are all the same. */
+static bool packed_all(const kf_pq_runs *r, uint32_t n, uint32_t value) {
+  uint64_t eight = 0;
+  for (unsigned i = 0; i < 8 && r->width <= 8; i++) eight |= (uint64_t)value << i * r->width;
+  uint32_t i = 0;
+  const unsigned char *at = r->from + r->bit / 8;
+  if (r->bit % 8 == 0 && r->width > 0 && r->width <= 8)
+    for (; i + 8 <= n; i += 8, at += r->width)
+      if (memcmp(at, &eight, r->width) != 0) return false;
+  for (; i < n; i++)
+    if (value_at(r, i) != value) return false;
+  return true;
+}
+
+bool kf_pq_runs_all(kf_pq_runs r, uint32_t n, uint32_t value) {
+  while (n > 0) {
+    uint32_t count = take(&r, n);
+    if (count == 0) return false;
+    if (r.packed ? !packed_all(&r, count, value) : r.value != value) return false;
+    r.bit += (uint64_t)count * r.width;
+    n -= count;
+  }
+  return true;
+}
+
+/* Positions [at, end) of a run of packed bits; eight ones are passed over at a time. */
+static bool packed_step(kf_pq_runs *r, uint64_t at, uint64_t end, uint64_t *zero, uint32_t step) {
+  while (at < end) {
+    if (r->bit % 8 == 0 && end - at >= 8 && *zero >= at + 8 && r->from[r->bit / 8] == 0xFF) {
+      r->bit += 8;
+      at += 8;
+      continue;
+    }
+    bool is_zero = value_at(r, 0) == 0;
+    if (is_zero != (at == *zero)) return false;
+    if (is_zero) *zero += step;
+    r->bit++;
+    at++;
+  }
+  return true;
+}
+
+bool kf_pq_runs_step(kf_pq_runs r, uint32_t n, uint64_t zero, uint32_t step) {
+  for (uint64_t at = 0; at < n;) { /* zero: the next one, at `at` or after it */
+    uint32_t count = take(&r, n - (uint32_t)at);
+    uint64_t end = at + count;
+    if (count == 0) return false;
+    if (r.packed && !packed_step(&r, at, end, &zero, step)) return false;
+    if (!r.packed && r.value == 1 && zero < end) return false;
+    for (; !r.packed && r.value == 0 && at < end; at++, zero += step)
+      if (at != zero) return false;
+    at = end;
+  }
+  return true;
+}
+
+/* --- deltas ---------------------------------------------------------------------------------- */
+
+static bool get_zigzag(kf_pq_span *in, uint64_t *out) {
+  uint64_t value;
+  if (!kf_pq_varint(in, &value)) return false;
+  *out = value >> 1 ^ (~(value & 1) + 1);
+  return true;
+}
+
+/* One miniblock of `size` deltas, of which the first `wanted` are added up. */
+static bool read_miniblock(kf_pq_span *in, unsigned width, uint64_t size, uint32_t wanted,
+                           uint64_t least, uint64_t *value, int64_t *out) {
+  uint64_t bytes = size / 8 * width;
+  if (width > 64 || bytes > (uint64_t)(in->end - in->at)) return false;
+  for (uint32_t i = 0; i < wanted; i++) {
+    uint64_t delta = width > 0 ? bits_at(in->at, in->at + bytes, (uint64_t)i * width, width) : 0;
+    *value += least + delta; /* modulo 2^64, as the format says */
+    out[i] = (int64_t)*value;
+  }
+  in->at += bytes;
+  return true;
+}
+
+bool kf_pq_deltas(kf_pq_span *in, uint32_t n, int64_t *out) {
+  uint64_t block, minis, total, value, least;
+  if (!kf_pq_varint(in, &block) || !kf_pq_varint(in, &minis) || !kf_pq_varint(in, &total) ||
+      !get_zigzag(in, &value))
+    return false;
+  if (total != n || minis == 0 || minis > 512 || block == 0 || block > 1 << 24 ||
+      block % minis != 0 || block / minis % 8 != 0)
+    return false;
+  if (n > 0) out[0] = (int64_t)value;
+  uint64_t size = block / minis;
+  for (uint32_t done = 1; done < n;) {
+    if (!get_zigzag(in, &least) || (uint64_t)(in->end - in->at) < minis) return false;
+    const unsigned char *widths = in->at;
+    in->at += minis;
+    for (uint64_t m = 0; m < minis && done < n; m++) {
+      uint32_t wanted = n - done < size ? n - done : (uint32_t)size;
+      if (!read_miniblock(in, widths[m], size, wanted, least, &value, out + done)) return false;
+      done += wanted;
+    }
+  }
+  return true;
+}

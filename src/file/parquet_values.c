@@ -1,0 +1,399 @@
+/* parquet_values.c - decodes a page: its levels, then its values in whatever encoding.
+ *
+ * The common case is a page of lists that all have the same length, without a null, in PLAIN: then levels
+ * are checked run by run and the values stay where they are. Otherwise levels become bytes, values are
+ * decoded one after the other, and nulls are put between them.
+ *
+ * Nothing is believed: a page says how many values it has, and all memory is bounded before it is taken. */
+#include "file/parquet.h"
+#include "file/parquet_bits.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct reader {
+  const kf_in *in;
+  const kf_pq_leaf *leaf;
+  const kf_pq_page *page;
+  kf_pq_block *out;
+  const kf_pq_block *dictionary;
+  kf_pq_span rest;     /* what is not read yet of the page */
+  unsigned char *defs; /* [n], if there are nulls; NULL: every value is there */
+  uint32_t n;          /* values that are there */
+  size_t n_own;
+  kf_err *err;
+} reader;
+
+static kf_status bad(const reader *r, const char *what) {
+  return kf_fail_file(r->err, r->in->path, "the page at byte %" PRIu64 " %s", r->page->offset,
+                      what);
+}
+
+/* Memory of the block; NULL: too much, or there is none, which the caller tells apart by `err`. */
+static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
+  uint64_t bytes;
+  void *memory = NULL;
+  if (!kf_mul_u64(count, size, &bytes) || bytes > KF_PQ_LARGEST) {
+    *status = bad(r, "would take more than 512 MiB");
+  } else {
+    memory = kf_alloc(count, size);
+    *status = memory != NULL ? KF_OK : kf_fail_memory(r->err);
+  }
+  if (memory != NULL) {
+    r->out->own[r->n_own++] = memory;
+    r->out->bytes += bytes;
+  }
+  return memory;
+}
+
+void kf_pq_block_free(kf_pq_block *block) {
+  for (size_t i = 0; i < sizeof block->own / sizeof block->own[0]; i++) kf_free(block->own[i]);
+  *block = (kf_pq_block){0};
+}
+
+/* --- levels ---------------------------------------------------------------------------------- */
+
+static unsigned width_of(unsigned most) {
+  unsigned width = 0;
+  for (; most > 0; most >>= 1) width++;
+  return width;
+}
+
+/* The bytes of one kind of levels. */
+static kf_status take_levels(reader *r, unsigned most, uint32_t v2_bytes, bool odd,
+                             kf_pq_runs *out) {
+  uint32_t n = v2_bytes;
+  *out = (kf_pq_runs){0};
+  if (r->page->version == 2) { /* also if there are none */
+    if (n > r->rest.end - r->rest.at) return bad(r, "ends in its levels");
+  } else if (most > 0) {
+    if (odd) return bad(r, "has levels in an encoding that koofu does not read");
+    if (r->rest.end - r->rest.at < 4) return bad(r, "ends in its levels");
+    memcpy(&n, r->rest.at, 4);
+    r->rest.at += 4;
+    if (n > (uint64_t)(r->rest.end - r->rest.at)) return bad(r, "ends in its levels");
+  } else {
+    n = 0;
+  }
+  kf_pq_span in = {r->rest.at, r->rest.at + n};
+  r->rest.at += n;
+  *out = kf_pq_runs_start(in, width_of(most));
+  return KF_OK;
+}
+
+/* Levels as bytes, none above `most`. */
+static kf_status read_levels(reader *r, kf_pq_runs runs, unsigned most, unsigned char **out) {
+  kf_status status;
+  uint32_t n = r->page->n;
+  *out = take(r, n, 1, &status);
+  if (status != KF_OK) return status;
+  if (!kf_pq_runs_read_levels(&runs, *out, n)) return bad(r, "has too few levels");
+  for (uint32_t i = 0; i < n; i++)
+    if ((*out)[i] > most) return bad(r, "has a level that its column cannot have");
+  return KF_OK;
+}
+
+static void count_values(reader *r) {
+  r->n = 0;
+  for (uint32_t i = 0; i < r->page->n; i++) r->n += r->defs[i] == r->leaf->most_def;
+}
+
+/* Where rows begin; an empty or missing list has one slot, which is not `there`. */
+static kf_status find_starts(reader *r, kf_pq_runs runs) {
+  kf_pq_block *out = r->out;
+  unsigned char *reps;
+  kf_status status;
+  KF_TRY(read_levels(r, runs, r->leaf->most_rep, &reps));
+  for (uint32_t i = 0; i < r->page->n; i++) out->n_starts += reps[i] == 0;
+  out->starts = take(r, out->n_starts, sizeof *out->starts, &status);
+  if (status != KF_OK) return status;
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < r->page->n; i++)
+    if (reps[i] == 0) out->starts[found++] = i;
+  out->there = reps;
+  for (uint32_t i = 0; i < r->page->n; i++)
+    out->there[i] = r->defs == NULL || r->defs[i] >= r->leaf->list_def;
+  return KF_OK;
+}
+
+static kf_status wrong_lengths(const reader *r) {
+  return kf_fail_file(r->err, r->in->path,
+                      "the page at byte %" PRIu64
+                      " has a list whose length is not that of the others",
+                      r->page->offset);
+}
+
+static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
+  const kf_pq_leaf *leaf = r->leaf;
+  const kf_pq_page *page = r->page;
+  kf_pq_runs reps, defs;
+  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, &reps));
+  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, &defs));
+  r->n = page->n;
+  bool full = leaf->most_def == 0 || kf_pq_runs_all(defs, page->n, leaf->most_def);
+  if (!full) {
+    KF_TRY(read_levels(r, defs, leaf->most_def, &r->defs));
+    count_values(r);
+  }
+  if (leaf->most_rep == 0) return KF_OK;
+  if (shape->dim == 0) return find_starts(r, reps);
+  uint32_t zero = shape->phase > 0 ? shape->dim - shape->phase : 0;
+  if (!kf_pq_runs_step(reps, page->n, zero, shape->dim)) return wrong_lengths(r);
+  for (uint32_t i = 0; !full && i < page->n; i++) /* as many values as if none were missing */
+    if (r->defs[i] < leaf->list_def) return wrong_lengths(r);
+  return KF_OK;
+}
+
+/* --- indices --------------------------------------------------------------------------------- */
+
+static bool is_dictionary(const reader *r) {
+  return r->page->version > 0 &&
+         (r->page->encoding == KF_PQ_PLAIN_DICTIONARY || r->page->encoding == KF_PQ_RLE_DICTIONARY);
+}
+
+/* The place in the dictionary of each value, in `to`. */
+static kf_status read_indices(reader *r, uint32_t *to) {
+  if (r->dictionary == NULL) return bad(r, "needs a dictionary, but there is none");
+  if (r->n == 0) return KF_OK;
+  if (r->rest.at == r->rest.end || *r->rest.at > 32) return bad(r, "has damaged indices");
+  unsigned width = *r->rest.at++;
+  kf_pq_runs runs = kf_pq_runs_start(r->rest, width);
+  if (!kf_pq_runs_read(&runs, to, r->n)) return bad(r, "has too few values");
+  for (uint32_t i = 0; i < r->n; i++)
+    if (to[i] >= r->dictionary->n) return bad(r, "has a value that is not in its dictionary");
+  return KF_OK;
+}
+
+static kf_status unknown_encoding(const reader *r) {
+  return kf_fail_file(r->err, r->in->path,
+                      "the page at byte %" PRIu64
+                      " has values in encoding %d, which koofu does not "
+                      "read for this type",
+                      r->page->offset, r->page->encoding);
+}
+
+static bool is_plain(const reader *r) {
+  /* A dictionary says PLAIN_DICTIONARY if the program that wrote it is old. */
+  return r->page->encoding == KF_PQ_PLAIN || (r->page->version == 0 && r->page->encoding == 2);
+}
+
+/* --- numbers --------------------------------------------------------------------------------- */
+
+static size_t stored_size(const kf_pq_leaf *leaf) {
+  switch (leaf->physical) {
+  case KF_PQ_INT32:
+  case KF_PQ_FLOAT: return 4;
+  case KF_PQ_FIXED: return leaf->length;
+  default: return 8;
+  }
+}
+
+/* Byte b of value i is at b n + i. */
+static void unsplit(const unsigned char *in, size_t n, size_t size, unsigned char *out) {
+  for (size_t b = 0; b < size; b++)
+    for (size_t i = 0; i < n; i++) out[i * size + b] = in[b * n + i];
+}
+
+/* *at: n values of `size` bytes, as they are stored; in the page itself if they are PLAIN. */
+static kf_status read_stored(reader *r, size_t size, const unsigned char **at) {
+  uint64_t bytes = (uint64_t)r->n * size;
+  kf_status status;
+  if (bytes > (uint64_t)(r->rest.end - r->rest.at)) return bad(r, "has too few values");
+  *at = r->rest.at;
+  if (is_plain(r)) return KF_OK;
+  if (r->page->encoding != KF_PQ_BYTE_STREAM_SPLIT) return unknown_encoding(r);
+  unsigned char *out = take(r, r->n, size, &status);
+  if (status != KF_OK) return status;
+  unsplit(r->rest.at, r->n, size, out);
+  *at = out;
+  return KF_OK;
+}
+
+/* Copies values of `size` bytes to their slots, and `null` to the others. */
+static void spread(const reader *r, const unsigned char *values, size_t size, const void *null,
+                   unsigned char *slots) {
+  for (uint32_t i = 0; i < r->page->n; i++, slots += size) {
+    bool there = r->defs == NULL || r->defs[i] == r->leaf->most_def;
+    memcpy(slots, there ? values : null, size);
+    if (there) values += size;
+  }
+}
+
+/* Gathers values of `size` bytes from the slots of the dictionary. */
+static kf_status gather(reader *r, size_t size, unsigned char *out) {
+  const unsigned char *from = r->dictionary != NULL ? r->dictionary->slots : NULL;
+  uint32_t *index = kf_alloc(r->n, sizeof *index);
+  if (index == NULL) return kf_fail_memory(r->err);
+  kf_status status = read_indices(r, index);
+  for (uint32_t i = 0; status == KF_OK && i < r->n; i++)
+    memcpy(out + i * size, from + index[i] * size, size);
+  kf_free(index);
+  return status;
+}
+
+static kf_status decode_floats(reader *r) {
+  size_t size = stored_size(r->leaf);
+  static const uint16_t nan16 = 0x7E00;
+  static const float nan32 = NAN;
+  static const double nan64 = (double)NAN;
+  const void *null = size == 2 ? (const void *)&nan16 : size == 4 ? (const void *)&nan32 : &nan64;
+  const unsigned char *values;
+  kf_status status;
+  if (is_dictionary(r)) {
+    unsigned char *gathered = take(r, r->n, size, &status);
+    if (status != KF_OK) return status;
+    KF_TRY(gather(r, size, gathered));
+    values = gathered;
+  } else {
+    KF_TRY(read_stored(r, size, &values));
+  }
+  r->out->slots = (void *)(uintptr_t)values;
+  if (r->defs == NULL) return KF_OK;
+  r->out->slots = take(r, r->page->n, size, &status);
+  if (status == KF_OK) spread(r, values, size, null, r->out->slots);
+  return status;
+}
+
+static kf_status read_integers(reader *r, int64_t *out) {
+  size_t size = stored_size(r->leaf);
+  const unsigned char *stored;
+  if (is_dictionary(r)) return gather(r, sizeof *out, (unsigned char *)out);
+  if (r->page->encoding != KF_PQ_DELTA_BINARY_PACKED) {
+    KF_TRY(read_stored(r, size, &stored));
+    kf_decode_i64(r->leaf->element, stored, r->n, out);
+    return KF_OK;
+  }
+  if (!kf_pq_deltas(&r->rest, r->n, out)) return bad(r, "has damaged deltas");
+  for (uint32_t i = 0; i < r->n; i++) /* sums are those of 32 or 64 bits */
+    kf_decode_i64(r->leaf->element, out + i, 1, out + i);
+  return KF_OK;
+}
+
+static kf_status decode_integers(reader *r) {
+  static const int64_t null = INT64_MIN;
+  kf_status status;
+  int64_t *values = take(r, r->n, sizeof *values, &status);
+  if (status != KF_OK) return status;
+  KF_TRY(read_integers(r, values));
+  r->out->slots = values;
+  if (r->defs == NULL) return KF_OK;
+  r->out->slots = take(r, r->page->n, sizeof *values, &status);
+  if (status == KF_OK) spread(r, (unsigned char *)values, sizeof *values, &null, r->out->slots);
+  return status;
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+static bool read_plain_texts(reader *r, kf_pq_text *out) {
+  for (uint32_t i = 0; i < r->n; i++) {
+    uint32_t n = r->leaf->length;
+    if (r->leaf->physical == KF_PQ_BYTES) {
+      if (r->rest.end - r->rest.at < 4) return false;
+      memcpy(&n, r->rest.at, 4);
+      r->rest.at += 4;
+    }
+    if (n > (uint64_t)(r->rest.end - r->rest.at)) return false;
+    out[i] = (kf_pq_text){(const char *)r->rest.at, n};
+    r->rest.at += n;
+  }
+  return true;
+}
+
+/* Lengths as deltas, then the bytes. */
+static bool read_lengths(reader *r, int64_t *lengths, kf_pq_text *out) {
+  if (!kf_pq_deltas(&r->rest, r->n, lengths)) return false;
+  for (uint32_t i = 0; i < r->n; i++) {
+    if (lengths[i] < 0 || lengths[i] > r->rest.end - r->rest.at) return false;
+    out[i] = (kf_pq_text){(const char *)r->rest.at, (uint32_t)lengths[i]};
+    r->rest.at += lengths[i];
+  }
+  return true;
+}
+
+/* Puts in front of each text what it shares with the one before it. */
+static kf_status join_prefixes(reader *r, const int64_t *prefixes, kf_pq_text *out) {
+  uint64_t total = 0;
+  kf_status status;
+  for (uint32_t i = 0, before = 0; i < r->n; i++) {
+    if (prefixes[i] < 0 || prefixes[i] > before || total > KF_PQ_LARGEST)
+      return bad(r, "has damaged texts");
+    before = out[i].n + (uint32_t)prefixes[i];
+    total += before;
+    if (before > KF_PQ_LARGEST) return bad(r, "has damaged texts");
+  }
+  char *to = take(r, total, 1, &status);
+  for (uint32_t i = 0; status == KF_OK && i < r->n; i++) {
+    uint32_t prefix = (uint32_t)prefixes[i], n = out[i].n;
+    char *whole = to;
+    if (prefix > 0) memcpy(to, out[i - 1].at, prefix);
+    if (n > 0) memcpy(to + prefix, out[i].at, n);
+    out[i] = (kf_pq_text){whole, prefix + n};
+    to += prefix + n;
+  }
+  return status;
+}
+
+static kf_status read_delta_texts(reader *r, kf_pq_text *out) {
+  bool prefixed = r->page->encoding == KF_PQ_DELTA_BYTE_ARRAY;
+  int64_t *lengths = kf_alloc(r->n, sizeof *lengths), *prefixes = NULL;
+  if (prefixed) prefixes = kf_alloc(r->n, sizeof *prefixes);
+  kf_status status = KF_OK;
+  if (lengths == NULL || (prefixed && prefixes == NULL))
+    status = kf_fail_memory(r->err);
+  else if ((prefixed && !kf_pq_deltas(&r->rest, r->n, prefixes)) || !read_lengths(r, lengths, out))
+    status = bad(r, "has damaged texts");
+  else if (prefixed)
+    status = join_prefixes(r, prefixes, out);
+  kf_free(prefixes);
+  kf_free(lengths);
+  return status;
+}
+
+static kf_status read_texts(reader *r, kf_pq_text *out) {
+  int encoding = r->page->encoding;
+  if (is_dictionary(r)) return gather(r, sizeof *out, (unsigned char *)out);
+  if (is_plain(r)) return read_plain_texts(r, out) ? KF_OK : bad(r, "has damaged texts");
+  if (r->leaf->physical == KF_PQ_BYTES &&
+      (encoding == KF_PQ_DELTA_LENGTH_BYTE_ARRAY || encoding == KF_PQ_DELTA_BYTE_ARRAY))
+    return read_delta_texts(r, out);
+  return unknown_encoding(r);
+}
+
+static kf_status decode_texts(reader *r) {
+  static const kf_pq_text null = {NULL, 0};
+  kf_status status;
+  kf_pq_text *texts = take(r, r->n, sizeof *texts, &status);
+  if (status != KF_OK) return status;
+  KF_TRY(read_texts(r, texts));
+  r->out->slots = texts;
+  if (r->defs == NULL) return KF_OK;
+  r->out->slots = take(r, r->page->n, sizeof *texts, &status);
+  if (status == KF_OK) spread(r, (unsigned char *)texts, sizeof *texts, &null, r->out->slots);
+  return status;
+}
+
+/* --- a page ---------------------------------------------------------------------------------- */
+
+static kf_status decode(reader *r, const kf_pq_shape *shape) {
+  unsigned char *bytes;
+  KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
+  r->out->own[r->n_own++] = bytes;
+  r->out->bytes = r->page->size;
+  r->rest = (kf_pq_span){bytes, bytes + r->page->size};
+  r->out->n = r->n = r->page->n;
+  if (r->page->version > 0) KF_TRY(decode_levels(r, shape));
+  if (r->leaf->kind == KF_PQ_ROWS) return decode_floats(r);
+  return r->leaf->kind == KF_PQ_INTEGERS ? decode_integers(r) : decode_texts(r);
+}
+
+kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
+                       const kf_pq_shape *shape, const kf_pq_block *dictionary, kf_pq_block *out,
+                       kf_err *err) {
+  *out = (kf_pq_block){0};
+  reader r = {
+      .in = in, .leaf = leaf, .page = page, .out = out, .dictionary = dictionary, .err = err};
+  kf_status status = decode(&r, shape);
+  if (status != KF_OK) kf_pq_block_free(out);
+  return status;
+}

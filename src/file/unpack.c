@@ -1,0 +1,156 @@
+/* unpack.c - the codecs of Parquet: Snappy and LZ4 here, gzip by zlib, Zstandard by libzstd.
+ *
+ * The size of what comes out is known before. Nothing is written past it, nothing is read past the end
+ * of the input, and anything but that very size is damage. */
+#include "file/file_internal.h"
+
+#include <string.h>
+#ifdef KF_WITH_ZLIB
+#include <zlib.h>
+#endif
+#ifdef KF_WITH_ZSTD
+#include <zstd.h>
+#endif
+
+const char *kf_codec_refusal(int codec) {
+  switch (codec) {
+  case KF_CODEC_NONE:
+  case KF_CODEC_SNAPPY:
+  case KF_CODEC_LZ4: return NULL;
+#ifdef KF_WITH_ZLIB
+  case KF_CODEC_GZIP: return NULL;
+#else
+  case KF_CODEC_GZIP: return "gzip, but this koofu was built without zlib";
+#endif
+#ifdef KF_WITH_ZSTD
+  case KF_CODEC_ZSTD: return NULL;
+#else
+  case KF_CODEC_ZSTD: return "Zstandard, but this koofu was built without libzstd";
+#endif
+  case 3: return "LZO, which koofu does not read";
+  case 4: return "Brotli, which koofu does not read";
+  case 5: return "LZ4 in the framing of Hadoop, which koofu does not read (LZ4_RAW it does)";
+  default: return "a codec that koofu does not know";
+  }
+}
+
+/* Copies n bytes that begin `back` before `to`, where both may overlap: the last ones then repeat. */
+static void repeat(unsigned char *to, size_t back, size_t n) {
+  const unsigned char *from = to - back;
+  if (back >= n) {
+    memcpy(to, from, n);
+    return;
+  }
+  for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+/* --- Snappy ---------------------------------------------------------------------------------- */
+
+/* A varint with the size, then elements: the low two bits of the first byte tell a literal from copies
+ * with 1, 2 or 4 bytes of distance. */
+static bool unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  const unsigned char *end = in + n;
+  unsigned char *to = out, *limit = out + m;
+  uint64_t size = 0;
+  unsigned shift = 0;
+  do {
+    if (in == end || shift > 28) return false;
+    size |= (uint64_t)(*in & 0x7F) << shift;
+    shift += 7;
+  } while (*in++ >= 0x80);
+  if (size != m) return false;
+  while (in < end) {
+    unsigned tag = *in++, kind = tag & 3;
+    size_t length = (tag >> 2) + 1, back = 0;
+    size_t extra = kind == 0 ? (length > 60 ? length - 60 : 0) : kind == 3 ? 4 : kind;
+    if ((size_t)(end - in) < extra) return false;
+    size_t number = 0;
+    for (size_t i = 0; i < extra; i++) number |= (size_t)in[i] << 8 * i;
+    in += extra;
+    if (kind == 0) {
+      if (extra > 0) length = number + 1;
+      if (length > (size_t)(end - in) || length > (size_t)(limit - to)) return false;
+      memcpy(to, in, length);
+      in += length;
+    } else {
+      back = kind == 1 ? number | (size_t)(tag >> 5) << 8 : number;
+      if (kind == 1) length = (tag >> 2 & 7) + 4;
+      if (back == 0 || back > (size_t)(to - out) || length > (size_t)(limit - to)) return false;
+      repeat(to, back, length);
+    }
+    to += length;
+  }
+  return to == limit;
+}
+
+/* --- LZ4 ------------------------------------------------------------------------------------- */
+
+/* A length of 15 goes on in the next bytes, up to one that is not 255. */
+static bool get_length(const unsigned char **in, const unsigned char *end, size_t *length) {
+  if (*length < 15) return true;
+  for (unsigned byte = 255; byte == 255;) {
+    if (*in == end || *length > (size_t)1 << 32) return false;
+    byte = *(*in)++;
+    *length += byte;
+  }
+  return true;
+}
+
+/* Sequences of literals and a copy; the last one has no copy. */
+static bool unpack_lz4(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  const unsigned char *end = in + n;
+  unsigned char *to = out, *limit = out + m;
+  for (;;) {
+    if (in == end) return false;
+    unsigned token = *in++;
+    size_t length = token >> 4;
+    if (!get_length(&in, end, &length)) return false;
+    if (length > (size_t)(end - in) || length > (size_t)(limit - to)) return false;
+    if (length > 0) memcpy(to, in, length);
+    in += length;
+    to += length;
+    if (in == end) return to == limit;
+    if (end - in < 2) return false;
+    size_t back = in[0] | (size_t)in[1] << 8;
+    in += 2;
+    length = token & 15;
+    if (!get_length(&in, end, &length)) return false;
+    length += 4;
+    if (back == 0 || back > (size_t)(to - out) || length > (size_t)(limit - to)) return false;
+    repeat(to, back, length);
+    to += length;
+  }
+}
+
+/* --- gzip and Zstandard ------------------------------------------------------------------------ */
+
+#ifdef KF_WITH_ZLIB
+static bool unpack_gzip(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  enum { GZIP_OR_ZLIB = 32 };
+  z_stream z = {.next_in = (unsigned char *)(uintptr_t)in,
+                .avail_in = (uInt)n,
+                .next_out = out,
+                .avail_out = (uInt)m};
+  if (inflateInit2(&z, GZIP_OR_ZLIB + MAX_WBITS) != Z_OK) return false;
+  int code = inflate(&z, Z_FINISH);
+  inflateEnd(&z);
+  return code == Z_STREAM_END && z.avail_out == 0 && z.avail_in == 0;
+}
+#endif
+
+bool kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  if (n == 0 && m == 0) return true; /* a page of nulls alone */
+  switch (codec) {
+  case KF_CODEC_SNAPPY: return unpack_snappy(in, n, out, m);
+  case KF_CODEC_LZ4: return unpack_lz4(in, n, out, m);
+#ifdef KF_WITH_ZLIB
+  case KF_CODEC_GZIP: return unpack_gzip(in, n, out, m);
+#endif
+#ifdef KF_WITH_ZSTD
+  case KF_CODEC_ZSTD: return ZSTD_decompress(out, m, in, n) == m;
+#endif
+  default:
+    if (n == m) memcpy(out, in, n);
+    return n == m;
+  }
+}

@@ -1,0 +1,125 @@
+/* copies.c - which rows of an index are copies of others. Devices search in the first of equal rows
+ * alone, and the host adds the others to the answers: however many there are, a list on a device holds
+ * as many different rows as without them.
+ *
+ * Rows are sorted by a hash of their bytes; those with equal hashes are compared. Of rows that differ
+ * and have one hash, the later ones count as different from all, which is always right. */
+#include "search/copies.h"
+
+#include <string.h>
+
+#define ROWS_AT_ONCE 1024u
+
+typedef struct hashed {
+  uint64_t hash;
+  uint32_t row;
+} hashed;
+
+typedef struct job {
+  const char *rows;
+  uint64_t n, size; /* bytes of a row, a multiple of 2 */
+  hashed *all;
+} job;
+
+/* Eight lanes of multiplications, which go on side by side. */
+static uint64_t hash_of(const char *bytes, uint64_t size) {
+  uint64_t lane[8], sum = size;
+  for (unsigned l = 0; l < 8; l++) lane[l] = UINT64_C(0x9e3779b97f4a7c15) * (l + 1);
+  while (size > 0) {
+    uint64_t words[8] = {0};
+    uint64_t some = size < sizeof words ? size : sizeof words;
+    memcpy(words, bytes, some);
+    for (unsigned l = 0; l < 8; l++)
+      lane[l] = (lane[l] ^ words[l]) * UINT64_C(0xff51afd7ed558ccd) + (lane[l] >> 29);
+    bytes += some;
+    size -= some;
+  }
+  for (unsigned l = 0; l < 8; l++)
+    sum = (sum ^ lane[l] ^ lane[l] >> 32) * UINT64_C(0xc4ceb9fe1a85ec53);
+  return sum ^ sum >> 31;
+}
+
+static kf_status hash_rows(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const job *j = argument;
+  uint64_t first = (uint64_t)i * ROWS_AT_ONCE;
+  uint64_t end = first + ROWS_AT_ONCE < j->n ? first + ROWS_AT_ONCE : j->n;
+  for (uint64_t row = first; row < end; row++)
+    j->all[row] = (hashed){hash_of(j->rows + row * j->size, j->size), (uint32_t)row};
+  return KF_OK;
+}
+
+/* By hash, and equal ones by row; returns which of the two arrays has them. */
+static hashed *sort(hashed *from, hashed *to, uint64_t n) {
+  for (unsigned shift = 0; shift < 64; shift += 8) {
+    uint64_t count[257] = {0};
+    for (uint64_t i = 0; i < n; i++) count[(from[i].hash >> shift & 255) + 1]++;
+    for (unsigned b = 1; b <= 256; b++) count[b] += count[b - 1];
+    for (uint64_t i = 0; i < n; i++) to[count[from[i].hash >> shift & 255]++] = from[i];
+    hashed *other = from;
+    from = to;
+    to = other;
+  }
+  return from;
+}
+
+static bool any_equal(const hashed *sorted, uint64_t n) {
+  for (uint64_t i = 1; i < n; i++)
+    if (sorted[i].hash == sorted[i - 1].hash) return true;
+  return false;
+}
+
+/* Chains the rows that are equal. */
+static void chain(const job *j, const hashed *sorted, kf_copies *out) {
+  for (uint64_t i = 0, end; i < j->n; i = end) {
+    uint32_t first = sorted[i].row, last = first;
+    for (end = i + 1; end < j->n && sorted[end].hash == sorted[i].hash; end++) {
+      uint32_t row = sorted[end].row;
+      if (memcmp(j->rows + first * j->size, j->rows + row * j->size, j->size) != 0) continue;
+      out->next[last] = row;
+      last = row;
+      out->is_copy[row / 8] |= (unsigned char)(1u << row % 8);
+      out->n++;
+    }
+  }
+}
+
+kf_status kf_copies_find(kf_ctx *ctx, const kf_index *index, kf_copies *out) {
+  *out = (kf_copies){0};
+  job j = {.n = index->n};
+  if (index->rows == NULL && index->halves == NULL) return KF_OK;
+  if (index->n >= UINT32_MAX) return KF_OK;
+  j.rows = index->rows != NULL ? (const char *)index->rows : (const char *)index->halves;
+  j.size = index->dim * (index->rows != NULL ? sizeof *index->rows : sizeof *index->halves);
+  kf_arena arena = {0};
+  hashed *other;
+  KF_TAKE(&arena, j.all, j.n);
+  KF_TAKE(&arena, other, j.n);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK)
+    status = kf_parallel(ctx, (size_t)((j.n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE), hash_rows, &j);
+  const hashed *sorted = status == KF_OK ? sort(j.all, other, j.n) : NULL;
+  if (status == KF_OK && any_equal(sorted, j.n)) {
+    KF_TAKE(&out->arena, out->next, j.n);
+    KF_TAKE_ZERO(&out->arena, out->is_copy, j.n / 8 + 1);
+    status = out->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+    if (status == KF_OK) memset(out->next, 0xff, j.n * sizeof *out->next);
+    if (status == KF_OK) chain(&j, sorted, out);
+  }
+  kf_arena_free(&arena);
+  if (status != KF_OK || out->n == 0) kf_copies_clear(out);
+  return status;
+}
+
+void kf_copies_clear(kf_copies *copies) {
+  kf_arena_free(&copies->arena);
+  *copies = (kf_copies){0};
+}
+
+uint64_t kf_copies_in(const kf_copies *copies, uint64_t first, uint64_t n) {
+  uint64_t sum = 0;
+  if (copies->n == 0) return 0;
+  for (uint64_t row = first; row < first + n; row++) sum += kf_is_copy(copies, row);
+  return sum;
+}

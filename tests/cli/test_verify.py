@@ -1,0 +1,105 @@
+"""koofu verify and info: whether files are sound, and what they were made from."""
+
+import json
+import struct
+
+from files import data_set, fbin, npy, png, safetensors, tar, world
+from harness import BAD_DATA, IO, check, equal, test
+
+
+def info(box, name):
+    return json.loads(box.works("info", "--json", name).out)
+
+
+def command_of(box, name):
+    lines = [line for line in box.works("info", name).out.splitlines() if line.startswith("  command")]
+    return lines[0].split()[1:] if lines else None
+
+
+@test
+def a_model_names_its_statistics(box):
+    box.write("x.safetensors", data_set())
+    rows, labels = world()
+    for i in range(3):  # the same rows in shards
+        box.write(f"s/{i}.npy", npy(rows[20 * i:20 * i + 20]))
+        box.write(f"l/{i}.npy", npy(labels[20 * i:20 * i + 20], "<i4"))
+        box.works("stats", f"s/{i}.npy", "--labels", f"l/{i}.npy", "-o", f"p{i}.safetensors")
+    box.works("merge", "p2.safetensors", "p0.safetensors", "p1.safetensors", "-o", "merged.safetensors")
+    box.works("stats", "x.safetensors", "--threads", 2, "-o", "stats.safetensors")
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    box.works("fit", "merged.safetensors", "--lambda", "1x", "-o", "f.safetensors")
+    checksum = info(box, "stats.safetensors")["metadata"]["checksum"]
+    for name in ("m.safetensors", "f.safetensors"):
+        about = info(box, name)["metadata"]
+        if name == "m.safetensors":
+            equal(about["fitted_from"], checksum, name)
+        check(about["fitted_by"].startswith("koofu 0."), about["fitted_by"])
+    equal(info(box, "f.safetensors")["metadata"]["fitted_from"], info(box, "merged.safetensors")["metadata"]["checksum"], "merged")
+    box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+    box.works("add-class", "m.safetensors", "new", "s/0.npy", "-o", "more.safetensors")
+    out = box.works("verify", "m.safetensors", "g.safetensors", "more.safetensors", "stats.safetensors", "x.safetensors").out.splitlines()
+    for line in out[:3]:
+        check(f"from statistics {checksum} (stats.safetensors)" in line, line)
+    check(out[4] == "x.safetensors: sound, data set", out[4])
+    found = [json.loads(line) for line in box.works("verify", "--json", "m.safetensors", "stats.safetensors").out.splitlines()]
+    equal((found[0]["statistics"], found[0]["sound"], found[1]["checksum"]), ("stats.safetensors", True, checksum), "json")
+    check("stats.safetensors" not in box.works("verify", "m.safetensors").out, "it is not among the files")
+
+
+@test
+def the_command_of_a_model_makes_it_again(box):
+    box.write("x.safetensors", data_set(n=90))
+    for words in ([], ["--method", "paper"], ["--dim", "auto"], ["--dim", 2, "--lambda", "0.3x"], ["--method", "paper", "--centre", "mean"], ["--no-normalize"],
+                  ["--metric", "euclidean"]):
+        box.works("fit", "x.safetensors", *words, "-o", "m.safetensors")
+        command = command_of(box, "m.safetensors")
+        equal(command[:2], ["koofu", "fit"], words)
+        box.works("fit", "x.safetensors", *command[2:], "-o", "again.safetensors")
+        one, two = info(box, "m.safetensors")["metadata"], info(box, "again.safetensors")["metadata"]
+        for key in ("lambda", "centre", "normalized", "fitted_from", "method", "within_rank"):
+            equal(one.get(key), two.get(key), f"{key} with {words}")
+        box.works("transform", "m.safetensors", "x.safetensors", "-o", "a.npy")
+        box.works("transform", "again.safetensors", "x.safetensors", "-o", "b.npy")
+        equal(box.read("a.npy"), box.read("b.npy"), f"the map with {words}")
+
+
+@test
+def what_is_not_sound(box):
+    rows, labels = world()
+    box.write("x.safetensors", data_set())
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    for name in ("m.safetensors", "g.safetensors"):
+        damaged = bytearray(box.read(name))
+        damaged[-5] ^= 64
+        box.write("bad.safetensors", bytes(damaged))
+        box.refuses(BAD_DATA, "verify", "bad.safetensors", naming=["bad.safetensors", "checksum"])
+    rows[17][3] = float("nan")
+    box.write("nan.npy", npy(rows))
+    box.write("nan.fbin", fbin(rows))
+    rows[17] = [0.0] * len(rows[0])
+    box.write("zero.npy", npy(rows))
+    for name in ("nan.npy", "nan.fbin", "zero.npy"):
+        result = box.refuses(BAD_DATA, "verify", name, naming=[name, "17"])
+    good = tar([("0.png", png(bytes(48), 4, 4))])
+    box.write("a.tar", good)
+    box.write("cut.tar", good[:1024])
+    check("a.tar: sound, archive" in box.works("verify", "a.tar").out, "archive")
+    result = box.run("verify", "cut.tar", "a.tar", "absent.npy", "m.safetensors")
+    equal(result.status, BAD_DATA, "the first failure")
+    check("cut.tar" in result.err and "absent.npy" in result.err and "m.safetensors: sound" in result.out, f"{result}")
+    box.refuses(IO, "verify", "absent.npy", naming=["absent.npy"])
+    forged = box.read("m.safetensors")
+    at = forged.index(b'"fitted_from":"') + len(b'"fitted_from":"')
+    box.write("forged.safetensors", forged[:at] + b"x" + forged[at + 1:])
+    box.refuses(BAD_DATA, "verify", "forged.safetensors", naming=["forged.safetensors"])
+
+
+@test
+def labels_that_are_no_classes(box):
+    rows, labels = world()
+    labels[5] = 7
+    flat = struct.pack(f"<{len(rows) * len(rows[0])}f", *(v for row in rows for v in row))
+    box.write("x.safetensors", safetensors({"embeddings": ("F32", [60, 8], flat), "labels": ("I32", [60], struct.pack("<60i", *labels))},
+                                           {"classes": json.dumps(["a", "b", "c"])}))
+    box.refuses(BAD_DATA, "verify", "x.safetensors", naming=["x.safetensors", "7"])

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/parquet: small files of pyarrow, polars, duckdb and pandas, each with the rows of rows.py.
+
+    tools/test_parquet.sh BUILD --golden
+
+The name of a file says what tests/cli/test_parquet.py must find in it: PROGRAM-WHAT-nROWS.parquet, where WHAT may
+have 'nulls' (rows 2, 3 and the last one are null) or 'nan' (a null element in row 1).
+"""
+
+import pathlib
+import sys
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import rows as golden
+
+OUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "parquet"
+N = 23
+
+
+def lists(n, kind=pa.float32(), nulls=False, hole=False):
+    x = golden.rows(n).astype(kind.to_pandas_dtype()).tolist()
+    if nulls:
+        x = [None if i in (2, 3, n - 1) else row for i, row in enumerate(x)]
+    if hole:
+        x[1][2] = None
+    if kind == pa.float16():
+        x = [None if row is None else [None if v is None else np.float16(v) for v in row] for row in x]
+    return x
+
+
+def arrow(n=N, kind=pa.float32(), make=pa.list_, nulls=False, hole=False, label=pa.string(), number=pa.int64()):
+    return pa.table({
+        "key": pa.array(golden.keys(n), pa.string()),
+        "class": pa.array(golden.classes(n), label) if not pa.types.is_dictionary(label)
+        else pa.array(golden.classes(n)).dictionary_encode(),
+        "number": pa.array(golden.numbers(n), number),
+        "embedding": pa.array(lists(n, kind, nulls, hole), make(kind)),
+    })
+
+
+def write(name, table, n=N, **options):
+    options.setdefault("store_schema", False)
+    pq.write_table(table, OUT / f"pyarrow-{name}-n{n}.parquet", **options)
+
+
+def fixed(kind):
+    return pa.list_(kind, golden.DIM)
+
+
+def of_pyarrow():
+    write("default", arrow(), store_schema=True)
+    for codec in ("none", "snappy", "gzip", "zstd", "lz4"):
+        write(codec, arrow(), compression=codec, use_dictionary=False)
+    write("v2", arrow(), data_page_version="2.0")
+    write("v2-none", arrow(), data_page_version="2.0", compression="none")
+    write("v2-nulls", arrow(nulls=True), data_page_version="2.0")
+    write("fixed", arrow(make=fixed), store_schema=True)
+    write("fixed-nulls", arrow(make=fixed, nulls=True))
+    write("large", arrow(make=pa.large_list, label=pa.large_string()))
+    write("f16", arrow(kind=pa.float16()))
+    write("f16-plain-nulls", arrow(kind=pa.float16(), nulls=True), use_dictionary=False)
+    write("f64", arrow(kind=pa.float64()))
+    write("nulls", arrow(nulls=True))
+    write("nulls-plain-pages", arrow(nulls=True), use_dictionary=False, data_page_size=40, write_batch_size=3)
+    write("nan", arrow(hole=True))
+    write("groups", arrow(60), 60, row_group_size=17)
+    write("groups-nulls", arrow(nulls=True), row_group_size=5)
+    write("pages", arrow(), data_page_size=40, write_batch_size=3, use_dictionary=False, compression="none")
+    write("pages-dictionary", arrow(), data_page_size=8, write_batch_size=3)
+    write("crc", arrow(), write_page_checksum=True)
+    write("statistics", arrow(), write_page_index=True)
+    write("item", arrow(), use_compliant_nested_type=False)
+    write("categories", arrow(label=pa.dictionary(pa.int32(), pa.string())))
+    for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.uint64()):
+        write(f"{kind}", arrow(6, number=kind), 6)
+    write("split", arrow(), use_dictionary=False, column_encoding={
+        "embedding.list.element": "BYTE_STREAM_SPLIT", "number": "BYTE_STREAM_SPLIT",
+        "key": "DELTA_BYTE_ARRAY", "class": "DELTA_LENGTH_BYTE_ARRAY"})
+    write("split-f16", arrow(kind=pa.float16()), use_dictionary=False, column_encoding={
+        "embedding.list.element": "BYTE_STREAM_SPLIT", "number": "DELTA_BINARY_PACKED"})
+    write("delta", arrow(200, number=pa.int32()), 200, use_dictionary=False, column_encoding={
+        "number": "DELTA_BINARY_PACKED", "key": "DELTA_BYTE_ARRAY", "class": "DELTA_BYTE_ARRAY"})
+    table = arrow()
+    inner = pa.StructArray.from_arrays([table["embedding"].combine_chunks(), table["class"].combine_chunks()],
+                                       ["embedding", "class"])
+    write("struct", pa.table({"a": pa.StructArray.from_arrays([inner], ["b"]), "key": table["key"], "number": table["number"]}))
+    schema = pa.schema([pa.field("key", pa.string(), False), pa.field("class", pa.string(), False),
+                        pa.field("number", pa.int64(), False),
+                        pa.field("embedding", pa.list_(pa.field("element", pa.float32(), False)), False)])
+    write("required", table.cast(schema))
+    raw = [row.tobytes() for row in golden.rows(N)]
+    write("bytes", table.set_column(3, "embedding", pa.array(raw, pa.binary())))
+    write("bytes-fixed", table.set_column(3, "embedding", pa.array(raw, pa.binary(4 * golden.DIM))))
+
+
+def of_polars():
+    def frame(kind, **more):
+        return pl.DataFrame({"key": golden.keys(N), "class": golden.classes(N), "number": golden.numbers(N),
+                             "embedding": pl.Series(lists(N, **more), dtype=kind)})
+    for codec in ("zstd", "snappy", "lz4", "gzip", "uncompressed"):
+        frame(pl.List(pl.Float32)).write_parquet(OUT / f"polars-{codec}-n{N}.parquet", compression=codec)
+    frame(pl.Array(pl.Float32, golden.DIM)).write_parquet(OUT / f"polars-array-n{N}.parquet", compression="snappy")
+    frame(pl.List(pl.Float64), nulls=True).write_parquet(OUT / f"polars-nulls-n{N}.parquet", compression="snappy")
+    frame(pl.Array(pl.Float32, golden.DIM), nulls=True).write_parquet(OUT / f"polars-array-nulls-n{N}.parquet",
+                                                                     compression="snappy")
+    frame(pl.List(pl.Float32)).write_parquet(OUT / f"polars-groups-n{N}.parquet", compression="snappy", row_group_size=6)
+
+
+def of_duckdb():
+    table, holes = arrow(), arrow(nulls=True)
+    connection = duckdb.connect()
+    connection.register("t", table)
+    connection.register("holes", holes)
+    for name, source, options in (("default", "t", ""), ("zstd", "t", "codec zstd"), ("v2", "t", "parquet_version v2"),
+                                  ("none", "t", "codec uncompressed"), ("gzip", "t", "codec gzip"), ("lz4", "t", "codec lz4_raw"),
+                                  ("nulls", "holes", ""), ("v2-nulls", "holes", "parquet_version v2"),
+                                  ("array", f"(select key, class, number, embedding::float[{golden.DIM}] as embedding from t)", "")):
+        more = f", {options}" if options else ""
+        connection.sql(f"copy (select * from {source}) to '{OUT}/duckdb-{name}-n{N}.parquet' (format parquet{more})")
+
+
+def of_pandas():
+    frame = pd.DataFrame({"key": golden.keys(N), "class": golden.classes(N), "number": golden.numbers(N),
+                          "embedding": list(golden.rows(N))})
+    frame.to_parquet(OUT / f"pandas-default-n{N}.parquet")
+    frame["class"] = frame["class"].astype("category")
+    frame["embedding"] = pd.Series(lists(N, nulls=True))
+    frame.to_parquet(OUT / f"pandas-categories-nulls-n{N}.parquet")
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    for path in OUT.glob("*.parquet"):
+        path.unlink()
+    for make in (of_pyarrow, of_polars, of_duckdb, of_pandas):
+        make()
+    print(f"{len(list(OUT.iterdir()))} files, {sum(p.stat().st_size for p in OUT.iterdir())} bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

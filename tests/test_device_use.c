@@ -1,0 +1,414 @@
+/* test_device_use.c - using a model on devices: mapped rows, answers, probabilities and judgements are
+ * those of the CPU, to the bit, whatever the batches, devices and faults. With the twin, or with the
+ * plug-in in KOOFU_TEST_PLUGIN. */
+#include "device.h"
+#include "world.h"
+
+#include "device/device.h"
+#include "koofu_judge.h"
+
+/* --- problems --------------------------------------------------------------------------------- */
+
+typedef struct problem {
+  world w;
+  kf_model *model;
+} problem;
+
+static problem make_problem(uint64_t n, uint32_t dim, uint32_t classes, int raw, uint32_t dim_out) {
+  kf_ctx *cpu = device_ctx(2, "cpu");
+  problem p = {.w = make_world(n, dim, classes, 1, n + dim)};
+  kf_stats *s = stats_of(cpu, &p.w, raw);
+  p.model = fit(cpu, s, 0.3, dim_out);
+  p.model->temperature = raw ? 0.01 : 9.5;
+  kf_stats_free(s);
+  kf_ctx_free(cpu);
+  return p;
+}
+
+static void clear_problem(problem *p) {
+  kf_model_free(p->model);
+  free_world(&p->w);
+}
+
+static kf_data *data_of(kf_ctx *ctx, const problem *p) {
+  kf_data *data;
+  assert_ok(ctx, kf_data_open_memory(ctx, p->w.rows, p->w.n, p->w.dim, p->w.labels, NULL,
+                                     p->w.classes, &data));
+  return data;
+}
+
+/* --- the same of both ------------------------------------------------------------------------- */
+
+static void same_transform(kf_ctx *ctx, const problem *p, kf_switch normalize) {
+  kf_ctx *cpu = device_ctx(1, "cpu");
+  kf_transform_options o = {.normalize = normalize};
+  size_t values = p->w.n * p->model->map.dim_out;
+  float *got = malloc(values * sizeof *got), *want = malloc(values * sizeof *want);
+  assert_ok(cpu, kf_transform(cpu, p->model, p->w.rows, p->w.n, &o, want));
+  assert_ok(ctx, kf_transform(ctx, p->model, p->w.rows, p->w.n, &o, got));
+  assert_memory_equal(got, want, values * sizeof *got);
+  free(got);
+  free(want);
+  kf_ctx_free(cpu);
+}
+
+typedef struct answers {
+  int32_t *classes;
+  double *scores, *probabilities;
+} answers;
+
+static answers ask(kf_ctx *ctx, const problem *p, const kf_classify_options *o, kf_status *status) {
+  size_t n = p->w.n * o->top;
+  answers a = {.classes = malloc(n * sizeof *a.classes),
+               .scores = malloc(n * sizeof *a.scores),
+               .probabilities = malloc(n * sizeof *a.probabilities)};
+  *status = o->temperature > 0
+                ? kf_classify_probabilities(ctx, p->model, p->w.rows, p->w.n, o, a.classes,
+                                            a.scores, a.probabilities)
+                : kf_classify(ctx, p->model, p->w.rows, p->w.n, o, a.classes, a.scores);
+  return a;
+}
+
+static void free_answers(answers *a) {
+  free(a->classes);
+  free(a->scores);
+  free(a->probabilities);
+}
+
+static void same_answers(kf_ctx *ctx, const problem *p, const kf_classify_options *o) {
+  kf_ctx *cpu = device_ctx(2, "cpu");
+  kf_status status;
+  answers want = ask(cpu, p, o, &status);
+  assert_ok(cpu, status);
+  answers got = ask(ctx, p, o, &status);
+  assert_ok(ctx, status);
+  size_t n = p->w.n * o->top;
+  assert_memory_equal(got.classes, want.classes, n * sizeof *got.classes);
+  assert_memory_equal(got.scores, want.scores, n * sizeof *got.scores);
+  if (o->temperature > 0)
+    assert_memory_equal(got.probabilities, want.probabilities, n * sizeof *got.probabilities);
+  free_answers(&got);
+  free_answers(&want);
+  kf_ctx_free(cpu);
+}
+
+static void same_judgement(kf_ctx *ctx, const problem *p) {
+  kf_ctx *cpu = device_ctx(2, "cpu");
+  kf_data *data = data_of(cpu, p);
+  kf_eval_result got = {0}, want = {0};
+  kf_analysis *a, *b;
+  assert_ok(cpu, kf_eval(cpu, p->model, data, NULL, &want));
+  assert_ok(ctx, kf_eval(ctx, p->model, data, NULL, &got));
+  assert_memory_equal(&got, &want, sizeof got);
+  kf_analysis_options o = {.mistakes = 1};
+  assert_ok(cpu, kf_analysis_new(cpu, p->model, data, &o, &b));
+  assert_ok(ctx, kf_analysis_new(ctx, p->model, data, &o, &a));
+  assert_true(b->calibration != NULL && b->n_mistakes > 0);
+  assert_memory_equal(a->calibration, b->calibration, sizeof *a->calibration);
+  assert_memory_equal(a->classes, b->classes, a->n_classes * sizeof *a->classes);
+  assert_int_equal(a->n_mistakes, b->n_mistakes);
+  assert_memory_equal(a->mistakes, b->mistakes, a->n_mistakes * sizeof *a->mistakes);
+  kf_analysis_free(a);
+  kf_analysis_free(b);
+  kf_data_free(data);
+  kf_ctx_free(cpu);
+}
+
+/* --- right answers ---------------------------------------------------------------------------- */
+
+static void transform(void **state) {
+  (void)state;
+  const uint64_t rows[] = {7, 63, 64, 65, 700};
+  const uint32_t dims[] = {2, 7, 16, 33};
+  const kf_switch switches[] = {KF_ON, KF_OFF};
+  kf_twin_state *twin = device_twin();
+  if (twin != NULL) twin->devices = 2;
+  for (size_t i = 0; i < 5; i++)
+    for (size_t d = 0; d < 4; d++)
+      for (int raw = 0; raw < 2; raw++) {
+        problem p = make_problem(rows[i], dims[d], 3, raw, dims[d] / 2);
+        const char *devices = twin != NULL && d % 2 == 1 ? "cuda:1,cuda:0" : "cuda";
+        kf_ctx *ctx = device_ctx(1 + (unsigned)d, devices);
+        uint64_t before = twin != NULL ? twin->mapped : 0;
+        same_transform(ctx, &p, switches[d % 2]);
+        if (twin != NULL) assert_int_equal(twin->mapped - before, rows[i]);
+        kf_ctx_free(ctx);
+        clear_problem(&p);
+      }
+  if (twin != NULL) assert_int_equal(twin->used, 0);
+}
+
+/* Rows that are too small or too large once they are mapped go to the CPU, which can tell. */
+static void odd_rows(void **state) {
+  (void)state;
+  problem p = make_problem(300, 9, 3, 0, 0);
+  kf_map *map = &p.model->map;
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  for (int power = -600; power <= 600; power += 1200) {
+    for (size_t i = 0; i < (size_t)map->dim_in * map->dim_out; i++)
+      map->transform[i] = ldexp(map->transform[i], power);
+    kf_map_finish(map);
+    same_transform(ctx, &p, KF_ON);
+    for (size_t i = 0; i < (size_t)map->dim_in * map->dim_out; i++)
+      map->transform[i] = ldexp(map->transform[i], -power);
+  }
+  for (size_t i = 0; i < (size_t)map->dim_in * map->dim_out; i++)
+    map->transform[i] = ldexp(map->transform[i], 200);
+  kf_map_finish(map);
+  float *out = malloc(p.w.n * map->dim_out * sizeof *out);
+  assert_error(ctx, KF_ERR_MATH, "overflow f32",
+               kf_transform(ctx, p.model, p.w.rows, p.w.n,
+                            &(kf_transform_options){.normalize = KF_OFF}, out));
+  free(out);
+  kf_ctx_free(ctx);
+  clear_problem(&p);
+}
+
+/* Files, with bad rows, which are zeros. */
+static void transformed_files(void **state) {
+  (void)state;
+  const char *folder = test_folder();
+  problem p = make_problem(900, 12, 4, 0, 5);
+  p.w.rows[12 * 70 + 3] = NAN;
+  memset(p.w.rows + 12 * 899, 0, 12 * sizeof *p.w.rows);
+  char paths[2][512];
+  for (int i = 0; i < 2; i++) {
+    kf_ctx *ctx = device_ctx(3, i == 0 ? "cpu" : "cuda");
+    kf_data *data;
+    kf_array array = {.rows = p.w.rows, .n = p.w.n, .dtype = KF_F32};
+    kf_array_options o = {.skip = KF_SKIP_BAD};
+    assert_ok(ctx, kf_data_open_arrays(ctx, &array, 1, 12, &o, &data));
+    snprintf(paths[i], sizeof paths[i], "%s", test_path(folder, i == 0 ? "a.npy" : "b.npy"));
+    assert_ok(ctx, kf_transform_data(ctx, p.model, data, NULL, KF_F32, paths[i]));
+    kf_data_free(data);
+    kf_ctx_free(ctx);
+  }
+  assert_same_file(paths[0], paths[1]);
+  test_remove(folder);
+  clear_problem(&p);
+}
+
+static void classify(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  for (int raw = 0; raw < 2; raw++)
+    for (int threads = 1; threads <= 3; threads += 2) {
+      problem p = make_problem(500, 14, 6, raw, 0);
+      kf_ctx *ctx = device_ctx((unsigned)threads, "cuda");
+      for (uint32_t top = 1; top <= 6; top += 5) {
+        same_answers(ctx, &p, &(kf_classify_options){.top = top});
+        same_answers(ctx, &p, &(kf_classify_options){.top = top, .temperature = 3});
+        same_answers(ctx, &p, &(kf_classify_options){.top = top, .raw = 1, .temperature = 30});
+        same_answers(ctx, &p, &(kf_classify_options){.top = top, .metric = KF_METRIC_EUCLIDEAN});
+      }
+      p.model->prior = 0.7;
+      same_answers(ctx, &p, &(kf_classify_options){.top = 2, .temperature = 3});
+      kf_ctx_free(ctx);
+      clear_problem(&p);
+    }
+  if (twin == NULL) return;
+  assert_true(twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
+  assert_int_equal(twin->used, 0);
+}
+
+/* So many classes that probabilities come from sums in f32. */
+static void many_classes(void **state) {
+  (void)state;
+  problem p = make_problem(8400, 6, 4200, 0, 0);
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  p.w.n = 300;
+  same_answers(ctx, &p, &(kf_classify_options){.top = 5, .temperature = 20});
+  kf_ctx_free(ctx);
+  clear_problem(&p);
+}
+
+/* One classifier for many calls, of contexts that have devices, others or none, with temperatures of
+ * their own. */
+static void in_many_calls(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  if (twin != NULL) twin->devices = 2;
+  problem p = make_problem(400, 10, 5, 0, 0);
+  const char *const devices[] = {"cuda", "cpu", twin != NULL ? "cuda:1" : "cuda",
+                                 twin != NULL ? "cuda:0,cuda:1" : "cuda"};
+  kf_ctx *ctx[4];
+  kf_classifier *c;
+  double want[400], got[400];
+  int32_t classes[400];
+  for (int i = 0; i < 4; i++) ctx[i] = device_ctx(2, devices[i]);
+  assert_ok(ctx[0], kf_classifier_new(ctx[0], p.model, NULL, &c));
+  assert_ok(ctx[1], kf_classifier_probabilities(ctx[1], c, p.w.rows, 400, classes, NULL, want));
+  for (uint64_t first = 0, n = 1, turn = 0; first < 400; first += n, n += 7, turn++) {
+    uint64_t some = 400 - first < n ? 400 - first : n;
+    assert_ok(ctx[turn % 4], kf_classifier_probabilities(ctx[turn % 4], c, p.w.rows + first * 10,
+                                                         some, classes + first, NULL, got + first));
+  }
+  assert_memory_equal(got, want, sizeof got);
+  kf_classifier_free(c);
+  for (int i = 0; i < 4; i++) kf_ctx_free(ctx[i]);
+  clear_problem(&p);
+  if (twin != NULL) assert_int_equal(twin->used, 0);
+}
+
+static void judge(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(700, 11, 4, raw, 0);
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    same_judgement(ctx, &p);
+    kf_ctx_free(ctx);
+    clear_problem(&p);
+  }
+  if (twin != NULL) assert_true(twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
+}
+
+/* --- faults ----------------------------------------------------------------------------------- */
+
+/* A context with a device that is there; asked: by name. Otherwise as one that chose it by itself, but
+ * for any amount of work. */
+static kf_ctx *open_ctx(bool asked) {
+  const kf_device_list *found;
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  assert_ok(ctx, kf_devices_find(ctx, &found));
+  ctx->devices->asked = asked;
+  device_n_heard = 0;
+  return ctx;
+}
+
+typedef kf_status (*work_fn)(kf_ctx *ctx, const problem *p, void *out);
+
+static kf_status map_all(kf_ctx *ctx, const problem *p, void *out) {
+  return kf_transform(ctx, p->model, p->w.rows, p->w.n, NULL, out);
+}
+
+static kf_status classify_all(kf_ctx *ctx, const problem *p, void *out) {
+  double *scores = out, *probabilities = scores + p->w.n;
+  int32_t *classes = (int32_t *)(void *)(probabilities + p->w.n);
+  kf_classify_options o = {.temperature = 5};
+  return kf_classify_probabilities(ctx, p->model, p->w.rows, p->w.n, &o, classes, scores,
+                                   probabilities);
+}
+
+static kf_status eval_all(kf_ctx *ctx, const problem *p, void *out) {
+  kf_calibration *c = NULL;
+  kf_data *data = data_of(ctx, p);
+  kf_status status = kf_calibration_new(ctx, p->model, data, NULL, &c);
+  if (status == KF_OK) memcpy(out, c, sizeof *c);
+  kf_calibration_free(c);
+  kf_data_free(data);
+  return status;
+}
+
+static const work_fn works[] = {map_all, classify_all, eval_all};
+
+/* What a fault does to a piece of work: nothing, or an error where the device was asked for, or a note
+ * where it was not. */
+static void check_fault(const problem *p, work_fn work, bool asked, kf_ctx *ctx, const void *want,
+                        void *got, size_t size, kf_status error, const char *message) {
+  kf_twin_state *twin = device_twin();
+  memset(got, 0, size);
+  kf_status status = work(ctx, p, got);
+  if (status == KF_OK) {
+    assert_memory_equal(got, want, size);
+  } else {
+    assert_true(asked);
+    assert_int_equal(status, error);
+    assert_non_null(strstr(kf_errmsg(ctx), message));
+  }
+  if (!asked && device_n_heard > 0) assert_true(device_said(message));
+  twin->lose_call = twin->fail_allocation = twin->fail_after = 0;
+  if (status == KF_OK) { /* and goes on */
+    assert_ok(ctx, work(ctx, p, got));
+    assert_memory_equal(got, want, size);
+  }
+}
+
+static void faults(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  problem p = make_problem(300, 10, 4, 0, 0);
+  size_t size = 1 << 16;
+  char *want = calloc(size, 1), *got = calloc(size, 1);
+  for (size_t w = 0; w < 3; w++) {
+    kf_ctx *cpu = device_ctx(1, "cpu");
+    memset(want, 0, size);
+    assert_ok(cpu, works[w](cpu, &p, want));
+    kf_ctx_free(cpu);
+    for (int asked = 0; asked < 2; asked++) {
+      unsigned failed = 0;
+      for (uint64_t call = 1;; call++) {
+        device_reset(NULL);
+        kf_ctx *ctx = open_ctx(asked != 0);
+        twin->lose_call = call;
+        uint64_t before = twin->calls;
+        check_fault(&p, works[w], asked != 0, ctx, want, got, size, KF_ERR_IO,
+                    "the device was lost");
+        bool ended = !(device_n_heard > 0 || kf_errmsg(ctx)[0] != '\0');
+        kf_ctx_free(ctx);
+        assert_int_equal(twin->used, 0);
+        if (ended || call > twin->calls - before) break;
+        failed++;
+      }
+      assert_true(failed >= 4);
+      for (uint64_t allocation = 1; allocation <= 12; allocation++) {
+        device_reset(NULL);
+        kf_ctx *ctx = open_ctx(asked != 0);
+        twin->fail_allocation = allocation;
+        twin->fail_after = allocation % 2;
+        check_fault(&p, works[w], asked != 0, ctx, want, got, size, KF_ERR_MEM, "memory");
+        kf_ctx_free(ctx);
+        assert_int_equal(twin->used, 0);
+      }
+    }
+  }
+  free(want);
+  free(got);
+  clear_problem(&p);
+}
+
+/* Little work stays on the CPU, and opens no device. */
+static void only_where_it_pays(void **state) {
+  (void)state;
+  problem p = make_problem(300, 10, 4, 0, 0);
+  kf_ctx *ctx = device_ctx(2, NULL);
+  same_transform(ctx, &p, KF_ON);
+  same_answers(ctx, &p, &(kf_classify_options){.top = 2, .temperature = 3});
+  assert_null(ctx->devices);
+  kf_ctx_free(ctx);
+  clear_problem(&p);
+}
+
+/* Much work goes to a device that is open, if it is good at f64. */
+static void where_it_pays(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_need_twin();
+  problem p = make_problem(1 << 17, 64, 3, 0, 64);
+  float *out = malloc(p.w.n * 64 * sizeof *out);
+  for (uint64_t slow = 0; slow < 2; slow++) {
+    const kf_device_list *found;
+    device_reset(NULL);
+    twin->f64_ratio = slow ? 64 : 2;
+    kf_ctx *ctx = device_ctx(1, NULL);
+    assert_ok(ctx, kf_devices_find(ctx, &found));
+    assert_ok(ctx, kf_transform(ctx, p.model, p.w.rows, p.w.n / 8, NULL, out));
+    assert_int_equal(twin->mapped, 0); /* too little */
+    assert_ok(ctx, kf_transform(ctx, p.model, p.w.rows, p.w.n, NULL, out));
+    assert_int_equal(twin->mapped, slow ? 0 : p.w.n);
+    kf_ctx_free(ctx);
+  }
+  free(out);
+  clear_problem(&p);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, device_reset, device_reset)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      CASE(transform),     CASE(odd_rows),     CASE(transformed_files),
+      CASE(classify),      CASE(many_classes), CASE(in_many_calls),
+      CASE(judge),         CASE(faults),       CASE(only_where_it_pays),
+      CASE(where_it_pays),
+  };
+  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+}

@@ -1,0 +1,501 @@
+/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside them. */
+#include "galleries.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+/* A path that stays valid. */
+static const char *lasting(const char *name) {
+  static char paths[8][256];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  snprintf(path, sizeof paths[0], "%s", at(name));
+  return path;
+}
+
+/* --- a gallery and what it should hold ---------------------------------------------------------- */
+
+typedef struct life {
+  world w;
+  const char *path;
+  uint64_t *rows; /* [n] of the world, that should be there in this order */
+  uint64_t n;
+  uint64_t next; /* row of the world that has not been in it yet */
+  kf_metric metric;
+  kf_dtype dtype;
+  const kf_model *model;
+} life;
+
+/* Some rows of the world as a data set with ids. */
+static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const char **ids) {
+  uint32_t dim = l->w.dim;
+  float *x = malloc(n * dim * sizeof *x);
+  int32_t *labels = malloc(n * sizeof *labels);
+  char *text = malloc(n * 24 + 1), *end = text;
+  for (uint64_t i = 0; i < n; i++) {
+    memcpy(x + i * dim, l->w.rows + rows[i] * dim, dim * sizeof *x);
+    labels[i] = l->w.labels[rows[i]];
+    end += sprintf(end, "id-%llu\n", (unsigned long long)rows[i]);
+  }
+  *ids = write_bytes("ids.txt", text, (size_t)(end - text));
+  free(text);
+  kf_data *data, *copy;
+  /* A file, since the arrays are gone afterwards. */
+  assert_ok(ctx, kf_data_open_memory(ctx, x, n, dim, labels, names, CLASSES, &data));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("rows.safetensors")));
+  kf_data_free(data);
+  copy = must_open(at("rows.safetensors"), NULL);
+  free(x);
+  free(labels);
+  return copy;
+}
+
+static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
+  uint64_t *rows = malloc(n * sizeof *rows);
+  for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
+  const char *ids;
+  kf_gallery_change done;
+  kf_data *data = rows_of(l, rows, n, &ids);
+  kf_gallery_options options = {.ids = ids,
+                                .metric = l->metric,
+                                .dtype = l->n == 0 ? l->dtype : KF_F32,
+                                .append_to = l->n > 0 ? l->path : NULL,
+                                .again = 1,
+                                .replace = replace,
+                                .change = &done};
+  assert_ok(ctx, kf_gallery_save(ctx, data, l->n == 0 ? l->model : NULL, &options, l->path));
+  kf_data_free(data);
+  for (uint64_t i = 0; replace && i < n; i++) {
+    uint64_t kept = 0;
+    for (uint64_t j = 0; j < l->n; j++)
+      if (l->rows[j] != rows[i]) l->rows[kept++] = l->rows[j];
+    l->n = kept;
+  }
+  l->rows = realloc(l->rows, (l->n + n) * sizeof *l->rows);
+  memcpy(l->rows + l->n, rows, n * sizeof *rows);
+  l->n += n;
+  assert_int_equal(done.rows, l->n);
+  assert_int_equal(done.added, n);
+  free(rows);
+}
+
+/* Removes n rows at random, and an id that is not there. */
+static void take_away(life *l, uint64_t n, uint64_t *seed) {
+  char(*id)[24] = malloc((n + 1) * sizeof *id);
+  const char **list = malloc((n + 1) * sizeof *list);
+  uint64_t removed = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t at = test_random(seed) % l->n, row = l->rows[at], kept = 0;
+    sprintf(id[i], "id-%llu", (unsigned long long)row);
+    for (uint64_t j = 0; j < l->n; j++)
+      if (l->rows[j] != row) l->rows[kept++] = l->rows[j];
+    removed += l->n - kept;
+    l->n = kept;
+  }
+  strcpy(id[n], "nobody");
+  for (uint64_t i = 0; i <= n; i++) list[i] = id[i];
+  kf_gallery_change removal;
+  assert_ok(ctx, kf_gallery_remove(ctx, l->path, &(kf_id_list){.ids = list, .n = n + 1}, &removal));
+  assert_int_equal(removal.removed, removed);
+  assert_int_equal(removal.missing, 1);
+  free(id);
+  free(list);
+}
+
+/* A gallery made of its rows at once. */
+static const char *fresh(const life *l) {
+  const char *path = lasting("fresh.safetensors"), *ids;
+  kf_data *data = rows_of(l, l->rows, l->n, &ids);
+  kf_gallery_options options = {.ids = ids, .metric = l->metric, .dtype = l->dtype};
+  assert_ok(ctx, kf_gallery_save(ctx, data, l->model, &options, path));
+  kf_data_free(data);
+  return path;
+}
+
+/* Answers of both to queries, to rows of their own and by votes: to the bit. */
+static void assert_same_answers(const life *l, const char *path) {
+  enum { QUERIES = 20, K = 7 };
+  int64_t rows[2][QUERIES * K];
+  double scores[2][QUERIES * K];
+  int32_t classes[2][QUERIES];
+  for (int from_disk = 0; from_disk < 2; from_disk++) {
+    const char *paths[] = {l->path, path};
+    kf_gallery *g[2];
+    for (int i = 0; i < 2; i++) {
+      g[i] = load(paths[i], from_disk);
+      uint32_t k = l->n > K ? K : (uint32_t)l->n - 1;
+      assert_ok(
+          ctx, kf_gallery_search(ctx, g[i], l->w.rows, QUERIES, k, NULL, rows[i], scores[i], NULL));
+      assert_ok(ctx, kf_gallery_classify(ctx, g[i], l->w.rows, QUERIES,
+                                         &(kf_vote_options){.k = k, .weighted = 1}, classes[i],
+                                         NULL, NULL));
+      if (i == 0) continue;
+      assert_memory_equal(rows[0], rows[1], QUERIES * k * sizeof **rows);
+      assert_memory_equal(scores[0], scores[1], QUERIES * k * sizeof **scores);
+      assert_memory_equal(classes[0], classes[1], sizeof classes[0]);
+    }
+    assert_int_equal(kf_gallery_rows(g[0]), l->n);
+    uint64_t some = l->n < QUERIES ? l->n : QUERIES;
+    uint32_t k = l->n > K ? K : (uint32_t)l->n - 1;
+    for (int i = 0; i < 2; i++)
+      assert_ok(
+          ctx, kf_gallery_search_itself(ctx, g[i], l->n - some, some, k, rows[i], scores[i], NULL));
+    assert_memory_equal(rows[0], rows[1], some * k * sizeof **rows);
+    assert_memory_equal(scores[0], scores[1], some * k * sizeof **scores);
+    for (uint64_t i = 0; i < l->n; i++) {
+      char id[24];
+      sprintf(id, "id-%llu", (unsigned long long)l->rows[i]);
+      assert_string_equal(kf_gallery_id(g[0], i), id);
+      assert_int_equal(kf_gallery_label(g[0], i), l->w.labels[l->rows[i]]);
+    }
+    for (int i = 0; i < 2; i++) kf_gallery_free(g[i]);
+  }
+}
+
+/* Read as data sets, both are the same; so are their descriptions. */
+static void assert_same_data(const life *l, const char *path) {
+  const char *paths[] = {l->path, path};
+  kf_data *data[2];
+  kf_info *info[2];
+  uint32_t dim = l->model != NULL ? L : l->w.dim;
+  float *rows[2];
+  int32_t *labels[2];
+  for (int i = 0; i < 2; i++) {
+    data[i] = must_open(paths[i], NULL);
+    assert_int_equal(kf_data_rows(data[i]), l->n);
+    rows[i] = malloc(l->n * dim * sizeof **rows);
+    labels[i] = malloc(l->n * sizeof **labels);
+    assert_ok(ctx, kf_data_get(ctx, data[i], 0, l->n, rows[i], labels[i]));
+    assert_ok(ctx, kf_info_read(ctx, paths[i], &info[i]));
+    assert_int_equal(info[i]->rows, l->n);
+    assert_int_equal(info[i]->classes, CLASSES);
+  }
+  assert_memory_equal(rows[0], rows[1], l->n * dim * sizeof **rows);
+  assert_memory_equal(labels[0], labels[1], l->n * sizeof **labels);
+  for (uint64_t i = 0; i < l->n; i++) {
+    char id[2][24];
+    for (int j = 0; j < 2; j++) assert_ok(ctx, kf_data_get_id(ctx, data[j], i, id[j], 24));
+    assert_string_equal(id[0], id[1]);
+  }
+  for (int i = 0; i < 2; i++) {
+    free(rows[i]);
+    free(labels[i]);
+    kf_info_free(info[i]);
+    kf_data_free(data[i]);
+  }
+}
+
+/* The bytes of a file without its batches, which only a gallery that has grown knows. */
+static void assert_same_tensors(const char *a, const char *b) {
+  kf_st x, y;
+  assert_int_equal(kf_st_open(&x, a, &ctx->err), KF_OK);
+  assert_int_equal(kf_st_open(&y, b, &ctx->err), KF_OK);
+  size_t n = 0;
+  for (size_t i = 0; i < x.n_tensors; i++) {
+    const kf_st_tensor *t = &x.tensors[i];
+    if (strcmp(t->name, KF_TENSOR_BATCHES) == 0) continue;
+    const kf_st_tensor *u = kf_st_find(&y, t->name);
+    assert_non_null(u);
+    assert_int_equal(t->bytes, u->bytes);
+    char *bytes[] = {malloc(t->bytes), malloc(t->bytes)};
+    assert_int_equal(kf_st_read_all(&x, t, bytes[0], &ctx->err), KF_OK);
+    assert_int_equal(kf_st_read_all(&y, u, bytes[1], &ctx->err), KF_OK);
+    assert_memory_equal(bytes[0], bytes[1], t->bytes);
+    free(bytes[0]);
+    free(bytes[1]);
+    n++;
+  }
+  assert_int_equal(n, y.n_tensors);
+  kf_st_close(&x);
+  kf_st_close(&y);
+}
+
+static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* A random life: at every step it answers as a gallery made of its rows at once. */
+static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool mapped) {
+  life l = {.w = make_world(400, DIM, CLASSES, 2, seed),
+            .path = lasting("live.safetensors"),
+            .metric = metric,
+            .dtype = dtype};
+  kf_model *m = mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
+  l.model = m;
+  add(&l, 30 + test_random(&seed) % 40, 0, NULL);
+  size_t size;
+  char *first = test_read(l.path, &size);
+  for (int step = 0; step < 8; step++) {
+    uint64_t what = test_random(&seed) % 4, again[3];
+    if (what < 2) add(&l, 1 + test_random(&seed) % 30, 0, NULL);
+    if (what == 2) take_away(&l, 1 + test_random(&seed) % (l.n / 3), &seed);
+    for (int i = 0; i < 3; i++) again[i] = test_random(&seed) % l.next + (uint64_t)i * l.next;
+    for (int i = 0; i < 3; i++) again[i] %= l.next;
+    if (what == 3 && again[0] != again[1] && again[1] != again[2] && again[0] != again[2])
+      add(&l, 3, 1, again);
+    if (step % 3 != 2) continue;
+    const char *path = fresh(&l);
+    assert_same_answers(&l, path);
+    assert_same_data(&l, path);
+  }
+  char *now = test_read(l.path, &size);
+  assert_memory_equal(first, now, size); /* never written again */
+  free(first);
+  free(now);
+  /* One file again: the one that its rows would have given. */
+  assert_true(is_there(at("live.safetensors.changes")));
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+  assert_false(is_there(at("live.safetensors.changes")));
+  assert_same_tensors(l.path, fresh(&l));
+  assert_same_answers(&l, at("fresh.safetensors"));
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL)); /* nothing to do */
+  kf_model_free(m);
+  free(l.rows);
+  free_world(&l.w);
+}
+
+static void lives(void **state) {
+  (void)state;
+  static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
+  uint64_t seed = 1;
+  for (int m = 0; m < 3; m++)
+    for (int half = 0; half < 2; half++)
+      for (int mapped = 0; mapped < 2; mapped++)
+        live_through(seed++, metrics[m], half ? KF_F16 : KF_F32, mapped);
+}
+
+/* --- what is written ----------------------------------------------------------------------------- */
+
+static uint64_t size_of(const char *path) {
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  return (uint64_t)info.st_size;
+}
+
+/* The only change of a gallery with this name. */
+static const char *change_of(const char *name) {
+  static char path[600];
+  char changes[300];
+  snprintf(changes, sizeof changes, "%s.changes", at(name));
+  DIR *dir = opendir(changes);
+  assert_non_null(dir);
+  path[0] = '\0';
+  for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+    if (e->d_name[0] != '.') snprintf(path, sizeof path, "%s/%s", changes, e->d_name);
+  closedir(dir);
+  return path;
+}
+
+/* A change costs what it adds, whatever the gallery holds. */
+static void cost(void **state) {
+  (void)state;
+  uint64_t sizes[2];
+  for (int large = 0; large < 2; large++) {
+    life l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
+              .path = lasting("cost.safetensors")};
+    add(&l, l.w.n - 50, 0, NULL);
+    add(&l, 50, 0, NULL);
+    sizes[large] = size_of(change_of("cost.safetensors"));
+    free(l.rows);
+    free_world(&l.w);
+  }
+  /* Ids of rows with larger numbers are longer. */
+  assert_true(sizes[1] < sizes[0] + 50 * 4);
+  assert_true(sizes[0] < 50 * (DIM * 4 + 4 + 8 + 8) + 1000);
+}
+
+/* --- left-overs, damage and lies ------------------------------------------------------------------ */
+
+static kf_status open_it(const char *path) {
+  kf_gallery *g = NULL;
+  kf_status status = kf_gallery_load(ctx, path, NULL, &g);
+  kf_gallery_free(g);
+  return status;
+}
+
+static void copy_file(const char *from, const char *to) {
+  size_t size;
+  char *bytes = test_read(from, &size);
+  FILE *file = fopen(to, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  fclose(file);
+  free(bytes);
+}
+
+/* What is left of another file does not count, and goes with the next change. */
+static void left_overs(void **state) {
+  (void)state;
+  life l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
+  add(&l, 20, 0, NULL);
+  add(&l, 10, 0, NULL);
+  char old[600], kept[600];
+  snprintf(old, sizeof old, "%s", change_of("left.safetensors"));
+  snprintf(kept, sizeof kept, "%s", at("kept"));
+  copy_file(old, kept);
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+  /* As if the machine had gone down before the change was removed. */
+  mkdir(at("left.safetensors.changes"), 0700);
+  copy_file(kept, old);
+  assert_same_answers(&l, fresh(&l));
+  add(&l, 5, 0, NULL);
+  assert_false(is_there(old));
+  assert_same_answers(&l, fresh(&l));
+  /* A gallery that is written anew has none, even if it has the same bytes as before. */
+  life m = {.w = l.w, .path = l.path};
+  add(&m, 20, 0, NULL);
+  assert_false(is_there(at("left.safetensors.changes")));
+  add(&m, 10, 0, NULL);
+  free(m.rows);
+  m = (life){.w = l.w, .path = l.path};
+  add(&m, 20, 0, NULL);
+  assert_same_answers(&m, fresh(&m));
+  /* Links lead to the file and what is beside it. */
+  const char *link = lasting("link.safetensors");
+  assert_int_equal(symlink(l.path, link), 0);
+  m.path = link;
+  add(&m, 7, 0, NULL);
+  m.path = l.path;
+  assert_same_answers(&m, fresh(&m));
+  assert_true(is_there(at("left.safetensors.changes")));
+  free(m.rows);
+  free(l.rows);
+  free_world(&l.w);
+}
+
+static void missing_and_damaged(void **state) {
+  (void)state;
+  life l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
+  add(&l, 20, 0, NULL);
+  add(&l, 10, 0, NULL);
+  char first[600], second[600];
+  snprintf(first, sizeof first, "%s", change_of("bad.safetensors"));
+  add(&l, 10, 0, NULL);
+  snprintf(second, sizeof second, "%s", first);
+  strstr(second, "-000001")[6] = '2';
+  assert_ok(ctx, open_it(l.path));
+  /* Exchanged, missing, damaged. */
+  const char *aside = lasting("aside");
+  assert_int_equal(rename(first, aside), 0);
+  assert_error(ctx, KF_ERR_DATA, "of 2 changes, 1 are missing", open_it(l.path));
+  copy_file(second, first);
+  assert_error(ctx, KF_ERR_DATA, "another change than its name says", open_it(l.path));
+  copy_file(aside, first);
+  assert_ok(ctx, open_it(l.path));
+  FILE *file = fopen(second, "r+b");
+  assert_non_null(file);
+  fseek(file, -1, SEEK_END);
+  fputc(77, file);
+  fclose(file);
+  assert_error(ctx, KF_ERR_DATA, "the file is damaged", open_it(l.path));
+  kf_info *info;
+  assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_info_read(ctx, l.path, &info));
+  const char *path = l.path;
+  kf_data *data;
+  assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_data_open(ctx, &path, 1, NULL, &data));
+  /* Names of other files are nothing to us. */
+  assert_int_equal(unlink(second), 0);
+  copy_file(first, at("bad.safetensors.changes/notes.txt"));
+  copy_file(first, at("bad.safetensors.changes/0123456789abcdef-1.safetensors"));
+  assert_ok(ctx, open_it(l.path));
+  free(l.rows);
+  free_world(&l.w);
+}
+
+static void refused(void **state) {
+  (void)state;
+  life l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
+  add(&l, 5, 0, NULL);
+  static const char *const all[] = {"id-0", "id-1", "id-2", "id-3", "id-4"};
+  assert_error(ctx, KF_ERR_ARG, "all of its rows would be removed",
+               kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = all, .n = 5}, NULL));
+  assert_false(is_there(at("no.safetensors.changes")));
+  kf_gallery_change removal;
+  static const char *const none[] = {"x", "y", "x"};
+  assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = none, .n = 3}, &removal));
+  assert_int_equal(removal.removed, 0);
+  assert_int_equal(removal.missing, 2);
+  assert_false(is_there(at("no.safetensors.changes")));
+  /* Ids in a file, as a list, or both. */
+  const char *file = write_text("gone.txt", "id-2\n\nid-2\nnobody\n");
+  assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = all, .n = 1, .file = file},
+                                   &removal));
+  assert_int_equal(removal.removed, 2);
+  assert_int_equal(removal.missing, 1);
+  kf_gallery *g = load(l.path, 0);
+  assert_int_equal(kf_gallery_rows(g), 3);
+  assert_string_equal(kf_gallery_id(g, 0), "id-1");
+  kf_gallery_free(g);
+  /* Without ids. */
+  kf_data *data = data_of(l.w.rows, 10, DIM, NULL, 0);
+  const char *bare = at("bare.safetensors");
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, bare));
+  assert_error(ctx, KF_ERR_DATA, "has no ids",
+               kf_gallery_remove(ctx, bare, &(kf_id_list){.ids = all, .n = 5}, NULL));
+  kf_gallery_options options = {.append_to = bare, .replace = 1};
+  assert_error(ctx, KF_ERR_ARG, "has no ids", kf_gallery_save(ctx, data, NULL, &options, bare));
+  options.append_to = NULL;
+  assert_error(ctx, KF_ERR_ARG, "grows itself", kf_gallery_save(ctx, data, NULL, &options, bare));
+  /* Other labels cannot belong to rows of which some are gone. */
+  const char *path = l.path, *labels = write_text("labels.txt", "0\n1\n1\n");
+  assert_error(
+      ctx, KF_ERR_DATA, "is a gallery with changes",
+      kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &data));
+  kf_data_free(data);
+  free(l.rows);
+  free_world(&l.w);
+}
+
+/* A batch that is there is not added again; one whose rows were removed is. */
+static void repeated(void **state) {
+  (void)state;
+  life l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
+  add(&l, 20, 0, NULL);
+  uint64_t rows[] = {30, 31};
+  const char *ids;
+  kf_data *data = rows_of(&l, rows, 2, &ids);
+  int again = 0;
+  kf_gallery_options options = {.ids = ids, .append_to = l.path, .repeated = &again};
+  for (int round = 0; round < 2; round++) {
+    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
+    assert_int_equal(again, round);
+  }
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
+  assert_int_equal(again, 1);
+  static const char *const one[] = {"id-30"};
+  assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = one, .n = 1}, NULL));
+  options.replace = 1;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
+  assert_int_equal(again, 0);
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
+  assert_int_equal(again, 1);
+  kf_gallery *g = load(l.path, 0);
+  assert_int_equal(kf_gallery_rows(g), 22);
+  kf_gallery_free(g);
+  kf_data_free(data);
+  free(l.rows);
+  free_world(&l.w);
+}
+
+/* A private gallery has private changes. */
+static void modes(void **state) {
+  (void)state;
+  life l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
+  add(&l, 20, 0, NULL);
+  assert_int_equal(chmod(l.path, 0600), 0);
+  add(&l, 20, 0, NULL);
+  struct stat info;
+  assert_int_equal(stat(at("mine.safetensors.changes"), &info), 0);
+  assert_int_equal(info.st_mode & 0777, 0700);
+  free(l.rows);
+  free_world(&l.w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lives),      cmocka_unit_test(cost),
+      cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
+      cmocka_unit_test(refused),    cmocka_unit_test(repeated),
+      cmocka_unit_test(modes),
+  };
+  return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
+}
