@@ -42,15 +42,16 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
 /* --- a journal ---------------------------------------------------------------------------------- */
 
 /* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
-static int is_entry(const struct dirent *entry) {
-  size_t digits = strspn(entry->d_name, "0123456789");
-  const char *rest = entry->d_name + digits;
+static int is_entry(const char *name) {
+  size_t digits = strspn(name, "0123456789");
+  const char *rest = name + digits;
   return digits >= 6 && digits <= 18 &&
          (strcmp(rest, ".safetensors") == 0 || strcmp(rest, "-text.safetensors") == 0);
 }
 
-static int by_number(const struct dirent **a, const struct dirent **b) {
-  unsigned long long x = strtoull((*a)->d_name, NULL, 10), y = strtoull((*b)->d_name, NULL, 10);
+static int by_number(const void *a, const void *b) {
+  unsigned long long x = strtoull(*(const char *const *)a, NULL, 10);
+  unsigned long long y = strtoull(*(const char *const *)b, NULL, 10);
   return (x > y) - (x < y);
 }
 
@@ -84,10 +85,44 @@ static int add_entry(cli_run *cli, const char *folder, const char *file, kf_mode
   return EXIT_OK;
 }
 
-static int add_entries(cli_run *cli, struct dirent **entries, int n, kf_model *model) {
+/* The names of its files, in the order in which they came. */
+typedef struct journal {
+  char **names;
+  size_t n;
+} journal;
+
+static int keep_name(cli_run *cli, journal *j, const char *name) {
+  char **more = realloc(j->names, (j->n + 1) * sizeof *more);
+  if (more) j->names = more;
+  if (!more || !(more[j->n] = strdup(name))) return fail(cli, KF_ERR_MEM);
+  j->n++;
+  return EXIT_OK;
+}
+
+static int read_journal(cli_run *cli, journal *j) {
+  const char *folder = cli->args.serve.journal;
+  DIR *entries = opendir(folder);
+  const struct dirent *entry;
+  int result = EXIT_OK;
+  int error = entries ? 0 : errno;
+  errno = 0;
+  while (result == EXIT_OK && entries && (entry = readdir(entries)))
+    if (is_entry(entry->d_name)) result = keep_name(cli, j, entry->d_name);
+  if (entries && errno) error = errno;
+  if (entries) closedir(entries);
+  if (result == EXIT_OK && error == ENOMEM) return fail(cli, KF_ERR_MEM);
+  if (result == EXIT_OK && error)
+    return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(error));
+  if (result == EXIT_OK && j->n == 0)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
+  if (j->n > 1) qsort(j->names, j->n, sizeof *j->names, by_number);
+  return result;
+}
+
+static int add_entries(cli_run *cli, const journal *j, kf_model *model) {
   uint32_t added = 0;
-  for (int i = 0; i < n; i++)
-    TRY(add_entry(cli, cli->args.serve.journal, entries[i]->d_name, &model, &added));
+  for (size_t i = 0; i < j->n; i++)
+    TRY(add_entry(cli, cli->args.serve.journal, j->names[i], &model, &added));
   TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
   say_written(cli, cli->args.output, "%s, %s of them new",
               show_counted(kf_model_classes(model), "class", "classes").text,
@@ -96,14 +131,11 @@ static int add_entries(cli_run *cli, struct dirent **entries, int n, kf_model *m
 }
 
 static int add_journal(cli_run *cli, kf_model *model) {
-  const char *folder = cli->args.serve.journal;
-  struct dirent **entries;
-  int n = scandir(folder, &entries, is_entry, by_number);
-  if (n < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(errno));
-  int result = n > 0 ? add_entries(cli, entries, n, model)
-                     : fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
-  for (int i = 0; i < n; i++) free(entries[i]);
-  free(entries);
+  journal j = {0};
+  int result = read_journal(cli, &j);
+  if (result == EXIT_OK) result = add_entries(cli, &j, model);
+  for (size_t i = 0; i < j.n; i++) free(j.names[i]);
+  free(j.names);
   return result;
 }
 

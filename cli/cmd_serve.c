@@ -73,6 +73,7 @@ static int start(cli_run *cli) {
                         .max_body = (uint64_t)number_or(s->max_body, MAX_BODY_MIB) << 20,
                         .memory = (uint64_t)number_or(s->memory, MEMORY_MIB) << 20,
                         .any_encoder = a->data.any_encoder,
+                        .check = s->check,
                         .verbose = a->common.verbose,
                         .command = command_of(cli),
                         .log = log_line,
@@ -121,6 +122,7 @@ static const cli_group own_options = {
         {TEXT("images", serve.images, "DIR"),
          .help = "show the pictures of rows, whose ids are paths in this folder"},
         {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
+        {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
         {TEXT("journal", serve.journal, "DIR"),
          .help = "where added classes are kept (default: MODEL.journal)"})};
 

@@ -115,7 +115,7 @@ typedef struct cli_args {
   struct serve_args { /* koofu serve */
     const char *gallery, *rows, *images, *journal, *host, *token_file;
     cli_list hosts;
-    int demo;
+    int demo, check;
     cli_number port, max_body, memory, queue, connections, timeout;
   } serve;
   struct help_args { /* koofu help */

@@ -841,6 +841,32 @@ def tokens_seeds():
         put("tokens", name, text)
 
 
+def serve_body_seeds():
+    """The address and the kind of body, the length of JSON before a binary tensor, and the body."""
+    addresses = {"classify": 0, "search": 1, "class": 2, "embeddings": 3, "infer": 4, "binary": 5}
+    kinds = {"json": 0, "npy": 8, "picture": 16, "octets": 24}
+
+    def seed(name, address, body, kind="json", head=0):
+        put("serve_body", name, bytes([addresses[address] + kinds[kind], head]) + (body if isinstance(body, bytes) else body.encode()))
+
+    seed("rows", "classify", '{"rows":[[1,-0.5,2e-3],[0.1,1E+2,3]],"top":2}')
+    seed("numbers", "search", '{"row_numbers":[0,5],"k":3,"space":"raw"}')
+    seed("images", "classify", '{"images":["data:image/png;base64,iVBORw0KGgo="]}')
+    seed("texts", "search", '{"texts":["a \\u00e9\\ud83d\\ude00\\n"]}')
+    seed("class", "class", '{"name":"okapi","rows":[[1,2,3]]}')
+    seed("class-name", "class", '{"name":"okapi","text":true}')
+    seed("embeddings", "embeddings", '{"input":["data:image/jpeg;base64,/9j/","x"],"model":"m","encoding_format":"base64","dimensions":3,"space":"koofu"}')
+    seed("digits", "classify", '{"rows":[[0.012345679104328156,16777217.0000000001,1e-46],[3.4028236e38,1e400,0.1]]}')
+    seed("infer", "infer", '{"id":"1","inputs":[{"name":"rows","shape":[1,3],"datatype":"FP32","data":[[1,2,3]]}],"outputs":[{"name":"scores"}]}')
+    head = '{"inputs":[{"name":"rows","shape":[1,3],"datatype":"FP64","parameters":{"binary_data_size":24}}]}'
+    seed("infer-binary", "binary", head.encode() + struct.pack("<3d", 1, 2, 3), "octets", len(head))
+    seed("npy", "classify", npy("<f4", "(2, 3)", floats(1, 2, 3, 4, 5, 6)), "npy")
+    seed("picture", "classify", b"\x89PNG\r\n\x1a\n", "picture")
+    for name, body in {"bad-deep": "[" * 40, "bad-comma": '{"rows":[[1,]]}', "bad-half": '{"rows":["\\ud800"]}', "bad-twice": '{"k":1,"k":2}',
+                       "bad-skip": '{"inputs":[],"parameters":{"a":[{"b":[null,true,"x"]}]}}', "bad-zero": '{"rows":[[01]]}'}.items():
+        seed(name, "infer" if name == "bad-skip" else "search", body)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--koofu", help="the program, to make seeds of statistics and models")
@@ -861,6 +887,7 @@ def main():
     preprocess_seeds()
     tokenizer_seeds()
     tokens_seeds()
+    serve_body_seeds()
     if koofu:
         koofu_seeds(koofu)
 

@@ -585,9 +585,10 @@ static kf_status open_socket(sv_server *s, char *message, size_t size) {
   char port[8];
   snprintf(port, sizeof port, "%u", s->options.port);
   int error = getaddrinfo(host, port, &wanted, &found);
+  if (error == EAI_MEMORY || (error == EAI_SYSTEM && errno == ENOMEM)) return KF_ERR_MEM;
   if (error != 0) {
     snprintf(message, size, "%s: %s", host, gai_strerror(error));
-    return KF_ERR_ARG;
+    return error == EAI_SYSTEM ? KF_ERR_IO : KF_ERR_ARG;
   }
   kf_status status = KF_OK;
   if (!s->token && !is_loopback(found->ai_addr)) {
@@ -610,6 +611,14 @@ static void ignore_words(void *user, const char *format, va_list list) {
   (void)user;
   (void)format;
   (void)list;
+}
+
+/* MHD would abort without a word of ours. */
+static _Noreturn void give_up(void *server, const char *file, unsigned line, const char *why) {
+  (void)server;
+  fprintf(stderr, "koofu serve: must end: %s (%s, line %u)\n",
+          why ? why : "a defect of libmicrohttpd", file, line);
+  _exit(1);
 }
 
 static void start_daemon(sv_server *s) {
@@ -640,11 +649,15 @@ kf_status sv_http_start(sv_server *s, char *message, size_t size) {
   if (pthread_key_create(&s->http->context, free_context) != 0) return KF_ERR_MEM;
   kf_status status = open_socket(s, message, size);
   if (status != KF_OK) return status;
+  MHD_set_panic_func(give_up, NULL);
+  errno = 0;
   start_daemon(s);
   if (s->http->daemon) {
     s->http->listening = -1;
     return KF_OK;
   }
+  bool memory = errno == ENOMEM || errno == EAGAIN || errno == 0; /* MHD does not always say */
+  if (memory) return KF_ERR_MEM;
   snprintf(message, size, "the server cannot be started: %s", strerror(errno));
   return KF_ERR_IO;
 }

@@ -22,7 +22,7 @@ bool sv_has_images(const sv_server *s) { return s->demo || s->images >= 0; }
 /* Where openat2 is not known: every component by itself, and no links. */
 static int open_components(int folder, const char *path) {
   char name[256];
-  int at = dup(folder);
+  int at = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   while (at >= 0) {
     size_t n = strcspn(path, "/");
     bool last = path[n] == '\0';
@@ -77,16 +77,6 @@ static const char *type_of(const unsigned char *b, size_t n) {
   return NULL;
 }
 
-static bool read_all(int fd, char *to, size_t n) {
-  for (size_t done = 0; done < n;) {
-    ssize_t more = read(fd, to + done, n - done);
-    if (more < 0 && errno == EINTR) continue;
-    if (more <= 0) return false;
-    done += (size_t)more;
-  }
-  return true;
-}
-
 static void release_bytes(void *bytes) { kf_bytes_free(bytes); }
 
 /* The small copy takes the place of the file. */
@@ -120,7 +110,8 @@ static void send_file(sv_request *r, kf_ctx *ctx, int fd, uint32_t side) {
     return;
   }
   t->room = n;
-  if (!read_all(fd, t->data, n) || !type_of((unsigned char *)t->data, n)) {
+  size_t got;
+  if (!sv_read_all(fd, t->data, n, &got) || got < n || !type_of((unsigned char *)t->data, n)) {
     sv_fail(r, 404, "the file of this row is not a picture");
     return;
   }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct sv_journal {
@@ -21,7 +22,7 @@ struct sv_journal {
 
 static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
   snprintf(message, size, "%s: %s: %s", j->folder, what, strerror(errno));
-  return KF_ERR_IO;
+  return errno == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
 }
 
 /* A file that a killed process was about to name: '.000001.safetensors.….part'. */
@@ -40,7 +41,7 @@ static void clear_leftovers(const sv_journal *j) {
 }
 
 static kf_status lock_folder(sv_journal *j, char *message, size_t size) {
-  j->fd = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  j->fd = sv_open_folder(j->folder);
   if (j->fd < 0) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be opened");
   if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) { /* or there are no locks */
     clear_leftovers(j);
@@ -50,6 +51,17 @@ static kf_status lock_folder(sv_journal *j, char *message, size_t size) {
   close(j->fd);
   j->fd = -1;
   return KF_ERR_IO;
+}
+
+kf_status sv_journal_open_scratch(sv_journal **out, char *message, size_t size) {
+  struct timespec now;
+  char folder[64];
+  clock_gettime(CLOCK_REALTIME, &now);
+  snprintf(folder, sizeof folder, "/tmp/koofu-demo-%ld-%lld%09ld", (long)getpid(),
+           (long long)now.tv_sec, now.tv_nsec);
+  kf_status status = sv_journal_open(folder, out, message, size);
+  if (status == KF_OK) (*out)->forget = true;
+  return status;
 }
 
 kf_status sv_journal_open(const char *folder, sv_journal **out, char *message, size_t size) {
@@ -71,8 +83,6 @@ kf_status sv_journal_open(const char *folder, sv_journal **out, char *message, s
 }
 
 const char *sv_journal_folder(const sv_journal *j) { return j->folder; }
-
-void sv_journal_forget(sv_journal *j) { j->forget = true; }
 
 /* --- names ------------------------------------------------------------------------------------- */
 
@@ -169,11 +179,12 @@ kf_status sv_journal_read(const sv_journal *j, kf_ctx *ctx, uint64_t number, kf_
 /* The folder's own name must be on the disk, too, before what is in it. */
 static kf_status make_folder(sv_journal *j, char *message, size_t size) {
   if (j->fd >= 0) return KF_OK;
-  if (mkdir(j->folder, 0777) != 0 && errno != EEXIST)
+  /* a folder of ours in /tmp must not be somebody else's */
+  if (mkdir(j->folder, j->forget ? 0700 : 0777) != 0 && (j->forget || errno != EEXIST))
     return fail(message, size, j, "cannot be made");
   char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
   if (slash) slash[slash == parent] = '\0';
-  int above = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int above = sv_open_folder(slash ? parent : ".");
   bool synced = above >= 0 && fsync(above) == 0;
   kf_status status = synced ? KF_OK : fail(message, size, j, "cannot be synced");
   if (above >= 0) close(above);

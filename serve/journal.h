@@ -13,8 +13,8 @@ typedef struct sv_journal sv_journal;
 /* The folder need not exist: it is made when the first class is added. KF_ERR_IO if another server has it. */
 kf_status sv_journal_open(const char *folder, sv_journal **out, char *message, size_t size);
 void sv_journal_free(sv_journal *journal);
-/* Discards the folder and all that is in it, when it is freed. */
-void sv_journal_forget(sv_journal *journal);
+/* A folder in /tmp that goes with the journal. */
+kf_status sv_journal_open_scratch(sv_journal **out, char *message, size_t size);
 /* The numbers of the files, rising; *numbers is the caller's to free. */
 kf_status sv_journal_list(const sv_journal *journal, uint64_t **numbers, size_t *n, char *message,
                           size_t size);

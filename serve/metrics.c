@@ -65,10 +65,11 @@ static void put_seconds(sv_text *t, const sv_metrics *m) {
 }
 
 static double resident_bytes(void) {
+  char text[128];
   unsigned long pages = 0, resident = 0;
-  FILE *file = fopen("/proc/self/statm", "re");
-  if (file && fscanf(file, "%lu %lu", &pages, &resident) != 2) resident = 0;
-  if (file) fclose(file);
+  ssize_t n = sv_read_file("/proc/self/statm", text, sizeof text - 1);
+  text[n > 0 ? n : 0] = '\0';
+  if (sscanf(text, "%lu %lu", &pages, &resident) != 2) resident = 0;
   return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,6 +34,36 @@ kf_ctx *sv_context(sv_server *s, unsigned threads) {
   return kf_ctx_new(&options, &ctx) == KF_OK ? ctx : NULL;
 }
 
+int sv_open_folder(const char *path) {
+  int fd;
+  do fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+bool sv_read_all(int fd, char *to, size_t room, size_t *n) {
+  for (*n = 0; *n < room;) {
+    ssize_t more = read(fd, to + *n, room - *n);
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0) return more == 0;
+    *n += (size_t)more;
+  }
+  return true;
+}
+
+ssize_t sv_read_file(const char *path, char *to, size_t room) {
+  int fd;
+  size_t n = 0;
+  do fd = open(path, O_RDONLY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) return -1;
+  bool fine = sv_read_all(fd, to, room, &n);
+  int error = errno;
+  close(fd);
+  errno = error;
+  return fine ? (ssize_t)n : -1;
+}
+
 /* --- the token -------------------------------------------------------------------------------------- */
 
 static kf_status check_token(const char *path, char *token, size_t n, char *message, size_t size) {
@@ -49,17 +80,11 @@ static kf_status check_token(const char *path, char *token, size_t n, char *mess
 static kf_status read_token(sv_server *s, char *message, size_t size) {
   const char *path = s->options.token_file;
   if (!path) return KF_OK;
-  FILE *file = fopen(path, "re");
-  if (!file) {
-    snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
-    return KF_ERR_IO;
-  }
   s->token = calloc(1, TOKEN_MOST + 1);
-  size_t n = s->token ? fread(s->token, 1, TOKEN_MOST, file) : 0;
-  bool failed = ferror(file) || !s->token;
-  fclose(file);
-  if (!failed) return check_token(path, s->token, n, message, size);
-  snprintf(message, size, "%s: cannot be read", path);
+  if (!s->token) return KF_ERR_MEM;
+  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST);
+  if (n >= 0) return check_token(path, s->token, (size_t)n, message, size);
+  snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
   return KF_ERR_IO;
 }
 
@@ -80,7 +105,7 @@ static kf_status load_encoder(sv_server *s, kf_ctx *ctx, char *message, size_t s
 
 static kf_status open_images(sv_server *s, char *message, size_t size) {
   if (!s->options.images) return KF_OK;
-  s->images = open(s->options.images, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  s->images = sv_open_folder(s->options.images);
   if (s->images >= 0) return KF_OK;
   snprintf(message, size, "%s: cannot be opened: %s", s->options.images, strerror(errno));
   return KF_ERR_IO;
@@ -88,20 +113,11 @@ static kf_status open_images(sv_server *s, char *message, size_t size) {
 
 /* Classes that are added to the demo last as long as it does. */
 static kf_status open_journal(sv_server *s, char *message, size_t size) {
-  char scratch[] = "/tmp/koofu-demo-XXXXXX", *own = NULL;
-  const char *folder = s->options.journal;
-  if (s->demo) {
-    folder = mkdtemp(scratch);
-  } else if (!folder) {
-    if (asprintf(&own, "%s.journal", s->options.model) < 0) own = NULL;
-    folder = own;
-  }
-  if (!folder) {
-    snprintf(message, size, "the folder of the journal cannot be made: %s", strerror(errno));
-    return KF_ERR_IO;
-  }
-  kf_status status = sv_journal_open(folder, &s->journal, message, size);
-  if (status == KF_OK && s->demo) sv_journal_forget(s->journal);
+  char *own = NULL;
+  if (s->demo) return sv_journal_open_scratch(&s->journal, message, size);
+  if (s->options.journal) return sv_journal_open(s->options.journal, &s->journal, message, size);
+  if (asprintf(&own, "%s.journal", s->options.model) < 0) return KF_ERR_MEM;
+  kf_status status = sv_journal_open(own, &s->journal, message, size);
   free(own);
   return status;
 }
@@ -148,38 +164,76 @@ static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamp seen[
   if (settled) reload_quietly(s, ctx);
 }
 
-static void serve(sv_server *s, kf_ctx *ctx, const sigset_t *signals) {
-  struct timespec second = {.tv_sec = 1};
+/* --- signals -------------------------------------------------------------------------------------------- */
+
+/* A handler, since threads of contexts that were there before us take signals as well. */
+static volatile sig_atomic_t stops, reloads;
+static sem_t wake;
+
+static void on_signal(int number) {
+  int error = errno;
+  if (number == SIGHUP)
+    reloads = 1;
+  else
+    stops = stops + 1;
+  sem_post(&wake);
+  errno = error;
+}
+
+/* Whether a signal is not ignored, as nohup has it. */
+static void handle(int number, void (*how)(int)) {
+  struct sigaction before, action = {.sa_handler = how, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+    sigaction(number, &action, NULL);
+}
+
+static void handle_all(void (*how)(int)) {
+  handle(SIGTERM, how);
+  handle(SIGINT, how);
+  handle(SIGHUP, how);
+}
+
+/* Until there is a signal, or for some time. */
+static void wait_for_signal(long nanoseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += nanoseconds;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  sem_timedwait(&wake, &until);
+}
+
+static void serve(sv_server *s, kf_ctx *ctx) {
   bool pending = false;
   sv_stamp seen[3];
-  for (;;) {
-    int number = sigtimedwait(signals, NULL, &second);
-    if (number == SIGTERM || number == SIGINT) break;
-    if (number == SIGHUP) reload_quietly(s, ctx);
+  while (!stops) {
+    wait_for_signal(1000000000);
+    if (stops) break;
+    if (reloads) {
+      reloads = 0;
+      reload_quietly(s, ctx);
+    }
     sv_http_watch(s);
     watch_files(s, ctx, &pending, seen);
   }
 }
 
 /* What has arrived is answered, as long as that takes no longer than a request may; a second signal ends it. */
-static void finish(sv_server *s, const sigset_t *signals) {
+static void finish(sv_server *s) {
   double begun = sv_now();
-  struct timespec moment = {.tv_nsec = 20000000};
+  int before = stops;
   atomic_store(&s->stopping, true);
   sv_http_quiesce(s);
-  while (sv_http_busy(s) > 0 && sv_now() - begun < s->options.timeout) {
-    int number = sigtimedwait(signals, NULL, &moment);
-    if (number == SIGTERM || number == SIGINT) break;
+  while (sv_http_busy(s) > 0 && sv_now() - begun < s->options.timeout && stops == before) {
+    wait_for_signal(20000000);
     sv_http_watch(s);
   }
 }
 
 static kf_status start(sv_server *s, char *message, size_t size) {
   s->queue = sv_queue_new(s);
-  if (!s->queue || !sv_queue_start(s->queue)) {
-    snprintf(message, size, "the threads of the server cannot be started");
-    return KF_ERR_MEM;
-  }
+  if (!s->queue || !sv_queue_start(s->queue)) return KF_ERR_MEM;
   return sv_http_start(s, message, size);
 }
 
@@ -207,44 +261,30 @@ static void server_free(sv_server *s) {
   free(s);
 }
 
-/* Until it serves, a signal simply ends the process, unless it is ignored as nohup does. */
-static void forget_handlers(void) {
-  const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-  for (size_t i = 0; i < SV_COUNT_OF(numbers); i++) {
-    struct sigaction before;
-    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-      signal(numbers[i], SIG_DFL);
-  }
-}
-
 static kf_status run(sv_server *s, char *message, size_t size) {
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGHUP);
   kf_ctx *ctx = sv_context(s, s->options.threads);
   if (!ctx) return KF_ERR_MEM;
-  kf_status status = load(s, ctx, message, size); /* signals still end the process */
-  pthread_sigmask(SIG_BLOCK, &signals,
-                  &before); /* threads inherit it; only this one waits for them */
+  handle_all(SIG_DFL); /* until it serves, a signal simply ends the process */
+  kf_status status = load(s, ctx, message, size);
   if (status == KF_OK) status = start(s, message, size);
   if (status == KF_OK) {
+    handle_all(on_signal);
     announce(s);
-    serve(s, ctx, &signals);
-    finish(s, &signals);
+    if (!s->options.check) serve(s, ctx);
+    finish(s);
   }
   if (s->queue) sv_queue_stop(s->queue);
   sv_http_stop(s);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   kf_ctx_free(ctx);
   return status;
 }
 
 kf_status sv_run(const sv_options *options, char *message, size_t size) {
   sv_server *s = calloc(1, sizeof *s);
-  snprintf(message, size, "out of memory");
-  if (!s) return KF_ERR_MEM;
+  if (!s) {
+    snprintf(message, size, "out of memory");
+    return KF_ERR_MEM;
+  }
   s->options = *options;
   s->demo = options->model == NULL;
   s->images = -1;
@@ -254,8 +294,9 @@ kf_status sv_run(const sv_options *options, char *message, size_t size) {
   pthread_mutex_init(&s->change_lock, NULL);
   pthread_mutex_init(&s->log_lock, NULL);
   signal(SIGPIPE, SIG_IGN);
-  forget_handlers();
+  sem_init(&wake, 0, 0);
   kf_status status = run(s, message, size);
+  if (status == KF_ERR_MEM) snprintf(message, size, "out of memory");
   server_free(s);
   return status;
 }

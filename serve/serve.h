@@ -1,7 +1,7 @@
 /* serve.h - the server, as the command line starts it (docs/server.md).
  *
- * A guest of koofu.h: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT,
- * which must not be blocked by the caller; SIGHUP loads the files anew. */
+ * A guest of koofu.h: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT;
+ * SIGHUP loads the files anew. Its handlers of these stay. */
 #ifndef SERVE_H
 #define SERVE_H
 
@@ -28,6 +28,7 @@ typedef struct sv_options {
   uint64_t max_body;    /* bytes */
   uint64_t memory;      /* bytes that all requests may hold together */
   int any_encoder;
+  int check;           /* 1: stop as soon as it could serve */
   int verbose;         /* 1: a line for each request */
   const char *command; /* how it was started, for the page */
   /* One sentence for people, escaped; from any thread, but never two at a time. */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define SV_COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -317,5 +318,9 @@ void sv_log(sv_server *server, const char *format, ...) __attribute__((format(pr
 /* A context for a thread of the server. NULL: there is no memory. */
 kf_ctx *sv_context(sv_server *server, unsigned threads);
 const char *sv_base_name(const char *path);
+int sv_open_folder(const char *path); /* -1: errno says why */
+/* Up to `room` bytes; false: errno says why. */
+bool sv_read_all(int fd, char *to, size_t room, size_t *n);
+ssize_t sv_read_file(const char *path, char *to, size_t room); /* -1: errno says why */
 
 #endif

@@ -1,5 +1,6 @@
 """A server in a box, and clients of it."""
 
+import base64
 import http.client
 import json
 import os
@@ -8,8 +9,9 @@ import signal
 import socket
 import threading
 
-from files import data_set
+from files import data_set, read_safetensors
 from harness import Failed, Skipped, check, equal
+from photos import CLIP, photos
 
 LONG = bool(os.environ.get("KOOFU_SERVE_LONG"))
 JSON = "application/json"
@@ -133,3 +135,23 @@ def small_world(box, dim=8, classes=4, names=None):
     box.works("fit", "data.safetensors", "--reject", "0.9", "-o", "model.safetensors")
     box.works("index", "data.safetensors", "--model", "model.safetensors", "-o", "gallery.safetensors")
     return ["model.safetensors", "--gallery", "gallery.safetensors", "--rows", "data.safetensors"]
+
+
+def pictured(box):
+    """Photos, their embeddings, and a model that has text."""
+    paths = photos(box, "p", ["ant", "fox", "owl"], 6)
+    box.write("names.txt", "ant\nfox\nowl\n")
+    box.works("embed", CLIP, "p", "-o", "e.safetensors")
+    box.works("embed-text", CLIP, "--classes", "names.txt", "-o", "prompts.safetensors")
+    box.works("text-prototypes", "prompts.safetensors", "-o", "text.safetensors")
+    box.works("fit", "e.safetensors", "--text", "text.safetensors", "-o", "model.safetensors")
+    box.works("index", "e.safetensors", "--model", "model.safetensors", "-o", "gallery.safetensors")
+    return paths, ["model.safetensors", "--gallery", "gallery.safetensors", "--rows", "e.safetensors", "--encoder", CLIP, "--images", "p"]
+
+
+def uri(data, kind="image/png"):
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def embedded(box, name):
+    return read_safetensors(box.read(name))[0]["embeddings"]

@@ -5,10 +5,10 @@ import json
 import random
 import struct
 
-from files import npy, read_safetensors
+from files import npy
 from harness import check, equal, test
-from photos import CLIP, photos
-from server import NPY, Server, small_world
+from photos import CLIP
+from server import NPY, Server, embedded, pictured, small_world, uri
 
 
 def queries(n=20, dim=8, seed=5):
@@ -95,22 +95,6 @@ def votes_are_those_of_the_command(box):
         equal([r["vote"] for r in answer["results"]], [json.loads(line)["classes"][0] for line in lines.splitlines()], "votes")
 
 
-def pictured(box):
-    """Photos, their embeddings, and a model that has text."""
-    paths = photos(box, "p", ["ant", "fox", "owl"], 6)
-    box.write("names.txt", "ant\nfox\nowl\n")
-    box.works("embed", CLIP, "p", "-o", "e.safetensors")
-    box.works("embed-text", CLIP, "--classes", "names.txt", "-o", "prompts.safetensors")
-    box.works("text-prototypes", "prompts.safetensors", "-o", "text.safetensors")
-    box.works("fit", "e.safetensors", "--text", "text.safetensors", "-o", "model.safetensors")
-    box.works("index", "e.safetensors", "--model", "model.safetensors", "-o", "gallery.safetensors")
-    return paths, ["model.safetensors", "--gallery", "gallery.safetensors", "--rows", "e.safetensors", "--encoder", CLIP, "--images", "p"]
-
-
-def uri(data, kind="image/png"):
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-
-
 @test
 def pictures_and_words(box):
     paths, words = pictured(box)
@@ -130,10 +114,6 @@ def pictures_and_words(box):
         bad = server.refuses(422, "POST", "/v1/classify", {"images": [uri(box.read(paths[0])), uri(b"no picture")]}, naming="picture 1")
         check("picture 1: picture" not in bad.json["error"]["message"], f"named once: {bad}")
         server.refuses(422, "POST", "/v1/classify", box.read(paths[0])[:60], "image/png", naming="picture 0")
-
-
-def embedded(box, name):
-    return read_safetensors(box.read(name))[0]["embeddings"]
 
 
 @test

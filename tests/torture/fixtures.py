@@ -100,6 +100,8 @@ def make(program, folder):
     m.koofu("embed-text", "clip", "--classes", "two.txt", "-o", "said.safetensors")
     m.koofu("fit", "embedded.safetensors", "-o", "seen.safetensors")
     m.koofu("index", "embedded.safetensors", "-o", "shown.safetensors")
+    os.makedirs(os.path.join(folder, "journal"))
+    m.koofu("convert", "one.npy", "--labels", "okapi.txt", "-o", "journal/000001.safetensors")
 
 
 def make_rows(m):
@@ -138,6 +140,7 @@ def make_rows(m):
     m.write("q.npy", npy(test))
     m.write("one.npy", npy(test[:1]))
     m.write("test.safetensors", data_set(test, [i % CLASSES for i in range(len(test))]))
+    m.write("okapi.txt", "okapi\n")
     m.write("tree.txt", "r a\nr b\na ant\na bee\nb cät\nb x\n")
     m.write("tree-set.txt", "ant\nbee\n")
     m.write("tree-all.txt", "ant\nbee\ncät\nx\n")

@@ -51,6 +51,7 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "flock": (errno.ENOLCK, errno.EINTR),
     "getrandom": (errno.ENOSYS, errno.EINTR),
     "pthread_create": (errno.EAGAIN,),
+    "socket": (errno.EMFILE, errno.EACCES),
 }
 INTERCEPTED = {"memory": ("malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign")}
 # Functions of the C library that can fail and that the library of faults does not know. A program that imports one of
@@ -59,10 +60,11 @@ INTERCEPTED = {"memory": ("malloc", "calloc", "realloc", "posix_memalign", "alig
 UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim", "fgets", "readv", "writev", "preadv", "pwritev",
            "sendfile", "copy_file_range", "splice", "truncate", "fallocate", "sync_file_range", "syncfs", "msync", "mremap", "tmpfile",
            "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",
-           "socket", "pipe", "pipe2", "eventfd", "fork", "vfork", "posix_spawn", "popen", "system", "execve", "valloc", "pvalloc",
+           "pipe", "pipe2", "eventfd", "fork", "vfork", "posix_spawn", "popen", "system", "execve", "valloc", "pvalloc",
            "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob", "glob64", "statx", "getentropy", "dup",
            "dup2", "dup3", "utimensat", "futimens", "chown", "chmod", "remove")
-NOT_MET = ("faccessat",)  # imported, but called only while a command fails anyway
+NOT_MET = ("faccessat",  # imported, but called only while a command fails anyway
+           "openat")     # where the kernel has no openat2, by 'koofu serve --images'
 LOOKS = ("stat", "lstat", "fstat", "fstatat", "access", "faccessat")  # a file that cannot be looked at may count as one that is not there
 REMOVES = ("unlink", "unlinkat", "rmdir", "opendir", "readdir")       # without these nothing can be tidied up
 NAMES = {number: name for number, name in errno.errorcode.items()}
