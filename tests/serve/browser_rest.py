@@ -58,8 +58,9 @@ def busy_and_wrong(page, size):
 def lost_and_back(page, size, server):
     page.open("#ask/row/17", *size)
     page.wait("document.querySelector('.bars')")
+    page.settled()
     page.quiet()
-    page.expected.append("ERR_CONNECTION_REFUSED")
+    page.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "status of 429", "status of 503"]
     server.stop()
     page.value("location.hash = '#ask/row/18'")
     page.wait("document.querySelector('#lost').checkVisibility()")
