@@ -94,7 +94,7 @@ def lasso(page, size):
     page.box("#plot")
     x, y = centre(page)
     w, h = page.box("#plot")[2:]
-    loop = [(x - w * 0.4, y - h * 0.45), (x, y - h * 0.45), (x, y + h * 0.45), (x - w * 0.4, y + h * 0.45)]
+    loop = [(x + w * 0.4, y - h * 0.45), (x + w * 0.05, y - h * 0.45), (x + w * 0.05, y + h * 0.45), (x + w * 0.4, y + h * 0.45)]
     path = [(a + (c - a) * i / 4, b + (d - b) * i / 4) for (a, b), (c, d) in zip(loop, loop[1:] + loop[:1]) for i in range(4)]
     page.click("#tool label:nth-of-type(2)")
     page.box("#plot")
@@ -104,6 +104,8 @@ def lasso(page, size):
         page.tab.touch([[p] for p in path])
     page.wait("document.querySelector('#tray').checkVisibility()")
     some = selected(page)
+    total = page.value("[...document.querySelectorAll('#legend .soft')].reduce((sum, e) => sum + Number(e.textContent), 0)")
+    check(some < 0.7 * total, f"{page.where}: a lasso around the right half takes {some} of {total}")
     page.sound("lassoed")
     check_export(page, some)
     page.click("#tray-open")

@@ -43,7 +43,7 @@ CONTRAST = """(() => {
 
 # What reaches over an edge of the window and does not lie in a box that scrolls or cuts.
 OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => { const b = e.getBoundingClientRect();
-  if (!e.checkVisibility() || !b.width || (b.right <= innerWidth + 1 && b.left >= -1)) return false;
+  if (!e.checkVisibility() || !b.width || (b.right <= WIDTH + 1 && b.left >= -1)) return false;
   for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== 'visible') return false;
   return !e.closest('.unseen, .skip'); }).slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
 
@@ -76,6 +76,7 @@ class Page:
 
     def open(self, place, width, height, scheme="light", still=False):
         self.where = f"{place or '#ask'} at {width}, {scheme}"
+        self.width = width
         self.tab.window(width, height, scheme, still=still)
         self.tab.go(f"{self.url}/{place}")
 
@@ -130,10 +131,10 @@ class Page:
         """Nothing wider than the window, nothing cut, legible, named; no violation that axe knows of."""
         where = f"{self.where}, {what}"
         self.settled()
-        wide = self.value("document.documentElement.scrollWidth - innerWidth")
+        wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
         for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off")):
-            found = self.value(script)
+            found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)
         check(ratio >= 4.5, f"{where}: contrast {ratio:.2f} of '{text}'")
