@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi test-serve wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -51,6 +51,11 @@ test-python: all
 test-export: all
 	@tools/packages.sh build python
 	@tools/test_export.sh $(BUILD)
+
+# The report and the page of koofu serve in Chromium, with axe-core's checks. ARGS: parts of names of tests.
+test-browser:
+	@tools/packages.sh build test browser
+	@tools/test_browser.sh $(BUILD) $(ARGS)
 
 # koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
 # whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.
