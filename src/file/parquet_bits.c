@@ -137,10 +137,14 @@ bool kf_pq_runs_all(kf_pq_runs r, uint32_t n, uint32_t value) {
   return true;
 }
 
-/* Positions [at, end) of a run of packed bits; eight ones are passed over at a time. */
+/* Positions [at, end) of a run of packed bits; eight at a time, if at most one of them is a zero. */
 static bool packed_step(kf_pq_runs *r, uint64_t at, uint64_t end, uint64_t *zero, uint32_t step) {
   while (at < end) {
-    if (r->bit % 8 == 0 && end - at >= 8 && *zero >= at + 8 && r->from[r->bit / 8] == 0xFF) {
+    if (r->bit % 8 == 0 && end - at >= 8 && step >= 8) {
+      bool has_zero = *zero < at + 8;
+      unsigned wanted = has_zero ? 0xFF ^ 1u << (*zero - at) : 0xFF;
+      if (r->from[r->bit / 8] != wanted) return false;
+      if (has_zero) *zero += step;
       r->bit += 8;
       at += 8;
       continue;
