@@ -135,12 +135,15 @@ static void declare_records(classify_job *job) {
 static int put_records(classify_job *job, uint64_t i) {
   records_out *r = &job->records;
   const kf_reader_block *b = &job->block;
+  uint64_t row = b->numbers[i];
+  const char *id =
+      records_id(job->cli, r, job->queries.data, row, kf_reader_id(job->queries.reader, row));
   for (uint32_t rank = 0; rank < job->top; rank++) {
     uint64_t at = i * job->top + rank;
     int32_t class = job->classes[at], label = b->labels ? b->labels[i] : -1;
     if (class < 0) break; /* no more classes have votes */
-    records_integer(r, (int64_t)b->numbers[i]);
-    records_text(r, kf_reader_id(job->queries.reader, b->numbers[i]));
+    records_integer(r, (int64_t)row);
+    records_text(r, id);
     records_integer(r, rank + 1);
     records_class(r, class_name(job, class), class);
     records_real(r, job->scores[at]);

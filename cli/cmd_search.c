@@ -66,7 +66,11 @@ static int print_answers(search_job *job, const search_part *part, uint64_t firs
                             .rows = job->rows + i * job->k,
                             .scores = job->scores + i * job->k};
     if (job->text.file) print_search_answer(job->text.file, &answer);
-    if (job->records.file) TRY(records_put_answer(job->cli, &job->records, &answer));
+    if (job->records.file) {
+      answer.id =
+          records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
+      TRY(records_put_answer(job->cli, &job->records, &answer));
+    }
     if (job->json.file) json_search_answer(&job->json, &answer);
     TRY(search_page_add(job->cli, &job->page, &answer));
   }

@@ -33,6 +33,12 @@ void records_class(records_out *r, const char *name, int32_t number) {
     records_integer(r, number);
 }
 
+const char *records_id(cli_run *cli, records_out *r, const kf_data *data, uint64_t row,
+                       const char *own) {
+  if (own || !data || !kf_data_has_ids(data)) return own;
+  return kf_data_get_id(cli->ctx, data, row, r->id, sizeof r->id) == KF_OK ? r->id : NULL;
+}
+
 int records_end(cli_run *cli, records_out *r) {
   r->at = 0;
   return result_of(cli, kf_records_add(cli->ctx, r->file, r->cells));

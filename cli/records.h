@@ -11,6 +11,7 @@ typedef struct records_out {
   kf_column columns[RECORD_COLUMNS];
   kf_cell cells[RECORD_COLUMNS];
   size_t n, at;
+  char id[65537]; /* the longest there is */
 } records_out;
 
 int is_parquet(const char *path); /* NULL: no */
@@ -21,6 +22,9 @@ void records_integer(records_out *r, int64_t value); /* below 0: null */
 void records_real(records_out *r, double value);     /* NaN: null */
 /* A class by name, or by number if it has none; below 0: null. */
 void records_class(records_out *r, const char *name, int32_t number);
+/* `own` or, if it is NULL, the id of a row of a data set, until the next call; NULL: it has none. */
+const char *records_id(cli_run *cli, records_out *r, const kf_data *data, uint64_t row,
+                       const char *own);
 int records_end(cli_run *cli, records_out *r); /* of a record */
 int records_commit(cli_run *cli, records_out *r);
 void records_abort(records_out *r);

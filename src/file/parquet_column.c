@@ -140,7 +140,7 @@ static kf_status walk_block(list_walk *w, const kf_pq_block *block, kf_err *err)
       w->row++;
       start++;
     }
-    if (!w->inside || (!begins && (w->length == 0 || !block->there[i])))
+    if (!w->inside || (!begins && block->there[i] != (w->length > 0)))
       return kf_fail_file(err, path, "the list of row %" PRIu64 " goes on after its end", w->row);
     w->length += block->there[i];
   }
