@@ -87,11 +87,24 @@ static uint32_t value_at(const kf_pq_runs *r, uint32_t i) {
   return (uint32_t)bits_at(r->from, r->in.at, r->bit + (uint64_t)i * r->width, r->width);
 }
 
+/* Packed values; all but the last few are eight bytes or more before the end of their run. */
+static void read_packed(const kf_pq_runs *r, uint32_t *out, uint32_t n) {
+  uint64_t bytes = (uint64_t)(r->in.at - r->from), bit = r->bit, mask = mask_of(r->width);
+  uint32_t i = 0;
+  for (; i < n && bit / 8 + 8 <= bytes; i++, bit += r->width) {
+    uint64_t word;
+    memcpy(&word, r->from + bit / 8, sizeof word);
+    out[i] = (uint32_t)(word >> bit % 8 & mask);
+  }
+  for (; i < n; i++) out[i] = value_at(r, i);
+}
+
 bool kf_pq_runs_read(kf_pq_runs *r, uint32_t *out, uint32_t n) {
   while (n > 0) {
     uint32_t count = take(r, n);
     if (count == 0) return false;
-    for (uint32_t i = 0; i < count; i++) out[i] = r->packed ? value_at(r, i) : r->value;
+    if (r->packed) read_packed(r, out, count);
+    for (uint32_t i = 0; !r->packed && i < count; i++) out[i] = r->value;
     r->bit += (uint64_t)count * r->width;
     out += count;
     n -= count;

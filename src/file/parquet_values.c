@@ -158,9 +158,9 @@ static kf_status read_indices(reader *r, uint32_t *to) {
   unsigned width = *r->rest.at++;
   kf_pq_runs runs = kf_pq_runs_start(r->rest, width);
   if (!kf_pq_runs_read(&runs, to, r->n)) return bad(r, "has too few values");
-  for (uint32_t i = 0; i < r->n; i++)
-    if (to[i] >= r->dictionary->n) return bad(r, "has a value that is not in its dictionary");
-  return KF_OK;
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < r->n; i++) most = to[i] > most ? to[i] : most;
+  return most < r->dictionary->n ? KF_OK : bad(r, "has a value that is not in its dictionary");
 }
 
 static kf_status unknown_encoding(const reader *r) {
@@ -218,14 +218,24 @@ static void spread(const reader *r, const unsigned char *values, size_t size, co
   }
 }
 
+/* `size` is a constant where this is called, so that a copy is one instruction. */
+static inline void pick(const unsigned char *from, const uint32_t *index, uint32_t n, size_t size,
+                        unsigned char *out) {
+  for (uint32_t i = 0; i < n; i++) memcpy(out + i * size, from + index[i] * size, size);
+}
+
 /* Gathers values of `size` bytes from the slots of the dictionary. */
 static kf_status gather(reader *r, size_t size, unsigned char *out) {
   const unsigned char *from = r->dictionary != NULL ? r->dictionary->slots : NULL;
   uint32_t *index = kf_alloc(r->n, sizeof *index);
   if (index == NULL) return kf_fail_memory(r->err);
   kf_status status = read_indices(r, index);
-  for (uint32_t i = 0; status == KF_OK && i < r->n; i++)
-    memcpy(out + i * size, from + index[i] * size, size);
+  if (status == KF_OK) switch (size) {
+    case 2: pick(from, index, r->n, 2, out); break;
+    case 4: pick(from, index, r->n, 4, out); break;
+    case 8: pick(from, index, r->n, 8, out); break;
+    default: pick(from, index, r->n, size, out);
+    }
   kf_free(index);
   return status;
 }
