@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -56,6 +56,11 @@ test-export: all
 test-browser:
 	@tools/packages.sh build test browser
 	@tools/test_browser.sh $(BUILD) $(ARGS)
+
+# .parquet files of pyarrow, polars, duckdb and pandas, and ours read by them, in a virtual environment in
+# build-parquet.
+test-parquet: all
+	@tools/test_parquet.sh $(BUILD)
 
 # koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
 # whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.

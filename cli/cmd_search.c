@@ -6,6 +6,7 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "records.h"
 #include "search_page.h"
 #include "search_parts.h"
 #include "search_unique.h"
@@ -34,6 +35,7 @@ typedef struct search_job {
   double load_seconds, search_seconds;
   int as_arrays;
   array_out arrays;
+  records_out records;
   out_file text;
   cli_json json; /* with answers, if there is no other output for them */
   search_page page;
@@ -78,6 +80,11 @@ static int print_answers(search_job *job, const search_part *part, uint64_t firs
     answer.rows = job->rows + i * job->k;
     answer.scores = job->scores + i * job->k;
     if (job->text.file) print_search_answer(job->text.file, &answer);
+    if (job->records.file) {
+      answer.id =
+          records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
+      TRY(records_put_answer(job->cli, &job->records, &answer));
+    }
     if (job->json.file) json_search_answer(&job->json, &answer);
     TRY(search_page_add(job->cli, &job->page, &answer));
   }
@@ -252,7 +259,11 @@ static int make_buffers(search_job *job) {
 
 static int open_output(search_job *job) {
   const char *path = job->cli->args.output;
-  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv");
+  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv") && !is_parquet(path);
+  if (is_parquet(path)) {
+    records_of_search(&job->records, job->gallery);
+    return records_open(job->cli, &job->records, path);
+  }
   if (job->as_arrays)
     return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
                           kf_metric_name(kf_gallery_metric(job->gallery)));
@@ -263,6 +274,7 @@ static int open_output(search_job *job) {
 
 static int commit_answers(search_job *job) {
   if (is_stdout(job->cli->args.output)) return EXIT_OK;
+  if (job->records.file) return records_commit(job->cli, &job->records);
   return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
                         : out_file_commit(job->cli, &job->text);
 }
@@ -395,11 +407,12 @@ static int check_outputs(cli_run *cli) {
   if (!path) return EXIT_OK;
   if (is_stdout(path)) return EXIT_OK;
   int result = check_output(cli, path);
-  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv"))
+  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv") ||
+      is_parquet(path))
     return result;
   if (ends_with(path, ".npy")) return check_scores(cli, NULL);
-  return fail_usage(cli, "%s: the name of the answers must end in .npy, .safetensors or .tsv",
-                    path);
+  return fail_usage(
+      cli, "%s: the name of the answers must end in .npy, .safetensors, .parquet or .tsv", path);
 }
 
 static int open_queries(search_job *job) {
@@ -482,6 +495,7 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
+  records_abort(&job.records);
   kf_outputs_abort(cli->ctx);
   return result;
 }
@@ -492,7 +506,8 @@ static const cli_group own_options = {
     "Options",
     OPTIONS(
         {NEIGHBOURS, .help = "rows per query, 1 to 1024 (default: 15, or all if there are fewer)"},
-        {OUTPUT("OUT"), .help = "write to .npy, .safetensors or .tsv instead of standard output"},
+        {OUTPUT("OUT"),
+         .help = "write to .npy, .safetensors, .parquet or .tsv instead of standard output"},
         {FLAG("itself", search.itself),
          .help = "the queries are the rows of the gallery, each searched among the others"},
         {INPUTS("also", search.also, "GALLERY"),
@@ -538,7 +553,8 @@ const cli_command search_command = {
         "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
         "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
         "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
-        "'scores'.\n\n"
+        "'scores'; OUT.parquet has a record for each answer, with columns query, query_id, rank, "
+        "row, id and label (if the gallery has them) and score.\n\n"
         "With --also, several galleries are searched as one, with the answers of one gallery that "
         "holds all "
         "their rows; they must have the same metric and the same model, if any. Rows are printed "

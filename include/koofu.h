@@ -285,15 +285,17 @@ typedef struct kf_data_options {
    * together. Files that a folder or a pattern stands for go with the data files of the same names
    * (without ending) or, if no name matches, by rank in the order of numbers.
    *
-   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`
-   * and `.tsv` (see label_column); any other ending: text with one label per line. NULL: the labels
+   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`,
+   * `.tsv` and `.parquet` (see label_column); any other ending: text with one label per line. NULL: the labels
    * inside the files, if any. */
   const char *const *labels;
   size_t n_labels;
   /* Text file with one class name per line. Integer labels index it; text labels must be in it.
    * NULL: the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
-  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. */
+  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. The column of
+   * .parquet files, "a.b" for one in a struct; NULL: "embedding", "embeddings", or the only one of lists
+   * of floats. "NAME:f32" and "NAME:f16": a column of bytes that holds such numbers. */
   const char *tensor;
   /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
    * strings with as many elements as there are rows, which is logged. */
@@ -308,7 +310,12 @@ typedef struct kf_data_options {
   const char *only;
   /* The column of .csv and .tsv label files: its name in the header line, or its number, from 1. A
    * number is always a position; the first line is then a header if there is one line more than
-   * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
+   * there are rows. A text file of another ending is read as .csv. NULL: the only column.
+   *
+   * Also the column of .parquet files, texts or integers, with rows in them or as label files; NULL:
+   * "labels" or "label", which is logged, or the only one of a label file. For .npy files in a folder
+   * `img_emb` beside a folder `metadata` of .parquet files, as clip-retrieval writes them: the column of
+   * these, unless there are other labels. */
   const char *label_column;
   kf_order order;
   /* 1: the files are each rank's own, on its own disk perhaps. The rows of rank 0 come first, then those
@@ -318,7 +325,7 @@ typedef struct kf_data_options {
    * KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
   /* The column of .parquet files that holds the ids of rows, texts or integers; NULL: "id", "ids" or
-   * "key", if there is one; "": none. */
+   * "key", if there is one; "": none. For .npy files in a folder `img_emb`, as for label_column. */
   const char *id_column;
   uint64_t reserved[4];
 } kf_data_options;
@@ -332,11 +339,12 @@ typedef struct kf_data_options {
  * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
  * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
  *
- * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
+ * Formats, by ending (of files without one .npy, .npz, .safetensors and .parquet are told by their first
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
- * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin,
- * .u8bin, .i8bin. Headers and labels are
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .parquet (docs/formats.md), .fvecs, .fbin,
+ * .f16bin, .u8bin, .i8bin. Decoded pages of .parquet take up to 128 MiB, or more if single ones are that
+ * large. Headers and labels are
  * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -425,7 +433,8 @@ KF_API int kf_data_reads(const kf_data *data, const char *path);
 /* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32),
  * class names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to
  * nearest even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left
- * out. */
+ * out. A path that ends in .parquet gets columns `embedding`, `label` and `id` instead, in f32 or
+ * f16. */
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
@@ -1533,20 +1542,22 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *
-      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "tar", "csv", "tsv", "text" */
-  const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar), "lines" (text) */
-  uint64_t bytes;   /* size of the file */
-  uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
-  uint32_t dim;     /* 0: none */
-  uint32_t classes; /* 0: not known */
-  uint32_t dim_out; /* model, and gallery: of its own rows */
-  int ids;          /* data set and gallery: rows have ids */
-  int normalized;   /* statistics and model; -1 elsewhere */
-  int exponent;     /* statistics only */
-  double lambda;    /* model only */
-  size_t n_tensors; /* arrays of an .npz; fields of the first line of a table, type "text" */
+  const char *format; /* "npy", "npz", "safetensors", "parquet", "fvecs", "fbin" (or "f16bin", …),
+                       * "tar", "csv", "tsv", "text" */
+  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar),
+                       * "lines" (text) */
+  uint64_t bytes;     /* size of the file */
+  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
+  uint32_t dim;       /* 0: none */
+  uint32_t classes;   /* 0: not known */
+  uint32_t dim_out;   /* model, and gallery: of its own rows */
+  int ids;            /* data set and gallery: rows have ids */
+  int normalized;     /* statistics and model; -1 elsewhere */
+  int exponent;       /* statistics only */
+  double lambda;      /* model only */
+  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text";
+                       * columns of a .parquet, types in words ("list of f32") */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
@@ -1628,6 +1639,35 @@ KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t off
 KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
 /* Discards a file that was not committed. */
 KF_API void kf_output_free(kf_output *output);
+
+/* A table of the caller, such as the answers of a search, written as .parquet record by record. Some
+ * 32 MiB of records are kept in memory at a time. */
+typedef struct kf_records kf_records;
+typedef enum kf_column_type {
+  KF_COLUMN_TEXT = 0, /* UTF-8 */
+  KF_COLUMN_INTEGER = 1,
+  KF_COLUMN_REAL = 2
+} kf_column_type;
+typedef struct kf_column {
+  const char *name;
+  kf_column_type type;
+} kf_column;
+/* A value of a record: what the type of its column says, or null. */
+typedef struct kf_cell {
+  const char *text;
+  int64_t integer;
+  double real;
+  int null;
+} kf_cell;
+
+/* columns: [n], copied. */
+KF_API kf_status kf_records_open(kf_ctx *ctx, const char *path, const kf_column *columns, size_t n,
+                                 kf_records **out);
+/* cells: one for each column. */
+KF_API kf_status kf_records_add(kf_ctx *ctx, kf_records *records, const kf_cell *cells);
+/* As kf_output_commit: frees `records` in any case. */
+KF_API kf_status kf_records_commit(kf_ctx *ctx, kf_records *records);
+KF_API void kf_records_free(kf_records *records);
 
 /* Several files together. Between kf_outputs_begin and kf_outputs_commit, every file that a call on
  * this context writes is complete, but waits; kf_outputs_commit puts all of them in their places or,
