@@ -243,6 +243,46 @@ static void filters(void **state) {
   in_every_way(filters_of);
 }
 
+/* In large galleries a first look at all rows gives floors, which must not be those of rows that do not take
+ * part: here all of these are nearer. */
+static void floors(void **state) {
+  (void)state;
+  enum { MANY = 9000, K = 5 };
+  float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
+  int32_t *labels = malloc(MANY * sizeof *labels);
+  uint64_t seed = 3;
+  for (uint64_t i = 0; i < MANY; i++) {
+    for (uint64_t j = 0; j < 4; j++) rows[i * 4 + j] = draw(&seed) + (i % 2 == 0 ? 3.0f : -3.0f);
+    if (i % 2 == 1) memcpy(far + i / 2 * 4, rows + i * 4, 4 * sizeof *rows);
+    labels[i] = (int32_t)(i % 2);
+  }
+  for (int m = 0; m < 3; m++) {
+    kf_data *data = data_of(rows, MANY, 4, labels, 2), *some = data_of(far, MANY / 2, 4, NULL, 0);
+    kf_gallery_options options = {.metric = metrics[m]};
+    kf_gallery *g, *alone;
+    kf_filter *f;
+    int64_t found[2][8 * K];
+    double scores[2][8 * K];
+    assert_ok(ctx, kf_gallery_new(ctx, data, NULL, &options, &g));
+    assert_ok(ctx, kf_gallery_new(ctx, some, NULL, &options, &alone));
+    kf_filter_options bees = {.classes = write_text("bees.txt", "bee\n")};
+    assert_ok(ctx, kf_filter_new(ctx, g, &bees, &f));
+    kf_search_options only = {.only = f};
+    assert_ok(ctx, kf_gallery_search(ctx, g, rows, 8, K, &only, found[0], scores[0], NULL));
+    assert_ok(ctx, kf_gallery_search(ctx, alone, rows, 8, K, NULL, found[1], scores[1], NULL));
+    for (int i = 0; i < 8 * K; i++) assert_int_equal(found[0][i], 2 * found[1][i] + 1);
+    assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+    kf_filter_free(f);
+    kf_gallery_free(g);
+    kf_gallery_free(alone);
+    kf_data_free(data);
+    kf_data_free(some);
+  }
+  free(rows);
+  free(far);
+  free(labels);
+}
+
 static void refused(void **state) {
   (void)state;
   problem *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
@@ -325,10 +365,8 @@ static void unique(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(within),
-      cmocka_unit_test(filters),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(unique),
+      cmocka_unit_test(within),  cmocka_unit_test(filters), cmocka_unit_test(floors),
+      cmocka_unit_test(refused), cmocka_unit_test(unique),
   };
   return cmocka_run_group_tests_name("gallery_range", tests, make_test_folder, remove_test_folder);
 }
