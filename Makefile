@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-mpi test-serve wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -52,6 +52,16 @@ test-export: all
 	@tools/packages.sh build python
 	@tools/test_export.sh $(BUILD)
 
+# The report and the page of koofu serve in Chromium, with axe-core's checks. ARGS: parts of names of tests.
+test-browser:
+	@tools/packages.sh build test browser
+	@tools/test_browser.sh $(BUILD) $(ARGS)
+
+# .parquet files of pyarrow, polars, duckdb and pandas, and ours read by them, in a virtual environment in
+# build-parquet.
+test-parquet: all
+	@tools/test_parquet.sh $(BUILD)
+
 # koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
 # whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.
 test-mpi:
@@ -93,10 +103,11 @@ bench:
 	@bench/run.sh $(BUILD) $(ARGS)
 
 # The paper's table on a GPU, and all other cases; fails where a list differs from the CPU's or a limit is missed.
-# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, or data sets whose rows are searched as well.
+# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, for less; DATA: files of rows that are searched
+# as well, ROWS,QUERIES.
 bench-cuda:
 	@tools/build_cuda.sh $(BUILD)
-	@bench/cuda/run.sh $(BUILD) $(ARGS)
+	@bench/cuda/run.sh $(BUILD) $(ARGS) $(DATA)
 
 lint:
 	@tools/packages.sh build test lint

@@ -1,6 +1,6 @@
 // The view 'Ask': a picture, words or a row in; classes and nearest rows out.
 
-import { $, announce, commands, complain, make, number, plural } from './dom.js';
+import { $, announce, commands, complain, make, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { answerBars } from './answer.js';
@@ -219,8 +219,7 @@ export function start(given) {
   $('words-form').hidden = !info.can.text;
   $('row-form').hidden = !rows;
   $('row').max = rows - 1;
-  $('row').placeholder = rows ? `0 to ${number(rows - 1)}` : '';
-  $('space').hidden = !info.gallery?.raw;
+  $('row').placeholder = rows ? `0 – ${rows - 1}` : '';
   document.querySelector('#view-ask .right').hidden = !info.can.search;
   $('words-form').onsubmit = (event) => {
     event.preventDefault();
@@ -245,6 +244,8 @@ export function enter(kind, value) {
   else if (kind === 'picture') query = pictures[Number(value)] ?? null;
   $('row').value = query?.kind === 'row' ? query.row : '';
   $('words').value = query?.kind === 'words' ? query.words : '';
+  $('space').hidden = !query || !info.gallery?.raw;
+  $('count').parentElement.hidden = !query;
   showQuery();
   showStrip();
   if (query) {

@@ -12,6 +12,7 @@ const MOST_POINTS = 5000;
 const MOST_LEGEND = 80;
 const MOST_SAMPLED = 250;
 const NEIGHBOURS = 10;
+const NEAREST = 5; // on the map, in words
 const BATCH = 250; // rows in one request for answers
 let info;
 let plot;
@@ -140,7 +141,7 @@ function showPoint(i) {
   plot.redraw();
   if (i < 0) return;
   const it = item(i);
-  const near = nearest(data.spaces[plot.space], data.spaces[plot.space].xs[i], data.spaces[plot.space].ys[i], 7).filter((j) => j !== i);
+  const near = nearest(data.spaces[plot.space], data.spaces[plot.space].xs[i], data.spaces[plot.space].ys[i], NEAREST + 1).filter((j) => j !== i);
   const head = make('div', { className: 'head' });
   if (data.images) {
     const image = make('img', { alt: '', width: 72, height: 72 });
@@ -154,7 +155,7 @@ function showPoint(i) {
   select.onclick = () => selection.toggle(it);
   $('point').replaceChildren(head,
     make('div', { className: 'ends' }, make('a', { className: 'button', href: `#ask/row/${it.row}` }, 'Ask by it'), select),
-    make('h3', {}, 'Nearest on the map'), make('ul', { className: 'near' }, ...near.slice(0, 6).map(pointLink)));
+    make('h3', {}, 'Nearest on the map'), make('ul', { className: 'near' }, ...near.slice(0, NEAREST).map(pointLink)));
   announce(`${it.label ?? 'no label'}, ${it.id ?? `row ${it.row}`}${selection.has(it.row) ? ', selected' : ''}`);
 }
 

@@ -4,11 +4,13 @@ import glob
 import json
 import os
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import browser
 
+DESKTOP, PHONE = (1280, 800), (360, 740)
 failures = []
 
 
@@ -41,7 +43,7 @@ CONTRAST = """(() => {
 
 # What reaches over an edge of the window and does not lie in a box that scrolls or cuts.
 OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => { const b = e.getBoundingClientRect();
-  if (!e.checkVisibility() || !b.width || (b.right <= innerWidth + 1 && b.left >= -1)) return false;
+  if (!e.checkVisibility() || !b.width || (b.right <= WIDTH + 1 && b.left >= -1)) return false;
   for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== 'visible') return false;
   return !e.closest('.unseen, .skip'); }).slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
 
@@ -69,9 +71,12 @@ class Page:
         self.tab, self.url, self.axe = tab, url, axe
         self.host = url.split("//")[1].rstrip("/")
         self.where = ""
+        # What the console may say: Chromium's advice, since the tests read pixels; tests add the errors they cause.
+        self.expected = ["willReadFrequently"]
 
     def open(self, place, width, height, scheme="light", still=False):
         self.where = f"{place or '#ask'} at {width}, {scheme}"
+        self.width = width
         self.tab.window(width, height, scheme, still=still)
         self.tab.go(f"{self.url}/{place}")
 
@@ -118,7 +123,7 @@ class Page:
     # ---- what can be perceived ----
 
     def quiet(self):
-        found = [words for words in self.tab.complaints(self.host) if "willReadFrequently" not in words]  # the tests read pixels
+        found = [words for words in self.tab.complaints(self.host) if not any(part in words for part in self.expected)]
         check(not found, f"{self.where}: {found}")
         self.tab.events = []
 
@@ -126,10 +131,10 @@ class Page:
         """Nothing wider than the window, nothing cut, legible, named; no violation that axe knows of."""
         where = f"{self.where}, {what}"
         self.settled()
-        wide = self.value("document.documentElement.scrollWidth - innerWidth")
+        wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
         for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off")):
-            found = self.value(script)
+            found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)
         check(ratio >= 4.5, f"{where}: contrast {ratio:.2f} of '{text}'")
@@ -164,7 +169,7 @@ class Page:
 
     def check_tabs(self, least):
         """Tab goes through the page, shows where it is and never gets stuck."""
-        self.value("document.activeElement.blur()")
+        self.value("document.body.tabIndex = -1, document.body.focus(), document.body.removeAttribute('tabindex')")
         seen = []
         for _ in range(80):
             self.tab.key("Tab")
@@ -175,6 +180,12 @@ class Page:
             seen.append(focus["name"])
         check(len(seen) >= least and len(seen) < 80, f"{self.where}: the keyboard reaches {seen}")
         return seen
+
+
+def open_tab():
+    """A tab of a new browser, or None where there is no Chromium."""
+    program = browser.find()
+    return browser.Browser(program) if program else None
 
 
 def find_axe():
@@ -192,3 +203,17 @@ def wait_for(condition, seconds=60):
             return True
         time.sleep(0.05)
     return False
+
+
+def check_export(page, rows):
+    with tempfile.TemporaryDirectory(prefix="koofu-export-") as folder:
+        page.tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=folder)
+        page.click("#export")
+        path = os.path.join(folder, "rows.tsv")
+        if not wait_for(lambda: os.path.exists(path) and os.path.getsize(path) > 0):
+            check(False, f"{page.where}: nothing exported")
+            return
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        check(lines[0] == "row\tid\tlabel" and len(lines) == rows + 1 and all(len(line.split("\t")) == 3 for line in lines),
+              f"{page.where}: exported {lines[:3]}")

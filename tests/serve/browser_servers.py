@@ -75,18 +75,17 @@ def picture_world(koofu, folder):
         os.makedirs(os.path.join(photos, name))
         for i in range(8):
             png(os.path.join(photos, name, f"{name}-{i}.png"), colour, 100 * number + i)
-    encoder = os.path.join(GOLDEN, "clip-f32")
-    rows, model, gallery = (os.path.join(folder, f"{name}.safetensors") for name in ("rows", "model", "gallery"))
-    for words in (["embed", encoder, photos, "-o", rows], ["fit", rows, "-o", model],
-                  ["index", rows, "--model", model, "-o", gallery]):
-        subprocess.run([koofu, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder)
-    return [model, "--gallery", gallery, "--rows", rows, "--encoder", encoder, "--images", photos]
+    encoder, made = os.path.join(GOLDEN, "clip-f32"), os.path.join(folder, "made")
+    subprocess.run([koofu, "quickstart", photos, "--encoder", encoder, "-o", made], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return [os.path.join(made, "model.safetensors"), "--rows", os.path.join(made, "embeddings.safetensors"),
+            "--encoder", encoder, "--images", photos]
 
 
 def plain_world(koofu, folder):
     """A model of the synthetic world, and a file with a token."""
     rows, model, token = (os.path.join(folder, name) for name in ("plain.safetensors", "plain-model.safetensors", "token"))
-    subprocess.run([koofu, "synth", "--classes", "12", "--dim", "32", "--per-class", "12", "-o", rows], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([koofu, "synth", "--classes", "12", "--dim", "32", "--per-class", "12", "-o", rows, "-q"], check=True)
     subprocess.run([koofu, "fit", rows, "-o", model], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with open(token, "w", encoding="utf-8") as file:
         file.write(TOKEN + "\n")

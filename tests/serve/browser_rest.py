@@ -1,0 +1,109 @@
+"""Tests of the page: its looks, the list of classes, servers that are busy, lost, bare or closed."""
+
+import os
+
+from browser_page import check
+from browser_servers import TOKEN
+
+
+def looks(page, size):
+    """Both themes, by the system and by the switch; the smallest phone; all views."""
+    for scheme in ("light", "dark"):
+        for place, there in (("#ask/row/17", ".bars"), ("#map", "#legend li"), ("#classes", "#classes-list tbody tr")):
+            page.open(place, *size, scheme=scheme)
+            page.wait(f"document.querySelector('{there}')")
+            page.sound("look")
+            shots = os.environ.get("KOOFU_SHOTS")
+            if shots:
+                page.tab.screenshot(os.path.join(shots, f"{place[1:4]}-{size[0]}-{scheme}.png"))
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = page.value(paper)
+    page.click("#theme")
+    check(page.value(paper) != dark and "light" in page.value("document.querySelector('#theme').ariaLabel"), f"{page.where}: no light theme")
+    page.value("location.reload()")
+    page.wait("document.documentElement.dataset.theme === 'light' && document.querySelector('#classes-list tbody tr')")
+    page.click("#theme")
+    check(page.value(paper) == dark, f"{page.where}: no dark theme")
+    page.click("#theme")
+    page.quiet()
+
+
+def classes_list(page, size):
+    page.open("#classes", *size)
+    page.wait("document.querySelectorAll('#classes-list tbody tr').length > 5")
+    name = page.text("#classes-list tbody tr:nth-child(4) .name")
+    page.fill("#classes-find", name)
+    page.wait("document.querySelectorAll('#classes-list tbody tr').length < 5")
+    check(name in page.text("#classes-list"), f"{page.where}: {name} is not found")
+    page.sound("found")
+
+
+def busy_and_wrong(page, size):
+    """429 is tried again, an error is told in words, a row that is not there as well."""
+    page.open("#ask/row/17", *size)
+    page.wait("document.querySelector('.bars')")
+    page.value("""(() => { const real = fetch; let n = 0; window.fetch = (...a) => n++ < 3 ? Promise.resolve(new Response(
+      '{"error":{"message":"full","type":"overloaded","code":429}}', {status: 429, headers: {'Retry-After': '1'}})) : real(...a); })()""")
+    page.value("location.hash = '#ask/row/18'")
+    page.wait("document.querySelector('.toast')?.textContent.includes('busy')")
+    page.wait("document.querySelector('#shown').innerText.includes('Row 18') && !document.querySelector('[aria-busy]')")
+    page.quiet()
+    page.expected += ["status of 404", "status of 422"]
+    page.value("location.hash = '#ask/row/99999999'")
+    page.wait("document.querySelector('#answer .failure')")
+    check(len(page.text("#answer .failure")) > 10, f"{page.where}: {page.text('#answer .failure')!r}")
+    page.sound("refused")
+
+
+def lost_and_back(page, size, server):
+    page.open("#ask/row/17", *size)
+    page.wait("document.querySelector('.bars')")
+    page.settled()
+    page.quiet()
+    page.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "status of 429", "status of 503"]
+    server.stop()
+    page.value("location.hash = '#ask/row/18'")
+    page.wait("document.querySelector('#lost').checkVisibility()")
+    page.sound("lost")
+    server.start()
+    page.wait("!document.querySelector('#lost').checkVisibility()")
+    page.value("location.hash = '#ask/row/19'")
+    page.wait("document.querySelector('#shown').innerText.includes('Row 19')")
+    page.quiet()
+
+
+def bare(page, size):
+    """A model alone: the page says what is missing and fails nowhere."""
+    page.open("", *size)
+    page.wait("document.querySelector('#missing').checkVisibility()")
+    check("--gallery" in page.text("#missing") or "gallery" in page.text("#missing"), f"{page.where}: {page.text('#missing')!r}")
+    page.sound("a model alone")
+    page.value("location.hash = '#map'")
+    page.wait("document.querySelector('#map-wait').textContent.includes('--gallery')")
+    page.sound("no map")
+    page.value("location.hash = '#classes'")
+    page.wait("document.querySelector('#classes-list tbody tr')")
+    page.quiet()
+
+
+def token(page, size):
+    page.expected.append("status of 401")
+    page.open("", *size)
+    page.wait("document.querySelector('#token-dialog').open")
+    page.sound("asking for the token")
+    page.tab.type("wrong")
+    page.tab.key("Enter")
+    page.wait("document.querySelector('#token-dialog').open && document.querySelector('#token-words').textContent.includes('not accepted')")
+    page.fill("#token", TOKEN)
+    page.tab.key("Enter")
+    page.wait("!document.querySelector('#token-dialog').open && document.querySelector('#facts').textContent")
+    page.value("location.reload()")
+    page.wait("document.querySelector('#facts').textContent")
+    check(not page.value("document.querySelector('#token-dialog').open"), f"{page.where}: the token is forgotten")
+    page.quiet()
+    page.value("sessionStorage.clear()")
+    page.open("", *size)
+    page.wait("document.querySelector('#token-dialog').open")
+    page.click("#token-cancel")
+    page.wait("document.querySelector('#lost').checkVisibility()")
+    check("token" in page.text("#lost"), f"{page.where}: {page.text('#lost')!r}")
