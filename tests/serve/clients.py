@@ -75,13 +75,13 @@ def prometheus_reads(server):
         equal(buckets[-1], [s.value for s in own if s.name.endswith("_count")][0], f"count of {route}")
 
 
-def schemathesis_finds_nothing(server, cases):
+def schemathesis_finds_nothing(server, box, cases):
     done, seed = 0, 1
     while done < cases:
         process = subprocess.run([os.path.join(os.path.dirname(sys.executable), "schemathesis"), "run", f"http://127.0.0.1:{server.port}/openapi.json",
                                   "-n", "60", "--seed", str(seed), "--checks",
                                   "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"],
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, cwd=box.folder)
         text = process.stdout.decode("utf-8", "replace")
         check(process.returncode == 0, text[-6000:])
         done += int(re.search(r"(\d+) generated, \1 passed", text).group(1))
@@ -100,7 +100,7 @@ def main(program, cases):
             print("tritonclient")
             prometheus_reads(server)
             print("prometheus_client")
-            schemathesis_finds_nothing(server, cases)
+            schemathesis_finds_nothing(server, box, cases)
             prometheus_reads(server)
             check(server.process.poll() is None, "the server still runs")
     finally:
