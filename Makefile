@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-browser test-mpi wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -57,11 +57,24 @@ test-browser:
 	@tools/packages.sh build test browser
 	@tools/test_browser.sh $(BUILD) $(ARGS)
 
+# .parquet files of pyarrow, polars, duckdb and pandas, and ours read by them, in a virtual environment in
+# build-parquet.
+test-parquet: all
+	@tools/test_parquet.sh $(BUILD)
+
 # koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
 # whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.
 test-mpi:
 	@tools/packages.sh build test mpi
 	@tools/test_mpi.sh $(BUILD) $(ARGS)
+
+# The server in full: kills, hostile clients, openai, tritonclient, prometheus_client and schemathesis in a virtual
+# environment in build-serve, and a minute of load. ARGS: seconds of load.
+test-serve:
+	@tools/packages.sh build test python
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target koofu serve_load
+	@tools/test_serve.sh $(BUILD) $(ARGS)
 
 # The source archive and a wheel that runs on other machines, tested in a bare environment.
 wheel:
@@ -90,10 +103,11 @@ bench:
 	@bench/run.sh $(BUILD) $(ARGS)
 
 # The paper's table on a GPU, and all other cases; fails where a list differs from the CPU's or a limit is missed.
-# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, or data sets whose rows are searched as well.
+# What it prints also goes to $(BUILD)/bench-cuda.log. ARGS: quick, for less; DATA: files of rows that are searched
+# as well, ROWS,QUERIES.
 bench-cuda:
 	@tools/build_cuda.sh $(BUILD)
-	@bench/cuda/run.sh $(BUILD) $(ARGS)
+	@bench/cuda/run.sh $(BUILD) $(ARGS) $(DATA)
 
 lint:
 	@tools/packages.sh build test lint

@@ -8,6 +8,7 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "records.h"
 #include "table.h"
 #include "texts.h"
 
@@ -42,7 +43,8 @@ typedef struct classify_job {
   int threshold;                     /* rows below the model's are marked */
   int comparable;                    /* labels and classes are both names, or both numbers */
   uint64_t labelled, right, unknown; /* rows so far */
-  out_file out;
+  out_file out;                      /* file is NULL if there are */
+  records_out records;               /* instead */
 } classify_job;
 
 /* The model that classifies. */
@@ -115,6 +117,45 @@ static void print_line(const classify_job *job, uint64_t i) {
   table_end(&t);
 }
 
+/* The same as records, one for each answer. */
+static void declare_records(classify_job *job) {
+  records_out *r = &job->records;
+  kf_column_type names = class_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
+  records_column(r, "row", KF_COLUMN_INTEGER);
+  records_column(r, "id", KF_COLUMN_TEXT);
+  records_column(r, "rank", KF_COLUMN_INTEGER);
+  records_column(r, "class", names);
+  records_column(r, job->score_name, KF_COLUMN_REAL);
+  if (job->probabilities) records_column(r, "probability", KF_COLUMN_REAL);
+  if (job->queries.data && kf_data_has_labels(job->queries.data))
+    records_column(r, "truth", label_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER);
+  if (job->threshold) records_column(r, "known", KF_COLUMN_TEXT);
+}
+
+static int put_records(classify_job *job, uint64_t i) {
+  records_out *r = &job->records;
+  const kf_reader_block *b = &job->block;
+  uint64_t row = b->numbers[i];
+  const char *id =
+      records_id(job->cli, r, job->queries.data, row, kf_reader_id(job->queries.reader, row));
+  for (uint32_t rank = 0; rank < job->top; rank++) {
+    uint64_t at = i * job->top + rank;
+    int32_t class = job->classes[at], label = b->labels ? b->labels[i] : -1;
+    if (class < 0) break; /* no more classes have votes */
+    records_integer(r, (int64_t)row);
+    records_text(r, id);
+    records_integer(r, rank + 1);
+    records_class(r, class_name(job, class), class);
+    records_real(r, job->scores[at]);
+    if (job->probabilities) records_real(r, job->probabilities[at]);
+    if (job->queries.data && kf_data_has_labels(job->queries.data))
+      records_class(r, label < 0 ? NULL : label_name(job, label), label);
+    if (job->threshold) records_text(r, is_known(job, i) ? "known" : "unknown");
+    TRY(records_end(job->cli, r));
+  }
+  return EXIT_OK;
+}
+
 static void print_json_reals(cli_json *j, const char *key, const double *values, uint64_t n) {
   jw_open(j, key, '[');
   for (uint64_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
@@ -173,9 +214,12 @@ static int classify_block(classify_job *job, uint64_t first) {
   if (b->n > 0) TRY(make_classifier(job));
   if (b->n > 0) status = answer(job);
   if (status != KF_OK) return fail(job->cli, status);
-  if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
+  if (first == 0 && !job->cli->args.json && !job->records.file)
+    print_header(job); /* only once rows are accepted */
   count_block(job);
-  for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_line)(job, i);
+  for (uint64_t i = 0; job->records.file && i < b->n; i++) TRY(put_records(job, i));
+  for (uint64_t i = 0; !job->records.file && i < b->n; i++)
+    (job->cli->args.json ? print_json : print_line)(job, i);
   return EXIT_OK;
 }
 
@@ -185,7 +229,8 @@ static const char *const bad_pictures[] = {"picture that cannot be read",
 
 static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
-  for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
+  for (uint64_t first = 0; first < rows && !(job->out.file && ferror(job->out.file));
+       first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     TRY(classify_block(job, first));
   }
@@ -293,7 +338,7 @@ static void say_counts(const classify_job *job) {
 static int commit(classify_job *job) {
   cli_run *cli = job->cli;
   int to_stdout = is_stdout(cli->args.output);
-  TRY(out_file_commit(cli, &job->out));
+  TRY(job->records.file ? records_commit(cli, &job->records) : out_file_commit(cli, &job->out));
   if (!to_stdout)
     say_written(cli, cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
@@ -308,7 +353,10 @@ static int commit(classify_job *job) {
 static int classify(classify_job *job) {
   TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
   TRY(make_buffers(job));
-  TRY(out_file_open(job->cli, &job->out, job->cli->args.output));
+  const char *path = job->cli->args.output;
+  if (is_parquet(path)) declare_records(job);
+  TRY(is_parquet(path) ? records_open(job->cli, &job->records, path)
+                       : out_file_open(job->cli, &job->out, path));
   TRY(classify_all(job));
   return commit(job);
 }
@@ -371,6 +419,7 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = classify(&job);
   out_file_abort(&job.out);
+  records_abort(&job.records);
   return result;
 }
 
@@ -410,7 +459,8 @@ const cli_command classify_command = {
         "rows have no line. If the rows have labels, the last columns show them, and the share of "
         "right answers is printed at the end, on standard error.\n\n"
         "If the name of the output ends in .csv, columns are separated by commas and quoted where "
-        "they must be.\n\n"
+        "they must be. A .parquet has a record for each answer, with columns row, id, rank, class, "
+        "the score and, where there are such columns, probability, truth and known.\n\n"
         "--probabilities adds a column after each score: softmax(T * score) over all classes, "
         "where T is the temperature that the fit has chosen, or that of --temperature. This takes "
         "all scores of each row.\n\n"

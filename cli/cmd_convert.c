@@ -6,14 +6,14 @@
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  TRY(check_safetensors(cli, path, "data set"));
+  TRY(check_data_set(cli, path));
   TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   return save_data(cli, data, path);
 }
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({DATA_OUTPUT}, {DTYPE("")},
+    OPTIONS({SET_OUTPUT}, {DTYPE(" (bf16 not in .parquet)")},
             {FLAG("keep-unlabelled", data.allow_unlabelled),
              .help = "keep rows with a negative or empty label, unlabelled, instead of failing"})};
 
@@ -23,8 +23,9 @@ const cli_command convert_command = {
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .npz (archives of these; FILE.npz:NAME is one "
-        "array), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin, .u8bin and .i8bin. "
-        "Each IN is a file, a folder "
+        "array), .safetensors (F16, BF16, F32, F64), .parquet (lists of floats, by column), "
+        ".fvecs, "
+        ".fbin, .f16bin, .u8bin and .i8bin. Each IN is a file, a folder "
         "(all files in it with a known file extension) or a quoted glob pattern; together they are "
         "one data set. The files of a folder or pattern come by the numbers in their names, 2 "
         "before "
@@ -42,6 +43,9 @@ const cli_command convert_command = {
         "cannot hold are rounded to nearest even; a number too large for the type is an error.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(
+        {"Columns of .parquet files",
+         "koofu convert 'shards/*.parquet' --column embedding --label-column class --id-column key "
+         "-o train.safetensors"},
         {"One .npy and its labels, in half the space",
          "koofu convert x.npy --labels y.npy --classes names.txt --dtype f16 -o train.safetensors"},
         {"Two shards with a label file each",

@@ -6,8 +6,10 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "records.h"
 #include "search_page.h"
 #include "search_parts.h"
+#include "search_unique.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,10 +20,13 @@
 typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
-  int itself; /* the queries are the rows of the gallery */
+  const char **paths; /* of several galleries; NULL: there is one */
+  int itself;         /* the queries are the rows of the gallery */
   search_parts queries;
   uint64_t n_queries; /* bad ones included */
-  uint32_t k;
+  uint32_t k;         /* 0: all rows within the limit */
+  double limit;
+  kf_filter *only;       /* NULL: all rows take part */
   uint64_t room;         /* queries at a time, at most */
   kf_reader_block block; /* with itself: empty */
   int64_t *rows;         /* [room][k] */
@@ -30,6 +35,7 @@ typedef struct search_job {
   double load_seconds, search_seconds;
   int as_arrays;
   array_out arrays;
+  records_out records;
   out_file text;
   cli_json json; /* with answers, if there is no other output for them */
   search_page page;
@@ -46,28 +52,62 @@ static void open_json(search_job *job) {
   jw_count(j, "rows", kf_gallery_rows(g));
   jw_count(j, "dim_in", kf_gallery_dim_in(g));
   jw_count(j, "dim", kf_gallery_dim(g));
-  jw_count(j, "k", job->k);
+  if (job->k)
+    jw_count(j, "k", job->k);
+  else
+    jw_real(j, "within", job->limit);
   jw_text(j, "metric", kf_metric_name(kf_gallery_metric(g)));
   jw_count(j, "text_queries", job->queries.text);
   jw_text(j, "text_mean", job->queries.mean);
 }
 
+/* The answer to query i of a block; `first`: of the first one, in the gallery itself. */
+static search_answer answer_to(const search_job *job, const search_part *part, uint64_t first,
+                               uint64_t i) {
+  uint64_t own = part ? job->block.numbers[i] : first + i;
+  return (search_answer){.gallery = job->gallery,
+                         .paths = job->paths,
+                         .query = part ? part->first + own : own,
+                         .id = part ? kf_reader_id(part->queries.reader, own)
+                                    : kf_gallery_id(job->gallery, own),
+                         .text = part && part->text};
+}
+
 static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
   for (uint64_t i = 0; i < found; i++) {
-    uint64_t own = part ? job->block.numbers[i] : first + i;
-    search_answer answer = {.gallery = job->gallery,
-                            .query = part ? part->first + own : own,
-                            .id = part ? kf_reader_id(part->queries.reader, own)
-                                       : kf_gallery_id(job->gallery, own),
-                            .text = part && part->text,
-                            .k = job->k,
-                            .rows = job->rows + i * job->k,
-                            .scores = job->scores + i * job->k};
+    search_answer answer = answer_to(job, part, first, i);
+    answer.k = job->k;
+    answer.rows = job->rows + i * job->k;
+    answer.scores = job->scores + i * job->k;
     if (job->text.file) print_search_answer(job->text.file, &answer);
+    if (job->records.file) {
+      answer.id =
+          records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
+      TRY(records_put_answer(job->cli, &job->records, &answer));
+    }
     if (job->json.file) json_search_answer(&job->json, &answer);
     TRY(search_page_add(job->cli, &job->page, &answer));
   }
   return EXIT_OK;
+}
+
+/* Queries from `done` of a block on, with all their rows: one in each line. */
+static void print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
+                         const kf_ranges *r) {
+  for (uint64_t i = 0; i < r->queries; i++) {
+    uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
+    search_answer answer = answer_to(job, part, first, done + i);
+    answer.k = 1;
+    for (uint64_t t = begin; job->text.file && t < r->ends[i]; t++) {
+      answer.rows = r->rows + t;
+      answer.scores = r->scores + t;
+      print_search_answer(job->text.file, &answer);
+    }
+    answer.k = (uint32_t)(r->ends[i] - begin);
+    answer.rows = r->rows + begin;
+    answer.scores = r->scores + begin;
+    if (job->json.file) json_search_answer(&job->json, &answer);
+  }
 }
 
 /* --- arrays ----------------------------------------------------------------------------------- */
@@ -100,7 +140,7 @@ static int search_block(search_job *job, const search_part *part, uint64_t first
                         uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
   kf_reader_block *b = &job->block;
-  kf_search_options options = {.text_mean = part ? part->text_mean : NULL};
+  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
   kf_status status = part ? kf_reader_next(ctx, part->queries.reader, b) : KF_OK;
   if (status != KF_OK) return fail(job->cli, status);
   *found = part ? b->n : n;
@@ -115,15 +155,44 @@ static int search_block(search_job *job, const search_part *part, uint64_t first
   return result_of(job->cli, status);
 }
 
+/* Before the first answers. */
+static void begin_answers(search_job *job) {
+  if (job->text.file) print_search_header(job->text.file, job->gallery, job->k);
+  if (!job->cli->args.json || !is_stdout(job->cli->args.output)) return;
+  open_json(job);
+  jw_open(&job->json, "answers", '[');
+}
+
+/* The same with a limit: searches n queries and prints what is within it. */
+static int range_block(search_job *job, const search_part *part, uint64_t before, uint64_t first,
+                       uint64_t n) {
+  kf_ctx *ctx = job->cli->ctx;
+  const kf_reader_block *b = &job->block;
+  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
+  if (part) TRY(result_of(job->cli, kf_reader_next(ctx, part->queries.reader, &job->block)));
+  if (part) n = b->n;
+  for (uint64_t done = 0; done < n;) {
+    kf_ranges *r;
+    double begun = now();
+    kf_status status = part ? kf_gallery_within(ctx, job->gallery,
+                                                b->rows + done * kf_gallery_dim_in(job->gallery),
+                                                n - done, job->limit, &options, &r, &job->report)
+                            : kf_gallery_within_itself(ctx, job->gallery, first + done, n - done,
+                                                       job->limit, job->only, &r, &job->report);
+    job->search_seconds += now() - begun;
+    TRY(result_of(job->cli, status));
+    if (before + first == 0 && done == 0) begin_answers(job);
+    print_ranges(job, part, first, done, r);
+    done += r->queries;
+    kf_ranges_free(r);
+  }
+  return EXIT_OK;
+}
+
 /* `first` counts all queries. */
 static int put_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
                      uint64_t found) {
-  if (first == 0 && job->text.file) /* only once there are answers */
-    print_search_header(job->text.file, job->gallery, job->k);
-  if (first == 0 && job->cli->args.json && is_stdout(job->cli->args.output)) {
-    open_json(job);
-    jw_open(&job->json, "answers", '[');
-  }
+  if (first == 0) begin_answers(job);
   TRY(print_answers(job, part, part ? first - part->first : first, found));
   if (!job->as_arrays) return EXIT_OK;
   if (found < n) spread(job, n);
@@ -142,8 +211,12 @@ static int search_part_of(search_job *job, const search_part *part, uint64_t bef
     if (progress_report(job->cli, "search", before + first, job->n_queries))
       return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t left = n - first, count = left < room ? left : room, found = 0;
-    TRY(search_block(job, part, first, count, &found));
-    TRY(put_block(job, part, before + first, count, found));
+    if (job->k == 0) {
+      TRY(range_block(job, part, before, first, count));
+    } else {
+      TRY(search_block(job, part, first, count, &found));
+      TRY(put_block(job, part, before + first, count, found));
+    }
     if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
   }
   return EXIT_OK;
@@ -186,7 +259,11 @@ static int make_buffers(search_job *job) {
 
 static int open_output(search_job *job) {
   const char *path = job->cli->args.output;
-  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv");
+  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv") && !is_parquet(path);
+  if (is_parquet(path)) {
+    records_of_search(&job->records, job->gallery);
+    return records_open(job->cli, &job->records, path);
+  }
   if (job->as_arrays)
     return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
                           kf_metric_name(kf_gallery_metric(job->gallery)));
@@ -197,13 +274,17 @@ static int open_output(search_job *job) {
 
 static int commit_answers(search_job *job) {
   if (is_stdout(job->cli->args.output)) return EXIT_OK;
+  if (job->records.file) return records_commit(job->cli, &job->records);
   return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
                         : out_file_commit(job->cli, &job->text);
 }
 
 static void say_answers(const search_job *job) {
   const char *path = job->cli->args.output, *scores = job->arrays.scores_path;
-  if (!is_stdout(path))
+  if (!is_stdout(path) && job->k == 0)
+    say_written(job->cli, path, "the rows within %g of %s", job->limit,
+                show_counted(job->report.queries, "query", "queries").text);
+  else if (!is_stdout(path))
     say_written(job->cli, path, "the %s of %s%s%s",
                 show_counted(job->k, "nearest row", "nearest rows").text,
                 show_counted(job->report.queries, "query", "queries").text,
@@ -256,8 +337,41 @@ static int search(search_job *job) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
+/* A limit may be negative. */
+static int parse_limit(cli_run *cli, const char *option, const char *text, double *out) {
+  char *end = NULL;
+  int plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
+  *out = plain ? strtod(text, &end) : 0;
+  if (plain && !*end && isfinite(*out)) return EXIT_OK;
+  return fail_usage(cli, "%s must be a number, not '%.60s'", option, text);
+}
+
+/* --within and --unique give what no array of K columns holds. */
+static int check_limits(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
+  const char *option = s->unique ? "--unique" : "--within", *path = cli->args.output;
+  if (s->keep && !s->unique) return fail_usage(cli, "--keep needs --unique LIMIT");
+  if (!s->within && !s->unique) return EXIT_OK;
+  if (s->within && s->unique) return fail_usage(cli, "--within cannot be used with --unique");
+  if (s->k.given) return fail_usage(cli, "-k cannot be used with %s", option);
+  if (s->html) return fail_usage(cli, "--html cannot be used with %s", option);
+  if (s->unique && (s->itself || s->only || s->only_ids || cli->args.encoder.folder))
+    return fail_usage(cli,
+                      "--unique looks at all rows, and takes neither queries nor a choice of rows");
+  if (path && !is_stdout(path) && !ends_with(path, ".tsv"))
+    return fail_usage(cli, "%s: the name of the answers with %s must end in .tsv", path, option);
+  return EXIT_OK;
+}
+
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
+  const struct search_args *s = &cli->args.search;
+  TRY(check_limits(cli));
+  if (s->unique) return EXIT_OK;
+  if (cli->args.metric) return fail_usage(cli, "--metric needs --unique: a gallery has its own");
+  if (s->itself && (s->only || s->only_ids) && !s->within)
+    return fail_usage(cli, "--%s cannot be used with --itself, unless --within is given",
+                      s->only ? "only" : "only-ids");
   if (cli->args.search.itself && cli->args.encoder.folder)
     return fail_usage(cli, "--encoder cannot be used with --itself");
   if (cli->args.search.itself && operands->n > 1)
@@ -293,11 +407,12 @@ static int check_outputs(cli_run *cli) {
   if (!path) return EXIT_OK;
   if (is_stdout(path)) return EXIT_OK;
   int result = check_output(cli, path);
-  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv"))
+  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv") ||
+      is_parquet(path))
     return result;
   if (ends_with(path, ".npy")) return check_scores(cli, NULL);
-  return fail_usage(cli, "%s: the name of the answers must end in .npy, .safetensors or .tsv",
-                    path);
+  return fail_usage(
+      cli, "%s: the name of the answers must end in .npy, .safetensors, .parquet or .tsv", path);
 }
 
 static int open_queries(search_job *job) {
@@ -331,36 +446,84 @@ static uint64_t expected_queries(const search_job *job) {
   return rows;
 }
 
+/* --only and --only-ids. */
+static int choose_rows(search_job *job) {
+  const struct search_args *s = &job->cli->args.search;
+  kf_id_list ids = {.file = s->only_ids};
+  kf_filter_options options = {.classes = s->only, .ids = s->only_ids ? &ids : NULL};
+  if (!s->only && !s->only_ids) return EXIT_OK;
+  kf_status status = kf_filter_new(job->cli->ctx, job->gallery, &options, &job->only);
+  return status == KF_OK ? own_filter(job->cli, job->only) : fail(job->cli, status);
+}
+
+/* With --also. */
+static int list_galleries(search_job *job) {
+  const cli_list *also = &job->cli->args.search.also;
+  if (also->n == 0) return EXIT_OK;
+  job->paths = own_memory(job->cli, also->n + 1, sizeof *job->paths);
+  if (!job->paths) return fail(job->cli, KF_ERR_MEM);
+  job->paths[0] = job->cli->args.operands.items[0];
+  for (size_t i = 0; i < also->n; i++) job->paths[i + 1] = also->items[i];
+  return EXIT_OK;
+}
+
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
+  TRY(list_galleries(job));
   double begun = now();
   TRY(load_gallery(job->cli, path, expected_queries(job), &job->gallery));
   job->load_seconds = now() - begun;
   job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) TRY(open_queries(job));
+  TRY(choose_rows(job));
+  if (job->cli->args.search.within) return EXIT_OK;
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
+  if (job->only) most = kf_filter_rows(job->only);
   return choose_k(job->cli, path, most, &job->k);
 }
 
 static int run(cli_run *cli) {
   search_job job = {.cli = cli, .itself = cli->args.search.itself};
+  const char *unique = cli->args.search.unique, *within = cli->args.search.within;
   int result = check_operands(cli);
+  if (result == EXIT_OK && (unique || within))
+    result =
+        parse_limit(cli, unique ? "--unique" : "--within", unique ? unique : within, &job.limit);
   if (result == EXIT_OK) result = check_outputs(cli);
+  if (result == EXIT_OK && unique) return search_unique(cli, job.limit);
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
+  records_abort(&job.records);
   kf_outputs_abort(cli->ctx);
   return result;
 }
+
+static const char *const search_metrics[] = {"cosine", "euclidean", "inner", NULL};
 
 static const cli_group own_options = {
     "Options",
     OPTIONS(
         {NEIGHBOURS, .help = "rows per query, 1 to 1024 (default: 15, or all if there are fewer)"},
-        {OUTPUT("OUT"), .help = "write to .npy, .safetensors or .tsv instead of standard output"},
+        {OUTPUT("OUT"),
+         .help = "write to .npy, .safetensors, .parquet or .tsv instead of standard output"},
         {FLAG("itself", search.itself),
          .help = "the queries are the rows of the gallery, each searched among the others"},
+        {INPUTS("also", search.also, "GALLERY"),
+         .help = "search this gallery as well, as if its rows followed (may be repeated)"},
+        {TEXT("within", search.within, "LIMIT"),
+         .help = "instead of K rows, all with a score of at least LIMIT (a distance of at most)"},
+        {INPUT("only", search.only, "FILE"),
+         .help = "search among rows of these classes alone, one name per line"},
+        {INPUT("only-ids", search.only_ids, "FILE"),
+         .help = "search among rows with these ids alone, one per line"},
+        {TEXT("unique", search.unique, "LIMIT"),
+         .help = "groups of rows of a gallery or data set that are within LIMIT of one another"},
+        {TEXT("keep", search.keep, "FILE"),
+         .help = "with --unique: write the ids of the rows to keep, the first of each group"},
+        {METRIC(search_metrics),
+         .help = "with --unique, for a data set: cosine (default), euclidean or inner"},
         {FLAG("rerank-from-disk", search.rerank_from_disk),
          .help = "keep only the 8-bit copy in memory, and read candidates from the file"},
         {FLAG("text-queries", search.text),
@@ -390,7 +553,30 @@ const cli_command search_command = {
         "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
         "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
         "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
-        "'scores'.\n\n"
+        "'scores'; OUT.parquet has a record for each answer, with columns query, query_id, rank, "
+        "row, id and label (if the gallery has them) and score.\n\n"
+        "With --also, several galleries are searched as one, with the answers of one gallery that "
+        "holds all "
+        "their rows; they must have the same metric and the same model, if any. Rows are printed "
+        "as "
+        "GALLERY:ROW, or GALLERY:ID; with --json 'gallery' and 'row' say the same. In arrays, rows "
+        "are "
+        "counted through all galleries in the order given.\n\n"
+        "With --within LIMIT, the answers are all rows whose score is LIMIT or better, as it is "
+        "computed, "
+        "before it is rounded for printing: one line for each, with the query, the row, its label "
+        "and its "
+        "score, best first. Queries without such rows have no line. With --json they are in "
+        "'neighbours'.\n\n"
+        "--only and --only-ids choose the rows that are searched: the answers are those of a "
+        "gallery of "
+        "these rows alone, with the row numbers of this one. Both together take rows that are in "
+        "both.\n\n"
+        "--unique LIMIT compares all rows of a gallery, or of a data set, with each other. Rows "
+        "within "
+        "LIMIT of one another are in one group, and so are those that a chain of such pairs "
+        "connects. Each "
+        "line has the number of a group and a row of it; rows that stand alone have none.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
         "With --encoder, each query is a picture, a folder of pictures or a pattern (see 'koofu "
@@ -425,7 +611,11 @@ const cli_command search_command = {
         {"Words, as a page with pictures",
          "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip --html fox.html"},
         {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
-        {"Near duplicates within a gallery",
+        {"In two galleries", "koofu search a.safetensors query.npy --also b.safetensors"},
+        {"All that look alike", "koofu search gallery.safetensors query.npy --within 0.9"},
+        {"Near duplicates of a data set, and the rows to keep",
+         "koofu search photos.safetensors --unique 0.95 --keep keep.txt"},
+        {"The nearest other row of each",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),
     .run = run,
     .shared = 1,

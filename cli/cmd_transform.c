@@ -23,10 +23,11 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("OUT"), .required = 1, .help = "the file to write, .npy or .safetensors"},
-            {DTYPE(" (not in .npy)")},
-            {FLAG("no-normalize", use.no_normalize),
-             .help = "do not scale mapped rows to unit length, for Euclidean distances"})};
+    OPTIONS(
+        {OUTPUT("OUT"), .required = 1, .help = "the file to write, .npy, .safetensors or .parquet"},
+        {DTYPE(" (bf16 in .safetensors alone)")},
+        {FLAG("no-normalize", use.no_normalize),
+         .help = "do not scale mapped rows to unit length, for Euclidean distances"})};
 
 const cli_command transform_command = {
     .name = "transform",
@@ -35,7 +36,7 @@ const cli_command transform_command = {
     .details =
         "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "
         "A .npy holds only the rows; a .safetensors is a native data set with labels and class "
-        "names, if the input has them.\n\n"
+        "names, if the input has them, and a .parquet has columns embedding, label and id.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
         "keeps its number.",
     .groups = GROUPS(&own_options, &label_options, &row_options),

@@ -10,7 +10,9 @@
 
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk,
-                                     .queries = queries};
+                                     .queries = queries,
+                                     .more = (const char *const *)cli->args.search.also.items,
+                                     .n_more = cli->args.search.also.n};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
   return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
 }

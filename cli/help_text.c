@@ -49,7 +49,7 @@ const cli_topic program_topics[] = {
      " KOOFU_DEVICE_PLUGIN\n"
      "                the file of the plug-in for GPUs (default: libkoofu-cuda.so, next\n"
      "                to the program, in ../lib or installed)\n"
-     " KOOFU_PROGRESS where standard error is not a terminal, print a line of progress every so\n"
-     "                many seconds (default: none; 30 with several ranks)\n"
+     " KOOFU_PROGRESS seconds between lines of progress where standard error is not a\n"
+     "                terminal (default: no such lines; 30 with several ranks)\n"
      " TMPDIR         where copies of streams are kept (default: /var/tmp)"},
     {NULL, NULL}};

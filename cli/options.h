@@ -84,7 +84,8 @@ typedef struct cli_args {
     cli_number k;
     cli_numbers ks;
     int itself, rerank_from_disk, text;
-    const char *text_mean, *html, *pictures;
+    const char *text_mean, *html, *pictures, *within, *unique, *keep, *only, *only_ids;
+    cli_list also;
   } search;
   struct vote_args { /* vote_options */
     const char *gallery;
@@ -173,6 +174,8 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define DATA_OUTPUT                                                                                \
   OUTPUT("OUT.safetensors"), .required = 1,                                                        \
                              .help = "the data set to write; its name ends in .safetensors"
+#define SET_OUTPUT                                                                                 \
+  OUTPUT("OUT"), .required = 1, .help = "the data set to write, .safetensors or .parquet"
 #define STATS_OUTPUT OUTPUT("S.safetensors"), .required = 1, .help = "the statistics file to write"
 #define TEXT_OUTPUT  OUTPUT("FILE"), .help = "write to FILE (default: standard output)"
 #define DTYPE(MORE)                                                                                \

@@ -77,6 +77,12 @@ int check_text_output(cli_run *cli, const char *path) {
   return is_stdout(path) ? EXIT_OK : check_output(cli, path);
 }
 
+int check_data_set(cli_run *cli, const char *path) {
+  TRY(check_output(cli, path));
+  if (ends_with(path, ".safetensors") || ends_with(path, ".parquet")) return EXIT_OK;
+  return fail_usage(cli, "%s: the name of a data set must end in .safetensors or .parquet", path);
+}
+
 int check_safetensors(cli_run *cli, const char *path, const char *what) {
   TRY(check_output(cli, path));
   if (ends_with(path, ".safetensors")) return EXIT_OK;

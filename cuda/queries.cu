@@ -290,19 +290,18 @@ kf_dev_status kf_cuda_catch_up(kf_dev_queries *q) {
 __global__ void __launch_bounds__(1024)
     keep_some(const uint32_t *chosen, const uint32_t *wanted, uint32_t n, uint32_t *out,
               unsigned long long *left) {
-  __shared__ uint32_t kept[32];
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  uint32_t done = 0;
-  for (uint32_t first = 0; first < n; first += blockDim.x) {
-    uint32_t i = first + threadIdx.x;
-    bool keep = i < n && wanted[i] > 0;
-    uint32_t ballot = __ballot_sync(~0u, keep);
-    if (lane == 0) kept[warp] = __popc(ballot);
-    __syncthreads();
-    uint32_t mine = kept[lane], before = __reduce_add_sync(~0u, lane < warp ? mine : 0);
-    if (keep) out[done + before + __popc(ballot & ((1u << lane) - 1))] = chosen[i];
-    done += __reduce_add_sync(~0u, mine);
-    __syncthreads();
+  unsigned long long done = 0;
+  for (uint32_t base = 0; base < n; base += KF_TAKEN) {
+    const uint32_t first = base + threadIdx.x * KF_EACH;
+    unsigned long long sum = 0, all;
+    bool keep[KF_EACH];
+#pragma unroll
+    for (uint32_t j = 0; j < KF_EACH; j++) sum += keep[j] = first + j < n && wanted[first + j] > 0;
+    unsigned long long at = done + kf_sum_before(sum, &all);
+#pragma unroll
+    for (uint32_t j = 0; j < KF_EACH; j++)
+      if (keep[j]) out[at++] = chosen[first + j];
+    done += all;
   }
   if (threadIdx.x == 0) *left = done;
 }

@@ -39,7 +39,7 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
 
 /* The share of guesses that may be too high. A scan for few queries once more costs little; each
  * survivor costs the more in comparison, the shorter rows are. */
-static double unlucky(uint32_t padded) { return padded <= 128 ? 0.05 : 0.012; }
+static double unlucky(uint32_t padded) { return padded > 64 && padded <= 128 ? 0.03 : 0.012; }
 
 /* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows
  * are among those looked at, a share of all. */
@@ -312,32 +312,26 @@ __global__ void __launch_bounds__(128) place_coarse(const group_args a, const co
 /* One block: where the survivors of each query begin; the counts become zeros. */
 __global__ void __launch_bounds__(1024)
     find_starts(uint32_t *count, uint32_t n, uint32_t *start, unsigned long long *kept) {
-  __shared__ unsigned long long before[33];
-  const uint32_t each = (n + 1023) / 1024, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  uint32_t first = threadIdx.x * each < n ? threadIdx.x * each : n;
-  uint32_t last = first + each < n ? first + each : n;
-  unsigned long long sum = 0;
-  for (uint32_t i = first; i < last; i++) sum += count[i];
-  unsigned long long up_to = sum;
-  for (int step = 1; step < 32; step *= 2) {
-    unsigned long long other = __shfl_up_sync(~0u, up_to, step);
-    if (lane >= (uint32_t)step) up_to += other;
+  unsigned long long before = 0; /* all that came earlier */
+  for (uint32_t base = 0; base < n; base += KF_TAKEN) {
+    const uint32_t first = base + threadIdx.x * KF_EACH;
+    uint32_t mine[KF_EACH];
+    unsigned long long sum = 0, all;
+#pragma unroll
+    for (uint32_t j = 0; j < KF_EACH; j++) sum += mine[j] = first + j < n ? count[first + j] : 0;
+    unsigned long long at = before + kf_sum_before(sum, &all);
+#pragma unroll
+    for (uint32_t j = 0; j < KF_EACH; j++) {
+      if (first + j >= n) continue;
+      start[first + j] = (uint32_t)at;
+      count[first + j] = 0;
+      at += mine[j];
+    }
+    before += all;
   }
-  if (lane == 31) before[warp + 1] = up_to;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    before[0] = 0;
-    for (int w = 0; w < 32; w++) before[w + 1] += before[w];
-    *kept = before[32];
-  }
-  __syncthreads();
-  unsigned long long at = before[warp] + up_to - sum;
-  for (uint32_t i = first; i < last; i++) {
-    start[i] = (uint32_t)at;
-    at += count[i];
-    count[i] = 0;
-  }
-  if (threadIdx.x == 1023) start[n] = (uint32_t)at;
+  if (threadIdx.x > 0) return;
+  start[n] = (uint32_t)before;
+  *kept = before;
 }
 
 __global__ void __launch_bounds__(256) place_hits(const group_args a) {
@@ -461,7 +455,7 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, b
 
 /* --- a scan ----------------------------------------------------------------------------------- */
 
-#define COARSE_QUERIES 2048u /* from which on short rows are scanned coarsely */
+#define COARSE_QUERIES 256u /* from which on short rows are scanned coarsely */
 
 enum { ALL_TILES, SOME_TILES, OTHER_TILES };
 
@@ -499,9 +493,8 @@ static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool
   kf_dev *dev = q->dev;
   uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
   uint32_t number = 0;
-  bool raise = !coarse && q->guessed > 0 && q->guessed <= RAISE_RANK &&
-               rows->type != KF_DEV_NO_VALUES && rows->used >= RAISE_TILES &&
-               q->n_chosen >= RAISE_QUERIES;
+  bool raise = q->guessed > 0 && q->guessed <= RAISE_RANK && rows->type != KF_DEV_NO_VALUES &&
+               rows->used >= RAISE_TILES && q->n_chosen >= RAISE_QUERIES;
   int tiles = raise ? SOME_TILES : ALL_TILES;
   set_counters<<<1, 1, 0, dev->stream>>>(q->counters, (uint64_t)KF_SCANS * kf_pass_warps(dev));
   KF_CUDA(dev, cudaMemsetAsync(q->filled, 0, (q->n_blocks + 1) * sizeof *q->filled, dev->stream),

@@ -157,6 +157,30 @@ kf_dev_status kf_cuda_catch_up(kf_dev_queries *queries);
 kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
                                  int proven, uint32_t first, uint32_t n);
 
+/* A block of 1,024 threads goes through an array, KF_EACH numbers of each thread at a time. */
+#define KF_EACH  4u
+#define KF_TAKEN (1024u * KF_EACH)
+/* The sum of what the threads before this one have; *all: of all of them. */
+__device__ __forceinline__ unsigned long long kf_sum_before(unsigned long long mine,
+                                                            unsigned long long *all) {
+  __shared__ unsigned long long of_warp[32];
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  unsigned long long up_to = mine, before = 0;
+  for (uint32_t step = 1; step < 32; step *= 2) {
+    unsigned long long other = __shfl_up_sync(~0u, up_to, step);
+    if (lane >= step) up_to += other;
+  }
+  if (lane == 31) of_warp[warp] = up_to;
+  __syncthreads();
+  *all = 0;
+  for (uint32_t i = 0; i < 32; i++) {
+    if (i == warp) before = *all;
+    *all += of_warp[i];
+  }
+  __syncthreads(); /* it is written again */
+  return before + up_to - mine;
+}
+
 /* The least dot product with which the key of a row of the tile can be high enough. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
   if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */

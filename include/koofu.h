@@ -210,7 +210,8 @@ typedef struct kf_ctx_options {
   int any_encoder;
   /* Where the work is done: "cpu", "cuda", "cuda:1", or several, "cuda:0,cuda:1", between which rows
    * to search in are shared. NULL or "auto": on the first GPU where that is faster, if there is one
-   * and a plug-in for it, and otherwise on the CPU. Both strings are copied. No answer depends on it
+   * and a plug-in for it, and otherwise on the CPU. Of several ranks each takes another GPU with
+   * "cuda" and "auto". Both strings are copied. No answer depends on it
    * (docs/gpu.md). */
   const char *device;
   /* Its file; NULL: libkoofu-cuda.so, next to this library or installed. */
@@ -284,15 +285,17 @@ typedef struct kf_data_options {
    * together. Files that a folder or a pattern stands for go with the data files of the same names
    * (without ending) or, if no name matches, by rank in the order of numbers.
    *
-   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`
-   * and `.tsv` (see label_column); any other ending: text with one label per line. NULL: the labels
+   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`,
+   * `.tsv` and `.parquet` (see label_column); any other ending: text with one label per line. NULL: the labels
    * inside the files, if any. */
   const char *const *labels;
   size_t n_labels;
   /* Text file with one class name per line. Integer labels index it; text labels must be in it.
    * NULL: the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
-  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. */
+  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. The column of
+   * .parquet files, "a.b" for one in a struct; NULL: "embedding", "embeddings", or the only one of lists
+   * of floats. "NAME:f32" and "NAME:f16": a column of bytes that holds such numbers. */
   const char *tensor;
   /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
    * strings with as many elements as there are rows, which is logged. */
@@ -307,7 +310,12 @@ typedef struct kf_data_options {
   const char *only;
   /* The column of .csv and .tsv label files: its name in the header line, or its number, from 1. A
    * number is always a position; the first line is then a header if there is one line more than
-   * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
+   * there are rows. A text file of another ending is read as .csv. NULL: the only column.
+   *
+   * Also the column of .parquet files, texts or integers, with rows in them or as label files; NULL:
+   * "labels" or "label", which is logged, or the only one of a label file. For .npy files in a folder
+   * `img_emb` beside a folder `metadata` of .parquet files, as clip-retrieval writes them: the column of
+   * these, unless there are other labels. */
   const char *label_column;
   kf_order order;
   /* 1: the files are each rank's own, on its own disk perhaps. The rows of rank 0 come first, then those
@@ -317,7 +325,7 @@ typedef struct kf_data_options {
    * KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
   /* The column of .parquet files that holds the ids of rows, texts or integers; NULL: "id", "ids" or
-   * "key", if there is one; "": none. */
+   * "key", if there is one; "": none. For .npy files in a folder `img_emb`, as for label_column. */
   const char *id_column;
   uint64_t reserved[4];
 } kf_data_options;
@@ -331,11 +339,12 @@ typedef struct kf_data_options {
  * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
  * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
  *
- * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
+ * Formats, by ending (of files without one .npy, .npz, .safetensors and .parquet are told by their first
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
- * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin, .f16bin,
- * .u8bin, .i8bin. Headers and labels are
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .parquet (docs/formats.md), .fvecs, .fbin,
+ * .f16bin, .u8bin, .i8bin. Decoded pages of .parquet take up to 128 MiB, or more if single ones are that
+ * large. Headers and labels are
  * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -424,7 +433,8 @@ KF_API int kf_data_reads(const kf_data *data, const char *path);
 /* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32),
  * class names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to
  * nearest even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left
- * out. */
+ * out. A path that ends in .parquet gets columns `embedding`, `label` and `id` instead, in f32 or
+ * f16. */
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
@@ -840,6 +850,8 @@ KF_API uint32_t kf_index_dim(const kf_index *index);
 KF_API kf_metric kf_index_metric(const kf_index *index); /* never KF_METRIC_DEFAULT */
 KF_API uint64_t kf_index_bytes(const kf_index *index);   /* of memory that the index holds */
 
+typedef struct kf_filter kf_filter; /* see kf_filter_new */
+
 typedef struct kf_search_options {
   /* [n]: a row to leave out of the search of each query, or any other number (such as -1) for none;
    * NULL: no row is left out. */
@@ -850,7 +862,8 @@ typedef struct kf_search_options {
    * pictures blows up. KF_ERR_ARG if the gallery keeps lengths, about which text says nothing.
    * NULL: queries are like the rows. */
   const double *text_mean;
-  uint64_t reserved[3];
+  const kf_filter *only; /* galleries only: which rows take part; NULL: all */
+  uint64_t reserved[2];
 } kf_search_options;
 
 typedef struct kf_search_report {
@@ -957,7 +970,12 @@ typedef struct kf_gallery_load_options {
    * rows_in_place in kf_index_options). */
   int rerank_from_disk;
   uint64_t queries; /* about how many there will be, as in kf_index_options; 0: not known */
-  uint64_t reserved[3];
+  /* Further galleries, [n_more] paths, whose rows follow: answers are those of one gallery with all rows.
+   * Metric and map must be the same; all have labels or none has, and the same goes for ids. Classes are
+   * matched by name. KF_ERR_DATA naming two of them otherwise. */
+  const char *const *more;
+  uint64_t n_more;
+  uint64_t reserved[1];
 } kf_gallery_load_options;
 
 /* Verifies the checksums of the file and its changes. With a communicator, each rank holds a part of the rows, and calls
@@ -965,7 +983,7 @@ typedef struct kf_gallery_load_options {
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
- * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
+ * original space), with their labels and the ids inside the data. options->ids and append_to must be NULL. Memory: five bytes
  * per value (KF_F16: three), and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
@@ -986,6 +1004,9 @@ KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
                                          uint32_t k);                      /* NULL: no names */
 KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);  /* KF_LABEL_NONE: none */
 KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NULL: no ids */
+/* Of several galleries that were loaded as one: which of them has a row, 0 for the first, and the number of
+ * the row there (own may be NULL). */
+KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
@@ -1002,6 +1023,61 @@ KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);
 
+/* Which rows of a gallery take part in a search. */
+typedef struct kf_filter_options {
+  const char *classes; /* text file with class names (numbers, if classes have none), one per line */
+  const kf_id_list *ids;
+  uint64_t reserved[4];
+} kf_filter_options;
+
+/* The rows of a gallery whose class is in `classes` and whose id is in `ids`, as far as these are given.
+ * Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
+ * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
+ * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive
+ * it. Not with rows that are divided among ranks. */
+KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
+                               const kf_filter_options *options, kf_filter **out);
+KF_API uint64_t kf_filter_rows(const kf_filter *filter);
+KF_API void kf_filter_free(kf_filter *filter);
+
+/* All rows that are near enough to each of some queries: those of query i are [ends[i - 1], ends[i]) of
+ * rows and scores, best first, as a search for as many neighbours would give them; ends[-1] stands for
+ * 0. */
+typedef struct kf_ranges {
+  uint64_t queries; /* answered */
+  const uint64_t *ends;
+  const int64_t *rows;
+  const double *scores;
+} kf_ranges;
+
+/* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances at most:
+ * exactly those of which kf_gallery_search would say so, with the limit itself. Options and queries are
+ * as there. Answers take 16 bytes each; if they come to more than 2^24, only the first queries are
+ * answered, one at least, and out->queries says how many. Not with rows that are divided among ranks. */
+KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                                   uint64_t n, double limit, const kf_search_options *options,
+                                   kf_ranges **out, kf_search_report *report);
+/* The same for rows first … first+n-1 of the gallery, each left out of its own answer. only: NULL, or
+ * which rows are found. */
+KF_API kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                          uint64_t n, double limit, const kf_filter *only,
+                                          kf_ranges **out, kf_search_report *report);
+KF_API void kf_ranges_free(kf_ranges *ranges);
+
+/* What kf_gallery_unique has found. */
+typedef struct kf_unique {
+  uint64_t groups; /* of two rows or more */
+  uint64_t copies; /* rows that are not the first of their group */
+  uint64_t pairs;  /* of rows that are near enough */
+  uint64_t reserved[3];
+} kf_unique;
+
+/* Groups of near-duplicates: rows of which one is within `limit` of the other (as kf_gallery_within has
+ * it) are in one group, and so are rows that a chain of such pairs connects. first[i]: the lowest row of
+ * the group of row i; i itself if it stands alone or first. */
+KF_API kf_status kf_gallery_unique(kf_ctx *ctx, const kf_gallery *gallery, double limit,
+                                   uint64_t *first, kf_unique *found);
+
 /* How neighbours vote. The class with the most votes wins; of equal ones, the class whose nearest
  * member is nearest. Neighbours without a label do not vote. */
 typedef struct kf_vote_options {
@@ -1011,7 +1087,8 @@ typedef struct kf_vote_options {
    * (for distances, exp((d_1 - d) / temperature)). 0: every vote counts 1. */
   int weighted;
   double temperature; /* 0: 0.07 */
-  uint64_t reserved[4];
+  const kf_filter *only; /* which rows vote; NULL: all */
+  uint64_t reserved[3];
 } kf_vote_options;
 
 /* The `top` classes with the most votes for each row [n][dim_in], best first, and their votes into
@@ -1295,7 +1372,7 @@ typedef struct kf_reader kf_reader;
 typedef struct kf_reader_options {
   /* Rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures for each rank. */
   uint64_t block;
-  int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
+  int skip_bad; /* leave out pictures that cannot be read; a data set has its own option */
   uint64_t reserved[4];
 } kf_reader_options;
 
@@ -1465,20 +1542,22 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *
-      format; /* "npy", "npz", "safetensors", "fvecs", "fbin" (or "f16bin", …), "tar", "csv", "tsv", "text" */
-  const char *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar), "lines" (text) */
-  uint64_t bytes;   /* size of the file */
-  uint64_t rows;    /* rows, labels, lines or records; statistics: rows counted in */
-  uint32_t dim;     /* 0: none */
-  uint32_t classes; /* 0: not known */
-  uint32_t dim_out; /* model, and gallery: of its own rows */
-  int ids;          /* data set and gallery: rows have ids */
-  int normalized;   /* statistics and model; -1 elsewhere */
-  int exponent;     /* statistics only */
-  double lambda;    /* model only */
-  size_t n_tensors; /* arrays of an .npz; fields of the first line of a table, type "text" */
+  const char *format; /* "npy", "npz", "safetensors", "parquet", "fvecs", "fbin" (or "f16bin", …),
+                       * "tar", "csv", "tsv", "text" */
+  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "archive" (tar),
+                       * "lines" (text) */
+  uint64_t bytes;     /* size of the file */
+  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
+  uint32_t dim;       /* 0: none */
+  uint32_t classes;   /* 0: not known */
+  uint32_t dim_out;   /* model, and gallery: of its own rows */
+  int ids;            /* data set and gallery: rows have ids */
+  int normalized;     /* statistics and model; -1 elsewhere */
+  int exponent;       /* statistics only */
+  double lambda;      /* model only */
+  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text";
+                       * columns of a .parquet, types in words ("list of f32") */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
@@ -1560,6 +1639,35 @@ KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t off
 KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
 /* Discards a file that was not committed. */
 KF_API void kf_output_free(kf_output *output);
+
+/* A table of the caller, such as the answers of a search, written as .parquet record by record. Some
+ * 32 MiB of records are kept in memory at a time. */
+typedef struct kf_records kf_records;
+typedef enum kf_column_type {
+  KF_COLUMN_TEXT = 0, /* UTF-8 */
+  KF_COLUMN_INTEGER = 1,
+  KF_COLUMN_REAL = 2
+} kf_column_type;
+typedef struct kf_column {
+  const char *name;
+  kf_column_type type;
+} kf_column;
+/* A value of a record: what the type of its column says, or null. */
+typedef struct kf_cell {
+  const char *text;
+  int64_t integer;
+  double real;
+  int null;
+} kf_cell;
+
+/* columns: [n], copied. */
+KF_API kf_status kf_records_open(kf_ctx *ctx, const char *path, const kf_column *columns, size_t n,
+                                 kf_records **out);
+/* cells: one for each column. */
+KF_API kf_status kf_records_add(kf_ctx *ctx, kf_records *records, const kf_cell *cells);
+/* As kf_output_commit: frees `records` in any case. */
+KF_API kf_status kf_records_commit(kf_ctx *ctx, kf_records *records);
+KF_API void kf_records_free(kf_records *records);
 
 /* Several files together. Between kf_outputs_begin and kf_outputs_commit, every file that a call on
  * this context writes is complete, but waits; kf_outputs_commit puts all of them in their places or,

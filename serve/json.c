@@ -382,7 +382,7 @@ static void skip_scalar(sv_json *j) {
 /* Without recursion: containers are walked through until the depth is what it was. */
 void sv_json_skip(sv_json *j) {
   unsigned depth = j->depth;
-  char kind[SV_JSON_DEPTH + 1];
+  char kind[SV_JSON_DEPTH + 1] = {0};
   char *key;
   do {
     char next = sv_json_next(j);

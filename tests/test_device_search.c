@@ -497,7 +497,7 @@ static void outliers(void **state) {
 /* --- faults ----------------------------------------------------------------------------------- */
 
 /* Large enough for a device to pay by rule. */
-static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 8192, 32, 1024, 17); }
+static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 64, 768, 2900, 17); }
 
 static problem small(void) { return make_problem(kind_named("cone"), 6000, 20, 10, 17); }
 
@@ -594,6 +594,7 @@ static void where_it_pays(void **state) {
   (void)state;
   kf_twin_state *twin = device_need_twin();
   problem p = worthwhile();
+  p.n_queries = 1400;
   kf_ctx *ctx = device_ctx(2, NULL);
   kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
   uint64_t calls = twin->calls;
@@ -604,7 +605,10 @@ static void where_it_pays(void **state) {
   p.n_queries = 100;
   compare(ctx, index, &p, 3, NULL); /* too little work */
   assert_int_equal(twin->calls, calls);
-  p.n_queries = 1024;
+  p.n_queries = 1000;
+  compare(ctx, index, &p, 3, NULL); /* not worth a copy of the rows */
+  assert_int_equal(twin->calls, calls);
+  p.n_queries = 1400;
   compare(ctx, index, &p, 3, NULL);
   assert_true(twin->calls > calls && twin->scored > 0);
   kf_ctx *cpu = device_ctx(2, "cpu");

@@ -33,7 +33,7 @@ static void plain_factor(size_t n, const double *a, double *r, double *inverse) 
 
 /* c := R^-T s R^-1 by its definition. */
 static void plain_whiten(size_t n, const kf_factor *f, const double *s, double *c) {
-  double *left = malloc(n * n * sizeof *left);
+  double *left = calloc(n * n, sizeof *left);
   for (int side = 0; side < 2; side++) {
     const double *from = side == 0 ? s : left;
     double *to = side == 0 ? left : c;

@@ -391,10 +391,19 @@ static void missing_and_damaged(void **state) {
   const char *path = l.path;
   kf_data *data;
   assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_data_open(ctx, &path, 1, NULL, &data));
-  /* Names of other files are nothing to us. */
+  /* What a killed process has left goes with the next change; names of other files are nothing to us. */
+  char left[700];
+  snprintf(left, sizeof left, "%.*s.%s.0123456789abcdef.part",
+           (int)(strrchr(first, '/') + 1 - first), first, strrchr(first, '/') + 1);
+  copy_file(first, left);
   assert_int_equal(unlink(second), 0);
   copy_file(first, at("bad.safetensors.changes/notes.txt"));
   copy_file(first, at("bad.safetensors.changes/0123456789abcdef-1.safetensors"));
+  assert_ok(ctx, open_it(l.path));
+  l.n -= 10;
+  add(&l, 10, 0, NULL);
+  assert_false(is_there(left));
+  assert_true(is_there(at("bad.safetensors.changes/notes.txt")));
   assert_ok(ctx, open_it(l.path));
   free(l.rows);
   free_world(&l.w);
@@ -490,12 +499,85 @@ static void modes(void **state) {
   free_world(&l.w);
 }
 
+/* Several galleries as one, with changes and types of their own: as one gallery of all rows. */
+static void several(void **state) {
+  (void)state;
+  static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
+  for (int m = 0; m < 3; m++) {
+    uint64_t seed = 40 + (uint64_t)m;
+    world w = make_world(300, DIM, CLASSES, 2, seed);
+    kf_model *model = fit_world(&w, m == 1, KF_CENTRE_MEAN);
+    static const char *const files[] = {"one.safetensors", "two.safetensors", "three.safetensors"};
+    life all = {.w = w, .path = lasting("all.safetensors"), .metric = metrics[m], .model = model};
+    const char *paths[3];
+    uint64_t ends[3], next = 0;
+    all.rows = malloc(300 * sizeof *all.rows);
+    for (int i = 0; i < 3; i++) {
+      life l = {.w = w,
+                .path = paths[i] = lasting(files[i]),
+                .metric = metrics[m],
+                .model = model,
+                .next = next};
+      add(&l, 40, 0, NULL);
+      if (i > 0) add(&l, 20, 0, NULL);
+      if (i != 1) take_away(&l, 9, &seed);
+      next = l.next;
+      memcpy(all.rows + all.n, l.rows, l.n * sizeof *l.rows);
+      all.n += l.n;
+      ends[i] = all.n;
+      free(l.rows);
+    }
+    kf_gallery *one = load(fresh(&all), 0), *many;
+    kf_gallery_load_options options = {.more = paths + 1, .n_more = 2};
+    enum { QUERIES = 20, K = 9 };
+    int64_t rows[2][QUERIES * K];
+    double scores[2][QUERIES * K];
+    int32_t classes[2][QUERIES];
+    for (int from_disk = 0; from_disk < 2; from_disk++) {
+      options.rerank_from_disk = from_disk;
+      assert_ok(ctx, kf_gallery_load(ctx, paths[0], &options, &many));
+      kf_gallery *g[] = {one, many};
+      assert_int_equal(kf_gallery_rows(many), all.n);
+      for (int i = 0; i < 2; i++) {
+        assert_ok(ctx,
+                  kf_gallery_search(ctx, g[i], w.rows, QUERIES, K, NULL, rows[i], scores[i], NULL));
+        assert_ok(ctx,
+                  kf_gallery_classify(ctx, g[i], w.rows, QUERIES, NULL, classes[i], NULL, NULL));
+      }
+      assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
+      assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+      assert_memory_equal(classes[0], classes[1], sizeof classes[0]);
+      for (uint64_t i = 0; i < all.n; i++) {
+        uint64_t own, file = kf_gallery_file_of(many, i, &own);
+        assert_int_equal(file, (i >= ends[0]) + (i >= ends[1]));
+        assert_int_equal(own, i - (file > 0 ? ends[file - 1] : 0));
+        assert_string_equal(kf_gallery_id(many, i), kf_gallery_id(one, i));
+        assert_int_equal(kf_gallery_label(many, i), kf_gallery_label(one, i));
+      }
+      assert_int_equal(kf_gallery_file_of(one, all.n - 1, NULL), 0);
+      kf_gallery_free(many);
+    }
+    kf_gallery_free(one);
+    /* Another map, or none. */
+    life plain = {.w = w, .path = lasting("plain.safetensors"), .metric = metrics[m]};
+    add(&plain, 40, 0, NULL);
+    options.more = &plain.path;
+    options.n_more = 1;
+    assert_error(ctx, KF_ERR_DATA, "different models",
+                 kf_gallery_load(ctx, paths[0], &options, &many));
+    free(plain.rows);
+    free(all.rows);
+    kf_model_free(model);
+    free_world(&w);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lives),      cmocka_unit_test(cost),
       cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
       cmocka_unit_test(refused),    cmocka_unit_test(repeated),
-      cmocka_unit_test(modes),
+      cmocka_unit_test(modes),      cmocka_unit_test(several),
   };
   return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
 }

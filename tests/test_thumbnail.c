@@ -139,11 +139,52 @@ static void what_is_no_picture_fails(void **state) {
   assert_int_equal(kf_thumbnail_read(GOLDEN "exif1.png", 0, NULL, &t, &err), KF_ERR_ARG);
 }
 
+/* In memory the bytes are those of the URI. */
+static void it_is_the_same_in_memory(void **state) {
+  (void)state;
+  static const char path[] = GOLDEN "exif6-be.jpg";
+  kf_ctx *own;
+  kf_bytes *small;
+  kf_thumbnail t;
+  size_t n, n_uri;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  uint8_t *bytes = malloc(1 << 20);
+  assert_non_null(bytes);
+  n = fread(bytes, 1, 1 << 20, file);
+  fclose(file);
+  assert_int_equal(kf_thumbnail_read(path, 9, NULL, &t, &err), KF_OK);
+  uint8_t *wanted = bytes_of(t.uri, &n_uri);
+  kf_image_bytes picture = {.bytes = bytes, .n = n};
+  assert_int_equal(kf_thumbnail_new(own, &picture, 9, 0, &small), KF_OK);
+  assert_int_equal(kf_bytes_size(small), n_uri);
+  assert_memory_equal(kf_bytes_data(small), wanted, n_uri);
+  kf_bytes_free(small);
+  free(wanted);
+  kf_thumbnail_clear(&t);
+  assert_int_equal(kf_thumbnail_new(own, &picture, 0, 0, &small), KF_ERR_ARG);
+  assert_int_equal(kf_thumbnail_new(own, &picture, 9, 4, &small),
+                   KF_ERR_DATA); /* too many pixels */
+  picture.n = 20;
+  assert_int_equal(kf_thumbnail_new(own, &picture, 9, 0, &small), KF_ERR_DATA);
+  assert_null(small);
+  uint8_t pixels[2 * 3 * 3] = {255};
+  kf_image_bytes plain = {.bytes = pixels, .n = sizeof pixels, .width = 2, .height = 3};
+  assert_int_equal(kf_thumbnail_new(own, &plain, 9, 0, &small), KF_OK);
+  kf_bytes_free(small);
+  plain.n--;
+  assert_int_equal(kf_thumbnail_new(own, &plain, 9, 0, &small), KF_ERR_ARG);
+  free(bytes);
+  kf_ctx_free(own);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_is_the_picture_made_small),
       cmocka_unit_test(sides_keep_their_proportion),
       cmocka_unit_test(what_is_no_picture_fails),
+      cmocka_unit_test(it_is_the_same_in_memory),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034 # the groups are used by name
 set -eu
 
-build='gcc libc6-dev cmake ninja-build libjpeg-dev libspng-dev libwebp-dev zlib1g-dev libmicrohttpd-dev'
+build='gcc libc6-dev cmake ninja-build libjpeg-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev libmicrohttpd-dev'
 test='pkg-config libcmocka-dev python3 python3-dev python3-numpy python3-scipy python3-sklearn python3-pandas python3-pytest groff-base'
 browser='chromium python3 python3-venv python3-pip'
 mpi='openmpi-bin libopenmpi-dev'

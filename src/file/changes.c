@@ -51,6 +51,18 @@ static bool parse_name(const char *name, uint64_t *base, uint32_t *number) {
   return *number > 0 && strcmp(name, again) == 0;
 }
 
+/* What a process that was killed may leave: the hidden name of a change that never got its own (out.c). */
+static bool is_left_over(const char *name) {
+  char own[NAME];
+  uint64_t base;
+  uint32_t number;
+  size_t length = strlen(name);
+  if (name[0] != '.' || length < NAME || strcmp(name + length - strlen(".part"), ".part") != 0)
+    return false;
+  snprintf(own, sizeof own, "%s", name + 1);
+  return parse_name(own, &base, &number);
+}
+
 /* "GALLERY.changes", beside the file itself if the path is a link. false: that is too long for a path. */
 static bool folder_of(const char *path, char folder[PATH_MAX]) {
   struct stat info;
@@ -215,6 +227,7 @@ static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *ou
     uint32_t number;
     KF_TRY(kf_next_entry(dir, folder, &entry, err));
     if (entry == NULL) break;
+    *others = *others || is_left_over(entry->d_name);
     if (!parse_name(entry->d_name, &of, &number)) continue;
     *others = *others || of != base;
     if (of != base) continue;
@@ -357,16 +370,16 @@ static mode_t folder_mode(const char *path) {
                   (info.st_mode & 0004 ? 0005 : 0) | (info.st_mode & 0002 ? 0002 : 0));
 }
 
-kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, char **out,
+kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool make, char **out,
                           kf_err *err) {
   char name[NAME], folder[PATH_MAX];
   if (number > KF_MAX_CHANGES)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT,
                         "%s: has %d changes, the most there can be", path, KF_MAX_CHANGES);
   if (!folder_of(path, folder)) return kf_fail(err, KF_ERR_IO, "%s: the path is too long", path);
-  if (mkdir(folder, folder_mode(path)) == 0)
+  if (make && mkdir(folder, folder_mode(path)) == 0)
     sync_parent(folder);
-  else if (errno != EEXIST)
+  else if (make && errno != EEXIST)
     return kf_fail_errno(err, folder, "cannot be created", errno);
   name_of(base, (uint32_t)number, name);
   *out = kf_path_join(folder, name);
@@ -386,8 +399,8 @@ void kf_sweep_end(const char *path, DIR *dir, bool sweep, uint64_t keep) {
   while (sweep && (entry = readdir(dir)) != NULL) {
     uint64_t of;
     uint32_t number;
-    if (parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep))
-      unlinkat(dirfd(dir), entry->d_name, 0);
+    bool other = parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep);
+    if (other || is_left_over(entry->d_name)) unlinkat(dirfd(dir), entry->d_name, 0);
   }
   closedir(dir);
   if (sweep && folder_of(path, folder)) rmdir(folder); /* fails if there is something in it */

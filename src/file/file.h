@@ -532,9 +532,9 @@ kf_status kf_changes_living(const kf_changes *changes, uint64_t **places, kf_err
 /* Adds the names of new classes to those of the file. */
 kf_status kf_changes_names(const kf_changes *changes, const char *path, kf_names *names,
                            kf_err *err);
-/* The path of change `number` of the gallery at `path`, whose folder is made if need be. The caller
+/* The path of change `number` of the gallery at `path`, whose folder is made if `make`. The caller
  * frees it. */
-kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, char **out,
+kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool make, char **out,
                           kf_err *err);
 /* Removes changes that do not belong to the file with checksum `keep`; 0: all. What may fail comes
  * first, and the rest once the file has been replaced. */

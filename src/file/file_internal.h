@@ -42,6 +42,9 @@ void kf_paths_clear(kf_paths *paths);
 
 #define KF_HEADER_CAP 100000000u /* that of the reference implementation */
 
+/* Adds class names as a list of JSON. */
+void kf_names_print(const kf_names *names, kf_string *list);
+
 /* "F32"; not for KF_TYPE_OTHER. */
 const char *kf_st_type_name(kf_type type);
 

@@ -87,11 +87,24 @@ static uint32_t value_at(const kf_pq_runs *r, uint32_t i) {
   return (uint32_t)bits_at(r->from, r->in.at, r->bit + (uint64_t)i * r->width, r->width);
 }
 
+/* Packed values; all but the last few are eight bytes or more before the end of their run. */
+static void read_packed(const kf_pq_runs *r, uint32_t *out, uint32_t n) {
+  uint64_t bytes = (uint64_t)(r->in.at - r->from), bit = r->bit, mask = mask_of(r->width);
+  uint32_t i = 0;
+  for (; i < n && bit / 8 + 8 <= bytes; i++, bit += r->width) {
+    uint64_t word;
+    memcpy(&word, r->from + bit / 8, sizeof word);
+    out[i] = (uint32_t)(word >> bit % 8 & mask);
+  }
+  for (; i < n; i++) out[i] = value_at(r, i);
+}
+
 bool kf_pq_runs_read(kf_pq_runs *r, uint32_t *out, uint32_t n) {
   while (n > 0) {
     uint32_t count = take(r, n);
     if (count == 0) return false;
-    for (uint32_t i = 0; i < count; i++) out[i] = r->packed ? value_at(r, i) : r->value;
+    if (r->packed) read_packed(r, out, count);
+    for (uint32_t i = 0; !r->packed && i < count; i++) out[i] = r->value;
     r->bit += (uint64_t)count * r->width;
     out += count;
     n -= count;
@@ -137,10 +150,14 @@ bool kf_pq_runs_all(kf_pq_runs r, uint32_t n, uint32_t value) {
   return true;
 }
 
-/* Positions [at, end) of a run of packed bits; eight ones are passed over at a time. */
+/* Positions [at, end) of a run of packed bits; eight at a time, if at most one of them is a zero. */
 static bool packed_step(kf_pq_runs *r, uint64_t at, uint64_t end, uint64_t *zero, uint32_t step) {
   while (at < end) {
-    if (r->bit % 8 == 0 && end - at >= 8 && *zero >= at + 8 && r->from[r->bit / 8] == 0xFF) {
+    if (r->bit % 8 == 0 && end - at >= 8 && step >= 8) {
+      bool has_zero = *zero < at + 8;
+      unsigned wanted = has_zero ? 0xFF ^ 1u << (*zero - at) : 0xFF;
+      if (r->from[r->bit / 8] != wanted) return false;
+      if (has_zero) *zero += step;
       r->bit += 8;
       at += 8;
       continue;

@@ -8,7 +8,12 @@
 
 #include <pthread.h>
 
-#define KEPT ((uint64_t)128 << 20) /* bytes */
+/* Small pages are kept while all of them take little, so that memory stays warm; of large ones, which hold
+ * many batches, the few that threads work on. */
+#define KEPT  ((uint64_t)24 << 20)
+#define MOST  ((uint64_t)192 << 20)
+#define FEW   8u
+#define LEAST 3u
 
 /* The block first, so that a pointer to one is a pointer to the other. */
 typedef struct entry {
@@ -72,8 +77,12 @@ void kf_pq_cache_free(kf_pq_cache *cache) {
   kf_free(cache);
 }
 
+static bool is_full(const kf_pq_cache *cache) {
+  return (cache->bytes > KEPT && cache->n > FEW) || (cache->bytes > MOST && cache->n > LEAST);
+}
+
 static void trim(kf_pq_cache *cache) {
-  for (size_t i; cache->bytes > KEPT && (i = find_oldest(cache, NULL)) != SIZE_MAX;) drop(cache, i);
+  for (size_t i; is_full(cache) && (i = find_oldest(cache, NULL)) != SIZE_MAX;) drop(cache, i);
 }
 
 /* An entry that is ready or being made; NULL: none. A new user of it. */

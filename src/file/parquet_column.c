@@ -140,7 +140,7 @@ static kf_status walk_block(list_walk *w, const kf_pq_block *block, kf_err *err)
       w->row++;
       start++;
     }
-    if (!w->inside || (!begins && (w->length == 0 || !block->there[i])))
+    if (!w->inside || (!begins && block->there[i] != (w->length > 0)))
       return kf_fail_file(err, path, "the list of row %" PRIu64 " goes on after its end", w->row);
     w->length += block->there[i];
   }
@@ -176,9 +176,29 @@ static kf_status find_dim(kf_pq_column *c, kf_err *err) {
   return KF_OK;
 }
 
+/* If the first group is regular, and its first page holds a row and the beginning of the next one, that
+ * page shows it: the length is found without a look at every level. */
+static bool guess_dim(kf_pq_column *c) {
+  kf_pq_group *group = c->groups;
+  const kf_pq_block *block;
+  kf_err ignored;
+  if (group->rows == 0 || group->values % group->rows != 0) return false;
+  uint32_t page = page_of(c, group, false, 0);
+  uint64_t dim = group->values / group->rows;
+  if (dim > KF_MAX_DIM || c->pages[page].n <= dim) return false;
+  c->dim = (uint32_t)dim;
+  group->regular = true;
+  bool right = kf_pq_cache_get(c->cache, c, page, &block, &ignored) == KF_OK;
+  if (right) kf_pq_cache_let_go(c->cache, block);
+  if (right) return true;
+  c->dim = 0;
+  group->regular = false;
+  return false;
+}
+
 static kf_status find_rows(kf_pq_column *c, kf_err *err) {
   bool all = true;
-  KF_TRY(find_dim(c, err));
+  if (!guess_dim(c)) KF_TRY(find_dim(c, err));
   for (uint32_t g = 0; g < c->n_groups; g++) {
     kf_pq_group *group = &c->groups[g];
     uint64_t values;
@@ -448,10 +468,11 @@ void kf_pq_ahead(const kf_pq_column *c, uint64_t first, uint64_t n) {
     const kf_pq_group *group = &c->groups[kf_pq_group_of(c, first)];
     uint64_t skip = first - group->first, left = group->rows - skip, count = left < n ? left : n;
     uint64_t width = c->raw ? 1 : c->dim;
-    if (c->raw || group->regular) {
-      const kf_pq_page *from = &c->pages[page_of(c, group, false, skip * width)];
+    if (c->raw || group->regular) { /* pages that begin here; the others have been announced */
+      uint32_t p = page_of(c, group, false, skip * width);
       const kf_pq_page *to = &c->pages[page_of(c, group, false, (skip + count) * width - 1)];
-      kf_in_ahead(c->in, from->offset, to->offset + to->packed - from->offset);
+      const kf_pq_page *from = &c->pages[c->pages[p].first < skip * width ? p + 1 : p];
+      if (from <= to) kf_in_ahead(c->in, from->offset, to->offset + to->packed - from->offset);
     }
     first += count;
     n -= count;

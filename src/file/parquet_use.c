@@ -259,6 +259,7 @@ static kf_status use_inner_labels(kf_shard *shard, const kf_pq *pq, const kf_dat
 static kf_status use_meta(kf_shard *shard, const kf_pq *pq, kf_names *names, kf_err *err) {
   const char *format = kf_pq_meta(pq, "format");
   if (format == NULL || strcmp(format, "koofu.dataset") != 0) return KF_OK;
+  shard->guessed = false;
   KF_TRY(kf_origin_parse(pq->in->path, kf_pq_meta(pq, KF_META_ENCODER),
                          kf_pq_meta(pq, KF_META_ENCODER_CHECKSUM), &shard->origin, err));
   return names != NULL ? kf_names_parse(pq->in->path, kf_pq_meta(pq, "classes"), names, err)

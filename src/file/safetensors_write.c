@@ -97,14 +97,18 @@ kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err)
   return kf_stw_meta(w, key, text, err);
 }
 
+void kf_names_print(const kf_names *names, kf_string *list) {
+  kf_string_add(list, "[", 1);
+  for (uint32_t k = 0; k < names->n; k++) {
+    if (k > 0) kf_string_add(list, ",", 1);
+    kf_string_add_json(list, names->name[k]);
+  }
+  kf_string_add(list, "]", 1);
+}
+
 kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
   kf_string list = {0};
-  kf_string_add(&list, "[", 1);
-  for (uint32_t k = 0; k < names->n; k++) {
-    if (k > 0) kf_string_add(&list, ",", 1);
-    kf_string_add_json(&list, names->name[k]);
-  }
-  kf_string_add(&list, "]", 1);
+  kf_names_print(names, &list);
   kf_status status = list.failed ? kf_fail_memory(err) : kf_stw_meta(w, "classes", list.data, err);
   kf_string_clear(&list);
   return status;

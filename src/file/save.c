@@ -1,4 +1,5 @@
-/* save.c - writes the rows of a data set to a file: a native data set (.safetensors) or a .npy.
+/* save.c - writes the rows of a data set to a file: a native data set (.safetensors), a .npy or a
+ * .parquet.
  *
  * Workers fetch, map and encode a batch each, and write it when its turn comes, so the bytes do not
  * depend on timing.
@@ -9,7 +10,7 @@
  * Of several ranks each writes its own rows to their places in the file, which are known beforehand. If
  * the file has a checksum, which needs all bytes in order, or a rank cannot reach it, they take turns: the
  * rows of a round are a block for each rank, which brings its encoded rows to rank 0. */
-#include "file/file_internal.h"
+#include "file/parquet_write.h"
 
 #include <inttypes.h>
 
@@ -17,7 +18,8 @@
 
 /* Where the bytes go. */
 typedef struct sink {
-  kf_stw *native; /* NULL: a .npy */
+  kf_stw *native;
+  kf_pq_set *parquet; /* both NULL: a .npy */
   kf_out npy;
 } sink;
 
@@ -65,6 +67,8 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
     KF_TRY(kf_out_open(&out->npy, save->ctx, path, err));
     return kf_npy_write_header(&out->npy, layout.type, layout.rows, layout.dim, err);
   }
+  if (kf_format_of(path) == KF_FORMAT_PARQUET)
+    return kf_pq_set_open(save->ctx, data, save, &layout, path, &out->parquet, err);
   KF_TRY(kf_stw_open(save->ctx, path, false, &out->native, err));
   KF_TRY(kf_stw_format(out->native, "koofu.dataset", err));
   KF_TRY(kf_stw_declare_set(out->native, &layout, err));
@@ -73,6 +77,7 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
 }
 
 static kf_status sink_write(sink *out, const void *bytes, uint64_t n, kf_err *err) {
+  if (out->parquet != NULL) return kf_pq_set_write(out->parquet, bytes, n, err);
   return out->native != NULL ? kf_stw_write(out->native, bytes, n, err)
                              : kf_out_write(&out->npy, bytes, n, err);
 }
@@ -89,12 +94,16 @@ static kf_status sink_share(sink *out, uint64_t n, uint64_t *at, kf_out **to, kf
 
 static kf_status sink_commit(sink *out, kf_err *err) {
   kf_stw *native = out->native;
+  kf_pq_set *parquet = out->parquet;
   out->native = NULL; /* freed by the commit in any case */
+  out->parquet = NULL;
+  if (parquet != NULL) return kf_pq_set_commit(parquet, err);
   return native != NULL ? kf_stw_commit(native, err) : kf_out_commit(&out->npy, err);
 }
 
 static void sink_abort(sink *out) {
   kf_stw_abort(out->native);
+  kf_pq_set_abort(out->parquet);
   kf_out_abort(&out->npy);
 }
 
@@ -378,13 +387,15 @@ static kf_status write_file(kf_saver *save, const char *path) {
 
 static kf_status check_output(const kf_save_spec *spec, const char *path, kf_err *err) {
   kf_format format = kf_format_of(path);
-  if (format != KF_FORMAT_NPY && format != KF_FORMAT_SAFETENSORS)
+  if (format != KF_FORMAT_NPY && format != KF_FORMAT_SAFETENSORS && format != KF_FORMAT_PARQUET)
     return kf_fail(err, KF_ERR_ARG,
-                   "%s: unknown file extension; koofu writes .safetensors and .npy", path);
+                   "%s: unknown file extension; koofu writes .safetensors, .npy and .parquet",
+                   path);
   if (spec->dtype != KF_F32 && spec->dtype != KF_F16 && spec->dtype != KF_BF16)
     return kf_fail(err, KF_ERR_ARG, "%s: rows are written as f32, f16 or bf16", path);
-  if (spec->dtype == KF_BF16 && format == KF_FORMAT_NPY)
-    return kf_fail(err, KF_ERR_ARG, "%s: a .npy cannot hold bf16; use .safetensors", path);
+  if (spec->dtype == KF_BF16 && format != KF_FORMAT_SAFETENSORS)
+    return kf_fail(err, KF_ERR_ARG, "%s: a %s cannot hold bf16; use .safetensors", path,
+                   format == KF_FORMAT_NPY ? ".npy" : ".parquet");
   return KF_OK;
 }
 
@@ -402,8 +413,8 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
 
 kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path) {
   KF_ENTER(ctx, data != NULL && path != NULL);
-  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
-    return kf_fail(err, KF_ERR_ARG, "%s: a data set is written as .safetensors", path);
+  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS && kf_format_of(path) != KF_FORMAT_PARQUET)
+    return kf_fail(err, KF_ERR_ARG, "%s: a data set is written as .safetensors or .parquet", path);
   return kf_data_save_mapped(
       ctx, data, &(kf_save_spec){.what = "write", .dim = data->dim, .dtype = dtype}, path);
 }

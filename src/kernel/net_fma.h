@@ -148,7 +148,7 @@ static void sum_bf16(const char *x, size_t row, size_t rows, const char *weights
   }
 #define FORMAT_BF16                                                                                \
   {                                                                                                \
-    .element = 4, .tall = 1, .weight = 2, .depth = 1024, .round = to_bf16, .put = put_bf16,         \
+    .element = 4, .tall = 1, .weight = 2, .depth = 1024, .round = to_bf16, .put = put_bf16,        \
     .pack = pack_pairs, .sum = sum_bf16                                                            \
   }
 

@@ -1,7 +1,8 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
  * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so every sum is too
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
- * offsets of their rows. Up to six queries go with four panels, in 24 registers of sums. */
+ * offsets of their rows. Up to six queries go with four panels, in 24 registers of sums. Most of the
+ * time none of these sums reaches its floor; that is seen in the registers, and they are not stored. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -23,12 +24,19 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   memcpy((char *)packed + 64, queries, n * dim);
 }
 
-/* The sums of n queries with the four panels from p on. */
-typedef void avx512_multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
+/* What a tile of four panels and up to six queries gives. */
+typedef struct tile {
+  int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
+  __mmask16 reached[GROUP]; /* lanes of which a sum is at least the floor */
+} tile;
+
+/* The tile of n queries and the panels from p on; false if no sum reaches its floor, and then nothing is
+ * stored. */
+typedef bool avx512_multiply_fn(const kf_scan *s, size_t p, const int32_t floor[GROUP], tile *to);
 
 /* n is a constant where this is inlined, so that the sums are registers. */
-static inline __attribute__((always_inline)) void
-multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][ROWS]) {
+static inline __attribute__((always_inline)) bool
+multiply(const kf_scan *s, size_t p, const size_t n, const int32_t *floor, tile *to) {
   const char *queries = (const char *)s->queries + 64;
   size_t dim = s->dim, panel = dim * KF_PANEL;
   const uint8_t *rows = s->panels + p * panel;
@@ -50,22 +58,38 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][ROWS]) 
       memcpy(&four, queries + q * dim + i, 4);
       __m512i y = _mm512_set1_epi32(four);
       UNROLL
-      for (size_t v = 0; v < QUAD; v++) sum[q][v] = _mm512_dpbusd_epi32(sum[q][v], x[v], y);
+      for (size_t v = 0; v < QUAD; v++) {
+        sum[q][v] = _mm512_dpbusd_epi32(sum[q][v], x[v], y);
+        __asm__("" : "+v"(sum[q][v])); /* stays in its register; it would be stored on every turn */
+      }
     }
   }
+  unsigned any = 0;
+  __mmask16 reached[GROUP];
   UNROLL
   for (size_t q = 0; q < n; q++) {
-    UNROLL
-    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(sums[q] + v * KF_PANEL, sum[q][v]);
+    __m512i largest = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
+                                       _mm512_max_epi32(sum[q][2], sum[q][3]));
+    reached[q] = _mm512_cmpge_epi32_mask(largest, _mm512_set1_epi32(floor[q]));
+    any |= reached[q];
   }
+  if (__builtin_expect(any == 0, 1)) return false;
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    to->reached[q] = reached[q];
+    if (reached[q] == 0) continue;
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(to->sums[q] + v * KF_PANEL, sum[q][v]);
+  }
+  return true;
 }
 
 /* One function for each number of queries, and out of line: inlined, the compiler would keep the
  * sums in memory. */
 #define MULTIPLY(n)                                                                                \
-  static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
-                                                     int32_t sums[GROUP][ROWS]) {                  \
-    multiply(s, p, n, sums);                                                                       \
+  static __attribute__((noinline)) bool multiply_##n(const kf_scan *s, size_t p,                   \
+                                                     const int32_t floor[GROUP], tile *to) {       \
+    return multiply(s, p, n, floor, to);                                                           \
   }
 MULTIPLY(1)
 MULTIPLY(2)
@@ -99,14 +123,16 @@ static avx512_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multipl
 static size_t scan(const kf_scan *s) {
   const size_t n = s->n;
   if (n == 0 || s->n_panels == 0) return 0;
-  int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];
+  tile found;
+  int32_t floor[GROUP];
   kf_hit *to = s->hits;
   kf_ahead ahead = kf_ahead_of(s, s->n_panels / QUAD);
   for (size_t q = 0; q < n; q++) floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   for (size_t p = 0; p < s->n_panels; p += QUAD) {
     kf_ahead_step(&ahead);
-    multiply_n[n - 1](s, p, sums);
-    for (size_t q = 0; q < n; q++) to = look_at(s, q, p * KF_PANEL, floor[q], sums[q], to);
+    if (!multiply_n[n - 1](s, p, floor, &found)) continue;
+    for (size_t q = 0; q < n; q++)
+      if (found.reached[q] != 0) to = look_at(s, q, p * KF_PANEL, floor[q], found.sums[q], to);
   }
   return (size_t)(to - s->hits);
 }
@@ -114,12 +140,15 @@ static size_t scan(const kf_scan *s) {
 static void peaks(const kf_scan *s, int32_t *peaks) {
   const size_t n = s->n;
   if (n == 0) return;
-  int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
+  tile found;
+  int32_t none[GROUP];
+  for (size_t q = 0; q < n; q++) none[q] = INT32_MIN; /* which every sum reaches */
   for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
   for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    multiply_n[n - 1](s, p, sums);
+    (void)multiply_n[n - 1](s, p, none, &found);
     for (size_t q = 0; q < n; q++)
-      kf_raise_peaks(peaks + q * KF_PEAKS, sums[q], ((const int32_t *)s->queries)[q], KF_PEAKS);
+      kf_raise_peaks(peaks + q * KF_PEAKS, found.sums[q], ((const int32_t *)s->queries)[q],
+                     KF_PEAKS);
   }
 }
 

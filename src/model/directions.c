@@ -81,8 +81,9 @@ kf_status kf_fitter_turn(kf_fitter *f) {
   if (f->vectors == NULL && KF_TAKE(&f->arena, f->vectors, n * n) == NULL)
     return kf_fail_memory(&f->ctx->err);
   KF_TRY(solve(f, f->s_w, f->values, f->vectors));
+  KF_TRY(judge_values(f));
   f->has_vectors = true;
-  return judge_values(f);
+  return KF_OK;
 }
 
 kf_status kf_fitter_between(kf_fitter *f, const double **out) {
@@ -127,10 +128,11 @@ static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err
   return KF_OK;
 }
 
-/* Eigenvalues in units of `unit`; those that are rounding become 0. */
-static kf_status set_gamma(kf_fitter *f, double lambda, double unit) {
+/* Eigenvalues in units of a square; those that are rounding become 0. */
+static kf_status set_gamma(kf_fitter *f, double lambda, double root) {
   double noise = f->dim * DBL_EPSILON * fabs(f->gamma[0]);
-  for (uint32_t i = 0; i < f->dim; i++) f->gamma[i] = f->gamma[i] < noise ? 0 : f->gamma[i] * unit;
+  for (uint32_t i = 0; i < f->dim; i++)
+    f->gamma[i] = f->gamma[i] < noise ? 0 : f->gamma[i] * root * root;
   if (isfinite(f->gamma[0])) return KF_OK;
   return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
 }
@@ -147,7 +149,7 @@ static kf_status turn_by_vectors(kf_fitter *f, double lambda) {
   double largest = f->scale[f->dim - 1];
   KF_TRY(kf_by_rows(f->ctx, f->dim, whiten_rows, f));
   KF_TRY(solve(f, f->c, f->gamma, f->u));
-  KF_TRY(set_gamma(f, lambda, largest * largest));
+  KF_TRY(set_gamma(f, lambda, largest));
   f->turned = lambda;
   return KF_OK;
 }
@@ -235,7 +237,7 @@ static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   if (!*good) return KF_OK;
   KF_TRY(kf_whiten(f->ctx, &f->factor, f->s_b, f->u, f->c));
   KF_TRY(solve_whitened(f));
-  KF_TRY(set_gamma(f, lambda, ldexp(1, -2 * power)));
+  KF_TRY(set_gamma(f, lambda, ldexp(1, -power)));
   columns t = {.fitter = f, .unit = ldexp(1, -power)};
   KF_TRY(kf_by_rows(f->ctx, f->dim, take_columns, &t));
   KF_TRY(kf_unwhiten(f->ctx, &f->factor, f->dim, f->map));

@@ -223,9 +223,9 @@ double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
 /* Once it was turned: eigenvalues of S_w, falling, [D], and eigenvectors in rows, [D][D]. */
 const double *kf_fitter_values(const kf_fitter *fitter);
 const double *kf_fitter_vectors(const kf_fitter *fitter);
-const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
-const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
-kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
+const double *kf_fitter_mean(const kf_fitter *fitter);   /* [D] */
+const double *kf_fitter_column(const kf_fitter *fitter); /* [D] by which columns are multiplied */
+kf_method kf_fitter_method(const kf_fitter *fitter);     /* never KF_METHOD_DEFAULT */
 /* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
 kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */

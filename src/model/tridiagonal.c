@@ -170,7 +170,7 @@ static kf_status reduce(kf_ctx *ctx, reduction *r, size_t count) {
 }
 
 kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count) {
-  reduction r[KF_EIGEN_MOST];
+  reduction r[KF_EIGEN_MOST] = {0};
   kf_arena arena = {0};
   for (size_t i = 0; i < count; i++) {
     uint64_t ld = t[i]->ld;

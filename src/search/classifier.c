@@ -42,7 +42,7 @@ void kf_classifier_free(kf_classifier *c) {
 
 typedef struct job {
   const kf_prototypes *prototypes;
-  kf_prototypes_use *use;
+  kf_prototypes_use use;
   uint32_t top;
   double temperature; /* of probabilities; 0: not asked for */
   int32_t *classes;
@@ -70,17 +70,17 @@ static void set_probabilities(void *argument, uint64_t row, const kf_odds *odds,
 }
 
 static kf_status classify_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const job *j = argument;
+  job *j = argument;
   uint64_t to = b->first * j->top;
   float *queries = kf_alloc(b->n * j->prototypes->dim, sizeof *queries);
   if (queries == NULL) return kf_fail_memory(err);
-  kf_status status = kf_prototypes_queries(j->use, b->rows, b->norm2, b->n, queries, err);
+  kf_status status = kf_prototypes_queries(&j->use, b->rows, b->norm2, b->n, queries, err);
   if (status == KF_OK)
-    status = kf_prototypes_find(j->use, queries, b->n, j->top, j->classes + to,
+    status = kf_prototypes_find(&j->use, queries, b->n, j->top, j->classes + to,
                                 j->scores != NULL ? j->scores + to : NULL, err);
   if (status == KF_OK && j->probabilities != NULL)
     status =
-        kf_prototypes_odds(j->use, queries, b->n, set_probabilities, &(part){j, b->first}, err);
+        kf_prototypes_odds(&j->use, queries, b->n, set_probabilities, &(part){j, b->first}, err);
   kf_free(queries);
   return status;
 }
@@ -103,15 +103,13 @@ static kf_status join_answers(kf_ctx *ctx, const kf_data *data, const job *j) {
 
 static kf_status classify_all(kf_ctx *ctx, const kf_data *data, job *j) {
   kf_prototypes_plan plan = {.rows = data->rows, .top = j->top, .temperature = j->temperature};
-  kf_prototypes_use use;
-  j->use = &use;
-  KF_TRY(kf_prototypes_begin(ctx, j->prototypes, &plan, &use));
-  kf_pass pass = {.rows = use.batch > 0 ? use.batch : batch_rows(ctx, data->rows),
+  KF_TRY(kf_prototypes_begin(ctx, j->prototypes, &plan, &j->use));
+  kf_pass pass = {.rows = j->use.batch > 0 ? j->use.batch : batch_rows(ctx, data->rows),
                   .rows_only = true,
                   .shared = true,
                   .work = classify_batch,
                   .argument = j};
-  KF_TRY(kf_prototypes_end(ctx, &use, kf_each_batch(ctx, data, &pass)));
+  KF_TRY(kf_prototypes_end(ctx, &j->use, kf_each_batch(ctx, data, &pass)));
   return join_answers(ctx, data, j);
 }
 

@@ -17,6 +17,9 @@
 #define WINDOW_BYTES ((uint64_t)512 << 20) /* of rows that are fetched to be sorted together */
 #define MANY_TILES   1024u
 #define LEAST_PIECE  1024u /* rows */
+#define FEW_QUERIES  16u
+#define FEW_BEST     32u
+#define FEW_HITS     4096u
 #define ROWS_AT_ONCE 1024u
 
 kf_status kf_lane_check(const kf_lane *lane, kf_dev_status status, const char *what,
@@ -546,7 +549,9 @@ static kf_status fill_lane(kf_ctx *ctx, const kf_index *index, kf_lane *lane,
   uint64_t left = 0;
   lane_space(index, lane);
   kf_dev_status status = d->api->memory_left(d->dev, &left);
-  uint64_t room = left - left / 8; /* the rest is for queries */
+  /* The rest is for queries: an eighth, or what few of them need. */
+  uint64_t few = d->api->queries_bytes(&lane->space, FEW_QUERIES, FEW_BEST, FEW_HITS);
+  uint64_t rest = left / 8 > few ? left / 8 : few, room = left > rest ? left - rest : 0;
   if (status == KF_DEV_OK) status = place_whole(index, lane, true, room);
   if (status == KF_DEV_MEMORY) {
     forget_pieces(lane);
@@ -573,7 +578,6 @@ static kf_status fill_lane(kf_ctx *ctx, const kf_index *index, kf_lane *lane,
 #define MOST_QUERIES 65536u
 #define QUERIES_STEP 1024u
 #define MANY_HITS    (1u << 20)
-#define FEW_HITS     4096u
 
 /* As much room as there is memory for, at most for `most` queries. */
 static kf_dev_status take_room(kf_lane *lane, uint64_t most, uint32_t best) {
@@ -679,7 +683,9 @@ kf_status kf_device_rows_new(kf_ctx *ctx, const kf_index *index, const kf_device
 
 struct kf_index_devices *kf_index_devices_new(void) {
   struct kf_index_devices *d = kf_alloc_zero(1, sizeof *d);
-  if (d != NULL) pthread_mutex_init(&d->lock, NULL);
+  if (d == NULL) return NULL;
+  pthread_mutex_init(&d->lock, NULL);
+  kf_slots_owner_make(&d->map);
   return d;
 }
 
@@ -687,6 +693,7 @@ void kf_index_devices_free(struct kf_index_devices *d) {
   if (d == NULL) return;
   kf_device_rows_free(d->rows);
   kf_copies_clear(&d->copies);
+  kf_slots_owner_clear(&d->map);
   pthread_mutex_destroy(&d->lock);
   kf_free(d);
 }

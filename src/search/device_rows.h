@@ -65,6 +65,7 @@ struct kf_index_devices {
   bool refused;         /* they do not fit: not again, unless devices are asked for by name */
   bool looked;          /* for copies: */
   kf_copies copies;
+  kf_slots_owner map; /* what brings queries to the space of the rows */
   uint64_t left_over; /* queries that devices have left to the CPU, for tests */
   uint64_t window;    /* rows in place that are sorted together, for tests; 0: by rule */
 };

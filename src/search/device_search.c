@@ -18,10 +18,14 @@
 
 /* --- whether it pays -------------------------------------------------------------------------- */
 
-#define WORTH_PRODUCTS 0x1p28 /* rows x queries x columns: a millisecond or two of one thread */
-#define WORTH_A_PART   0x1p26 /* products of a call by one of many threads, for each of them */
-#define WORTH_A_COPY   512u   /* queries that cost as much as copying the rows to a device */
-#define WORTH_A_START  0x1p35 /* products, for each thread: a quarter of a second */
+/* Measured with bench/cuda/worth.c (docs/gpu.md). Products are rows x queries x columns. */
+#define WORTH_PRODUCTS 0x1p25 /* of a call: a quarter of a millisecond */
+#define WORTH_A_PART   0x1p26 /* of a call by one of many threads, for each of them: a millisecond */
+#define WORTH_A_START  0x1p36 /* of all calls, for each thread: a quarter of a second */
+
+/* Queries for which the CPU takes as long as copying the rows to a device: narrow ones are searched
+ * fast, and each row has its costs. */
+static double worth_a_copy(const kf_index *index) { return 2048 + 600e3 / index->dim; }
 
 #define FEW_QUERIES 4096u /* that are searched for together with longer lists, at most */
 #define LONGER      16u   /* times as long a list is made for ties that reach past its end */
@@ -53,7 +57,7 @@ static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
   own->products += products_of(r);
   if (own->refused) return false;
   if (own->rows != NULL) return true;
-  return own->asked >= WORTH_A_COPY &&
+  return (double)own->asked >= worth_a_copy(r->index) &&
          (kf_devices_known(ctx) || own->products >= WORTH_A_START * ctx->threads);
 }
 
@@ -848,7 +852,7 @@ static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done,
 
 kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
                                int64_t *rows, double *scores, kf_err *err) {
-  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, false};
+  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, NULL, false};
   bool done = n == 0;
   if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
   return done ? KF_OK : kf_nearest_alone(&r, NULL, err);

@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-/* Products of scores, for each thread of the CPU: about a millisecond; what it takes to make the
- * prototypes resident, with page-locked memory; and to open a device. */
-#define WORTH_A_PUT   0x1p23
-#define WORTH_A_COPY  0x1p29
-#define WORTH_A_START 0x1p32
+/* Products of scores, for each thread of the CPU: half a millisecond; what it takes to make the
+ * prototypes resident, with page-locked memory; and to open a device (measured with
+ * bench/cuda/worth.c). */
+#define WORTH_A_PUT   0x1p21
+#define WORTH_A_COPY  0x1p27
+#define WORTH_A_START 0x1p31
 #define AN_EXP        64u /* products that take as long as one exp */
 #define MOST_RATIO    4u  /* of f32 to f64: slower devices are used only if they are asked for */
 

@@ -8,6 +8,7 @@
  * text mean n therefore goes to T (t - n). Nothing need be done about the rows: what the mean m of
  * the pictures adds to a score, (t - n) A m with A = T'T, is the same for all rows of a query. */
 #include "device/device.h"
+#include "search/device_rows.h"
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -61,10 +62,17 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g = NULL;
-  kf_status status = kf_agree_on(ctx, kf_gallery_open(path, ctx->ranks.rank == 0, &g, err));
+  bool verify = ctx->ranks.rank == 0;
+  kf_status status = kf_gallery_open(path, verify, &g, err);
+  if (status == KF_OK) {
+    g->origin.any = ctx->options.any_encoder != 0;
+    if (o.n_more > 0)
+      status = o.more != NULL ? kf_gallery_join(g, o.more, o.n_more, verify, err)
+                              : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
+  }
+  status = kf_agree_on(ctx, status);
   if (status == KF_OK) {
     g->in_place = o.rerank_from_disk != 0;
-    g->origin.any = ctx->options.any_encoder != 0;
     status = build_index(ctx, g, o.queries);
   }
   KF_HAND_OUT(status, out, g, kf_gallery_free);
@@ -196,7 +204,11 @@ typedef struct ready_job {
   kf_space space;       /* of the queries: with a map of its own for text */
   uint64_t first, n;    /* number of the first one, for messages */
   float *ready;         /* [n][dim] */
+  kf_mapping mapping;   /* if there is a map and no shift */
+  uint64_t each;        /* queries of a task, at most MOST_READY */
 } ready_job;
+
+#define MOST_READY 2048u
 
 static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_err *err) {
   const kf_space *space = &j->gallery->space;
@@ -213,14 +225,14 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
 static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const ready_job *j = argument;
-  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->n - first;
-  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-  double norm2[KF_MAP_ROWS];
+  uint64_t first = (uint64_t)i * j->each, left = j->n - first, n = left < j->each ? left : j->each;
+  double norm2[MOST_READY];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
   const kf_space *space = &j->space;
+  const float *queries = j->queries + first * kf_gallery_dim_in(j->gallery);
   float *ready = j->ready + first * space->dim;
-  KF_TRY(shift_to_space(space, j->kernels, j->queries + first * kf_gallery_dim_in(j->gallery),
-                        norm2, j->shift, n, ready, err));
+  if (j->mapping.map != NULL) return kf_mapping_rows(&j->mapping, queries, norm2, n, ready, err);
+  KF_TRY(shift_to_space(space, j->kernels, queries, norm2, j->shift, n, ready, err));
   for (uint64_t r = 0; j->shift != NULL && r < n; r++)
     if (j->kernels->norm2(ready + r * space->dim, space->dim) == 0)
       return kf_fail(err, KF_ERR_DATA, "query %llu is the text mean and has no direction",
@@ -271,6 +283,18 @@ static kf_status find_shift(kf_ctx *ctx, ready_job *j, const double *text_mean, 
   return KF_OK;
 }
 
+/* All queries as the rows see them. */
+static kf_status ready_all(kf_ctx *ctx, ready_job *j) {
+  const kf_space *space = &j->space;
+  bool unit = space->metric == KF_METRIC_COSINE;
+  KF_TRY(kf_mapping_begin(ctx, j->shift == NULL ? space->map : NULL, unit,
+                          &j->gallery->index->devices->map, j->n, &j->mapping));
+  j->each = kf_mapping_batch(&j->mapping, KF_MAP_ROWS);
+  if (j->each > MOST_READY) j->each = MOST_READY;
+  size_t tasks = (size_t)((j->n + j->each - 1) / j->each);
+  return kf_mapping_end(ctx, &j->mapping, kf_parallel(ctx, tasks, ready_chunk, j));
+}
+
 /* Training rows x have a mean cosine of |m| with their mean m. */
 static uint64_t count_far(const ready_job *j) {
   const kf_map *map = j->gallery->space.map;
@@ -291,12 +315,12 @@ static uint64_t count_far(const ready_job *j) {
 /* --- searching ------------------------------------------------------------------------------- */
 
 /* reads: rows are read from the file, which must not change meanwhile. */
-static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const float *ready,
-                             uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                             double *scores, kf_search_report *report) {
+static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const kf_filter *only,
+                             const float *ready, uint64_t n, uint32_t k, const int64_t *leave_out,
+                             int64_t *rows, double *scores, kf_search_report *report) {
   uint64_t candidates = 0;
-  KF_TRY(
-      kf_index_nearest_parallel(ctx, g->index, ready, n, k, leave_out, rows, scores, &candidates));
+  KF_TRY(kf_index_nearest_among(ctx, g->index, only, ready, n, k, leave_out, rows, scores,
+                                &candidates));
   if (reads) KF_TRY(kf_gallery_unchanged(g, &ctx->err));
   if (report != NULL) {
     report->queries += n;
@@ -305,11 +329,10 @@ static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const
   return KF_OK;
 }
 
-kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
-                             uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
-                             double *scores, kf_search_report *report) {
+kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
+                           uint64_t n, const kf_search_options *o, float **out,
+                           kf_search_report *report) {
   kf_err *err = &ctx->err;
-  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, o->leave_out, n), err));
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
   ready_job j = {.gallery = g,
                  .kernels = ctx->kernels,
@@ -318,14 +341,30 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
                  .first = first,
                  .n = n};
   kf_arena arena = {0};
-  KF_TAKE(&arena, j.ready, n * g->space.dim);
-  kf_status status = arena.failed ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
-  if (status == KF_OK)
-    status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
-  if (status == KF_OK)
-    status = search_rows(ctx, g, g->in_place, j.ready, n, k, o->leave_out, rows, scores, report);
+  uint64_t values;
+  j.ready = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.ready) : NULL;
+  kf_status status =
+      j.ready == NULL ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
+  if (status == KF_OK) status = ready_all(ctx, &j);
   if (status == KF_OK && report != NULL) report->far += count_far(&j);
   kf_arena_free(&arena);
+  if (status == KF_OK)
+    *out = j.ready;
+  else
+    kf_free(j.ready);
+  return status;
+}
+
+kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
+                             uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
+                             double *scores, kf_search_report *report) {
+  KF_TRY(kf_filter_check(o->only, g, &ctx->err));
+  KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
+  float *ready;
+  KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));
+  kf_status status =
+      search_rows(ctx, g, g->in_place, o->only, ready, n, k, o->leave_out, rows, scores, report);
+  kf_free(ready);
   return status;
 }
 
@@ -356,7 +395,7 @@ kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
                                   : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
   if (status == KF_OK)
-    status = search_rows(ctx, gallery, true, own, n, k, leave_out, rows, scores, report);
+    status = search_rows(ctx, gallery, true, NULL, own, n, k, leave_out, rows, scores, report);
   kf_arena_free(&arena);
   return status;
 }

@@ -34,6 +34,8 @@ struct kf_gallery {
   uint32_t n_parts; /* 0: in memory */
   kf_gallery_part *parts;
   uint64_t places; /* rows of all parts */
+  uint64_t n_ends;
+  uint64_t *ends;  /* [n_ends] of the rows of each gallery, if it is made of several */
   uint64_t *place; /* [rows] where each row is among these; NULL: none was removed */
   uint64_t rows;
   uint64_t first; /* of the rows that are in the index: on several ranks, each has a part */
@@ -83,6 +85,9 @@ typedef enum kf_gallery_depth {
 kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
 kf_status kf_gallery_open_to(const char *path, kf_gallery_depth depth, bool verify,
                              kf_gallery **out, kf_err *err);
+/* Adds the rows of other galleries (gallery_join.c). */
+kf_status kf_gallery_join(kf_gallery *gallery, const char *const *paths, uint64_t n, bool verify,
+                          kf_err *err);
 /* The path of its file; NULL: in memory. */
 const char *kf_gallery_path(const kf_gallery *gallery);
 /* KF_ERR_ARG if writing `path` would replace a file of it. */
@@ -130,6 +135,15 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
                              uint64_t first, uint64_t n, uint32_t k,
                              const kf_search_options *options, int64_t *rows, double *scores,
                              kf_search_report *report);
+/* Queries of the original space as the rows are, [n][dim]; the caller frees them. */
+kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                           uint64_t first, uint64_t n, const kf_search_options *options,
+                           float **out, kf_search_report *report);
+/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery, or cannot be used with this one. */
+kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
+/* kf_rows_taking_part with a filter. */
+uint64_t kf_filter_most(const kf_filter *filter, uint64_t rows, const int64_t *leave_out,
+                        uint64_t n);
 /* KF_ERR_DATA if the rows of a data set are not as long as queries must be, are of another encoder,
  * or have been mapped already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);

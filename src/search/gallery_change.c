@@ -139,16 +139,17 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
   if (x->n == old->rows && kf_writer_rows(w) == 0)
     return kf_fail(err, KF_ERR_ARG, "%s: all of its rows would be removed", path);
   if (old->base == 0) return kf_fail_file(err, path, "there is no checksum");
-  if (old->others && w->ctx->ranks.rank == 0) { /* of a file that this one has replaced */
+  bool first = w->ctx->ranks.rank == 0; /* of ranks, which writes */
+  if (old->others && first) {           /* of a file that this one has replaced */
     DIR *changes;
     KF_TRY(kf_sweep_begin(path, &changes, err));
     kf_sweep_end(path, changes, true, old->base);
   }
-  KF_TRY(kf_changes_path(path, old->base, (uint64_t)old->n_changes + 1, &file, err));
+  KF_TRY(kf_changes_path(path, old->base, (uint64_t)old->n_changes + 1, first, &file, err));
   kf_status status = write_change(w, x, k, file, path, err);
   bool made = status == KF_OK && !w->repeated;
   *strrchr(file, '/') = '\0';
-  if (!made) rmdir(file); /* if it is new, nothing is in it */
+  if (!made && first) rmdir(file); /* if it is new, nothing is in it */
   kf_free(file);
   w->done.added = made ? kf_writer_rows(w) : 0;
   w->done.removed = made ? x->n : 0;

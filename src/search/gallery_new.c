@@ -1,6 +1,8 @@
 /* gallery_new.c - a gallery in memory, made from a data set without a file in between. */
 #include "search/gallery.h"
 
+#include <string.h>
+
 typedef struct maker {
   kf_ctx *ctx;
   const kf_data *data;
@@ -57,12 +59,47 @@ static kf_status find_good(kf_ctx *ctx, const kf_data *data, kf_arena *arena, kf
 static kf_status take_labels(const maker *m, kf_gallery *g) {
   kf_err *err = &m->ctx->err;
   if (!m->data->has_labels) return KF_OK;
+  g->has_labels = true;
   g->n_classes = m->data->n_classes;
   KF_TAKE(&g->arena, g->labels, g->rows);
   if (g->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_names_clone(&m->data->names, &g->names, err));
   KF_TRY(kf_data_fetch(m->data, m->ctx->kernels, 0, g->rows, NULL, g->labels, NULL, err));
   return kf_gallery_count(g, err);
+}
+
+typedef struct id_walk {
+  kf_gallery *gallery;
+  int64_t end; /* of the ids so far */
+} id_walk;
+
+static kf_status measure_id(void *argument, uint64_t row, const char *id, size_t length,
+                            kf_err *err) {
+  (void)row, (void)id, (void)err;
+  ((id_walk *)argument)->end += (int64_t)length;
+  return KF_OK;
+}
+
+static kf_status copy_id(void *argument, uint64_t row, const char *id, size_t length, kf_err *err) {
+  id_walk *walk = argument;
+  (void)err;
+  memcpy(walk->gallery->ids + walk->end + row, id, length);
+  walk->end += (int64_t)length;
+  walk->gallery->ids[walk->end + (int64_t)row] = '\0';
+  walk->gallery->id_ends[row] = walk->end;
+  return KF_OK;
+}
+
+static kf_status take_ids(const maker *m, kf_gallery *g) {
+  kf_err *err = &m->ctx->err;
+  id_walk sizes = {0}, walk = {.gallery = g};
+  if (m->data->fetch_ids == NULL) return KF_OK;
+  KF_TRY(kf_data_each_id(m->data, measure_id, &sizes, err));
+  KF_TAKE(&g->arena, g->id_ends, g->rows);
+  KF_TAKE(&g->arena, g->ids, (uint64_t)sizes.end + g->rows);
+  if (g->arena.failed) return kf_fail_memory(err);
+  g->has_ids = true;
+  return kf_data_each_id(m->data, copy_id, &walk, err);
 }
 
 static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
@@ -79,6 +116,7 @@ static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
   g->origin = m->data->origin;
   if (map != NULL) KF_TRY(kf_origin_join(&g->origin, &map->origin, err));
   KF_TRY(take_labels(m, g));
+  KF_TRY(take_ids(m, g));
   kf_source source = {.rows = g->rows,
                       .dim = g->space.dim,
                       .fetch = fetch_mapped,

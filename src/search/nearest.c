@@ -117,7 +117,8 @@ static kf_status make_room(finder *f, uint32_t i, kf_err *err) {
 }
 
 static inline bool takes_part(const finder *f, uint32_t i, uint64_t row) {
-  return row < f->index->n && (f->r->leave_out == NULL || left_out(f, i) != (int64_t)row);
+  return row < f->index->n && (f->r->leave_out == NULL || left_out(f, i) != (int64_t)row) &&
+         kf_filter_takes(f->r->only, row);
 }
 
 static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double value, double margin,
@@ -203,6 +204,7 @@ static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
   if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
   if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
+  if (f->r->only != NULL) return 0;   /* the best may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
@@ -257,6 +259,17 @@ static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
   return rows < most ? rows : most;
 }
 
+/* The few rows that take part, in the place of a pass over all. */
+static kf_status take_few(finder *f, uint64_t first, uint64_t last, kf_err *err) {
+  const kf_filter *only = f->r->only;
+  for (uint64_t at = 0; at < only->n; at++) {
+    uint64_t row = only->rows[at];
+    for (uint32_t i = 0; row >= first && row < last && i < f->groups.n; i++)
+      if (takes_part(f, i, row)) KF_TRY(take_hit(f, i, row, INFINITY, 0, err));
+  }
+  return KF_OK;
+}
+
 /* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span,
  * its share of the next span is prefetched, unless there are only one or two groups, which read as
  * fast as memory goes. */
@@ -267,6 +280,7 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
   uint32_t groups = f->groups.n_groups;
   uint64_t seen = peak_rows(f, last - begun);
   kf_status status = KF_OK;
+  if (f->r->only != NULL && f->r->only->sparse) return take_few(f, begun, last, err);
   if (scan->begin != NULL) scan->begin(index->padded);
   for (uint32_t g = 0; seen > 0 && g < groups; g++) find_floor(f, g, begun, seen);
   for (uint64_t row = begun; status == KF_OK && row < last; row += rows) {
@@ -338,7 +352,7 @@ kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *er
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err) {
-  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL, false};
+  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL, NULL, false};
   return kf_nearest_alone(&r, candidates, err);
 }
 
@@ -446,6 +460,7 @@ static kf_status check_queries(kf_ctx *ctx, kf_request *r) {
 static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) {
   bool done = false;
   if (r->n == 0) return KF_OK;
+  if (r->only != NULL) return kf_nearest_cpu(ctx, r, candidates); /* devices know all rows */
   KF_TRY(kf_nearest_device(ctx, r, candidates, &done));
   if (done) return KF_OK;
   if (r->unchecked) KF_TRY(check_queries(ctx, r));
@@ -456,7 +471,7 @@ static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) 
 
 kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                                uint32_t k, kf_scored *out, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, false};
+  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, NULL, false};
   return nearest_here(ctx, &r, candidates);
 }
 
@@ -480,7 +495,15 @@ static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *can
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, false};
+  return kf_index_nearest_among(ctx, index, NULL, queries, n, k, leave_out, rows, scores,
+                                candidates);
+}
+
+kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                                 const float *queries, uint64_t n, uint32_t k,
+                                 const int64_t *leave_out, int64_t *rows, double *scores,
+                                 uint64_t *candidates) {
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, only, false};
   uint64_t found = 0;
   kf_status status =
       index->source.all > 0
@@ -494,7 +517,7 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
 kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                           uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
                           uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, true};
+  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, NULL, true};
   if (!kf_is_shared(&ctx->ranks)) return nearest_here(ctx, &r, candidates);
   KF_TRY(check_queries(ctx, &r)); /* all ranks have the same queries, and fail alike */
   return kf_index_nearest_parallel(ctx, index, queries, n, k, leave_out, rows, scores, candidates);

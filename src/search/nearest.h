@@ -15,6 +15,7 @@ typedef struct kf_request {
   int64_t *rows;            /* [n][k] */
   double *scores;           /* [n][k] or NULL */
   kf_scored *raw;           /* [n][k] instead of both; NULL: not wanted */
+  const kf_filter *only;    /* which rows take part; NULL: all */
   bool unchecked;           /* queries are still to be checked: see kf_check_norm2 */
 } kf_request;
 

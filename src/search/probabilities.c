@@ -111,7 +111,7 @@ double kf_row_score(const kf_row_scores *scores, uint32_t place) {
   const kf_prototypes *p = scores->p;
   if (scores->all != NULL) return scores->all[place];
   if (!kf_scores_narrow(p)) {
-    double score;
+    double score = 0;
     const float *row = p->index->rows + (uint64_t)place * p->dim;
     bool euclidean = p->metric == KF_METRIC_EUCLIDEAN;
     (euclidean ? p->kernels->distances : p->kernels->dots)(scores->query, &row, 1, p->dim, &score);

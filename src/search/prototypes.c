@@ -12,7 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-#define USUAL 2048u /* rows at a time for devices */
+/* Rows at a time for devices; not fewer, if they search: one call after the other. */
+#define USUAL 2048u
+#define FEWER 1024u
 
 /* --- the prototypes -------------------------------------------------------------------------- */
 
@@ -157,16 +159,17 @@ kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prot
   bool unit = p->metric == KF_METRIC_COSINE || p->part == KF_PART_FUSED;
   *use = (kf_prototypes_use){.p = p, .temperature = plan->temperature, .squares = plan->squares};
   uint64_t each = plan->rows / ctx->threads < USUAL ? plan->rows / ctx->threads + 1 : USUAL;
+  uint64_t searched = each > FEWER ? each : FEWER;
   KF_TRY(kf_mapping_begin(ctx, maps(p) ? &p->model->map : NULL, unit, &p->devices->map, plan->rows,
                           &use->mapping));
   kf_status status = KF_OK;
   if (plan->top > 0)
-    status = kf_index_use_begin(ctx, p->index, plan->rows, each, plan->top, &use->search);
+    status = kf_index_use_begin(ctx, p->index, plan->rows, searched, plan->top, &use->search);
   if (status == KF_OK) status = kf_sums_begin(ctx, use, plan->rows);
   if (status != KF_OK) return kf_prototypes_end(ctx, use, status);
   bool devices =
       use->mapping.use.slots != NULL || use->search.devices != NULL || use->sums.slots != NULL;
-  use->batch = devices ? each : 0;
+  use->batch = use->search.devices != NULL ? searched : devices ? each : 0;
   return KF_OK;
 }
 

@@ -26,6 +26,14 @@ static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
                             uint64_t n, const double *least_score, kf_reach_fn use, void *argument,
                             kf_err *err) {
+  return kf_index_reaching_in(index, kernels, queries, n, least_score, 0, index->n_blocks, use,
+                              argument, err);
+}
+
+kf_status kf_index_reaching_in(const kf_index *index, const kf_kernels *kernels,
+                               const float *queries, uint64_t n, const double *least_score,
+                               uint64_t block, uint64_t end, kf_reach_fn use, void *argument,
+                               kf_err *err) {
   kf_query_groups g;
   kf_arena arena = {0};
   kf_query_groups_make(&g, index, kernels, (uint32_t)n, &arena);
@@ -33,7 +41,7 @@ kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, co
   if (status == KF_OK) {
     kf_query_groups_take(&g, queries, (uint32_t)n, false);
     if (g.scan->begin != NULL) g.scan->begin(index->padded);
-    for (uint64_t block = 0; block < index->n_blocks; block++)
+    for (; block < end; block++)
       for (uint32_t group = 0; group < g.n_groups; group++)
         scan_group(&g, block, group, least_score, use, argument);
     if (g.scan->end != NULL) g.scan->end();

@@ -164,7 +164,8 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
                     kf_search_report *report) {
   KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
   KF_OPTIONS(kf_search_options, o, options);
-  if (o.text_mean != NULL) return kf_fail(err, KF_ERR_ARG, "kf_search: text_mean is for galleries");
+  if (o.text_mean != NULL || o.only != NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_search: text_mean and filters are for galleries");
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
   uint64_t candidates = 0;
   KF_TRY(kf_index_search(ctx, index, queries, n, k, o.leave_out, rows, scores, &candidates));

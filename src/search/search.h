@@ -64,6 +64,22 @@ kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uin
 kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status);
 kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
                                int64_t *rows, double *scores, kf_err *err);
+/* Which rows of an index take part. */
+struct kf_filter {
+  const void *of; /* the gallery */
+  uint64_t n;
+  uint64_t *rows; /* [n] rising */
+  uint64_t *bits; /* one for each row of the index */
+  bool sparse;    /* so few that looking at each of them is faster than a pass over all */
+};
+static inline bool kf_filter_takes(const kf_filter *filter, uint64_t row) {
+  return filter == NULL || (filter->bits[row / 64] >> row % 64 & 1) != 0;
+}
+/* kf_index_nearest_parallel among some rows (NULL: all); k has been checked. */
+kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                                 const float *queries, uint64_t n, uint32_t k,
+                                 const int64_t *leave_out, int64_t *rows, double *scores,
+                                 uint64_t *candidates);
 /* Hands out, for each of n < 2^32 queries, every row whose canonical score (cosine, dot product or
  * squared distance) is as good as least_score[i] or better, and some others; in no order. On the
  * calling thread. */
@@ -71,6 +87,11 @@ typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
                             uint64_t n, const double *least_score, kf_reach_fn use, void *argument,
                             kf_err *err);
+/* The same for the rows of blocks [block, end) of the index. */
+kf_status kf_index_reaching_in(const kf_index *index, const kf_kernels *kernels,
+                               const float *queries, uint64_t n, const double *least_score,
+                               uint64_t block, uint64_t end, kf_reach_fn use, void *argument,
+                               kf_err *err);
 /* How many of `rows` rows every query can find: one less if a query leaves one out. */
 uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n);
 /* KF_ERR_ARG if k is out of range for `rows` rows that can be found. */

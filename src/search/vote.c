@@ -92,7 +92,8 @@ static kf_status classify(kf_ctx *ctx, kf_poll *poll, const kf_vote_options *o, 
   for (uint64_t first = 0; first < n; first += found->batch) {
     uint64_t count = n - first < found->batch ? n - first : found->batch;
     KF_TRY(kf_gallery_nearest(ctx, gallery, rows + first * dim, first, count, o->k,
-                              &(kf_search_options){0}, found->rows, found->scores, &found->report));
+                              &(kf_search_options){.only = o->only}, found->rows, found->scores,
+                              &found->report));
     for (uint64_t i = 0; i < count; i++) {
       kf_poll_count(poll, found->rows + i * o->k, found->scores + i * o->k, 0, o->k);
       uint64_t to = (first + i) * o->top;
@@ -109,7 +110,8 @@ kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const floa
   KF_OPTIONS(kf_vote_options, o, options);
   if (o.k == 0) o.k = KF_DEFAULT_NEIGHBOURS;
   if (o.top == 0) o.top = 1;
-  KF_TRY(kf_check_neighbours(o.k, gallery->rows, err));
+  KF_TRY(kf_filter_check(o.only, gallery, err));
+  KF_TRY(kf_check_neighbours(o.k, kf_filter_most(o.only, gallery->rows, NULL, 0), err));
   kf_poll poll = {0};
   KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));
   neighbours found = {.batch = kf_gallery_batch(ctx, gallery)};

@@ -24,9 +24,9 @@
 #define MOST_BATCH  ((uint64_t)1 << 18) /* rows, kf_dev_moments_plan */
 /* Where nobody has asked for a device, it is used if each thread of the CPU would have to add more
  * products than these: about what it does while a device is opened, half a second, and while one
- * that is open gets its memory. */
+ * that is open gets its memory (measured with bench/cuda/worth.c). */
 #define WHILE_OPENING  ((uint64_t)1 << 35)
-#define WHILE_STARTING ((uint64_t)1 << 32)
+#define WHILE_STARTING ((uint64_t)1 << 31)
 
 typedef struct slot {
   void *rows; /* [batch][dim] */

@@ -177,3 +177,100 @@ def folders_of_clip_retrieval(box):
         equal(ids, rows.keys(23) * 11, "ids")
     os.remove(box.path("set/metadata/metadata_7.parquet"))
     box.refuses(USAGE, "convert", "set", *words, naming=["10 label files", "11 data files"])
+
+
+@test
+def written_and_read_again(box):
+    """A data set through .parquet and back has the same bytes: rows, labels, class names in their order, ids."""
+    rows, _ = golden()
+    box.works("convert", GOLDEN / "pyarrow-nulls-n23.parquet", "--label-column", "class", "--skip-bad", "-o", "a.safetensors")
+    for dtype in ("f32", "f16"):
+        box.works("convert", "a.safetensors", "--dtype", dtype, "-o", "b.parquet")
+        box.works("convert", "b.parquet", "-o", "c.safetensors")
+        equal(box.read("c.safetensors"), box.read("a.safetensors"), f"through {dtype}")
+    box.write("names.txt", "zebra\nred fox\ncat\ndog\n")
+    words = ["--label-column", "class", "--classes", "names.txt"]
+    box.works("convert", GOLDEN / "duckdb-default-n23.parquet", *words, "-o", "a.safetensors")
+    box.works("convert", GOLDEN / "duckdb-default-n23.parquet", *words, "-o", "b.parquet")
+    box.works("convert", "b.parquet", "-o", "c.safetensors")
+    equal(box.read("c.safetensors"), box.read("a.safetensors"), "names in their order, one without rows")
+    box.refuses(USAGE, "convert", "a.safetensors", "--dtype", "bf16", "-o", "d.parquet", naming="bf16")
+    box.works("convert", GOLDEN / "pyarrow-default-n23.parquet", "--label-column", "number", "-o", "n.parquet")
+    box.works("convert", "n.parquet", "-o", "n.safetensors")
+    equal(read_set(box, "n.safetensors")[1], rows.numbers(23), "numbers")
+
+
+@test
+def many_groups_written(box):
+    """More than one row group, and pages that no batch ends with."""
+    golden()
+    n, dim = 20000, 520  # 41.6 MB
+    x = numpy.random.default_rng(1).standard_normal((n, dim), "f4")
+    numpy.save(box.path("x.npy"), x)
+    box.write("y.txt", "".join(f"{i % 9}\n" for i in range(n)))
+    box.works("stats", "x.npy", "--labels", "y.txt", "-o", "a.safetensors")
+    box.works("convert", "x.npy", "--labels", "y.txt", "-o", "x.parquet")
+    box.works("stats", "x.parquet", "-o", "b.safetensors")
+    equal(box.read("b.safetensors"), box.read("a.safetensors"), "statistics")
+    box.works("convert", "x.npy", "--labels", "y.txt", "--threads", 1, "-o", "y.parquet")
+    check(box.read("y.parquet") == box.read("x.parquet"), "the same bytes with one thread")
+    check(box.read("x.parquet").count(b"embedding") == 3, "two row groups and the schema")
+
+
+def table(box, name):
+    """The columns of a file of koofu, by a reader of twenty lines: PLAIN pages, nothing packed, one row group."""
+    out = {}
+    about = json.loads(box.works("info", "--json", name).out)
+    for column in about["tensors"]:
+        out[column["name"]] = column["dtype"]
+    return about["rows"], out
+
+
+@test
+def answers(box):
+    golden()
+    file = GOLDEN / "pyarrow-default-n23.parquet"
+    box.works("fit", file, "--label-column", "class", "--lambda", "0.5", "-o", "m.safetensors")
+    box.works("index", file, "--label-column", "class", "-o", "g.safetensors")
+    box.works("search", "g.safetensors", file, "-k", 3, "-o", "s.parquet")
+    equal(table(box, "s.parquet"), (69, {"query": "i64", "query_id": "text", "rank": "i64", "row": "i64", "id": "text",
+                                         "label": "text", "score": "f64"}), "search")
+    box.works("classify", "m.safetensors", file, "--label-column", "class", "--top", 2, "--probabilities", "-o", "c.parquet")
+    equal(table(box, "c.parquet"), (46, {"row": "i64", "id": "text", "rank": "i64", "class": "text", "cosine": "f64",
+                                         "probability": "f64", "truth": "text"}), "classify")
+    box.works("transform", "m.safetensors", file, "--label-column", "class", "-o", "t.parquet")
+    box.works("transform", "m.safetensors", file, "--label-column", "class", "-o", "t.safetensors")
+    box.works("convert", "t.parquet", "-o", "u.safetensors")
+    equal(read_set(box, "u.safetensors")[2], read_set(box, "t.safetensors")[2], "ids of mapped rows")
+    check((read_set(box, "u.safetensors")[0] == read_set(box, "t.safetensors")[0]).all(), "mapped rows")
+    want = [line.split("\t") for line in box.works("search", "g.safetensors", file, "-k", 3).out.splitlines()[1:]]
+    box.works("convert", GOLDEN / "pyarrow-default-n23.parquet", "--label-column", "class", "-o", "o.safetensors")
+    numpy.save(box.path("one.npy"), numpy.ones((69, 2), "f4"))
+    box.works("convert", "one.npy", "--labels", "s.parquet", "--label-column", "id", "-o", "l.safetensors")
+    tensors, metadata = read_safetensors(box.read("l.safetensors"))
+    names = json.loads(metadata["classes"])
+    equal([names[k] for k in tensors["labels"]], [line[at] for line in want for at in (1, 4, 7)], "ids of the answers")
+
+
+@test
+def hostile_files(box):
+    """Every byte of a few files is changed, and every length cut: an answer or one sentence, never a signal."""
+    golden()
+    for name in ("pyarrow-default-n23", "duckdb-v2-nulls-n23", "polars-array-nulls-n23"):
+        data = (GOLDEN / f"{name}.parquet").read_bytes()
+        for at in range(5, len(data), len(data) // 23):
+            for value in (0x00, 0xFF, data[at] ^ 0x15):
+                box.write("h.parquet", data[:at] + bytes([value]) + data[at + 1:])
+                result = box.run("stats", "h.parquet", "--column", "embedding", "--label-column", "class", "--skip-bad",
+                                 "-o", "h.safetensors")
+                check(result.status in (0, BAD_DATA), str(result))
+        box.write("h.parquet", data[:len(data) // 2])
+        box.refuses(BAD_DATA, "info", "h.parquet", naming="does not begin and end like a .parquet")
+        box.write("h.parquet", data[:-8] + b"\xff\xff\xff\x7fPAR1")
+        box.refuses(BAD_DATA, "info", "h.parquet", naming="the footer of 2147483647 bytes")
+        box.write("h.parquet", data[:-4] + b"PARE")
+        box.refuses(BAD_DATA, "info", "h.parquet", naming="encrypted")
+    damaged = bytearray((GOLDEN / "pyarrow-crc-n23.parquet").read_bytes())
+    damaged[60] ^= 1
+    box.write("h.parquet", bytes(damaged))
+    box.refuses(BAD_DATA, "convert", "h.parquet", "--label-column", "class", "-o", "h.safetensors", naming="checksum is wrong")

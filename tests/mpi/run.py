@@ -49,6 +49,7 @@ class Session:
     def __init__(self, options, folder):
         self.koofu, self.program = os.path.abspath(options.koofu), os.path.abspath(options.koofu_mpi)
         self.mpirun, self.short, self.folder = options.mpirun, options.short, folder
+        self.stuck = 0  # launchers that hung when all ranks were gone
         self.ranks = (2, 3) if options.short else (1, 2, 3, 4, 7)
         version = subprocess.run([self.mpirun, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
         self.open_mpi = "Open MPI" in version or "OpenRTE" in version
@@ -413,6 +414,26 @@ def kill_one(chance, pids):
         pass
 
 
+def finish_killed(s, process):
+    """Waits for the end of a run of which a rank was killed; no rank may be left. The launcher itself may hang: that of Open MPI
+    with PMIx 4.2.2 was seen to wait for a lock in PMIx_server_finalize, when all ranks were gone. It is then ended here."""
+    last = begun = time.monotonic()
+    while process.poll() is None and time.monotonic() < last + 10:
+        if live(s, process):
+            last = time.monotonic()
+        check(last < begun + LIMIT, "ranks hang:", *process.args)
+        time.sleep(0.05)
+    if process.poll() is None:
+        s.stuck += 1
+        os.killpg(process.pid, signal.SIGKILL)
+    return s.finish(process)
+
+
+def say_stuck(s, text):
+    print(f"  {text}" + (f"; the launcher itself hung {s.stuck} times" if s.stuck else ""))
+    s.stuck = 0
+
+
 def check_output(s, name, done):
     """The old file or the right one, as the status says, and nothing else."""
     with open(s.path("killed-" + name), "rb") as file:
@@ -441,10 +462,10 @@ def kill_often(s, wanted, name, *words):
             time.sleep(0.005)
         time.sleep(chance.uniform(0, usual))
         kill_one(chance, live(s, process))
-        done = s.finish(process)
+        done = finish_killed(s, process)
         died += done.returncode != 0
         check_output(s, name, done)
-    print(f"  {words[0]}: {died} of {runs} runs were ended by the kill")
+    say_stuck(s, f"{words[0]}: {died} of {runs} runs were ended by the kill")
     check(died == wanted, "kills came too late")
 
 
@@ -457,9 +478,8 @@ def kills(s):
 
 @test
 def launch_kills(s):
-    """A rank is killed while ranks are being started: no rank is left. The launcher itself may hang: PMIx 4.2.2 was seen to
-    wait for a lock in PMIx_server_finalize, when all ranks were gone. It is then ended here."""
-    chance, stuck = random.Random(2), 0
+    """A rank is killed while ranks are being started: no rank is left."""
+    chance = random.Random(2)
     s.alone("fit", "train.safetensors", "-o", "right-launch.safetensors")
     runs = 2 if s.short else 50
     for _ in range(runs):
@@ -470,17 +490,8 @@ def launch_kills(s):
             time.sleep(0.001)
         time.sleep(chance.uniform(0, 0.3))
         kill_one(chance, live(s, process))
-        last = begun = time.monotonic()
-        while process.poll() is None and time.monotonic() < last + 10:
-            if live(s, process):
-                last = time.monotonic()
-            check(last < begun + LIMIT, "ranks hang")
-            time.sleep(0.05)
-        if process.poll() is None:
-            stuck += 1
-            os.killpg(process.pid, signal.SIGKILL)
-        check_output(s, "launch.safetensors", s.finish(process))
-    print(f"  {runs} kills within 0.3 s of the start" + (f"; the launcher itself hung {stuck} times" if stuck else ""))
+        check_output(s, "launch.safetensors", finish_killed(s, process))
+    say_stuck(s, f"{runs} kills within 0.3 s of the start")
 
 
 @test
@@ -551,6 +562,15 @@ class Hosts(Session):
                                 env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 start_new_session=True)
 
+    def together(self, ranks, *words):
+        """Where MPI_Finalize of MPICH does not return, koofu ends without it, which mpiexec may call an error of its own."""
+        for _ in range(5):
+            done = self.finish(self.start(ranks, *words))
+            if done.returncode == 0 or self.open_mpi or b"process manager error" not in done.stderr:
+                break
+        check(done.returncode == 0, ranks, "ranks:", *words, done.returncode, done.stderr.decode())
+        return done
+
     def ranks_on(self, i):
         return [pid for pid in hosts.processes(i) if is_program(pid, self.program)]
 
@@ -568,7 +588,6 @@ def cut_off(many, line):
     begun = time.monotonic()
     for pid in stopped:
         os.kill(pid, signal.SIGCONT)
-    check(process.poll() is None and stopped, "the run was over too soon")
     while any(many.ranks_on(i) for i in range(3)) and time.monotonic() < begun + LIMIT:
         time.sleep(0.1)
     took = time.monotonic() - begun
@@ -601,7 +620,13 @@ def three_hosts(s):
                 left = [name for name in os.listdir(s.path(folder)) if name.startswith(".hosts")]
                 check(not left, "left behind:", *left)
         line = ["fit", "long.safetensors", "--dim", "auto", "--checkpoint", "parts-of-hosts", "-o", "hosts-long.safetensors"]
-        took, said = cut_off(many, line)
+        for _ in range(5):
+            took, said = cut_off(many, line)
+            if not os.path.exists(s.path("hosts-long.safetensors")):
+                break
+            os.remove(s.path("hosts-long.safetensors"))  # on a busy machine the run may be over too soon
+            shutil.rmtree(s.path("parts-of-hosts"))
+            hosts.join(2)
         print(f"  all ranks ended {took:.0f} s after a host was cut off")
         check("has not been heard of for 20 seconds" in said, said)
         check(took < 30 or os.getloadavg()[0] > 4, f"{took:.0f} s")

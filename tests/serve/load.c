@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_KINDS = 32, BUFFER = 1 << 16, BUCKETS = 4096 };
+enum { MAX_KINDS = 32, BUFFER = 1 << 16, BUCKETS = 1 << 17 };
 
 typedef struct kind {
   double weight;

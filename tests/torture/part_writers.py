@@ -142,6 +142,7 @@ def append(lab, rng):
         hold((json.loads(result.out)["rows"] - BASE) % 8 == 0, "a reader sees part of a batch")
     read_while(party, writers, [["info", "g.safetensors", "--json"], ["search", "g.safetensors", IN + "q.npy", "-k", "1", "--json"]], check)
     results = [party.end(n) for n in writers]
+    hold(lab.bench.run(["index", "g.safetensors", "--compact", "-q"]).status == OK, "no file can be made of it and its changes")
     with open(os.path.join(lab.bench.case, "g.safetensors"), "rb") as file:
         found = batches_in(ids_of(file.read()))
     succeeded = [i for i, result in enumerate(results) if result.status == OK]

@@ -110,7 +110,9 @@ void kf_twin_give(kf_dev *dev, uint64_t bytes) {
 }
 
 static kf_dev_status memory_left(kf_dev *dev, uint64_t *bytes) {
+  pthread_mutex_lock(&lock);
   *bytes = kf_twin.used < kf_twin.memory ? kf_twin.memory - kf_twin.used : 0;
+  pthread_mutex_unlock(&lock);
   return kf_twin_enter(dev);
 }
 

@@ -1,0 +1,110 @@
+/* search_unique.c - koofu search --unique: groups of near-duplicates. */
+#include "search_unique.h"
+
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
+#include "json.h"
+#include "out_file.h"
+#include "outputs.h"
+#include "owned.h"
+#include "search_print.h"
+
+#include <string.h>
+
+/* A gallery, or the rows of a data set as one. */
+static int open_gallery(cli_run *cli, kf_gallery **out) {
+  const char *path = cli->args.operands.items[0];
+  kf_info *info = NULL;
+  int gallery = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, "gallery") == 0;
+  kf_info_free(info);
+  if (gallery && cli->args.operands.n == 1) return load_gallery(cli, path, UINT64_MAX, out);
+  kf_data *data = NULL;
+  kf_gallery_options options = {.metric = (kf_metric)cli->args.metric};
+  TRY(open_data(cli, 0, LABELS_IGNORED, &data));
+  kf_status status = kf_gallery_new(cli->ctx, data, NULL, &options, out);
+  return status == KF_OK ? own_gallery(cli, *out) : fail(cli, status);
+}
+
+/* A line for each row of a group, groups in the order of their first rows. */
+static void print_groups(FILE *file, const kf_gallery *g, const uint64_t *first,
+                         const unsigned char *grouped, uint64_t *number) {
+  uint64_t n = 0, rows = kf_gallery_rows(g);
+  fprintf(file, "group\t%s\n", kf_gallery_id(g, 0) ? "id" : "row");
+  for (uint64_t i = 0; i < rows; i++)
+    if (grouped[i] && first[i] == i) number[i] = n++;
+  for (uint64_t i = 0; i < rows; i++) {
+    if (!grouped[i]) continue;
+    fprintf(file, "%llu\t", (unsigned long long)number[first[i]]);
+    print_row_id(file, kf_gallery_id(g, i), i);
+    putc('\n', file);
+  }
+}
+
+static void print_kept(FILE *file, const kf_gallery *g, const uint64_t *first) {
+  for (uint64_t i = 0; i < kf_gallery_rows(g); i++) {
+    if (first[i] != i) continue;
+    print_row_id(file, kf_gallery_id(g, i), i);
+    putc('\n', file);
+  }
+}
+
+static int write_kept(cli_run *cli, const kf_gallery *g, const uint64_t *first) {
+  const char *path = cli->args.search.keep;
+  out_file file = {0};
+  if (!path) return EXIT_OK;
+  int result = out_file_open(cli, &file, path);
+  if (result == EXIT_OK) {
+    print_kept(file.file, g, first);
+    result = out_file_commit(cli, &file);
+  }
+  out_file_abort(&file);
+  return result;
+}
+
+static int write_groups(cli_run *cli, const kf_gallery *g, const uint64_t *first,
+                        const unsigned char *grouped, uint64_t *number) {
+  out_file file = {0};
+  if (cli->args.json && is_stdout(cli->args.output)) return EXIT_OK;
+  int result = out_file_open(cli, &file, cli->args.output);
+  if (result == EXIT_OK) {
+    print_groups(file.file, g, first, grouped, number);
+    result = out_file_commit(cli, &file);
+  }
+  out_file_abort(&file);
+  return result;
+}
+
+static void print_found(const kf_gallery *g, double limit, const kf_unique *found) {
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  jw_count(&j, "rows", kf_gallery_rows(g));
+  jw_text(&j, "metric", kf_metric_name(kf_gallery_metric(g)));
+  jw_real(&j, "limit", limit);
+  jw_count(&j, "groups", found->groups);
+  jw_count(&j, "copies", found->copies);
+  jw_count(&j, "pairs", found->pairs);
+  jw_end(&j);
+}
+
+int search_unique(cli_run *cli, double limit) {
+  kf_gallery *g;
+  kf_unique found;
+  TRY(open_gallery(cli, &g));
+  uint64_t rows = kf_gallery_rows(g);
+  uint64_t *first = own_memory(cli, rows, sizeof *first);
+  uint64_t *number = own_memory(cli, rows, sizeof *number);
+  unsigned char *grouped = own_memory(cli, rows, 1);
+  if (!first || !number || !grouped) return fail(cli, KF_ERR_MEM);
+  TRY(result_of(cli, kf_gallery_unique(cli->ctx, g, limit, first, &found)));
+  for (uint64_t i = 0; i < rows; i++)
+    if (first[i] != i) grouped[i] = grouped[first[i]] = 1;
+  TRY(write_groups(cli, g, first, grouped, number));
+  TRY(write_kept(cli, g, first));
+  if (cli->args.json) print_found(g, limit, &found);
+  say(cli, "%s with %s besides their first; %s of %s are left without them",
+      show_counted(found.groups, "group", "groups").text,
+      show_counted(found.copies, "row", "rows").text, show_count(rows - found.copies).text,
+      show_counted(rows, "row", "rows").text);
+  return EXIT_OK;
+}

@@ -1,0 +1,117 @@
+/* filter.c - which rows of a gallery take part in a search: those of some classes, or with some ids.
+ *
+ * A pass over the packed rows finds all that may matter, and the filter drops those that do not take
+ * part; the floors of queries then rise with rows that do. If these are very few, they are scored one by
+ * one instead (nearest.c). */
+#include "search/gallery.h"
+
+#include <string.h>
+
+#define SPARSE 64u /* one row of this many, or fewer */
+
+/* --- classes ------------------------------------------------------------------------------------ */
+
+typedef struct class_list {
+  const kf_gallery *gallery;
+  kf_dict *dict; /* names to numbers; NULL: classes are numbers */
+  bool *wanted;  /* [classes] */
+  const char *path;
+} class_list;
+
+static kf_status take_class(void *argument, uint64_t line, const char *text, size_t length,
+                            kf_err *err) {
+  const class_list *l = argument;
+  int64_t class = -1;
+  if (length == 0) return KF_OK;
+  if (l->dict != NULL) class = kf_dict_find(l->dict, text, length);
+  for (size_t i = 0; l->dict == NULL && i < length; i++) {
+    if (text[i] < '0' || text[i] > '9' || length > 9)
+      return kf_fail_file(err, l->path, "line %llu is not the number of a class",
+                          (unsigned long long)line);
+    class = (i > 0 ? class * 10 : 0) + (text[i] - '0');
+  }
+  if (class >= 0 && class < (int64_t)l->gallery->n_classes) l->wanted[class] = true;
+  return KF_OK;
+}
+
+static kf_status keep_classes(const kf_gallery *g, const char *path, kf_filter *f, kf_err *err) {
+  class_list l = {.gallery = g, .path = path};
+  if (g->labels == NULL) return kf_fail(err, KF_ERR_DATA, "the gallery has no labels to choose by");
+  if (g->names.n > 0) KF_TRY(kf_dict_new_from_names(&g->names, path, &l.dict, err));
+  l.wanted = kf_alloc_zero((uint64_t)g->n_classes + 1, sizeof *l.wanted);
+  kf_status status =
+      l.wanted != NULL ? kf_lines_read(path, take_class, &l, err) : kf_fail_memory(err);
+  for (uint64_t i = 0; status == KF_OK && i < g->rows; i++)
+    if (g->labels[i] < 0 || !l.wanted[g->labels[i]]) f->bits[i / 64] &= ~((uint64_t)1 << i % 64);
+  kf_free(l.wanted);
+  kf_dict_free(l.dict);
+  return status;
+}
+
+/* --- ids ---------------------------------------------------------------------------------------- */
+
+static kf_status keep_ids(const kf_gallery *g, const kf_id_list *list, kf_filter *f, kf_err *err) {
+  kf_id_set ids = {0};
+  if (g->ids == NULL) return kf_fail(err, KF_ERR_DATA, "the gallery has no ids to choose by");
+  kf_status status = kf_id_set_take(&ids, list, err);
+  for (uint64_t i = 0; status == KF_OK && i < g->rows; i++)
+    if (!kf_id_set_has(&ids, kf_gallery_id(g, i))) f->bits[i / 64] &= ~((uint64_t)1 << i % 64);
+  kf_id_set_clear(&ids);
+  return status;
+}
+
+/* --- filters ------------------------------------------------------------------------------------ */
+
+static kf_status fill(const kf_gallery *g, const kf_filter_options *o, kf_filter *f, kf_err *err) {
+  f->of = g;
+  f->bits = kf_alloc(g->rows / 64 + 1, sizeof *f->bits);
+  if (f->bits == NULL) return kf_fail_memory(err);
+  memset(f->bits, 0xFF, (g->rows / 64 + 1) * sizeof *f->bits);
+  if (o->classes != NULL) KF_TRY(keep_classes(g, o->classes, f, err));
+  if (o->ids != NULL) KF_TRY(keep_ids(g, o->ids, f, err));
+  for (uint64_t i = 0; i < g->rows; i++) f->n += kf_filter_takes(f, i);
+  if (f->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery is left to search in");
+  f->rows = kf_alloc(f->n, sizeof *f->rows);
+  if (f->rows == NULL) return kf_fail_memory(err);
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < g->rows; i++)
+    if (kf_filter_takes(f, i)) f->rows[n++] = i;
+  f->sparse = f->n <= g->rows / SPARSE;
+  return KF_OK;
+}
+
+kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_filter_options *options,
+                        kf_filter **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, gallery != NULL && out != NULL);
+  KF_OPTIONS(kf_filter_options, o, options);
+  kf_filter *f = kf_alloc_zero(1, sizeof *f);
+  if (f == NULL) return kf_fail_memory(err);
+  KF_HAND_OUT(fill(gallery, &o, f, err), out, f, kf_filter_free);
+}
+
+void kf_filter_free(kf_filter *f) {
+  if (f == NULL) return;
+  kf_free(f->rows);
+  kf_free(f->bits);
+  kf_free(f);
+}
+
+uint64_t kf_filter_rows(const kf_filter *f) { return f->n; }
+
+kf_status kf_filter_check(const kf_filter *f, const kf_gallery *g, kf_err *err) {
+  if (f == NULL) return KF_OK;
+  if (f->of != g) return kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
+  if (g->rows != kf_index_rows(g->index))
+    return kf_fail(err, KF_ERR_ARG, "rows that are divided among ranks cannot be filtered");
+  return KF_OK;
+}
+
+uint64_t kf_filter_most(const kf_filter *f, uint64_t rows, const int64_t *leave_out, uint64_t n) {
+  if (f == NULL) return kf_rows_taking_part(rows, leave_out, n);
+  for (uint64_t i = 0; leave_out != NULL && i < n; i++)
+    if (leave_out[i] >= 0 && (uint64_t)leave_out[i] < rows &&
+        kf_filter_takes(f, (uint64_t)leave_out[i]))
+      return f->n - 1;
+  return f->n;
+}

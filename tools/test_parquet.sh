@@ -1,0 +1,20 @@
+#!/bin/sh
+# Reads .parquet files of pyarrow, polars, duckdb and pandas, and has them read ours: tests/parquet/check.py.
+# usage: test_parquet.sh BUILD [--golden]   (PYTHON: which one; python3 by default)
+#        --golden: writes tests/golden/parquet anew, with these programs
+set -eu
+cd "$(dirname "$0")/.."
+koofu=$PWD/$1/koofu
+venv=$PWD/build-parquet/venv
+
+if [ ! -e "$venv/ready" ]; then
+  echo "koofu: making a virtual environment in build-parquet" >&2
+  "${PYTHON:-python3}" -m venv "$venv"
+  "$venv/bin/pip" install -q -r tests/parquet/requirements.txt
+  touch "$venv/ready"
+fi
+export PYTHONDONTWRITEBYTECODE=1
+case "${2:-}" in
+  --golden) "$venv/bin/python" tests/parquet/make_golden.py ;;
+  *) "$venv/bin/python" tests/parquet/check.py "$koofu" ;;
+esac
