@@ -73,6 +73,15 @@ static search_answer answer_to(const search_job *job, const search_part *part, u
                          .text = part && part->text};
 }
 
+/* A record for each row of an answer, if they are wanted; the answer is that of query i of a block. */
+static int put_records(search_job *job, const search_part *part, uint64_t number, uint64_t i,
+                       search_answer answer) {
+  if (!job->records.file) return EXIT_OK;
+  uint64_t own = part ? job->block.numbers[i] : number;
+  answer.id = records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
+  return records_put_answer(job->cli, &job->records, &answer);
+}
+
 static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
   for (uint64_t i = 0; i < found; i++) {
     search_answer answer = answer_to(job, part, first, i);
@@ -80,11 +89,7 @@ static int print_answers(search_job *job, const search_part *part, uint64_t firs
     answer.rows = job->rows + i * job->k;
     answer.scores = job->scores + i * job->k;
     if (job->text.file) print_search_answer(job->text.file, &answer);
-    if (job->records.file) {
-      answer.id =
-          records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
-      TRY(records_put_answer(job->cli, &job->records, &answer));
-    }
+    TRY(put_records(job, part, first + i, i, answer));
     if (job->json.file) json_search_answer(&job->json, &answer);
     TRY(search_page_add(job->cli, &job->page, &answer));
   }
@@ -92,8 +97,8 @@ static int print_answers(search_job *job, const search_part *part, uint64_t firs
 }
 
 /* Queries from `done` of a block on, with all their rows: one in each line. */
-static void print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
-                         const kf_ranges *r) {
+static int print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
+                        const kf_ranges *r) {
   for (uint64_t i = 0; i < r->queries; i++) {
     uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
     search_answer answer = answer_to(job, part, first, done + i);
@@ -106,8 +111,10 @@ static void print_ranges(search_job *job, const search_part *part, uint64_t firs
     answer.k = (uint32_t)(r->ends[i] - begin);
     answer.rows = r->rows + begin;
     answer.scores = r->scores + begin;
+    TRY(put_records(job, part, first + done + i, done + i, answer));
     if (job->json.file) json_search_answer(&job->json, &answer);
   }
+  return EXIT_OK;
 }
 
 /* --- arrays ----------------------------------------------------------------------------------- */
@@ -182,9 +189,10 @@ static int range_block(search_job *job, const search_part *part, uint64_t before
     job->search_seconds += now() - begun;
     TRY(result_of(job->cli, status));
     if (before + first == 0 && done == 0) begin_answers(job);
-    print_ranges(job, part, first, done, r);
+    int result = print_ranges(job, part, first, done, r);
     done += r->queries;
     kf_ranges_free(r);
+    TRY(result);
   }
   return EXIT_OK;
 }

@@ -443,11 +443,12 @@ static void refused(void **state) {
   assert_error(ctx, KF_ERR_ARG, "has no ids", kf_gallery_save(ctx, data, NULL, &options, bare));
   options.append_to = NULL;
   assert_error(ctx, KF_ERR_ARG, "grows itself", kf_gallery_save(ctx, data, NULL, &options, bare));
+  kf_data *other;
   /* Other labels cannot belong to rows of which some are gone. */
   const char *path = l.path, *labels = write_text("labels.txt", "0\n1\n1\n");
   assert_error(
       ctx, KF_ERR_DATA, "is a gallery with changes",
-      kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &data));
+      kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &other));
   kf_data_free(data);
   free(l.rows);
   free_world(&l.w);

@@ -13,12 +13,15 @@ function face(item) {
   return make('span', { className: 'face' }, image);
 }
 
+// Ids are often paths; their ends tell them apart.
+const short = (name) => name.slice(name.lastIndexOf('/') + 1) || name;
+
 function card(item, self) {
   const name = item.id || `row ${item.row}`;
   const open = make('a', { className: 'open', href: `#ask/row/${item.row}`, tabIndex: -1 },
     face(item),
     make('span', { className: 'label' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, item.label ?? '—')),
-    make('span', { className: 'under' }, make('span', { className: 'id' }, item.row === self ? `${name} · this row` : name),
+    make('span', { className: 'under' }, make('span', { className: 'id', title: name }, short(name) + (item.row === self ? ' · this row' : '')),
       item.score === undefined ? null : make('span', { className: 'score' }, score(item.score))));
   const tick = make('input', { type: 'checkbox', tabIndex: -1, checked: selection.has(item.row), 'aria-label': `Select ${name}` });
   tick.onchange = () => selection.toggle(item);
