@@ -209,6 +209,7 @@ static void copies(void **state) {
         problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
         kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
         kf_index *index = index_of(ctx, &p, metrics[m], m == c, NULL);
+        if (m == c) index->devices->window = 70; /* rows in place that are sorted together */
         int64_t leave_out[24];
         for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
         compare(ctx, index, &p, 1, NULL);
@@ -218,6 +219,24 @@ static void copies(void **state) {
         compare(ctx, index, &p, 200, leave_out);
         assert_true(index->devices->copies.n > 0);
         assert_int_equal(index->devices->left_over, 0);
+        kf_index_free(index);
+        kf_ctx_free(ctx);
+        free_problem(&p);
+      }
+}
+
+/* Rows in place are sorted in windows, each of which has copies of rows in others. */
+static void windows_with_copies(void **state) {
+  (void)state;
+  const char *const names[] = {"every row thrice", "multiples"};
+  for (size_t i = 0; i < 2; i++)
+    for (uint64_t window = 33; window < 900; window *= 2)
+      for (size_t m = 0; m < 3; m++) {
+        problem p = make_problem(kind_named(names[i]), 1120, 12, 6, window);
+        kf_ctx *ctx = device_ctx(2, "cuda");
+        kf_index *index = index_of(ctx, &p, metrics[m], true, NULL);
+        index->devices->window = window;
+        compare(ctx, index, &p, 10, NULL);
         kf_index_free(index);
         kf_ctx_free(ctx);
         free_problem(&p);
@@ -713,6 +732,7 @@ int main(void) {
       CASE(bound_is_needed),
       CASE(little_memory),
       CASE(copies),
+      CASE(windows_with_copies),
       CASE(longer_lists),
       CASE(less_of_everything),
       CASE(little_room_for_survivors),

@@ -280,16 +280,18 @@ static uint64_t window_rows(const kf_index *index, uint64_t n) {
   return index->in_place && n > fit ? fit : n;
 }
 
-/* Room for all tiles of n different rows if none ends early: in each window one more for rows that are
- * too long. */
-static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
-  if (n == 0) return 1; /* which is empty */
-  uint64_t each = window_rows(index, n), whole = n / each, rest = n % each;
-  return whole * (tiles_for(lane, each) + 1) + (rest > 0 ? tiles_for(lane, rest) + 1 : 0);
+/* Room for all tiles of n rows, of which some are `different`, if none ends early: each window may leave the
+ * last of its tiles, and the last of those for rows that are too long, not quite full. */
+static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n,
+                           uint64_t different) {
+  if (different == 0) return 1; /* which is empty */
+  uint64_t each = window_rows(index, n), windows = (n + each - 1) / each;
+  return tiles_for(lane, different) + (windows > 1 ? 2 * windows : 1);
 }
 /* The same, whatever they turn out to be. */
-static uint64_t piece_tiles(const kf_index *index, const kf_lane *lane, uint64_t n) {
-  uint64_t tiles = full_tiles(index, lane, n);
+static uint64_t piece_tiles(const kf_index *index, const kf_lane *lane, uint64_t n,
+                            uint64_t different) {
+  uint64_t tiles = full_tiles(index, lane, n, different);
   return tiles + most_breaks(tiles);
 }
 
@@ -405,7 +407,7 @@ static kf_status make_piece(kf_ctx *ctx, const kf_index *index, kf_lane *lane, k
                  .index = index,
                  .lane = lane,
                  .piece_first = (uint64_t)piece->is.first,
-                 .breaks = most_breaks(full_tiles(index, lane, piece->different)),
+                 .breaks = most_breaks(full_tiles(index, lane, piece->is.n, piece->different)),
                  .fine = tiles > MANY_TILES};
   KF_TAKE(&arena, m.w.keys, rows);
   KF_TAKE(&arena, m.other, rows);
@@ -507,7 +509,7 @@ static bool take_pieces(const kf_index *index, kf_lane *lane, uint64_t each) {
     lane->pieces[i].is = (kf_dev_piece){.space = &lane->space,
                                         .first = (int64_t)(lane->first + at),
                                         .n = n,
-                                        .n_tiles = piece_tiles(index, lane, different),
+                                        .n_tiles = piece_tiles(index, lane, n, different),
                                         .values = lane->scores ? type : KF_DEV_NO_VALUES};
   }
   return !lane->arena.failed;
