@@ -59,12 +59,12 @@ int check_query_encoder(cli_run *cli, const cli_queries *q, const kf_origin *ori
 
 /* --- votes ------------------------------------------------------------------------------------ */
 
-static int is_gallery(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
-  int yes = strcmp(info->kind, "gallery") == 0;
+static int look_for_gallery(cli_run *cli, const char *path, int *found) {
+  kf_info *info = NULL;
+  kf_status status = kf_info_read(cli->ctx, path, &info);
+  *found = status == KF_OK && strcmp(info->kind, "gallery") == 0;
   kf_info_free(info);
-  return yes;
+  return status == KF_OK || status == KF_ERR_DATA ? EXIT_OK : fail(cli, status);
 }
 
 /* An option that was given and is about a model; NULL: none. */
@@ -86,7 +86,9 @@ static const char *option_on_models(const cli_args *a) {
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
   const char *path = a->operands.items[0];
-  if (!is_gallery(cli, path)) return EXIT_OK;
+  int found;
+  TRY(look_for_gallery(cli, path, &found));
+  if (!found) return EXIT_OK;
   if (a->votes.gallery)
     return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
                       path, a->votes.gallery);
