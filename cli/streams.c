@@ -236,7 +236,7 @@ static int take_operand(cli_run *cli, size_t i) {
   int folder = is_word(word, length, "CLIP-DIR") || is_word(word, length, "FOLDER");
   int pictures = is_word(word, length, "[PICTURES...]") ||
                  (a->encoder.folder && memmem(word, length, "PICTURES", 8) != NULL);
-  if (is_word(word, length, "NAME") || is_word(word, length, "[COMMAND]")) return EXIT_OK;
+  if (is_word(word, length, "[NAME]") || is_word(word, length, "[COMMAND]")) return EXIT_OK;
   if (!folder && !pictures) return take(cli, path);
   if (strcmp(*path, "-") != 0) return EXIT_OK;
   return fail_usage(cli, "'-' is standard input, from which %s cannot be read",

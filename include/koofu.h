@@ -1025,7 +1025,8 @@ KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery
 
 /* Which rows of a gallery take part in a search. */
 typedef struct kf_filter_options {
-  const char *classes; /* text file with class names (numbers, if classes have none), one per line */
+  const char
+      *classes; /* text file with class names (numbers, if classes have none), one per line */
   const kf_id_list *ids;
   uint64_t reserved[4];
 } kf_filter_options;
@@ -1086,7 +1087,7 @@ typedef struct kf_vote_options {
   /* 1: a vote counts exp((s - s_1) / temperature), where s_1 is the score of the nearest neighbour
    * (for distances, exp((d_1 - d) / temperature)). 0: every vote counts 1. */
   int weighted;
-  double temperature; /* 0: 0.07 */
+  double temperature;    /* 0: 0.07 */
   const kf_filter *only; /* which rows vote; NULL: all */
   uint64_t reserved[3];
 } kf_vote_options;

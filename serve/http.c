@@ -39,7 +39,7 @@ typedef struct sv_peer {
 
 struct sv_http {
   struct MHD_Daemon *daemon;
-  int listening; /* -1: not any more, or it is MHD's */
+  int listening; /* -1: it is MHD's */
   unsigned port;
   pthread_key_t context; /* of each thread of MHD */
   pthread_mutex_t lock;  /* of the list of peers */
@@ -621,6 +621,14 @@ static _Noreturn void give_up(void *server, const char *file, unsigned line, con
   _exit(1);
 }
 
+/* While it stops, those that are there may finish. (MHD_quiesce_daemon would do, but two of MHD's threads may then take
+ * the socket from the same epoll set, of which one fails for good.) */
+static enum MHD_Result may_connect(void *server, const struct sockaddr *who, socklen_t n) {
+  (void)who;
+  (void)n;
+  return atomic_load(&((sv_server *)server)->stopping) ? MHD_NO : MHD_YES;
+}
+
 static void start_daemon(sv_server *s) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned threads = processors < 2                  ? 2
@@ -633,7 +641,7 @@ static void start_daemon(sv_server *s) {
                                   {MHD_OPTION_END, 0, NULL}};
   struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
   s->http->daemon = MHD_start_daemon(
-      flags, 0, NULL, NULL, handle, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_words, NULL,
+      flags, 0, may_connect, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_words, NULL,
       MHD_OPTION_LISTEN_SOCKET, s->http->listening, MHD_OPTION_CONNECTION_LIMIT,
       s->options.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
       MHD_OPTION_CONNECTION_TIMEOUT, 4 * s->options.timeout, MHD_OPTION_NOTIFY_COMPLETED, completed,
@@ -663,13 +671,6 @@ kf_status sv_http_start(sv_server *s, char *message, size_t size) {
 }
 
 unsigned sv_http_port(const sv_server *s) { return s->http->port; }
-
-/* No new connections; those that are there may finish. */
-void sv_http_quiesce(sv_server *s) {
-  s->http->listening = MHD_quiesce_daemon(s->http->daemon);
-  if (s->http->listening >= 0)
-    shutdown(s->http->listening, SHUT_RDWR); /* closed when MHD's threads have ended */
-}
 
 void sv_http_stop(sv_server *s) {
   if (!s->http) return;

@@ -224,7 +224,6 @@ static void finish(sv_server *s) {
   double begun = sv_now();
   int before = stops;
   atomic_store(&s->stopping, true);
-  sv_http_quiesce(s);
   while (sv_http_busy(s) > 0 && sv_now() - begun < s->options.timeout && stops == before) {
     wait_for_signal(20000000);
     sv_http_watch(s);

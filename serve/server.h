@@ -283,7 +283,6 @@ unsigned sv_http_port(const sv_server *server);
 /* A worker has answered: the connection goes on. */
 void sv_http_resume(sv_request *r);
 void sv_http_watch(sv_server *server); /* once a second: ends connections that take too long */
-void sv_http_quiesce(sv_server *server);
 unsigned
 sv_http_busy(sv_server *server); /* requests that have begun to arrive and are not answered */
 unsigned sv_http_connections(const sv_server *server);

@@ -703,6 +703,33 @@ static kf_status tokens_scenario(unsigned threads) {
   return status;
 }
 
+/* Columns of a .parquet, with missing rows, written as another one and read again. */
+static kf_status parquet_scenario(unsigned threads) {
+  const char *const files[] = {KOOFU_SOURCE_DIR
+                               "/tests/golden/parquet/pyarrow-groups-nulls-n23.parquet"};
+  kf_ctx_options settings = {.threads = threads};
+  kf_data_options options = {.label_column = "class", .id_column = "key", .skip_bad = 1};
+  kf_ctx *c = NULL;
+  kf_data *data = NULL, *again = NULL;
+  kf_info *info = NULL;
+  char path[300];
+  const char *const written[] = {path};
+  snprintf(path, sizeof path, "%s/a.parquet", folder);
+  kf_status status = kf_ctx_new(&settings, &c);
+  if (status != KF_OK) return status;
+  STEP(kf_data_open(c, files, 1, &options, &data));
+  STEP(kf_data_save(c, data, KF_F16, path));
+  STEP(kf_data_open(c, written, 1, NULL, &again));
+  STEP(kf_info_read(c, path, &info));
+done:
+  unlink(path);
+  kf_info_free(info);
+  kf_data_free(again);
+  kf_data_free(data);
+  kf_ctx_free(c);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -854,6 +881,7 @@ static const scenario_row rows[] = {
     {"encoder", encoder_scenario, 3, 3}, {"tokens", tokens_scenario, 1, 1},
     {"report", report_scenario, 1, 3},   {"device", device_scenario, 3, 3},
     {"report", report_scenario, 1, 3},   {"export", export_scenario, 1, 2},
+    {"parquet", parquet_scenario, 1, 3},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

@@ -107,8 +107,7 @@ static void pictures(void **state) {
       assert_int_equal(b.used, 0);
       /* Too many pixels, no picture, no file. */
       assert_int_equal(read_sum(names[i], 1, &b, &image, NULL, &err), KF_ERR_DATA);
-      assert_int_equal(read_sum(write_text("x.png", "x"), 0, &b, &image, NULL, &err),
-                       KF_ERR_DATA);
+      assert_int_equal(read_sum(write_text("x.png", "x"), 0, &b, &image, NULL, &err), KF_ERR_DATA);
       assert_int_equal(read_sum(at("none.png"), 0, &b, &image, NULL, &err), KF_ERR_IO);
       assert_int_equal(b.used, 0);
       kf_budget_stop(&b);

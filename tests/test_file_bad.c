@@ -488,7 +488,7 @@ static void test_save_refuses(void **state) {
                 ".safetensors");
   kf_save_spec spec = {.what = "test", .dim = 2, .dtype = KF_F32};
   assert_failed(kf_data_save_mapped(ctx, data, &spec, at("out.txt")), KF_ERR_ARG, "out.txt",
-                ".safetensors and .npy");
+                ".safetensors, .npy and .parquet");
   assert_failed(kf_data_save_mapped(ctx, data, &spec, path), KF_ERR_ARG, path, "input");
   assert_failed(kf_data_save_mapped(ctx, data, &spec, labels[0]), KF_ERR_ARG, labels[0], "input");
   assert_int_equal(symlink(path, at("link.npy")), 0);

@@ -74,7 +74,7 @@ static void stored(kf_ctx *c, const kf_gallery *g, uint64_t row, float *x) {
 /* The canonical score of two rows, by the definition. */
 static double score_of(kf_ctx *c, kf_metric metric, const float *q, const float *x) {
   const kf_kernels *k = c->kernels;
-  double value;
+  double value = 0;
   (metric == KF_METRIC_EUCLIDEAN ? k->distances : k->dots)(q, &x, 1, COLUMNS, &value);
   if (metric == KF_METRIC_EUCLIDEAN) return sqrt(value);
   return metric == KF_METRIC_INNER ? value

@@ -62,8 +62,11 @@ class Data:
         or infinite values).
     :param unlabelled: ``"error"``, or ``"skip"`` for rows without a label: negative numbers, None.
     :param unknown: ``"error"``, or ``"skip"`` for rows whose label is not in ``classes``.
-    :param tensor, label_tensor: names inside ``.safetensors`` and ``.npz``.
-    :param label_column: the column of ``.csv`` and ``.tsv`` label files, by name or number.
+    :param tensor, label_tensor: names inside ``.safetensors`` and ``.npz``; ``tensor`` is also the
+        column of rows in ``.parquet``.
+    :param label_column: the column of ``.csv`` and ``.tsv`` label files, by name or number, and that
+        of labels in ``.parquet``.
+    :param id_column: the column of ids in ``.parquet``.
     :param only: a text file with class names: rows of other classes are left out.
     :param order: ``"number"``, ``"name"`` or ``"given"``: in which order the files are.
     :param inner_labels: use the labels inside the files.
@@ -87,6 +90,7 @@ class Data:
         tensor: Optional[str] = None,
         label_tensor: Optional[str] = None,
         label_column: Union[str, int, None] = None,
+        id_column: Optional[str] = None,
         only: Optional[Path] = None,
         order: Optional[str] = None,
         inner_labels: bool = True,
@@ -111,11 +115,12 @@ class Data:
                 "only": None if only is None else fs(only),
                 "label_column": None if label_column is None else str(label_column),
                 "order": number,
+                "id_column": id_column,
             }
             self._capsule = _koofu.data_open(paths, self._label_files(y), options)
             return
         for name, value in (("tensor", tensor), ("label_tensor", label_tensor), ("only", only),
-                            ("label_column", label_column), ("order", order)):
+                            ("label_column", label_column), ("id_column", id_column), ("order", order)):
             if value is not None:
                 raise ValueError(f"{name} is for files, but X is an array")
         if is_path(classes):

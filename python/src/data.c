@@ -52,6 +52,7 @@ static const field open_fields[] = {
     {"only", FIELD_PATH, offsetof(kf_data_options, only)},
     {"label_column", FIELD_TEXT, offsetof(kf_data_options, label_column)},
     {"order", FIELD_I32, offsetof(kf_data_options, order)},
+    {"id_column", FIELD_TEXT, offsetof(kf_data_options, id_column)},
 };
 
 /* data_open(paths, labels | None, options) */

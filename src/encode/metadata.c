@@ -75,7 +75,8 @@ static kf_status add_value(writing *w, uint64_t i, const char *key, const char *
                            kf_err *err) {
   const kf_sample *sample = kf_pictures_sample(w->pictures, i);
   bool json = strcmp(ending, "json") == 0;
-  kf_span span = sample == NULL ? (kf_span){0} : json ? sample->json : sample->text;
+  kf_span span = {0};
+  if (sample != NULL) span = json ? sample->json : sample->text;
   kf_string_addf(&w->lines, ",\"%s\":", key);
   if (span.size > 0) {
     const char *path = kf_pictures_path(w->pictures, i), *dot = strrchr(path, '.');

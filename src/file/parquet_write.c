@@ -320,6 +320,8 @@ static void put_schema(const kf_pqw *w, kf_thrift_out *meta) {
 }
 
 static kf_status write_footer(kf_pqw *w, kf_string *to, kf_err *err) {
+  char program[64]; /* "NAME version NUMBER", as readers expect */
+  snprintf(program, sizeof program, "%s version %s", "koofu", kf_version());
   kf_thrift_out meta = {.to = to};
   kf_thrift_put_i32(&meta, 1, 2);
   put_schema(w, &meta);
@@ -330,7 +332,7 @@ static kf_status write_footer(kf_pqw *w, kf_string *to, kf_err *err) {
     kf_thrift_put_list(&meta, 5, KF_THRIFT_STRUCT, w->n_pairs);
     kf_string_add(to, w->pairs.data, w->pairs.n);
   }
-  kf_thrift_put_text(&meta, 6, "koofu version " KF_VERSION);
+  kf_thrift_put_text(&meta, 6, program);
   kf_thrift_put_end(&meta);
   if (to->failed || w->groups.failed) return kf_fail_memory(err);
   uint32_t n = (uint32_t)to->n;

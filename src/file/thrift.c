@@ -203,7 +203,7 @@ void kf_thrift_put_varint(kf_string *to, uint64_t value) {
 }
 
 static void put_zigzag(kf_string *to, int64_t value) {
-  kf_thrift_put_varint(to, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+  kf_thrift_put_varint(to, (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0));
 }
 
 static void put_head(kf_thrift_out *s, int16_t id, kf_thrift_type type) {

@@ -265,7 +265,8 @@ static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
   kf_status status = kf_stw_commit(file, err);
   /* A file that is written anew has no changes. */
   kf_sweep_end(path, changes, status == KF_OK, 0);
-  return status;
+  /* Other ranks must not see them any more. */
+  return status == KF_OK ? kf_agree_on(w->ctx, status) : status;
 }
 
 static kf_status write_gallery(kf_gallery_writer *w, const char *path, kf_err *err) {

@@ -64,7 +64,8 @@ typedef enum kf_hint {
   KF_HINT_LABEL_COLUMN = 24,
   KF_HINT_ANY_ENCODER = 25,
   KF_HINT_CENTRE = 26,
-  KF_HINT_OTHER_NAME = 27
+  KF_HINT_OTHER_NAME = 27,
+  KF_HINT_COMPACT = 28
 } kf_hint;
 KF_API size_t kf_escape_next(const char *text, size_t *at, char shown[16]);
 typedef struct kf_ctx kf_ctx;
@@ -137,7 +138,8 @@ typedef struct kf_data_options {
   const char *label_column;
   kf_order order;
   uint64_t own_files;
-  uint64_t reserved[5];
+  const char *id_column;
+  uint64_t reserved[4];
 } kf_data_options;
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
@@ -395,10 +397,12 @@ KF_API uint64_t kf_index_rows(const kf_index *index);
 KF_API uint32_t kf_index_dim(const kf_index *index);
 KF_API kf_metric kf_index_metric(const kf_index *index);
 KF_API uint64_t kf_index_bytes(const kf_index *index);
+typedef struct kf_filter kf_filter;
 typedef struct kf_search_options {
   const int64_t *leave_out;
   const double *text_mean;
-  uint64_t reserved[3];
+  const kf_filter *only;
+  uint64_t reserved[2];
 } kf_search_options;
 typedef struct kf_search_report {
   uint64_t queries;
@@ -410,6 +414,14 @@ KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *quer
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
 typedef struct kf_gallery kf_gallery;
+typedef struct kf_gallery_change {
+  uint64_t rows;
+  uint64_t added, removed;
+  uint64_t missing;
+  uint64_t bytes;
+  uint64_t changes;
+  uint64_t reserved[4];
+} kf_gallery_change;
 typedef struct kf_gallery_options {
   kf_metric
       metric;
@@ -419,14 +431,27 @@ typedef struct kf_gallery_options {
   int again;
   int *repeated;
   kf_dtype dtype;
-  uint64_t reserved[5];
+  int replace;
+  kf_gallery_change *change;
+  uint64_t reserved[4];
 } kf_gallery_options;
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
+typedef struct kf_id_list {
+  const char *const *ids;
+  uint64_t n;
+  const char *file;
+  uint64_t reserved[2];
+} kf_id_list;
+KF_API kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
+                                   kf_gallery_change *change);
+KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change);
 typedef struct kf_gallery_load_options {
   int rerank_from_disk;
   uint64_t queries;
-  uint64_t reserved[3];
+  const char *const *more;
+  uint64_t n_more;
+  uint64_t reserved[1];
 } kf_gallery_load_options;
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
@@ -447,6 +472,7 @@ KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
                                          uint32_t k);
 KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);
 KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row);
+KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
@@ -455,12 +481,43 @@ KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const
 KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);
+typedef struct kf_filter_options {
+  const char *classes;
+  const kf_id_list *ids;
+  uint64_t reserved[4];
+} kf_filter_options;
+KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
+                               const kf_filter_options *options, kf_filter **out);
+KF_API uint64_t kf_filter_rows(const kf_filter *filter);
+KF_API void kf_filter_free(kf_filter *filter);
+typedef struct kf_ranges {
+  uint64_t queries;
+  const uint64_t *ends;
+  const int64_t *rows;
+  const double *scores;
+} kf_ranges;
+KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                                   uint64_t n, double limit, const kf_search_options *options,
+                                   kf_ranges **out, kf_search_report *report);
+KF_API kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                          uint64_t n, double limit, const kf_filter *only,
+                                          kf_ranges **out, kf_search_report *report);
+KF_API void kf_ranges_free(kf_ranges *ranges);
+typedef struct kf_unique {
+  uint64_t groups;
+  uint64_t copies;
+  uint64_t pairs;
+  uint64_t reserved[3];
+} kf_unique;
+KF_API kf_status kf_gallery_unique(kf_ctx *ctx, const kf_gallery *gallery, double limit,
+                                   uint64_t *first, kf_unique *found);
 typedef struct kf_vote_options {
   uint32_t k;
   uint32_t top;
   int weighted;
   double temperature;
-  uint64_t reserved[4];
+  const kf_filter *only;
+  uint64_t reserved[3];
 } kf_vote_options;
 KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const float *rows,
                                      uint64_t n, const kf_vote_options *options, int32_t *classes,
@@ -511,6 +568,8 @@ KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const 
                                   uint64_t n, float *out);
 KF_API kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
                                      float *pixels);
+KF_API kf_status kf_thumbnail_new(kf_ctx *ctx, const kf_image_bytes *picture, uint32_t side,
+                                  uint64_t max_pixels, kf_bytes **out);
 KF_API kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                                  uint64_t n, float *out);
 KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text,
@@ -518,6 +577,13 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
 typedef struct kf_pictures kf_pictures;
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
+typedef struct kf_pictures_options {
+  const char
+      *label_key;
+  uint64_t reserved[3];
+} kf_pictures_options;
+KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                       const kf_pictures_options *options, kf_pictures **out);
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
@@ -533,7 +599,9 @@ typedef struct kf_embed_options {
   int skip_bad;
   uint32_t shard;
   kf_switch resume;
-  uint64_t reserved[4];
+  const char
+      *metadata;
+  uint64_t reserved[3];
 } kf_embed_options;
 typedef struct kf_embed_report {
   uint64_t rows;
@@ -705,6 +773,8 @@ typedef struct kf_info {
 } kf_info;
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+KF_API const char *kf_info_meta(const kf_info *info, const char *key);
+KF_API kf_status kf_verify(kf_ctx *ctx, const char *path, kf_info **out);
 typedef struct kf_export_options {
   kf_switch normalize;
   kf_metric metric;
@@ -726,6 +796,27 @@ KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t off
                                     const void *bytes, uint64_t n);
 KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
 KF_API void kf_output_free(kf_output *output);
+typedef struct kf_records kf_records;
+typedef enum kf_column_type {
+  KF_COLUMN_TEXT = 0,
+  KF_COLUMN_INTEGER = 1,
+  KF_COLUMN_REAL = 2
+} kf_column_type;
+typedef struct kf_column {
+  const char *name;
+  kf_column_type type;
+} kf_column;
+typedef struct kf_cell {
+  const char *text;
+  int64_t integer;
+  double real;
+  int null;
+} kf_cell;
+KF_API kf_status kf_records_open(kf_ctx *ctx, const char *path, const kf_column *columns, size_t n,
+                                 kf_records **out);
+KF_API kf_status kf_records_add(kf_ctx *ctx, kf_records *records, const kf_cell *cells);
+KF_API kf_status kf_records_commit(kf_ctx *ctx, kf_records *records);
+KF_API void kf_records_free(kf_records *records);
 KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
 KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
 KF_API void kf_outputs_abort(kf_ctx *ctx);
@@ -735,7 +826,9 @@ typedef struct kf_comm {
   int (*sum)(void *self, uint64_t *pairs, uint64_t n);
   int (*gather)(void *self, const void *part, void *all, const uint64_t *ends, uint32_t to);
   int (*broadcast)(void *self, void *bytes, uint64_t n, uint32_t from);
-  uint64_t reserved[4];
+  void (*abort)(void *self);
+  uint32_t (*progress)(void *self, uint64_t stage, uint64_t done, uint64_t *all);
+  uint64_t reserved[2];
 } kf_comm;
 KF_API uint32_t kf_ctx_rank(const kf_ctx *ctx);
 KF_API uint32_t kf_ctx_ranks(const kf_ctx *ctx);

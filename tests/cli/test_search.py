@@ -806,7 +806,7 @@ def options_of_galleries(box):
     box.refuses(USAGE, "index", "x.safetensors", "-o", "-", naming="file name")
     box.refuses(USAGE, "index", "x.safetensors", "-o", "o.safetensors", "--metric", "dot", naming="cosine, euclidean or inner")
     for output in ("near", "near.txt", "near.npy.gz"):
-        box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-o", output, naming=[f"{output}:", ".npy, .safetensors or .tsv"])
+        box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-o", output, naming=[f"{output}:", ".npy, .safetensors, .parquet or .tsv"])
     for text in ("0", "1025", "1,2", "x", ""):
         for option in (["-k"] if text else []) + ["--neighbours="]:
             box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", option + text,

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import threading
 import time
 
@@ -219,11 +220,15 @@ def requests_in_flight_are_answered(box):
 
 
 def listens(port):
-    import socket
+    """Whether a new connection is kept."""
     try:
-        socket.create_connection(("127.0.0.1", port)).close()
-        return True
-    except ConnectionRefusedError:
+        with socket.create_connection(("127.0.0.1", port)) as own:
+            own.settimeout(0.2)
+            try:
+                return own.recv(1) != b""
+            except TimeoutError:
+                return True
+    except ConnectionError:
         return False
 
 

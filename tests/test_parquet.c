@@ -1,0 +1,162 @@
+/* test_parquet.c - what sessions do not see of .parquet: bits, codecs, hostile metadata, threads that share pages. */
+#include "file/parquet.h"
+#include "file/parquet_bits.h"
+#include "files.h"
+#include "test.h"
+
+#include <string.h>
+
+#define GOLDEN KOOFU_SOURCE_DIR "/tests/golden/parquet/"
+
+static const char *const files[] = {GOLDEN "pyarrow-groups-nulls-n23.parquet",
+                                    GOLDEN "pyarrow-delta-n200.parquet",
+                                    GOLDEN "duckdb-default-n23.parquet"};
+
+/* Reads all of a file, as a data set does. */
+static kf_status read_all(kf_ctx *own, const char *path) {
+  kf_data *data;
+  kf_data_options options = {.label_column = "class", .id_column = "key", .skip_bad = 1};
+  kf_status status = kf_data_open(own, &path, 1, &options, &data);
+  if (status != KF_OK) return status;
+  uint64_t n = kf_data_rows(data);
+  float *rows = calloc(n, kf_data_dim(data) * sizeof *rows);
+  int32_t *labels = calloc(n, sizeof *labels);
+  char id[100];
+  assert_true(rows != NULL && labels != NULL);
+  status = kf_data_get(own, data, 0, n, rows, labels);
+  for (uint64_t i = 0; i < n && status == KF_OK; i++)
+    status = kf_data_get_id(own, data, i, id, sizeof id);
+  free(rows);
+  free(labels);
+  kf_data_free(data);
+  return status;
+}
+
+static void runs_of_levels(void **state) {
+  (void)state;
+  /* Eight packed bits 0 1 1 1 1 1 1 1, then 13 times 1, then a run that says 0 for the next row. */
+  static const unsigned char bytes[] = {3, 0xFE, 26, 1, 2, 0};
+  kf_pq_runs runs = kf_pq_runs_start((kf_pq_span){bytes, bytes + sizeof bytes}, 1);
+  assert_true(kf_pq_runs_step(runs, 22, 0, 21));
+  assert_false(kf_pq_runs_step(runs, 22, 0, 20));
+  assert_false(kf_pq_runs_step(runs, 22, 1, 21));
+  assert_false(kf_pq_runs_step(runs, 23, 0, 21)); /* there are 22 */
+  assert_false(kf_pq_runs_all(runs, 22, 1));
+  unsigned char levels[22];
+  assert_true(kf_pq_runs_read_levels(&runs, levels, 22));
+  for (int i = 0; i < 22; i++) assert_int_equal(levels[i], i != 0 && i != 21);
+}
+
+static void deltas(void **state) {
+  (void)state;
+  /* 1, 2, 3, 4, 5: a block of 128 in 4, one delta of 1 each time. */
+  static const unsigned char bytes[] = {0x80, 1, 4, 5, 2, 2, 0, 0, 0, 0};
+  int64_t out[5];
+  kf_pq_span in = {bytes, bytes + sizeof bytes};
+  assert_true(kf_pq_deltas(&in, 5, out));
+  for (int i = 0; i < 5; i++) assert_int_equal(out[i], i + 1);
+  for (size_t n = 0; n < sizeof bytes; n++) {
+    in = (kf_pq_span){bytes, bytes + n};
+    assert_false(kf_pq_deltas(&in, 5, out));
+  }
+  in = (kf_pq_span){bytes, bytes + sizeof bytes};
+  assert_false(kf_pq_deltas(&in, 6, out));
+}
+
+static void codecs(void **state) {
+  (void)state;
+  static const unsigned char snappy[] = {9,   8,    'a', 'b',
+                                         'c', 0x09, 3}; /* abc, then six of it again */
+  static const unsigned char lz4[] = {0x32, 'a', 'b', 'c', 3, 0, 0};
+  unsigned char out[16];
+  assert_true(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, 9));
+  assert_memory_equal(out, "abcabcabc", 9);
+  assert_true(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, 9));
+  assert_memory_equal(out, "abcabcabc", 9);
+  for (size_t n = 0; n < sizeof snappy; n++)
+    assert_false(kf_unpack(KF_CODEC_SNAPPY, snappy, n, out, 9));
+  for (size_t m = 0; m < 16; m++) {
+    if (m == 9) continue;
+    assert_false(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, m));
+    assert_false(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, m));
+  }
+}
+
+/* Structs inside structs for ever, and a list that says it has 2^40 elements. */
+static void deep_metadata(void **state) {
+  (void)state;
+  unsigned char bytes[4096];
+  memset(bytes, 0x1C, sizeof bytes); /* field 1, a struct */
+  kf_thrift in = kf_thrift_start(bytes, sizeof bytes);
+  kf_thrift_struct s = kf_thrift_enter(&in);
+  while (kf_thrift_field(&s)) kf_thrift_skip(&s);
+  assert_non_null(in.bad);
+  assert_non_null(strstr(in.bad, "too deep"));
+  static const unsigned char list[] = {0x19, 0xFC, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20, 0};
+  in = kf_thrift_start(list, sizeof list);
+  s = kf_thrift_enter(&in);
+  assert_true(kf_thrift_field(&s));
+  assert_int_equal(kf_thrift_list(&s, KF_THRIFT_STRUCT), 0);
+  assert_non_null(in.bad);
+}
+
+typedef struct shared_column {
+  kf_pq_column *column;
+  const float *rows;
+} shared_column;
+
+/* Each task reads rows of its own; all of them are in the same few pages. */
+static kf_status read_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const shared_column *s = argument;
+  uint64_t n = s->column->rows, first = i * 7 % n, count = n - first < 9 ? n - first : 9;
+  float rows[9 * 4];
+  KF_TRY(kf_pq_fetch_rows(s->column, &kf_kernels_plain, first, count, rows, err));
+  return memcmp(rows, s->rows + first * 4, count * 4 * sizeof *rows) == 0
+             ? KF_OK
+             : kf_fail(err, KF_ERR_DATA, "rows %zu differ", i);
+}
+
+static void threads_share_pages(void **state) {
+  (void)state;
+  kf_ctx *own = test_ctx(4, KF_ISA_PLAIN);
+  kf_err err = {0};
+  kf_in in;
+  kf_pq pq;
+  float rows[200 * 4];
+  shared_column s = {.rows = rows};
+  assert_int_equal(kf_in_open(&in, files[1], &err), KF_OK);
+  kf_pq_cache *cache = kf_pq_cache_new();
+  assert_non_null(cache);
+  assert_int_equal(kf_pq_open(&pq, &in, &err), KF_OK);
+  const kf_pq_leaf *leaf = kf_pq_find(&pq, "embedding");
+  assert_non_null(leaf);
+  assert_int_equal(kf_pq_column_open(&pq, leaf, KF_TYPE_OTHER, &in, cache, &s.column, &err), KF_OK);
+  assert_int_equal(s.column->dim, 4);
+  assert_int_equal(kf_pq_fetch_rows(s.column, &kf_kernels_plain, 0, 200, rows, &err), KF_OK);
+  for (int round = 0; round < 20; round++) {
+    kf_pq_cache_forget(cache, s.column);
+    assert_int_equal(kf_parallel(own, 100, read_some, &s), KF_OK);
+  }
+  kf_pq_column_free(s.column);
+  kf_pq_close(&pq);
+  kf_pq_cache_free(cache);
+  kf_in_close(&in);
+  kf_ctx_free(own);
+}
+
+static void whole_files(void **state) {
+  (void)state;
+  kf_ctx *own = test_ctx(1, KF_ISA_PLAIN);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+    assert_ok(own, read_all(own, files[i]));
+  kf_ctx_free(own);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs_of_levels), cmocka_unit_test(deltas),
+      cmocka_unit_test(codecs),         cmocka_unit_test(deep_metadata),
+      cmocka_unit_test(whole_files),    cmocka_unit_test(threads_share_pages)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
