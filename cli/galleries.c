@@ -5,6 +5,7 @@
 #include "owned.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
@@ -64,7 +65,8 @@ static int look_for_gallery(cli_run *cli, const char *path, int *found) {
   kf_status status = kf_info_read(cli->ctx, path, &info);
   *found = status == KF_OK && strcmp(info->kind, "gallery") == 0;
   kf_info_free(info);
-  return status == KF_OK || status == KF_ERR_DATA ? EXIT_OK : fail(cli, status);
+  int missing = status == KF_ERR_IO && access(path, F_OK) != 0; /* as loading it will say */
+  return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
 }
 
 /* An option that was given and is about a model; NULL: none. */

@@ -386,6 +386,8 @@ def gallery_seeds():
     halves = ("embeddings", "F16", [3, 2], struct.pack("<6e", 1, 0, 0.6, 0.8, 0, -1))
     put("gallery", "half", gallery({**cosine, **names}, [halves, labels]))
     put("gallery", "half-mapped", gallery({**cosine, **through}, [transform, mean, halves]))
+    put("gallery", "bf16", gallery({**cosine, **names}, [("embeddings", "BF16", [3, 2], struct.pack("<6H", 0x3F80, 0, 0x3F1A, 0x3F4D, 0, 0xBF80)), labels]))
+    put("gallery", "bf16-mapped", gallery({**cosine, **through}, [transform, mean, ("embeddings", "BF16", [1, 2], struct.pack("<2H", 0x3F80, 0))]))
     # Finite numbers that map a query of ones to inf - inf.
     huge = ("transform", "F64", [2, 3], struct.pack("<6d", 1e308, -1e308, 0, 0, 1, 0))
     far = ("mean", "F64", [3], struct.pack("<3d", -100, -100, 0))
@@ -401,7 +403,6 @@ def gallery_seeds():
     bad("nan", euclidean, ("embeddings", "F32", [1, 2], floats(1, float("nan"))))
     bad("half-nan", cosine, ("embeddings", "F16", [1, 2], struct.pack("<2e", 1, float("nan"))))
     bad("half-length", {**cosine, **through}, transform, mean, ("embeddings", "F16", [1, 2], struct.pack("<2e", 1, 0.25)))
-    bad("bf16", cosine, ("embeddings", "BF16", [1, 2], struct.pack("<2H", 0x3F80, 0)))
     bad("empty", cosine, ("embeddings", "F32", [0, 2], b""))
     bad("label", {**cosine, **names}, rows, ("labels", "I32", [3], struct.pack("<3i", 0, 2, 1)))
     bad("ends", cosine, ("id_ends", "I64", [3], struct.pack("<3q", 1, 2**62, 5)), rows, ids)
