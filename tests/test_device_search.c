@@ -208,7 +208,7 @@ static void copies(void **state) {
         if (device_twin() != NULL) device_twin()->devices = 3;
         problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
         kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
-        kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+        kf_index *index = index_of(ctx, &p, metrics[m], m == c, NULL);
         int64_t leave_out[24];
         for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
         compare(ctx, index, &p, 1, NULL);

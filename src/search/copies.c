@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define ROWS_AT_ONCE 1024u
+#define FETCHED      32u /* rows that a worker has at a time, if they are not in the index */
 
 typedef struct hashed {
   uint64_t hash;
@@ -16,10 +17,17 @@ typedef struct hashed {
 } hashed;
 
 typedef struct job {
-  const char *rows;
+  const kf_index *index;
+  const kf_kernels *kernels;
+  const char *rows; /* NULL: in place, to be fetched */
   uint64_t n, size; /* bytes of a row, a multiple of 2 */
   hashed *all;
+  float *fetched; /* [workers][FETCHED][dim] */
 } job;
+
+static kf_status fetch(const job *j, uint64_t first, uint64_t n, float *to, kf_err *err) {
+  return j->index->source.fetch(j->index->source.self, j->kernels, first, n, to, err);
+}
 
 /* Eight lanes of multiplications, which go on side by side. */
 static uint64_t hash_of(const char *bytes, uint64_t size) {
@@ -40,13 +48,30 @@ static uint64_t hash_of(const char *bytes, uint64_t size) {
 }
 
 static kf_status hash_rows(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
   const job *j = argument;
   uint64_t first = (uint64_t)i * ROWS_AT_ONCE;
   uint64_t end = first + ROWS_AT_ONCE < j->n ? first + ROWS_AT_ONCE : j->n;
-  for (uint64_t row = first; row < end; row++)
-    j->all[row] = (hashed){hash_of(j->rows + row * j->size, j->size), (uint32_t)row};
+  float *buffer = j->rows == NULL ? j->fetched + worker * FETCHED * j->index->dim : NULL;
+  for (uint64_t row = first, n; row < end; row += n) {
+    const char *bytes = j->rows != NULL ? j->rows + row * j->size : (const char *)buffer;
+    n = end - row;
+    if (buffer != NULL && n > FETCHED) n = FETCHED;
+    if (buffer != NULL) KF_TRY(fetch(j, row, n, buffer, err));
+    for (uint64_t t = 0; t < n; t++)
+      j->all[row + t] = (hashed){hash_of(bytes + t * j->size, j->size), (uint32_t)(row + t)};
+  }
+  return KF_OK;
+}
+
+static kf_status compare_rows(const job *j, uint32_t a, uint32_t b, bool *same, kf_err *err) {
+  if (j->rows != NULL) {
+    *same = memcmp(j->rows + a * j->size, j->rows + b * j->size, j->size) == 0;
+    return KF_OK;
+  }
+  float *one = j->fetched, *other = one + j->index->dim;
+  KF_TRY(fetch(j, a, 1, one, err));
+  KF_TRY(fetch(j, b, 1, other, err));
+  *same = memcmp(one, other, j->size) == 0;
   return KF_OK;
 }
 
@@ -71,29 +96,32 @@ static bool any_equal(const hashed *sorted, uint64_t n) {
 }
 
 /* Chains the rows that are equal. */
-static void chain(const job *j, const hashed *sorted, kf_copies *out) {
+static kf_status chain(const job *j, const hashed *sorted, kf_copies *out, kf_err *err) {
   for (uint64_t i = 0, end; i < j->n; i = end) {
     uint32_t first = sorted[i].row, last = first;
     for (end = i + 1; end < j->n && sorted[end].hash == sorted[i].hash; end++) {
       uint32_t row = sorted[end].row;
-      if (memcmp(j->rows + first * j->size, j->rows + row * j->size, j->size) != 0) continue;
+      bool same;
+      KF_TRY(compare_rows(j, first, row, &same, err));
+      if (!same) continue;
       out->next[last] = row;
       last = row;
       out->is_copy[row / 8] |= (unsigned char)(1u << row % 8);
       out->n++;
     }
   }
+  return KF_OK;
 }
 
 kf_status kf_copies_find(kf_ctx *ctx, const kf_index *index, kf_copies *out) {
   *out = (kf_copies){0};
-  job j = {.n = index->n};
-  if (index->rows == NULL && index->halves == NULL) return KF_OK;
+  job j = {.index = index, .kernels = ctx->kernels, .n = index->n};
   if (index->n >= UINT32_MAX) return KF_OK;
-  j.rows = index->rows != NULL ? (const char *)index->rows : (const char *)index->halves;
-  j.size = index->dim * (index->rows != NULL ? sizeof *index->rows : sizeof *index->halves);
+  j.rows = index->halves != NULL ? (const char *)index->halves : (const char *)index->rows;
+  j.size = index->dim * (index->halves != NULL ? sizeof *index->halves : sizeof *index->rows);
   kf_arena arena = {0};
   hashed *other;
+  if (j.rows == NULL) KF_TAKE(&arena, j.fetched, (uint64_t)ctx->threads * FETCHED * index->dim);
   KF_TAKE(&arena, j.all, j.n);
   KF_TAKE(&arena, other, j.n);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
@@ -105,7 +133,7 @@ kf_status kf_copies_find(kf_ctx *ctx, const kf_index *index, kf_copies *out) {
     KF_TAKE_ZERO(&out->arena, out->is_copy, j.n / 8 + 1);
     status = out->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
     if (status == KF_OK) memset(out->next, 0xff, j.n * sizeof *out->next);
-    if (status == KF_OK) chain(&j, sorted, out);
+    if (status == KF_OK) status = chain(&j, sorted, out, &ctx->err);
   }
   kf_arena_free(&arena);
   if (status != KF_OK || out->n == 0) kf_copies_clear(out);
