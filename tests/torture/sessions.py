@@ -107,6 +107,7 @@ def all_sessions():
         session("search-within", "search", "@living.safetensors", "@q.npy", "--within", "0.2", "--only", "@some.txt"),
         session("search-unique", "search", "@living.safetensors", "--unique", "0.5", "--keep", "keep.txt", old=standing("keep.txt"), writes=["keep.txt"]),
         session("index-f16", "index", "@set.safetensors", "--dtype", "f16", *out, **one),
+        session("index-bf16", "index", "@set.safetensors", "--dtype", "bf16", *out, **one),
         session("search-f16", "search", "@compact.safetensors", "@q.npy", "-k", 3),
         session("search", "search", "@gallery.safetensors", "@q.npy", "-k", 3),
         session("search-npy", "search", "@plain.safetensors", "@q.npy", "-o", "near.npy", old=standing("near.npy", "near_scores.npy"),
