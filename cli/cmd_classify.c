@@ -25,7 +25,7 @@ enum { LEAST_ROWS = 256 };
 /* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
   cli_run *cli;
-  kf_model *model;     /* as loaded */
+  kf_model *model;     /* as loaded; NULL: the gallery alone */
   cli_zero_shot zero;  /* without --text: all NULL */
   kf_gallery *gallery; /* NULL: prototypes */
   cli_queries queries;
@@ -399,7 +399,8 @@ static int check_options(cli_run *cli) {
 static int open_inputs(classify_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
-  TRY(load_model(cli, a->operands.items[0], &job->model));
+  int alone = a->votes.gallery == a->operands.items[0];
+  if (!alone) TRY(load_model(cli, a->operands.items[0], &job->model));
   if (a->text.path) TRY(load_zero_shot(cli, job->model, 0, &job->zero));
   if (a->votes.gallery) TRY(load_voters(cli, job->model, &job->gallery));
   job->queries.labelled = 1;
@@ -407,15 +408,18 @@ static int open_inputs(classify_job *job) {
   if (job->queries.data)
     job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
   int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
-  TRY(check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model"));
-  TRY(check_query_encoder(cli, &job->queries, kf_model_origin(model_of(job))));
+  TRY(check_queries(cli, &job->queries, mapped, "",
+                    alone ? kf_gallery_dim_in(job->gallery) : kf_model_dim_in(job->model),
+                    alone ? "gallery" : "model"));
+  if (!alone) TRY(check_query_encoder(cli, &job->queries, kf_model_origin(model_of(job))));
   return job->gallery ? check_query_encoder(cli, &job->queries, kf_gallery_origin(job->gallery))
                       : EXIT_OK;
 }
 
 static int run(cli_run *cli) {
   classify_job job = {.cli = cli};
-  int result = check_options(cli);
+  int result = take_voters(cli);
+  if (result == EXIT_OK) result = check_options(cli);
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = classify(&job);
   out_file_abort(&job.out);
@@ -436,7 +440,7 @@ static const cli_group own_options = {
         {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
          .help = "of a model that has text: images, text or fused (default: fused)"},
         {NEIGHBOURS, .automatic = 1,
-         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
+         .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
                  "says, or 15, or all if there are fewer)"},
         {FLAG("probabilities", use.probabilities),
          .help = "also print the probability of each class"},
@@ -446,7 +450,7 @@ static const cli_group own_options = {
 
 const cli_command classify_command = {
     .name = "classify",
-    .operands = "MODEL DATA...|PICTURES...",
+    .operands = "MODEL|GALLERY DATA...|PICTURES...",
     .summary = "find the nearest classes of every row or picture",
     .details =
         "Prints a header line and one line per row, separated by tabs: the number of the row, "
@@ -470,7 +474,8 @@ const cli_command classify_command = {
         "class and votes, most votes first; in a tie, the class whose nearest member is "
         "nearest comes first. If fewer classes have votes, the last columns are empty. The "
         "gallery must be of the original space or made with this very model; class names are "
-        "those of the gallery.\n\n"
+        "those of the gallery. A gallery in the place of the model is enough: it votes alone, and "
+        "maps the rows if it was made with a model.\n\n"
         "With --text, the prototypes are text instead of class means: zero-shot classification, "
         "in the model's space or, with --raw, in the original one. The classes are those of the "
         "text, even if the model has never seen them.\n\n"
@@ -494,6 +499,7 @@ const cli_command classify_command = {
          "koofu classify model.safetensors photos.npy --probabilities -o answers.csv"},
         {"By the votes of 15 neighbours",
          "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
+        {"The same without the model", "koofu classify gallery.safetensors photos.npy -k 15"},
         {"By class names alone (zero-shot)",
          "koofu classify model.safetensors photos.npy --text text.safetensors"}),
     .run = run,

@@ -38,6 +38,7 @@ static int analyse(eval_job *job) {
 /* Whether the scores of the model that are looked at have a temperature. */
 static int has_temperature(const eval_job *job) {
   const cli_args *a = &job->cli->args;
+  if (!eval_has_prototypes(job)) return 0;
   if (softmax_temperature(a) > 0) return 1;
   return kf_model_temperature(job->model) > 0 && !a->use.raw &&
          metric_for(a, job->model) == metric_for(&(cli_args){0}, job->model);
@@ -157,9 +158,9 @@ static int evaluate(eval_job *job) {
   if (wants_errors(a)) TRY(analyse(job));
   if (a->errors.no_calibration)
     job->calibration = NULL;
-  else if (!job->calibration && job->data && has_temperature(job))
+  else if (!job->calibration && has_temperature(job))
     TRY(calibrate(job));
-  if (job->data) TRY(evaluate_prototypes(job));
+  if (eval_has_prototypes(job)) TRY(evaluate_prototypes(job));
   if (eval_has_parts(job)) TRY(evaluate_parts(job));
   if (job->zero.text) TRY(evaluate_text(job));
   if (job->unknown) TRY(evaluate_open_set(job));
@@ -242,7 +243,8 @@ static int open_inputs(eval_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
   TRY(load_judging(cli, &job->truth, &job->set));
-  TRY(load_model(cli, a->operands.items[0], &job->model));
+  if (a->votes.gallery != a->operands.items[0])
+    TRY(load_model(cli, a->operands.items[0], &job->model));
   if (a->text.path) TRY(load_zero_shot(cli, job->model, 1, &job->zero));
   if (a->votes.gallery) TRY(load_eval_gallery(job));
   if (a->operands.n > 1) TRY(open_data(cli, 1, LABELS_WANTED, &job->data));
@@ -253,6 +255,7 @@ static int open_inputs(eval_job *job) {
 
 static int run(cli_run *cli) {
   eval_job job = {.cli = cli};
+  TRY(take_voters(cli));
   TRY(check_options(cli));
   TRY(open_inputs(&job));
   TRY(evaluate(&job));
@@ -270,7 +273,7 @@ static const cli_group own_options = {
         {FLAG("raw", use.raw), .help = "evaluate only the original space"},
         {NEIGHBOUR_LIST, .automatic = 1,
          .help =
-             "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
+             "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
              "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
         {FLAG("no-calibration", errors.no_calibration),
          .help = "do not judge probabilities, which takes all scores of each row"},
@@ -295,7 +298,7 @@ static const cli_group error_options = {
 
 const cli_command eval_command = {
     .name = "eval",
-    .operands = "MODEL [DATA...]",
+    .operands = "MODEL|GALLERY [DATA...]",
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
@@ -309,7 +312,9 @@ const cli_command eval_command = {
         "nearest rows of the gallery is right, and how often the right class is among the five "
         "with the most votes. The gallery must be of the original space or made with this very "
         "model. One search serves all K.\n\n"
-        "With --gallery but without DATA, each row of the gallery is classified by the others "
+        "A gallery in the place of the model is enough: the table then has the lines of neighbours "
+        "alone.\n\n"
+        "With a gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "
         "If the map of the gallery was fitted on these rows, this flatters it.\n\n"
         "With --truth, a row is a hit if one of its right classes is the answer, or among the "
@@ -351,6 +356,7 @@ const cli_command eval_command = {
         {"For a script", "koofu eval --json model.safetensors x.npy --labels y.npy | jq .top1"},
         {"Neighbours next to prototypes",
          "koofu eval model.safetensors test.safetensors --gallery gallery.safetensors -k 1,15"},
+        {"Neighbours alone, without a model", "koofu eval gallery.safetensors test.safetensors"},
         {"Zero-shot next to it",
          "koofu eval model.safetensors test.safetensors --text text.safetensors"},
         {"By ReaL labels", "koofu eval model.safetensors val.npy --truth real.json --truth-classes "

@@ -154,7 +154,6 @@ static int run(cli_run *cli) {
 }
 
 static const char *const gallery_metrics[] = {"cosine", "euclidean", "inner", NULL};
-static const char *const gallery_dtypes[] = {"f32", "f16", NULL}; /* in the order of kf_dtype */
 
 static const cli_group own_options = {
     "Options",
@@ -166,9 +165,10 @@ static const cli_group own_options = {
         {METRIC(gallery_metrics),
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
                  "a model fitted without normalising)"},
-        {CHOICE("dtype", dtype, "TYPE", KF_F32, gallery_dtypes),
-         .help = "type of the rows: f32 (default), or f16, half the file and memory (default with "
-                 "--append: that of the gallery)"},
+        {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
+         .help =
+             "type of the rows: f32 (default), f16 or bf16, half the file and memory (default with "
+             "--append: that of the gallery)"},
         {NEIGHBOURS, .automatic = 1,
          .help = "neighbours that should vote, 1 to 1024, or auto: kept for 'koofu classify' and "
                  "'koofu eval -k auto'"},
@@ -194,9 +194,11 @@ const cli_command index_command = {
         "any, and the map of the model. Queries are then given in the original space: "
         "'koofu search' maps them as the rows were mapped. Without --model, rows and queries are "
         "compared in the original space, as they are given.\n\n"
-        "With --dtype f16, rows are rounded to f16, to nearest even, and searches are exact for "
-        "the "
-        "rounded rows. Numbers that f16 cannot hold, above 65,504, are an error.\n\n"
+        "With --dtype f16 or bf16, rows are rounded to this type, to nearest even, and searches "
+        "are "
+        "exact for the rounded rows. f16 keeps 11 bits of each number, bf16 eight; numbers that "
+        "f16 "
+        "cannot hold, above 65,504, are an error.\n\n"
         "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
         "If the map of the model was fitted on these rows, it has pulled them together, and their "
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "

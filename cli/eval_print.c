@@ -7,8 +7,10 @@
 
 #include <math.h>
 
+int eval_has_prototypes(const eval_job *job) { return job->data && job->model; }
+
 int eval_has_parts(const eval_job *job) {
-  return job->data && kf_model_fused(job->model) && !job->cli->args.use.raw;
+  return eval_has_prototypes(job) && kf_model_fused(job->model) && !job->cli->args.use.raw;
 }
 
 const kf_model *eval_judged(const eval_job *job) {
@@ -75,10 +77,10 @@ static void print_left_out(const eval_job *job, const kf_eval_result *r, const c
 
 static void print_all_left_out(const eval_job *job) {
   const kf_eval_result *r = &job->prototypes;
-  if (job->data) print_left_out(job, r, "", "model");
+  if (eval_has_prototypes(job)) print_left_out(job, r, "", "model");
   if (job->zero.text && job->text.n_absent != r->n_absent)
     print_left_out(job, &job->text, " of text", "text");
-  if (job->gallery && (!job->data || job->neighbours.n_absent != r->n_absent))
+  if (job->gallery && (!eval_has_prototypes(job) || job->neighbours.n_absent != r->n_absent))
     print_left_out(job, &job->neighbours, " of k-NN", "gallery");
 }
 
@@ -114,7 +116,7 @@ static void print_job_errors(const eval_job *job) {
 void eval_print_text(const eval_job *job) {
   printf("%-*s %6s  %9s %-16s  %9s %-16s  %s\n", name_width(job), "space", "dims", "top-1",
          "[95 % interval]", "top-5", "[95 % interval]", "rows");
-  if (job->data) print_spaces(job, "raw", "Koo-Fu", &job->prototypes);
+  if (eval_has_prototypes(job)) print_spaces(job, "raw", "Koo-Fu", &job->prototypes);
   if (eval_has_parts(job)) print_parts(job);
   if (job->zero.text) print_spaces(job, "raw text", "Koo-Fu text", &job->text);
   if (job->gallery) print_neighbours(job);
@@ -210,11 +212,12 @@ static void print_json_parts(cli_json *j, const eval_job *job) {
 
 void eval_print_json(const eval_job *job) {
   const cli_args *a = &job->cli->args;
-  const kf_eval_result *p = job->data ? &job->prototypes : &job->neighbours;
+  int raw = eval_has_prototypes(job), parts = eval_has_parts(job);
+  const kf_eval_result *p = raw ? &job->prototypes : &job->neighbours;
   cli_json j = {stdout, 0};
-  int raw = job->data != NULL, parts = eval_has_parts(job);
   const kf_eval_result *r = parts ? &job->fused : p;
-  const char *metric = kf_metric_name(metric_for(a, job->model));
+  const kf_gallery *alone = job->model ? NULL : job->gallery;
+  const char *metric = kf_metric_name(alone ? kf_gallery_metric(alone) : metric_for(a, job->model));
   jw_open(&j, NULL, '{');
   jw_count_if(&j, "n", r->n, raw);
   print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
@@ -230,9 +233,9 @@ void eval_print_json(const eval_job *job) {
   jw_text(&j, "class_set", a->judge.class_set);
   jw_text(&j, "metric", parts ? kf_metric_name(KF_METRIC_COSINE) : metric);
   if (parts) jw_text(&j, "prototypes_metric", metric);
-  jw_count(&j, "dim_in", kf_model_dim_in(job->model));
-  jw_count(&j, "dim_out", kf_model_dim_out(job->model));
-  jw_real(&j, "lambda", kf_model_lambda(job->model));
+  jw_count(&j, "dim_in", alone ? kf_gallery_dim_in(alone) : kf_model_dim_in(job->model));
+  jw_count(&j, "dim_out", alone ? kf_gallery_dim(alone) : kf_model_dim_out(job->model));
+  jw_real(&j, "lambda", alone ? (double)NAN : kf_model_lambda(job->model));
   if (job->zero.text) print_json_text(&j, job);
   if (job->gallery) print_json_neighbours(&j, job);
   if (job->calibration) print_json_calibration(&j, job->calibration);

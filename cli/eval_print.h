@@ -7,7 +7,7 @@
 typedef struct eval_job {
   cli_run *cli;
   /* Inputs. */
-  kf_model *model;
+  kf_model *model;     /* NULL: the gallery alone */
   kf_gallery *gallery; /* NULL: prototypes only */
   kf_data *data;       /* NULL: the rows of the gallery, by neighbours only */
   kf_data *unknown;    /* NULL: none */
@@ -26,6 +26,8 @@ typedef struct eval_job {
   kf_search_report report;
 } eval_job;
 
+/* Whether there is a model, and rows that it may not have been fitted on. */
+int eval_has_prototypes(const eval_job *job);
 /* Whether the model has text and is evaluated with it. */
 int eval_has_parts(const eval_job *job);
 /* The model whose errors are looked at: that of the text if there is text. */

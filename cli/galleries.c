@@ -5,6 +5,7 @@
 #include "owned.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
@@ -59,6 +60,46 @@ int check_query_encoder(cli_run *cli, const cli_queries *q, const kf_origin *ori
 
 /* --- votes ------------------------------------------------------------------------------------ */
 
+static int look_for_gallery(cli_run *cli, const char *path, int *found) {
+  kf_info *info = NULL;
+  kf_status status = kf_info_read(cli->ctx, path, &info);
+  *found = status == KF_OK && strcmp(info->kind, "gallery") == 0;
+  kf_info_free(info);
+  int missing = status == KF_ERR_IO && access(path, F_OK) != 0; /* as loading it will say */
+  return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
+}
+
+/* An option that was given and is about a model; NULL: none. */
+static const char *option_on_models(const cli_args *a) {
+  return a->text.path           ? "text"
+         : a->use.raw           ? "raw"
+         : a->metric            ? "metric"
+         : a->use.part          ? "part"
+         : a->use.probabilities ? "probabilities"
+         : a->use.no_reject     ? "no-reject"
+         : a->errors.shown      ? "errors"
+         : a->errors.per_class  ? "per-class"
+         : a->errors.confusions ? "confusions"
+         : a->errors.wrong      ? "wrong"
+         : a->errors.unknown.n  ? "unknown"
+                                : NULL;
+}
+
+int take_voters(cli_run *cli) {
+  cli_args *a = &cli->args;
+  const char *path = a->operands.items[0];
+  int found;
+  TRY(look_for_gallery(cli, path, &found));
+  if (!found) return EXIT_OK;
+  if (a->votes.gallery)
+    return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
+                      path, a->votes.gallery);
+  const char *option = option_on_models(a);
+  if (option) return fail_usage(cli, "--%s needs a model, and %s is a gallery", option, path);
+  a->votes.gallery = path;
+  return EXIT_OK;
+}
+
 int check_vote_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery &&
@@ -84,6 +125,7 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
     return fail_with(cli, EXIT_BAD_DATA,
                      "%s: has no labels to vote with; 'koofu index' takes them with --labels",
                      path);
+  if (!model) return EXIT_OK;
   if (kf_gallery_mapped(gallery) && !kf_gallery_made_with(gallery, model))
     return fail_with(
         cli, EXIT_BAD_DATA,

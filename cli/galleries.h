@@ -16,12 +16,15 @@ int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const ch
 /* Refuses queries of another encoder. */
 int check_query_encoder(cli_run *cli, const cli_queries *queries, const kf_origin *origin);
 
+/* Takes the first operand as --gallery where it is a gallery, whose rows then vote without a model;
+ * refuses options that need one. */
+int take_voters(cli_run *cli);
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
 double vote_temperature(const cli_args *args); /* --temperature, or the default */
 /* --temperature of probabilities; 0: the model's. */
 double softmax_temperature(const cli_args *args);
-/* --gallery, with labels, in the original space or in that of the model. */
+/* --gallery, with labels, in the original space or in that of the model, which may be NULL. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 
 /* -k, or 15 if there are that many; `most` rows of the gallery at `path` are searched. */

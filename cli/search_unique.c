@@ -99,8 +99,8 @@ int search_unique(cli_run *cli, double limit) {
   TRY(result_of(cli, kf_gallery_unique(cli->ctx, g, limit, first, &found)));
   for (uint64_t i = 0; i < rows; i++)
     if (first[i] != i) grouped[i] = grouped[first[i]] = 1;
+  TRY(write_kept(cli, g, first)); /* before anything is printed */
   TRY(write_groups(cli, g, first, grouped, number));
-  TRY(write_kept(cli, g, first));
   if (cli->args.json) print_found(g, limit, &found);
   say(cli, "%s with %s besides their first; %s of %s are left without them",
       show_counted(found.groups, "group", "groups").text,

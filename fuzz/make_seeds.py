@@ -386,6 +386,8 @@ def gallery_seeds():
     halves = ("embeddings", "F16", [3, 2], struct.pack("<6e", 1, 0, 0.6, 0.8, 0, -1))
     put("gallery", "half", gallery({**cosine, **names}, [halves, labels]))
     put("gallery", "half-mapped", gallery({**cosine, **through}, [transform, mean, halves]))
+    put("gallery", "bf16", gallery({**cosine, **names}, [("embeddings", "BF16", [3, 2], struct.pack("<6H", 0x3F80, 0, 0x3F1A, 0x3F4D, 0, 0xBF80)), labels]))
+    put("gallery", "bf16-mapped", gallery({**cosine, **through}, [transform, mean, ("embeddings", "BF16", [1, 2], struct.pack("<2H", 0x3F80, 0))]))
     # Finite numbers that map a query of ones to inf - inf.
     huge = ("transform", "F64", [2, 3], struct.pack("<6d", 1e308, -1e308, 0, 0, 1, 0))
     far = ("mean", "F64", [3], struct.pack("<3d", -100, -100, 0))
@@ -401,7 +403,6 @@ def gallery_seeds():
     bad("nan", euclidean, ("embeddings", "F32", [1, 2], floats(1, float("nan"))))
     bad("half-nan", cosine, ("embeddings", "F16", [1, 2], struct.pack("<2e", 1, float("nan"))))
     bad("half-length", {**cosine, **through}, transform, mean, ("embeddings", "F16", [1, 2], struct.pack("<2e", 1, 0.25)))
-    bad("bf16", cosine, ("embeddings", "BF16", [1, 2], struct.pack("<2H", 0x3F80, 0)))
     bad("empty", cosine, ("embeddings", "F32", [0, 2], b""))
     bad("label", {**cosine, **names}, rows, ("labels", "I32", [3], struct.pack("<3i", 0, 2, 1)))
     bad("ends", cosine, ("id_ends", "I64", [3], struct.pack("<3q", 1, 2**62, 5)), rows, ids)
@@ -431,6 +432,65 @@ def gallery_seeds():
     bad("format", {**cosine, "format": "koofu.other"}, rows)
     put("gallery", "bad-checksum", safetensors({"__metadata__": {"format": "koofu.gallery", "version": "1", **cosine}, "embeddings": tensor("F32", [1, 2], 0, 8)}, floats(1, 0)))
     put("gallery", "bad-json", safetensors(b"{", b""))
+
+
+def changes_seeds():
+    """Changes of the galleries of three rows that the target makes: rows alone (0), with classes (1), with classes and
+    ids (2), of f16 with ids (3). It sets the checksums right, unless the first byte has 4."""
+    rows = ("embeddings", "F32", [2, 2], floats(0.6, 0.8, 0, 1))
+    halves = ("embeddings", "F16", [2, 2], struct.pack("<4e", 1, 2, 0.5, -1))
+    labels = ("labels", "I32", [2], struct.pack("<2i", 0, -1))
+    ends = ("id_ends", "I64", [2], struct.pack("<2q", 1, 3))
+    ids = ("id_bytes", "U8", [3], b"dee")
+    batch = ("batches", "U64", [1], struct.pack("<Q", 7))
+
+    def removed(*places):
+        return ("removed", "I64", [len(places)], struct.pack(f"<{len(places)}q", *places))
+
+    def change(number, *tensors, **meta):
+        links = {"format": "koofu.change", "base": "0" * 16, "number": str(number), "previous": "0" * 16}
+        return gallery({**links, **meta}, list(tensors))
+
+    def seed(name, kind, first, second=b""):
+        put("changes", name, bytes([kind]) + struct.pack("<H", len(first)) + first + second)
+
+    full = [ends, rows, labels, ids, batch]
+    seed("remove", 0, change(1, removed(1)))
+    seed("add", 0, change(1, rows, batch))
+    seed("add-remove", 0, change(1, rows, batch), change(2, removed(0, 4)))
+    seed("labels", 1, change(1, rows, labels, batch), change(2, rows, labels, batch, k="3"))
+    seed("class", 1, change(1, rows, ("labels", "I32", [2], struct.pack("<2i", 2, 1)), batch, classes='["eel"]'))
+    seed("full", 2, change(1, removed(2), *full), change(2, removed(0, 3), *full))
+    seed("half", 3, change(1, ends, halves, ids, batch), change(2, removed(1)))
+    seed("bad-links", 4, change(1, removed(1)))
+    seed("bad-number", 0, change(2, removed(1)))
+    seed("bad-second", 0, change(1, removed(1)), change(1, removed(0)))
+    seed("bad-all", 0, change(1, removed(0, 1)), change(2, removed(2)))
+    seed("bad-twice", 0, change(1, removed(1)), change(2, removed(1)))
+    seed("bad-falling", 0, change(1, removed(1, 0)))
+    seed("bad-place", 0, change(1, removed(3)))
+    seed("bad-own", 0, change(1, removed(3), rows, batch))
+    seed("bad-negative", 0, change(1, removed(-1)))
+    seed("bad-far", 0, change(1, removed(2**62)))
+    seed("bad-empty", 0, change(1, ("embeddings", "F32", [0, 2], b""), batch))
+    seed("nothing", 0, change(1))
+    seed("bad-columns", 0, change(1, ("embeddings", "F32", [1, 3], floats(1, 0, 0)), batch))
+    seed("bad-type", 3, change(1, ends, rows, ids, batch))
+    seed("bad-no-batch", 0, change(1, rows))
+    seed("bad-batches", 0, change(1, rows, ("batches", "U64", [2], bytes(16))))
+    seed("bad-labels", 0, change(1, rows, labels, batch))
+    seed("bad-no-labels", 1, change(1, rows, batch))
+    seed("bad-label", 1, change(1, rows, ("labels", "I32", [2], struct.pack("<2i", 2, 0)), batch))
+    seed("bad-class", 1, change(1, rows, labels, batch, classes='["cat"]'))
+    seed("bad-classes", 0, change(1, rows, batch, classes='["eel"]'))
+    seed("bad-ends", 2, change(1, ("id_ends", "I64", [2], struct.pack("<2q", 3, 1)), rows, labels, ids, batch))
+    seed("same-ids", 2, change(1, ends, rows, labels, ("id_bytes", "U8", [3], b"abb"), batch))
+    seed("bad-nan", 0, change(1, ("embeddings", "F32", [1, 2], floats(1, float("nan"))), batch))
+    seed("bad-zero", 0, change(1, ("embeddings", "F32", [1, 2], floats(0, 0)), batch))
+    seed("bad-k", 0, change(1, removed(1), k="0"))
+    seed("bad-format", 0, gallery({"metric": "cosine"}, [rows]))
+    seed("bad-version", 0, change(1, removed(1), version="99"))
+    seed("bad-short", 0, change(1, removed(1))[:-1])
 
 
 def vecs_seeds():
@@ -876,6 +936,7 @@ def main():
     tar_seeds()
     safetensors_seeds()
     gallery_seeds()
+    changes_seeds()
     vecs_seeds()
     shards_seeds()
     any_seeds()

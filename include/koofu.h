@@ -821,9 +821,9 @@ typedef struct kf_index_options {
    * read again for the few rows that the first pass leaves. Memory: one byte per value instead of
    * five, and 4 bytes per row (cosine: 12). */
   int rows_in_place;
-  /* KF_F16: rows are rounded to f16, to nearest even, and scores are those of the rounded rows. Memory:
-   * three bytes per value instead of five. A number beyond the range of f16 (65,504), and for cosine
-   * a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
+  /* KF_F16, KF_BF16: rows are rounded to this type, to nearest even, and scores are those of the rounded
+   * rows. Memory: three bytes per value instead of five. A number beyond the range of the type (f16:
+   * 65,504), and for cosine a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
   kf_dtype dtype;
   /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129 to
    * 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
@@ -922,9 +922,9 @@ typedef struct kf_gallery_options {
    * again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
-  /* KF_F32, or KF_F16: half of the file, three bytes of memory per value instead of five. Rows are
+  /* KF_F32, or KF_F16 or KF_BF16: half of the file, three bytes of memory per value instead of five. Rows are
    * rounded to nearest even, as kf_index_options has it, and everything then is about the rounded
-   * rows. Rows that are appended take the type of the gallery; KF_F16 for one in f32 is KF_ERR_ARG. */
+   * rows. Rows that are appended take the type of the gallery; another than that or KF_F32 is KF_ERR_ARG. */
   kf_dtype dtype;
   /* 1: in a gallery that grows, rows that have the id of a new row are removed by the same change.
    * KF_ERR_ARG if it has no ids. */
@@ -984,7 +984,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels and the ids inside the data. options->ids and append_to must be NULL. Memory: five bytes
- * per value (KF_F16: three), and 8 per row (cosine: 16). */
+ * per value (KF_F16, KF_BF16: three), and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);
@@ -993,8 +993,9 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
-KF_API kf_dtype kf_gallery_dtype(const kf_gallery *gallery); /* of its rows: KF_F32 or KF_F16 */
-KF_API int kf_gallery_mapped(const kf_gallery *gallery);     /* 1: it carries a map */
+KF_API kf_dtype
+kf_gallery_dtype(const kf_gallery *gallery); /* of its rows: KF_F32, KF_F16 or KF_BF16 */
+KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
 KF_API uint32_t kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: none */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);

@@ -506,7 +506,7 @@ static inline kf_index *leading_index_of(kf_ctx *ctx, const problem *p, kf_metri
                       .fetch = fetch_problem,
                       .self = p,
                       .lead = lead,
-                      .half = p->given != NULL};
+                      .dtype = p->given != NULL ? KF_F16 : KF_F32};
   kf_index *index;
   assert_ok(ctx, kf_index_build(ctx, &source, metric, in_place, &index));
   return index;

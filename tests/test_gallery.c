@@ -368,11 +368,51 @@ static void half_rows(void **state) {
                kf_gallery_save(ctx, data, NULL, &half, other));
   assert_error(ctx, KF_ERR_DATA, "row 2: is zero in f16",
                kf_gallery_new(ctx, data, NULL, &half, &g));
-  half.dtype = KF_BF16;
-  assert_error(ctx, KF_ERR_ARG, "f32 or f16, not bf16",
+  half.dtype = KF_F64;
+  assert_error(ctx, KF_ERR_ARG, "f32, f16 or bf16, not f64",
                kf_gallery_save(ctx, data, NULL, &half, other));
   half.dtype = (kf_dtype)9;
   assert_error(ctx, KF_ERR_ARG, "invalid dtype 9", kf_gallery_new(ctx, data, NULL, &half, &g));
+  kf_data_free(data);
+}
+
+/* The same in bf16, whose range is that of f32. */
+static void brain_rows(void **state) {
+  (void)state;
+  /* Halfway between two bf16, to the even one: down, up; the least bf16, and half of it. */
+  float rows[2][4] = {{1 + 0x1p-8f, 1 + 0x3p-8f, 0x1p-133f, 0x1p-134f}, {65520, -2, 3, 0x1p+100f}};
+  const float rounded[2][4] = {{1, 1 + 0x1p-6f, 0x1p-133f, 0}, {65536, -2, 3, 0x1p+100f}};
+  kf_gallery_options brain = {.metric = KF_METRIC_COSINE, .dtype = KF_BF16}, whole = {0};
+  kf_gallery_options half = {.dtype = KF_F16};
+  const char *path = at("bf16.safetensors");
+  kf_data *data = data_of(rows[0], 2, 4, NULL, 0), *read;
+  float found[4][4];
+  kf_gallery *g;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &brain, path));
+  whole.append_to = half.append_to = path;
+  assert_error(ctx, KF_ERR_ARG, "rows are bf16, so rows cannot be added in f16",
+               kf_gallery_save(ctx, data, NULL, &half, path));
+  rows[0][0] = 1; /* another batch */
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &whole, path));
+  for (int compact = 0; compact < 2; compact++) {
+    if (compact) assert_ok(ctx, kf_gallery_compact(ctx, path, NULL));
+    read = must_open(path, NULL);
+    assert_ok(ctx, kf_data_get(ctx, read, 0, 4, found[0], NULL));
+    for (int i = 0; i < 4; i++) assert_memory_equal(found[i], rounded[i % 2], sizeof rounded[0]);
+    kf_data_free(read);
+  }
+  g = load(path, 0);
+  assert_int_equal(kf_gallery_dtype(g), KF_BF16);
+  kf_gallery_free(g);
+  rows[1][3] = 3.4e38f;
+  assert_error(ctx, KF_ERR_DATA, "row 1: column 3 is 3.4e+38, too large for bf16",
+               kf_gallery_new(ctx, data, NULL, &brain, &g));
+  rows[1][3] = 1;
+  for (int i = 0; i < 4; i++) rows[0][i] = 0x1p-140f;
+  assert_error(ctx, KF_ERR_DATA, "row 0: is zero in bf16",
+               kf_gallery_save(ctx, data, NULL, &brain, at("other.safetensors")));
+  assert_error(ctx, KF_ERR_DATA, "row 0: is zero in bf16",
+               kf_gallery_new(ctx, data, NULL, &brain, &g));
   kf_data_free(data);
 }
 
@@ -438,6 +478,7 @@ int main(void) {
       cmocka_unit_test(refused_outputs),
       cmocka_unit_test(mapped_to_zero),
       cmocka_unit_test(half_rows),
+      cmocka_unit_test(brain_rows),
       cmocka_unit_test(cancelled),
       cmocka_unit_test(metric_names),
   };

@@ -257,9 +257,9 @@ static void lives(void **state) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   uint64_t seed = 1;
   for (int m = 0; m < 3; m++)
-    for (int half = 0; half < 2; half++)
+    for (int dtype = KF_F32; dtype <= KF_BF16; dtype++)
       for (int mapped = 0; mapped < 2; mapped++)
-        live_through(seed++, metrics[m], half ? KF_F16 : KF_F32, mapped);
+        live_through(seed++, metrics[m], (kf_dtype)dtype, mapped);
 }
 
 /* --- what is written ----------------------------------------------------------------------------- */

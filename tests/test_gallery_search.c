@@ -119,7 +119,7 @@ static void map_first(void **state) {
   free_world(&q);
 }
 
-/* A gallery in f16 is one of the rounded rows, to the bit: with every metric, with a map or without,
+/* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or without,
  * from disk, in memory, and when it is asked with its own rows. */
 static void as_rounded(void **state) {
   (void)state;
@@ -129,9 +129,10 @@ static void as_rounded(void **state) {
   kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
   int64_t *a = malloc(w.n * K * sizeof *a), *b = malloc(w.n * K * sizeof *b);
   double *x = malloc(w.n * K * sizeof *x), *y = malloc(w.n * K * sizeof *y);
-  for (int way = 0; way < 12; way++) {
+  for (int turn = 0; turn < 24; turn++) {
+    int way = turn % 12;
     kf_metric metric = (kf_metric)(1 + way % 3);
-    kf_gallery_options options = {.metric = metric, .dtype = KF_F16};
+    kf_gallery_options options = {.metric = metric, .dtype = turn < 12 ? KF_F16 : KF_BF16};
     const char *path = at("half.safetensors");
     assert_ok(ctx, kf_gallery_save(ctx, data, way % 2 ? m : NULL, &options, path));
     kf_data *rounded = must_open(path, NULL);
@@ -143,7 +144,7 @@ static void as_rounded(void **state) {
       assert_ok(ctx, kf_gallery_new(ctx, data, way % 2 ? m : NULL, &options, &g));
     else
       g = load(path, way < 8);
-    assert_int_equal(kf_gallery_dtype(g), KF_F16);
+    assert_int_equal(kf_gallery_dtype(g), options.dtype);
     assert_int_equal(kf_gallery_dtype(same), KF_F32);
     assert_ok(ctx, kf_gallery_search_itself(ctx, g, 0, w.n, K, a, x, NULL));
     assert_ok(ctx, kf_gallery_search_itself(ctx, same, 0, w.n, K, b, y, NULL));

@@ -377,13 +377,17 @@ kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT,
                         "%s: has %d changes, the most there can be", path, KF_MAX_CHANGES);
   if (!folder_of(path, folder)) return kf_fail(err, KF_ERR_IO, "%s: the path is too long", path);
-  if (make && mkdir(folder, folder_mode(path)) == 0)
-    sync_parent(folder);
-  else if (make && errno != EEXIST)
-    return kf_fail_errno(err, folder, "cannot be created", errno);
   name_of(base, (uint32_t)number, name);
   *out = kf_path_join(folder, name);
-  return *out != NULL ? KF_OK : kf_fail_memory(err);
+  if (*out == NULL) return kf_fail_memory(err);
+  if (make && mkdir(folder, folder_mode(path)) == 0) {
+    sync_parent(folder);
+  } else if (make && errno != EEXIST) {
+    int code = errno;
+    kf_free(*out);
+    return kf_fail_errno(err, folder, "cannot be created", code);
+  }
+  return KF_OK;
 }
 
 kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err) {

@@ -181,7 +181,7 @@ typedef struct kf_contents {
   const kf_i128 *moments;    /* statistics: the upper triangle */
   uint64_t first;            /* number of the first row in memory, for messages */
   bool direction, unit;      /* gallery: rows are not zero; they have unit length, */
-  bool half;                 /* before they were rounded to f16 */
+  kf_type type;              /* before they were rounded to this one */
   uint32_t n_classes;        /* gallery: labels are below */
 } kf_contents;
 /* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in

@@ -102,7 +102,7 @@ static const kf_rule rules[] = {
 
     /* galleries and ids */
     {GALLERY, "embeddings", "finite", kf_rule_gallery_rows, 0, 0, NULL, false},
-    {GALLERY, "embeddings", "not zero if `metric` is `cosine`, and then unit rows with a map (to 10^-5, F16 to 10^-3)", kf_rule_gallery_units, 0, 0, NULL, false},
+    {GALLERY, "embeddings", "not zero if `metric` is `cosine`, and then unit rows with a map (to 10^-5, F16 to 10^-3, BF16 to 0.008)", kf_rule_gallery_units, 0, 0, NULL, false},
     {GALLERY, "labels", "-1 to K - 1, with K names in `classes`; without names -1 to 2^22 - 1", kf_rule_labels, 0, 0, NULL, false},
     {IDS, "id_ends", "rising from 0 in steps of 1 to 65,536, none beyond `id_bytes`", kf_rule_id_ends, 0, 0, NULL, false},
     {GALLERY, "id_ends", "the last one is the length of `id_bytes`", kf_rule_id_last, 0, 0, NULL, false},

@@ -191,11 +191,12 @@ kf_status kf_rule_gallery_rows(const kf_rule *rule, const kf_contents *c, kf_err
 /* A row that is not finite has no direction either: one look at it is enough. */
 kf_status kf_rule_gallery_units(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
+  double slack = c->type == KF_TYPE_F16 ? 1e-3 : c->type == KF_TYPE_BF16 ? 8e-3 : 1e-5;
   for (uint64_t i = 0; f != NULL && c->direction && i < f->shape[0]; i++) {
     double norm2 = norm2_of(c, f, i);
     if (!isfinite(norm2)) return fail_row(c, i, "has a NaN or an infinity", err);
     if (norm2 == 0) return fail_row(c, i, "is zero and has no direction", err);
-    if (c->unit && !(fabs(norm2 - 1) < (c->half ? 1e-3 : 1e-5)))
+    if (c->unit && !(fabs(norm2 - 1) < slack))
       return fail_row(c, i, "does not have unit length, as mapped rows of a cosine gallery must",
                       err);
   }

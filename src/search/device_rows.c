@@ -522,10 +522,11 @@ static void forget_pieces(kf_lane *lane) {
   kf_arena_free(&lane->arena);
 }
 
-/* All rows in one piece on the device. KF_DEV_MEMORY: they do not fit. */
+/* All rows in one piece on the device. KF_DEV_MEMORY: they do not fit. Of rows in bf16, which devices do not
+ * score, the bytes alone. */
 static kf_dev_status place_whole(const kf_index *index, kf_lane *lane, bool values, uint64_t room) {
   const kf_device *d = lane->device;
-  lane->scores = values;
+  lane->scores = values && index->source.dtype != KF_BF16;
   lane->stays = true;
   if (lane->n >= UINT32_MAX || !take_pieces(index, lane, lane->n)) return KF_DEV_MEMORY;
   if (d->api->rows_bytes(&lane->pieces[0].is) > room) return KF_DEV_MEMORY;

@@ -44,7 +44,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
                       .fetch = fetch_part,
                       .self = g,
                       .queries = queries,
-                      .half = g->space.dtype == KF_F16,
+                      .dtype = g->space.dtype,
                       .first = own.first,
                       .all = divided ? g->rows : 0};
   kf_status status = kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index);

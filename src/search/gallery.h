@@ -10,7 +10,7 @@
 typedef struct kf_space {
   uint32_t dim;
   kf_metric metric;  /* never KF_METRIC_DEFAULT */
-  kf_dtype dtype;    /* of rows that are kept: KF_F32 or KF_F16 */
+  kf_dtype dtype;    /* of rows that are kept: KF_F32, KF_F16 or KF_BF16 */
   const kf_map *map; /* that leads there; NULL: it is the original space */
 } kf_space;
 

@@ -149,6 +149,8 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
   kf_status status = write_change(w, x, k, file, path, err);
   bool made = status == KF_OK && !w->repeated;
   *strrchr(file, '/') = '\0';
+  kf_stw_abort(w->file); /* of a change that does not come about */
+  w->file = NULL;
   if (!made && first) rmdir(file); /* if it is new, nothing is in it */
   kf_free(file);
   w->done.added = made ? kf_writer_rows(w) : 0;

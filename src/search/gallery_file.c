@@ -50,7 +50,7 @@ static kf_status check(const kf_gallery *g, const kf_gallery_part *part, const k
                                          .first = first,
                                          .direction = cosine,
                                          .unit = cosine && g->space.map != NULL,
-                                         .half = part->type == KF_TYPE_F16,
+                                         .type = part->type,
                                          .n_classes = n_classes > 0 ? n_classes : KF_MAX_CLASSES},
                           err);
 }
@@ -102,7 +102,8 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
   const kf_st_tensor *found = kf_st_find(st, KF_TENSOR_ROWS);
-  g->space.dtype = found != NULL && found->type == KF_TYPE_F16 ? KF_F16 : KF_F32;
+  kf_type type = found != NULL ? found->type : KF_TYPE_F32;
+  g->space.dtype = type == KF_TYPE_F16 ? KF_F16 : type == KF_TYPE_BF16 ? KF_BF16 : KF_F32;
   KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, kf_type_of(g->space.dtype), 2, (int64_t[]){-1, -1}, &rows,
                       err));
   if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)

@@ -26,9 +26,9 @@ static kf_status fetch_mapped(const void *self, const kf_kernels *kernels, uint6
     if (kernels->norm2(rows + i * dim, (size_t)dim) == 0)
       status = kf_fail_row(err, m->data, first + i, KF_HINT_NONE,
                            "is mapped to zero and has no direction");
-  if (status == KF_OK && m->space->dtype == KF_F16)
-    status = kf_round_f16(kernels, m->data, first, n, m->space->dim,
-                          m->space->metric == KF_METRIC_COSINE, rows, err);
+  if (status == KF_OK)
+    status = kf_round_rows(kernels, m->space->dtype, m->data, first, n, m->space->dim,
+                           m->space->metric == KF_METRIC_COSINE, rows, err);
   kf_arena_free(&arena);
   return status;
 }
@@ -121,7 +121,7 @@ static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
                       .dim = g->space.dim,
                       .fetch = fetch_mapped,
                       .self = m,
-                      .half = g->space.dtype == KF_F16};
+                      .dtype = g->space.dtype};
   return kf_index_build(m->ctx, &source, g->space.metric, false, &g->index);
 }
 

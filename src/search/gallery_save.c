@@ -28,9 +28,9 @@ static kf_status choose_space(kf_gallery_writer *w, const kf_model *model,
     return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', so rows cannot be added for '%s'",
                    kf_gallery_path(w->old), kf_metric_name(w->space.metric),
                    kf_metric_name(metric));
-  if (o->dtype == KF_F16 && w->space.dtype != KF_F16)
-    return kf_fail(err, KF_ERR_ARG, "%s: its rows are f32, so rows cannot be added in f16",
-                   kf_gallery_path(w->old));
+  if (o->dtype != KF_F32 && o->dtype != w->space.dtype)
+    return kf_fail(err, KF_ERR_ARG, "%s: its rows are %s, so rows cannot be added in %s",
+                   kf_gallery_path(w->old), kf_dtype_name(w->space.dtype), kf_dtype_name(o->dtype));
   if (model != NULL)
     return kf_fail(err, KF_ERR_ARG, "%s: rows are added with its own map, not with a model",
                    kf_gallery_path(w->old));

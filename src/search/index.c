@@ -284,7 +284,7 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
-  if (!index->in_place && index->source.half)
+  if (!index->in_place && index->source.dtype != KF_F32)
     KF_TAKE(arena, index->halves, index->n * index->dim);
   else if (!index->in_place)
     KF_TAKE(arena, index->rows, index->n * index->dim);
@@ -416,7 +416,8 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
                          ? kf_fail_memory(err)
                          : index->source.fetch(index->source.self, kernels, first, n, rows, err);
   if (status == KF_OK && index->halves != NULL)
-    kernels->f32_to_f16(rows, n * index->dim, index->halves + first * index->dim);
+    kf_encode_f32(kernels, kf_type_of(index->source.dtype), rows, n * index->dim,
+                  index->halves + first * index->dim);
   if (status == KF_OK) build_rows(index, kernels, i, n, rows, &s);
   kf_arena_free(&arena);
   bool long_work = index->n * index->dim > (1u << 26);
@@ -504,7 +505,8 @@ void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t fi
                    float *rows) {
   uint64_t dim = index->dim;
   if (index->halves != NULL)
-    kernels->f16_to_f32(index->halves + first * dim, n * dim, rows);
+    kf_decode_f32(kernels, kf_type_of(index->source.dtype), index->halves + first * dim, n * dim,
+                  rows);
   else
     memcpy(rows, index->rows + first * dim, n * dim * sizeof *rows);
 }

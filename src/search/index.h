@@ -38,7 +38,7 @@ struct kf_index {
   uint32_t seen, padded; /* numbers of a row in the first pass; kf_scan_dim(seen) */
   bool in_place;
   float *rows;      /* [n][dim] as given; NULL: in place, or */
-  uint16_t *halves; /* [n][dim] in f16, if the source is */
+  uint16_t *halves; /* [n][dim] in f16 or bf16, if the source is */
   double *norm2;    /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */

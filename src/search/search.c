@@ -28,40 +28,46 @@ static kf_status check_rows(const kf_kernels *kernels, kf_metric metric, const c
   return KF_OK;
 }
 
-/* --- rows in f16 ----------------------------------------------------------------------------- */
+/* --- rows in 16 bits ------------------------------------------------------------------------- */
 
 kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err) {
-  if (dtype == KF_F32 || dtype == KF_F16) return KF_OK;
+  if (dtype == KF_F32 || dtype == KF_F16 || dtype == KF_BF16) return KF_OK;
   const char *name = kf_dtype_name(dtype);
   if (name == NULL) return kf_fail(err, KF_ERR_ARG, "invalid dtype %d", (int)dtype);
-  return kf_fail(err, KF_ERR_ARG, "rows to search in are f32 or f16, not %s", name);
+  return kf_fail(err, KF_ERR_ARG, "rows to search in are f32, f16 or bf16, not %s", name);
 }
 
-/* Says that a row does not fit f16: at this column, or (column = its length) since it becomes zero. */
-static kf_status fail_rounded(const kf_data *data, uint64_t row, uint64_t column, double value,
-                              kf_err *err) {
-  char cause[96] = "is zero in f16 and has no direction";
+/* Says that a row does not fit the type: at this column, or (column = its length) since it becomes zero. */
+static kf_status fail_rounded(const kf_data *data, kf_dtype dtype, uint64_t row, uint64_t column,
+                              double value, kf_err *err) {
+  char cause[96];
+  const char *name = kf_dtype_name(dtype);
   if (value != 0)
-    snprintf(cause, sizeof cause, "column %llu is %g, too large for f16",
-             (unsigned long long)column, value);
+    snprintf(cause, sizeof cause, "column %llu is %g, too large for %s", (unsigned long long)column,
+             value, name);
+  else
+    snprintf(cause, sizeof cause, "is zero in %s and has no direction", name);
   if (data != NULL) return kf_fail_row(err, data, row, KF_HINT_NONE, "%s", cause);
   return kf_fail(err, KF_ERR_DATA, "row %llu: %s", (unsigned long long)row, cause);
 }
 
-kf_status kf_round_f16(const kf_kernels *kernels, const kf_data *data, uint64_t first, uint64_t n,
-                       uint32_t dim, bool direction, float *rows, kf_err *err) {
+kf_status kf_round_rows(const kf_kernels *kernels, kf_dtype dtype, const kf_data *data,
+                        uint64_t first, uint64_t n, uint32_t dim, bool direction, float *rows,
+                        kf_err *err) {
   uint16_t narrow[1024];
+  kf_type type = kf_type_of(dtype);
+  if (dtype == KF_F32) return KF_OK;
   for (uint64_t i = 0; i < n; i++) {
     float *row = rows + i * dim;
     bool zero = true;
     for (uint32_t at = 0; at < dim; at += 1024) {
       size_t some = dim - at < 1024 ? dim - at : 1024;
-      size_t fits = kf_encode_f32(kernels, KF_TYPE_F16, row + at, some, narrow);
-      if (fits < some) return fail_rounded(data, first + i, at + fits, row[at + fits], err);
+      size_t fits = kf_encode_f32(kernels, type, row + at, some, narrow);
+      if (fits < some) return fail_rounded(data, dtype, first + i, at + fits, row[at + fits], err);
       for (size_t j = 0; j < some; j++) zero = zero && (narrow[j] & 0x7FFF) == 0;
-      kernels->f16_to_f32(narrow, some, row + at);
+      kf_decode_f32(kernels, type, narrow, some, row + at);
     }
-    if (zero && direction) return fail_rounded(data, first + i, dim, 0, err);
+    if (zero && direction) return fail_rounded(data, dtype, first + i, dim, 0, err);
   }
   return KF_OK;
 }
@@ -74,7 +80,7 @@ typedef struct origin {
   uint32_t dim;
   const float *rows;   /* or */
   const kf_data *data; /* the one that is not NULL */
-  bool half;           /* rows are rounded to f16 */
+  kf_dtype dtype;      /* that rows are rounded to */
 } origin;
 
 static kf_status fetch_given(const origin *from, const kf_kernels *kernels, uint64_t first,
@@ -98,9 +104,8 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
                               uint64_t n, float *rows, kf_err *err) {
   const origin *from = self;
   KF_TRY(fetch_given(from, kernels, first, n, rows, err));
-  if (!from->half) return KF_OK;
-  return kf_round_f16(kernels, from->data, first, n, from->dim, from->metric == KF_METRIC_COSINE,
-                      rows, err);
+  return kf_round_rows(kernels, from->dtype, from->data, first, n, from->dim,
+                       from->metric == KF_METRIC_COSINE, rows, err);
 }
 
 static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf_index_options *o,
@@ -113,14 +118,14 @@ static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf
   if (kept == NULL) return kf_fail_memory(err);
   *kept = *from;
   kept->metric = o->metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o->metric;
-  kept->half = o->dtype == KF_F16;
+  kept->dtype = o->dtype;
   kf_source source = {.rows = n,
                       .dim = from->dim,
                       .fetch = fetch_origin,
                       .self = kept,
                       .owned = kept,
                       .queries = o->queries,
-                      .half = kept->half};
+                      .dtype = kept->dtype};
   return kf_index_build(ctx, &source, kept->metric, o->rows_in_place != 0, out);
 }
 

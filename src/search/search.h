@@ -19,7 +19,8 @@ typedef struct kf_source {
   bool canonical;   /* canonical scores decide, as they are; otherwise exact ones do */
   uint64_t queries; /* that are expected; see kf_index_options */
   uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
-  bool half;        /* every number is one of f16, and the index keeps rows as such */
+  kf_dtype
+      dtype; /* every number is one of this type, in which the index keeps rows: f32, f16 or bf16 */
   /* If these are rows [first, first + rows) of `all`, whose others are on other ranks. Then `fetch` gives
    * those, too: row number i of all is i - first, modulo 2^64. all 0: these are all. */
   uint64_t first, all;
@@ -103,11 +104,12 @@ kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool d
                          kf_err *err);
 /* KF_ERR_ARG unless it is a type that rows of an index can have. */
 kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err);
-/* Rounds rows [n][dim] to f16, to nearest even. KF_ERR_DATA, naming a row of the data set (NULL: by
- * its number, counted from `first` on), if a number is too large or, if `direction` counts, a row
- * becomes zero. */
-kf_status kf_round_f16(const kf_kernels *kernels, const kf_data *data, uint64_t first, uint64_t n,
-                       uint32_t dim, bool direction, float *rows, kf_err *err);
+/* Rounds rows [n][dim] to f16 or bf16, to nearest even; those of f32 stay. KF_ERR_DATA, naming a row of
+ * the data set (NULL: by its number, counted from `first` on), if a number is too large or, if
+ * `direction` counts, a row becomes zero. */
+kf_status kf_round_rows(const kf_kernels *kernels, kf_dtype dtype, const kf_data *data,
+                        uint64_t first, uint64_t n, uint32_t dim, bool direction, float *rows,
+                        kf_err *err);
 /* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 

@@ -116,7 +116,7 @@ static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
                     .fine = unknown};
 }
 
-/* Whether two rows in f16 are equal, which needs no f32. */
+/* Whether two rows in 16 bits are equal, which needs no f32. */
 static bool same_halves(const kf_index *index, uint64_t a, uint64_t b) {
   const uint16_t *x = index->halves;
   size_t dim = index->dim;

@@ -19,12 +19,15 @@ def gallery(box):
     box.write("queries.safetensors", data_set(90, 24, 5, seed=2))
     box.works("fit", "rows.safetensors", "--device", "cpu", "-o", "model.safetensors")
     box.works("index", "rows.safetensors", "--model", "model.safetensors", "-o", "gallery.safetensors")
+    box.works("index", "rows.safetensors", "--model", "model.safetensors", "--dtype", "bf16", "-o", "brain.safetensors")
 
 
 SESSIONS = (
     ["search", "gallery.safetensors", "queries.safetensors", "-k", "7"],
     ["search", "gallery.safetensors", "queries.safetensors", "-k", "300", "--json"],
     ["search", "gallery.safetensors", "--itself", "-k", "3"],
+    ["search", "brain.safetensors", "queries.safetensors", "-k", "7"],
+    ["search", "brain.safetensors", "--itself", "-k", "3"],
     ["search", "gallery.safetensors", "queries.safetensors", "-k", "5", "--rerank-from-disk"],
     ["eval", "model.safetensors", "queries.safetensors", "--gallery", "gallery.safetensors", "-k", "1,5,20"],
     ["classify", "model.safetensors", "queries.safetensors", "--top", "3"],
@@ -75,7 +78,7 @@ def what_is_missing(box):
     box.refuses(USAGE, *words, "--device", "gpu", env=env, naming="invalid device 'gpu'")
     box.refuses(USAGE, *words, env={**env, "KOOFU_DEVICE": "cuda:x"}, naming="invalid device 'cuda:x'")
     box.refuses(IO, *words, "--device", "cuda", env=twin(box, "lose_call=9"), naming="the device was lost")
-    for others in (SESSIONS[5], SESSIONS[6], SESSIONS[7], [*TRANSFORMS[0], "-o", "lost.npy"]):
+    for others in (SESSIONS[7], SESSIONS[8], SESSIONS[9], [*TRANSFORMS[0], "-o", "lost.npy"]):
         box.refuses(IO, *others, "--device", "cuda", env=twin(box, "no_driver=1"), naming="there is no driver")
         box.refuses(IO, *others, "--device", "cuda", env=twin(box, "lose_call=3"), naming="the device was lost")
         box.refuses(1, *others, "--device", "cuda", env=twin(box, "memory=1000"), naming="memory left")

@@ -593,6 +593,60 @@ def eval_leaving_one_out(box):
 
 
 @test
+def votes_without_a_model(box):
+    """A gallery in the place of the model: the votes of brute force, and what the same gallery says beside a model."""
+    oracle()
+    labels, truth = noisy(box)
+    box.works("transform", "m.safetensors", "x.safetensors", "-o", "tx.npy")
+    box.works("transform", "m.safetensors", "q.npy", "-o", "tq.npy")
+    rows = tensors(box, "x.safetensors")["embeddings"]
+    spaces = {"r": (rows, load(box, "q.npy"), "cosine"), "e": (rows, load(box, "q.npy"), "euclidean"),
+              "g": (load(box, "tx.npy"), load(box, "tq.npy"), "cosine")}
+    for gallery, (g, q, metric) in spaces.items():
+        scores = all_scores(g, q, metric)
+        order = np.argsort(scores if metric == "euclidean" else -scores, axis=1, kind="stable")[:, :15]
+        name, beside = f"{gallery}.safetensors", ["m.safetensors", "--gallery", f"{gallery}.safetensors"]
+        answers = [json.loads(line) for line in box.works("classify", name, "q.npy", "--json", "--weighted").out.splitlines()]
+        for i, answer in enumerate(answers):
+            wanted = votes(order[i].tolist(), scores[i][order[i]].tolist(), labels, 15, metric, 0.07)[:5]
+            equal(answer["classes"], [f"name {c}" for c, _ in wanted], f"classes of row {i} in {name}")
+            check(np.allclose(answer["votes"], [v for _, v in wanted], rtol=1e-5, atol=0), f"votes of row {i}: {answer}, {wanted}")
+        for more in ([], ["-k", 3, "--top", 2], ["--weighted", "--labels", "q.txt"]):
+            equal(box.works("classify", name, "q.npy", *more).out, box.works("classify", *beside, "q.npy", *more).out, f"{name}, {more}")
+        hits = sum(votes(order[i].tolist(), scores[i][order[i]].tolist(), labels, 5)[0][0] == truth[i] for i in range(120))
+        about = json.loads(box.works("eval", name, "q.npy", "--labels", "q.txt", "--json").out)
+        equal([round(120 * e["top1"]) for e in about["knn"] if e["k"] == 5], [hits], f"5-NN in {name}")
+        equal([about[k] for k in ("n", "top1", "raw_top1", "lambda")], [None] * 4, "there are no prototypes")
+        equal((about["metric"], about["dim_in"], about["dim_out"]), (metric, 6, g.shape[1]), "the space")
+        for data in (["q.npy", "--labels", "q.txt"], []):
+            alone, both = (json.loads(box.works("eval", *words, *data, "-k", "1,5", "--json").out) for words in ([name], beside))
+            equal(*({k: v for k, v in a.items() if k.startswith("knn") or k == "leave_one_out"} for a in (alone, both)), f"{name}, {data}")
+            lines = box.works("eval", name, *data, "-k", "1,5").out.splitlines()
+            equal([line.split()[1] for line in lines[1:3]], ["1-NN", "5-NN"], f"no line of prototypes: {lines}")
+
+
+@test
+def votes_without_a_model_refuse_what_needs_one(box):
+    noisy(box)
+    for option in (["--raw"], ["--metric", "cosine"], ["--text", "x.safetensors"]):
+        for command in ("classify", "eval"):
+            box.refuses(USAGE, command, "g.safetensors", "x.safetensors", *option, naming=[f"{option[0]} needs a model", "g.safetensors is a gallery"])
+    for option in (["--part", "images"], ["--probabilities"], ["--no-reject"]):
+        box.refuses(USAGE, "classify", "g.safetensors", "x.safetensors", *option, naming=f"{option[0]} needs a model")
+    for option in (["--errors"], ["--per-class", "o"], ["--confusions", "o"], ["--wrong", "o"], ["--unknown", "q.npy"]):
+        box.refuses(USAGE, "eval", "g.safetensors", "x.safetensors", *option, naming=f"{option[0]} needs a model")
+    box.refuses(USAGE, "classify", "g.safetensors", "q.npy", "--gallery", "r.safetensors", naming=["g.safetensors is a gallery", "--gallery"])
+    box.refuses(USAGE, "classify", "r.safetensors", naming="missing argument: DATA or PICTURES")
+    box.works("index", "q.npy", "-o", "bare.safetensors")
+    for words in (["classify", "bare.safetensors", "q.npy"], ["eval", "bare.safetensors"]):
+        box.refuses(BAD_DATA, *words, naming=["bare.safetensors: has no labels to vote with", "--labels"])
+    box.write("nine.npy", npy(world(dim=9)[0]))
+    box.refuses(BAD_DATA, "classify", "r.safetensors", "nine.npy", naming=["nine.npy: has 9 columns, the gallery takes 6"])
+    box.write("n.txt", "name 1\n" * len(world(dim=9)[0]))
+    box.refuses(BAD_DATA, "eval", "r.safetensors", "nine.npy", "--labels", "n.txt", naming=["9", "6"])
+
+
+@test
 def eval_names_classes_that_the_gallery_lacks(box):
     noisy(box)
     box.write("some.safetensors", data_set(n=30, dim=6, names=["name 0", "name 1", "name 2"]))
@@ -628,11 +682,13 @@ def files_that_are_no_model(box):
     with_gallery(box)
     box.works("stats", "x.safetensors", "-o", "s.safetensors")
     box.write("x.npy", npy(world()[0]))
-    for name, what, advice in (("g.safetensors", "is a gallery", "take it as --gallery"), ("x.safetensors", "is a data set", "koofu fit DATA"),
+    for name, what, advice in (("g.safetensors", "is a gallery", "'koofu classify' and 'koofu eval' take it"), ("x.safetensors", "is a data set", "koofu fit DATA"),
                                ("s.safetensors", "holds statistics", "koofu fit STATISTICS"), ("x.npy", "holds embeddings", "koofu fit DATA")):
         for words in (["classify", name, "x.npy"], ["eval", name, "x.safetensors"], ["transform", name, "x.npy", "-o", "o.npy"],
                       ["add-class", name, "new", "x.npy", "-o", "o.safetensors"],
                       ["index", "x.npy", "--model", name, "-o", "o.safetensors"]):
+            if what == "is a gallery" and words[0] in ("classify", "eval"):
+                continue  # its rows vote
             box.refuses(BAD_DATA, *words, naming=[f"{name}: {what}, not a model; ", advice])
 
 

@@ -160,6 +160,21 @@ def make_models(m):
     m.koofu("index", "set.safetensors", "--model", "shrunk.safetensors", "-k", 3, "-o", "gallery.safetensors")
     m.koofu("index", "x.npy", "--metric", "euclidean", "-o", "bare.safetensors")
     m.koofu("index", "set.safetensors", "--dtype", "f16", "-o", "compact.safetensors")
+    make_living(m)
+
+
+def make_living(m):
+    """living.safetensors, a gallery with two changes; base.safetensors is its file, change.safetensors the first of them."""
+    more = read(os.path.join(m.folder, "more-ids.txt")).decode().splitlines()
+    m.write("some-ids.txt", "\n".join(["photos/2 ä.png", *more[1:]]) + "\n")
+    m.write("gone.txt", "photos/0 ä.png\nphotos/9 ä.png\nno row\n")
+    m.write("two-ids.txt", "photos/3 ä.png\nphotos/5 ä.png\n")
+    m.koofu("index", "set.safetensors", "--model", "shrunk.safetensors", "-o", "living.safetensors")
+    m.write("base.safetensors", read(os.path.join(m.folder, "living.safetensors")))
+    m.koofu("index", "test.safetensors", "--ids", "some-ids.txt", "--append", "living.safetensors", "--replace")
+    folder = os.path.join(m.folder, "living.safetensors.changes")
+    m.write("change.safetensors", read(os.path.join(folder, os.listdir(folder)[0])))
+    m.koofu("index", "living.safetensors", "--remove", "gone.txt")
 
 
 def make_pictures(m):

@@ -8,7 +8,6 @@ import json
 import struct
 import zlib
 
-CHECKED = ("koofu.stats", "koofu.model", "koofu.gallery")
 MASK = (1 << 64) - 1
 P1, P2, P3, P4, P5 = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
 

@@ -166,12 +166,13 @@ def allowed_for(kind):
 
 def check_outcome(lab, s, result, allowed, may_litter=False, may_stay=False, torn_stdout=False):
     """The reference's end, or a failure that leaves everything as it was. may_litter: nothing can be removed; may_stay: the
-    shards of a file that is whole may remain, since tidying them up is no reason to fail."""
+    shards of a file that is whole may remain, and changes that are in the gallery by now, since tidying them up is no
+    reason to fail."""
     reference, tree = lab.reference(s), lab.bench.tree()
     if may_litter:
         tree = {name: content for name, content in tree.items() if not is_litter(name)}
     if result.status == OK:
-        kept = {name: content for name, content in tree.items() if not (may_stay and ".parts/" in name)}
+        kept = {name: content for name, content in tree.items() if not (may_stay and (".parts/" in name or is_past(name, reference)))}
         hold(steady(result.out) == reference.out, "it succeeds, but prints something else")
         hold(same(kept, reference.after, s.best_effort), lambda: f"it succeeds, but {difference(kept, reference.after)}")
         check_safe(result.err.decode("utf-8", "surrogateescape"))
@@ -188,6 +189,11 @@ def check_outcome(lab, s, result, allowed, may_litter=False, may_stay=False, tor
         return
     tree = undone(tree, reference, result.err.decode("utf-8", "replace"))
     hold(tree == reference.before, lambda: f"it fails, and {difference(tree, reference.before)}")
+
+
+def is_past(name, reference):
+    """A change of a gallery that has been made one file."""
+    return ".changes/" in name and name in reference.before and name not in reference.after
 
 
 def undone(tree, reference, message):

@@ -28,11 +28,12 @@ IN = "../../../in/"
 class Subject:
     """A file or a folder with one file that is mutated, and what is done with it. @ is the changed file or folder."""
 
-    def __init__(self, name, source, kind, *uses, folder=None, loose=False):
+    def __init__(self, name, source, kind, *uses, folder=None, loose=False, change_of=None):
         self.name, self.source, self.kind, self.uses = name, source, kind, uses
         self.folder = folder          # the folder of the inputs that the file is in, copied as a whole
         self.file = os.path.basename(source)
         self.loose = loose            # the message may be about a file that it names
+        self.change_of = change_of    # the file is a change of this gallery, which @ is then
 
 
 def use(*words):
@@ -58,7 +59,11 @@ STATS = (use("info", "@", "--json"), use("fit", "@", *OUT), use("fit", "@", "--m
 GALLERY = (use("info", "@", "--json"), use("search", "@", "!q.npy", "-k", "3"), use("search", "@", "!q.npy", "-o", "near.npy"), use("search", "@", "--itself", "-k", "2"),
            use("search", "@", "!q.npy", "--rerank-from-disk", "--json"), use("index", "!test.safetensors", "--append", "@", *OUT),
            use("index", "!test.safetensors", "--append", "@"), use("classify", "!shrunk.safetensors", "!x.npy", "--gallery", "@", "--weighted"),
-           use("eval", "!shrunk.safetensors", "!set.safetensors", "--gallery", "@", "--json"), use("convert", "@", *OUT), use("search", "@", "!q.npy", "--html", "out.html"))
+           use("eval", "!shrunk.safetensors", "!set.safetensors", "--gallery", "@", "--json"), use("convert", "@", *OUT), use("search", "@", "!q.npy", "--html", "out.html"),
+           use("classify", "@", "!x.npy", "--weighted"), use("eval", "@", "--json"), use("search", "@", "!q.npy", "--within", "0.5"),
+           use("search", "@", "!q.npy", "-k", "2", "--also", "!gallery.safetensors"), use("search", "!living.safetensors", "!q.npy", "-k", "2", "--also", "@", "--json"),
+           use("search", "@", "!q.npy", "-k", "1", "--only-ids", "!two-ids.txt"), use("search", "@", "--unique", "0.5"), use("verify", "@"),
+           use("index", "@", "--remove", "!gone.txt"), use("index", "@", "--compact"))
 TEXT = (use("fit", "!set.safetensors", "--text", "@", *OUT), use("classify", "!shrunk.safetensors", "!x.npy", "--text", "@"), use("eval", "!paper.safetensors", "!set.safetensors", "--text", "@"),
         use("info", "@", "--json"), use("classify", "!paper.safetensors", "!x.npy", "--text", "@", "--text-as-is", "--raw"), use("search", "!plain.safetensors", "@", "--text-queries", "-k", "1"))
 LABELS = (use("convert", "!x.npy", "--labels", "@", *OUT), use("stats", "!x.npy", "--labels", "@", "--classes", "!names.txt", "--skip-unknown", "--skip-unlabelled", *OUT),
@@ -82,6 +87,8 @@ def subjects():
         Subject("stats", "stats.safetensors", "safetensors", *STATS), Subject("stats-raw", "stats-raw.safetensors", "safetensors", *STATS),
         Subject("gallery", "gallery.safetensors", "safetensors", *GALLERY), Subject("plain", "plain.safetensors", "safetensors", *GALLERY),
         Subject("bare", "bare.safetensors", "safetensors", *GALLERY), Subject("compact", "compact.safetensors", "safetensors", *GALLERY),
+        Subject("change", "change.safetensors", "safetensors", *GALLERY, change_of="base.safetensors"),
+        Subject("only-ids", "two-ids.txt", "text", use("search", "!living.safetensors", "!q.npy", "-k", "1", "--only-ids", "@")),
         Subject("text", "text.safetensors", "safetensors", *TEXT),
         Subject("set", "set.safetensors", "safetensors", *ROWS, *LABELLED), Subject("embedded", "embedded.safetensors", "safetensors", *ROWS, use("fit", "@", *OUT)),
         Subject("npy", "x.npy", "npy", *ROWS), Subject("npy8", "x8.npy", "npy", *ROWS), Subject("columns", "columns.npy", "npy", *ROWS),
@@ -152,6 +159,13 @@ def cases(lab, share=None):
 def place(lab, subject, content):
     """Puts the file with this content where the words of a use find it; what they call it."""
     lab.bench.clear()
+    if subject.change_of:
+        with open(os.path.join(lab.inputs, subject.change_of), "rb") as file:
+            gallery = file.read()
+        base = re.search(rb'"checksum":"([0-9a-f]{16})"', gallery).group(1).decode()
+        lab.bench.write("g.safetensors", gallery)
+        lab.bench.write(f"g.safetensors.changes/{base}-000001.safetensors", content)
+        return "g.safetensors"
     if not subject.folder:
         lab.bench.write(subject.file, content)
         return subject.file
@@ -185,13 +199,14 @@ def run(lab, name, seed, number):
     subject = SUBJECTS[name]
     how, content, must, words = made(lab, name, seed, number)
     target = place(lab, subject, content)
-    words = filled_in(words, target)
+    words, placed = filled_in(words, target), lab.bench.tree()
     result = lab.bench.run(words, memory=MEMORY)
     lab.shown = f"[{how}] {result}"
     check_end(result)
     most = PEAK_PICTURE if subject.kind in ("jpeg", "png", "webp") else PEAK
     hold(result.peak < most or lab.bench.sanitized, lambda: f"it takes {result.peak >> 20} MiB")
-    left = {n: c for n, c in lab.bench.tree().items() if n != target and not n.startswith(target + "/")}
+    tree = lab.bench.tree()
+    left = {n: c for n, c in tree.items() if n not in placed and not n.startswith(target + "/")}
     if result.status == OK:
         hold(not must or (words[0] == "convert" and not looks_ours(content)), "damage is not noticed")
         check_success(words, result, left, content)
@@ -206,7 +221,7 @@ def run(lab, name, seed, number):
         hold(result.out == b"", "it fails, but prints something")
         left = [n for n in left if ".parts/" not in n]
         hold(not left, lambda: f"it fails, and {', '.join(left)} is left behind")
-        hold(subject.folder or lab.bench.tree()[target] == content, "it fails, and has changed the file")
+        hold(all(tree.get(n) == c for n, c in placed.items()), "it fails, and has changed the file")
     return words[0]
 
 

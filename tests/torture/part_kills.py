@@ -4,8 +4,9 @@ A case is kills:SESSION:WORLD:SIGNAL:call:N, which signals just before the N-th 
 which signals at a moment that SEED and N decide.
 
 Rules: every file is the old one or the new one, byte for byte. SIGKILL may leave what docs/reliability.md says: hidden
-'.part' and '.old' files, and the unfinished work of embed. SIGTERM and SIGINT leave nothing but the latter, and of several
-files all are old. In each case the command run again gives the right bytes: rows that were added are not added twice.
+'.part' and '.old' files, an empty folder for changes of a gallery, and the unfinished work of embed. SIGTERM and SIGINT
+leave nothing but the latter, and of several files all are old. In each case the command run again gives the right bytes:
+rows that were added are not added twice.
 """
 
 import os

@@ -17,7 +17,7 @@ class Session:
         self.name = name
         self.words = [word.replace("@", IN + "/") if isinstance(word, str) else str(word) for word in words] + ["-q"]
         self.command = self.words[0]
-        self.old = old or {}          # {file in the session's folder: input it is a copy of, or its bytes}
+        self.old = old or {}          # {file or folder in the session's folder: input it is a copy of, or its bytes}
         self.writes = tuple(writes)   # files or folders it writes, besides those it replaces
         self.resumes = tuple(resumes)  # what an unfinished run may leave, for the next one to use
         self.best_effort = tuple(best_effort)  # pages that leave out pictures which cannot be read
@@ -38,6 +38,7 @@ def all_sessions():
     one = {"old": standing("out.safetensors"), "writes": ["out.safetensors"]}
     embed = {"old": standing("out.safetensors"), "writes": ["out.safetensors"], "resumes": ["out.safetensors.parts"]}
     labels = ["--labels", "@y.txt"]
+    living = {"g.safetensors": "living.safetensors", "g.safetensors.changes": "living.safetensors.changes"}
     return [
         session("quickstart", "quickstart", "@photos", "--encoder", "@clip", "-o", "q", writes=["q"], resumes=["q"]),
         session("quickstart-pictures", "quickstart", "@photos", "--encoder", "@vision", "-o", "q", writes=["q"], resumes=["q"]),
@@ -74,6 +75,8 @@ def all_sessions():
         session("classify", "classify", "@shrunk.safetensors", "@x.npy", "--probabilities"),
         session("classify-file", "classify", "@fused.safetensors", "@x.npy", "--json", "-o", "out.jsonl", old=standing("out.jsonl"), writes=["out.jsonl"]),
         session("classify-votes", "classify", "@shrunk.safetensors", "@x.npy", "--gallery", "@gallery.safetensors", "--weighted"),
+        session("classify-alone", "classify", "@living.safetensors", "@x.npy", "--weighted"),
+        session("eval-alone", "eval", "@living.safetensors", "--json"),
         session("classify-text", "classify", "@shrunk.safetensors", "@x.npy", "--text", "@text.safetensors"),
         session("classify-pictures", "classify", "@seen.safetensors", "@photos", "--encoder", "@clip"),
         session("eval", "eval", "@shrunk.safetensors", "@set.safetensors", "--errors"),
@@ -95,7 +98,16 @@ def all_sessions():
         session("index", "index", "@x.npy", *labels, "--ids", "@ids.txt", "--model", "@shrunk.safetensors", *out, **one),
         session("append", "index", "@test.safetensors", "--ids", "@more-ids.txt", "--append", "g.safetensors", old={"g.safetensors": "gallery.safetensors"}, writes=["g.safetensors"]),
         session("append-to", "index", "@test.safetensors", "--ids", "@more-ids.txt", "--append", "@plain.safetensors", *out, **one),
+        session("replace", "index", "@test.safetensors", "--ids", "@some-ids.txt", "--append", "g.safetensors", "--replace",
+                old={"g.safetensors": "gallery.safetensors"}, writes=["g.safetensors"]),
+        session("remove", "index", "g.safetensors", "--remove", "@gone.txt", old={"g.safetensors": "gallery.safetensors"}, writes=["g.safetensors"]),
+        session("compact", "index", "g.safetensors", "--compact", old=living, writes=["g.safetensors"]),
+        session("search-living", "search", "@living.safetensors", "@q.npy", "-k", 2, "--only-ids", "@two-ids.txt"),
+        session("search-also", "search", "@gallery.safetensors", "@q.npy", "-k", 3, "--also", "@living.safetensors"),
+        session("search-within", "search", "@living.safetensors", "@q.npy", "--within", "0.2", "--only", "@some.txt"),
+        session("search-unique", "search", "@living.safetensors", "--unique", "0.5", "--keep", "keep.txt", old=standing("keep.txt"), writes=["keep.txt"]),
         session("index-f16", "index", "@set.safetensors", "--dtype", "f16", *out, **one),
+        session("index-bf16", "index", "@set.safetensors", "--dtype", "bf16", *out, **one),
         session("search-f16", "search", "@compact.safetensors", "@q.npy", "-k", 3),
         session("search", "search", "@gallery.safetensors", "@q.npy", "-k", 3),
         session("search-npy", "search", "@plain.safetensors", "@q.npy", "-o", "near.npy", old=standing("near.npy", "near_scores.npy"),
@@ -143,12 +155,18 @@ def check_complete(program, sessions):
         sys.exit(f"torture: no session for {', '.join(forgotten)}; add one to tests/torture/sessions.py")
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def old_files(s, inputs):
     """{name: bytes} before the session."""
     found = {}
     for name, content in s.old.items():
-        if isinstance(content, str):
-            with open(os.path.join(inputs, content), "rb") as file:
-                content = file.read()
-        found[name] = content
+        source = os.path.join(inputs, content) if isinstance(content, str) else None
+        if source and os.path.isdir(source):
+            found |= {f"{name}/{inner}": read(os.path.join(source, inner)) for inner in os.listdir(source)}
+        else:
+            found[name] = read(source) if source else content
     return found
