@@ -7,7 +7,7 @@
 int is_parquet(const char *path) { return path && ends_with(path, ".parquet"); }
 
 void records_column(records_out *r, const char *name, kf_column_type type) {
-  r->columns[r->n++] = (kf_column){name, type};
+  r->columns[r->n++] = (kf_column){.name = name, .type = type};
 }
 
 int records_open(cli_run *cli, records_out *r, const char *path) {

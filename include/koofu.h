@@ -1653,6 +1653,7 @@ typedef enum kf_column_type {
 typedef struct kf_column {
   const char *name;
   kf_column_type type;
+  uint64_t reserved[2];
 } kf_column;
 /* A value of a record: what the type of its column says, or null. */
 typedef struct kf_cell {
@@ -1660,6 +1661,7 @@ typedef struct kf_cell {
   int64_t integer;
   double real;
   int null;
+  uint64_t reserved[2];
 } kf_cell;
 
 /* columns: [n], copied. */

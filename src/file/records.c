@@ -21,6 +21,8 @@ static kf_status open_records(kf_ctx *ctx, kf_records *r, const char *path,
   for (size_t i = 0; i < n; i++) {
     if (columns[i].name == NULL || (unsigned)columns[i].type > KF_COLUMN_REAL)
       return kf_fail(err, KF_ERR_ARG, "kf_records_open: column %zu has no name or no type", i);
+    KF_TRY(
+        kf_check_reserved(columns[i].reserved, sizeof columns[i].reserved, "kf_records_open", err));
     char *name;
     size_t size = strlen(columns[i].name) + 1;
     KF_TAKE(&r->arena, name, size);
@@ -55,6 +57,7 @@ kf_status kf_records_add(kf_ctx *ctx, kf_records *r, const kf_cell *cells) {
   KF_ENTER(ctx, r != NULL && cells != NULL);
   for (size_t i = 0; i < r->n; i++) {
     const kf_cell *c = &cells[i];
+    KF_TRY(kf_check_reserved(c->reserved, sizeof c->reserved, __func__, err));
     if (r->types[i] == KF_COLUMN_TEXT) {
       if (!c->null && (c->text == NULL || !kf_utf8_valid(c->text, strlen(c->text))))
         return kf_fail(err, KF_ERR_ARG, "kf_records_add: cell %zu is not a text in UTF-8", i);

@@ -462,7 +462,8 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
-KF_API kf_dtype kf_gallery_dtype(const kf_gallery *gallery);
+KF_API kf_dtype
+kf_gallery_dtype(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_k(const kf_gallery *gallery);
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
@@ -482,7 +483,8 @@ KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);
 typedef struct kf_filter_options {
-  const char *classes;
+  const char
+      *classes;
   const kf_id_list *ids;
   uint64_t reserved[4];
 } kf_filter_options;
@@ -805,12 +807,14 @@ typedef enum kf_column_type {
 typedef struct kf_column {
   const char *name;
   kf_column_type type;
+  uint64_t reserved[2];
 } kf_column;
 typedef struct kf_cell {
   const char *text;
   int64_t integer;
   double real;
   int null;
+  uint64_t reserved[2];
 } kf_cell;
 KF_API kf_status kf_records_open(kf_ctx *ctx, const char *path, const kf_column *columns, size_t n,
                                  kf_records **out);
