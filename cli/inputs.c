@@ -132,7 +132,8 @@ static const char *advice(const char *kind, const char *wanted) {
   if (gallery_wanted)
     return is_model ? "make one with 'koofu index DATA --model MODEL'"
                     : "make one with 'koofu index DATA'";
-  if (strcmp(kind, "gallery") == 0) return "'koofu search', 'koofu classify' and 'koofu eval' take it";
+  if (strcmp(kind, "gallery") == 0)
+    return "'koofu search', 'koofu classify' and 'koofu eval' take it";
   return strcmp(kind, "statistics") == 0 ? "make one with 'koofu fit STATISTICS'"
                                          : "make one with 'koofu fit DATA'";
 }
