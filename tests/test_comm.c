@@ -441,12 +441,17 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void files_are_the_same(void **state) {
-  (void)state;
+/* A session that writes into a folder of its own, which is its argument. */
+static void assert_same_in_folder(kf_status (*run)(kf_ctx *, void *, session_log *)) {
   char folder[256];
   snprintf(folder, sizeof folder, "%s", test_folder());
-  assert_same_on_ranks(write_all, folder);
+  assert_same_on_ranks(run, folder);
   test_remove(folder);
+}
+
+static void files_are_the_same(void **state) {
+  (void)state;
+  assert_same_in_folder(write_all);
 }
 
 static void spoil(const char *path) {
@@ -533,10 +538,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
 
 static void ties_are_the_same(void **state) {
   (void)state;
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  assert_same_on_ranks(search_ties, folder);
-  test_remove(folder);
+  assert_same_in_folder(search_ties);
 }
 
 /* Files longer than a round, with bad rows left out. */
