@@ -18,8 +18,10 @@
 #define MOST_RATIO 4u
 
 /* A slot is for this many bytes of a, and of c, times the rows of slots.c. */
-#define IN_BYTES  4096u
-#define OUT_BYTES 8192u
+#define IN_BYTES  2048u
+#define OUT_BYTES 4096u
+#define SMALL     64u /* rows that may take more than their share of memory: the rest is for matrices */
+#define MATRICES  4u
 #define LINES     ((size_t)1 << 21) /* bytes of a matrix that are copied at a time */
 
 /* What a slot has to do, at the beginning of its memory: lines of a matrix, or rows of a product. */
@@ -44,10 +46,14 @@ static bool offered(const kf_device *device, bool asked) {
 static kf_dev_status make(const kf_device *device, const void *argument, uint32_t batch,
                           uint32_t slots, void **object) {
   (void)argument;
+  uint64_t left = 0;
   kf_dev_product_plan plan = {
       .slots = slots, .in = (uint64_t)batch * IN_BYTES - ORDER, .out = (uint64_t)batch * OUT_BYTES};
   kf_dev_product *made = NULL;
-  kf_dev_status status = device->api->product_new(device->dev, &plan, &made);
+  kf_dev_status status = device->api->memory_left(device->dev, &left);
+  if (status != KF_DEV_OK) return status;
+  if (batch > SMALL && device->api->product_bytes(&plan) > left / MATRICES) return KF_DEV_MEMORY;
+  status = device->api->product_new(device->dev, &plan, &made);
   *object = made;
   return status;
 }
