@@ -264,6 +264,19 @@ static void by_hits(void **state) {
   clear_problem(&p);
 }
 
+/* Rows of any size, by distance: some are out of the range in which products in f32 rule classes out. */
+static void of_any_size(void **state) {
+  (void)state;
+  const double units[] = {1, 1e-12, 1e-25, 1e12, 1e25};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    problem p = make_problem(240, 7, 9, true, 1);
+    for (uint64_t k = 0; k < p.w.n * p.w.dim; k++)
+      p.w.rows[k] = (float)((double)p.w.rows[k] * units[i]);
+    same_fit(&p, (kf_fit_options){.method = KF_METHOD_PAPER}, 2, "cuda");
+    clear_problem(&p);
+  }
+}
+
 static void on_several_devices(void **state) {
   (void)state;
   device_need_twin()->devices = 3;
@@ -343,7 +356,7 @@ static void faults(void **state) {
         twin->fail_after = allocation % 2;
         refused += check_fault(&p, &fits[f], ctx, &want, KF_ERR_MEM, "plain twin 0");
       }
-      assert_true(lost > 15 && refused >= 4);
+      assert_true(lost > 30 && refused >= 4);
     }
     clear_fitted(&want);
     kf_ctx_free(cpu);
@@ -393,10 +406,9 @@ static void where_it_pays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      CASE(products),           CASE(starts),         CASE(little_room),
-      CASE(by_likelihood),      CASE(uneven_classes), CASE(by_hits),
-      CASE(on_several_devices), CASE(faults),         CASE(where_it_pays),
-      CASE(only_where_it_pays),
+      CASE(products),       CASE(starts),        CASE(little_room),        CASE(by_likelihood),
+      CASE(uneven_classes), CASE(by_hits),       CASE(of_any_size),        CASE(on_several_devices),
+      CASE(faults),         CASE(where_it_pays), CASE(only_where_it_pays),
   };
   return cmocka_run_group_tests(tests, device_keep, device_let_go);
 }

@@ -3,7 +3,7 @@
  * Rows and class means are turned to the basis of the eigenvectors of S_w, in which the algebra
  * of a row that is left out (loo_algebra.c) is cheap. For each lambda there is an index of the
  * prototypes, which is asked for the few classes that could come before a row's own; these are
- * compared exactly. */
+ * compared exactly. On devices, products find these classes (loo_reach.c). */
 #include "choose/loo_algebra.h"
 
 #include <math.h>
@@ -136,6 +136,7 @@ typedef struct loo_batch {
   double *ax, *ad; /* [BATCH][D] */
   double *columns; /* [D][BATCH] */
   double *u, *v;   /* [D] */
+  kf_loo_reach_scratch reach;
   const kf_loo_view *view;
 } loo_batch;
 
@@ -182,26 +183,6 @@ static void count_rival(void *argument, uint64_t query, uint64_t j) {
   r->beaten += kf_loo_comes_before(b->view, r, (uint32_t)j);
 }
 
-/* Hits of a batch at one lambda and alpha. */
-static kf_status count_point(const kf_loo_view *view, loo_batch *b, kf_fuse_point *point,
-                             kf_err *err) {
-  const kf_loo *loo = view->loo;
-  b->view = view;
-  for (size_t i = 0; i < b->n; i++) {
-    kf_loo_row *r = &b->rows[i];
-    *r = row_of(view, b, i);
-    if (loo->text != NULL) kf_loo_row_add_text(view, r, b->unit + i * loo->dim, point->alpha);
-    b->least[i] = kf_loo_ask(view, r, b->u, b->v, b->queries + i * kf_loo_width(loo));
-  }
-  KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least, count_rival,
-                           b, err));
-  for (size_t i = 0; i < b->n; i++) {
-    point->top1 += b->rows[i].beaten == 0;
-    point->top5 += b->rows[i].beaten < TOP;
-  }
-  return KF_OK;
-}
-
 /* --- all rows -------------------------------------------------------------------------------- */
 
 typedef struct loo_tally {
@@ -212,6 +193,8 @@ typedef struct loo_tally {
 typedef struct loo_job {
   kf_loo *loo;
   kf_products on;
+  bool by_products; /* in the place of indexes */
+  kf_loo_reach reach;
   const kf_data *data; /* the rows to leave out */
   size_t n_points, n_views;
   kf_loo_view *views;       /* [n_points] at most; one for each lambda */
@@ -221,8 +204,10 @@ typedef struct loo_job {
 } loo_job;
 
 static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
-  const kf_loo *loo = ((const loo_job *)argument)->loo;
+  const loo_job *j = argument;
+  const kf_loo *loo = j->loo;
   loo_batch *b = scratch;
+  if (j->by_products) kf_loo_reach_room(&b->reach, loo, arena);
   uint64_t dim = loo->dim;
   KF_TAKE(arena, b->queries, BATCH * (uint64_t)kf_loo_width(loo));
   KF_TAKE(arena, b->fixed, dim);
@@ -235,13 +220,38 @@ static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
   KF_TAKE(arena, b->v, dim);
 }
 
+/* Hits of a batch at one lambda and alpha. */
+static kf_status count_point(const loo_job *j, const kf_loo_view *view, loo_batch *b,
+                             kf_fuse_point *point, kf_err *err) {
+  const kf_loo *loo = view->loo;
+  b->view = view;
+  for (size_t i = 0; i < b->n; i++) {
+    kf_loo_row *r = &b->rows[i];
+    *r = row_of(view, b, i);
+    if (loo->text != NULL) kf_loo_row_add_text(view, r, b->unit + i * loo->dim, point->alpha);
+    b->least[i] = kf_loo_ask(view, r, b->u, b->v, b->queries + i * kf_loo_width(loo));
+  }
+  if (view->index != NULL)
+    KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least,
+                             count_rival, b, err));
+  else
+    KF_TRY(kf_loo_reaching(&j->reach, &j->on, view, b->queries, b->n, b->least, &b->reach,
+                           count_rival, b, err));
+  for (size_t i = 0; i < b->n; i++) {
+    point->top1 += b->rows[i].beaten == 0;
+    point->top5 += b->rows[i].beaten < TOP;
+  }
+  return KF_OK;
+}
+
 static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err) {
   const loo_job *j = argument;
   loo_batch *b = batch->scratch;
   loo_tally *t = &j->tallies[batch->worker];
   KF_TRY(turn_batch(j->loo, &j->on, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
-  for (size_t g = 0; g < j->n_points; g++) KF_TRY(count_point(j->view[g], b, &t->points[g], err));
+  for (size_t g = 0; g < j->n_points; g++)
+    KF_TRY(count_point(j, j->view[g], b, &t->points[g], err));
   return KF_OK;
 }
 
@@ -257,10 +267,37 @@ static kf_status prepare_job(loo_job *j, const kf_fuse_point *points) {
     memcpy(j->tallies[t].points, points, j->n_points * sizeof *points);
   for (size_t g = 0; g < j->n_points; g++) {
     if (g == 0 || points[g].lambda != points[g - 1].lambda)
-      KF_TRY(kf_loo_view_start(&j->views[j->n_views++], j->loo, points[g].lambda, true));
+      KF_TRY(kf_loo_view_start(&j->views[j->n_views++], j->loo, points[g].lambda, !j->by_products));
     j->view[g] = &j->views[j->n_views - 1];
   }
   return KF_OK;
+}
+
+/* What is resident on devices, if it is they who multiply. */
+static kf_status place_job(loo_job *j) {
+  j->by_products = j->on.use.slots != NULL;
+  KF_TRY(kf_matrix_place(&j->on, &j->loo->turn));
+  return j->by_products ? kf_loo_reach_place(&j->reach, j->loo, &j->on, &j->arena) : KF_OK;
+}
+
+static kf_status count_rows(loo_job *j, const char *what, const kf_fuse_point *points) {
+  kf_pass pass = {.what = what,
+                  .rows = BATCH,
+                  .shared = true,
+                  .work = count_batch,
+                  .argument = j,
+                  .scratch_size = sizeof(loo_batch),
+                  .make_scratch = take_batch};
+  KF_TRY(place_job(j));
+  KF_TRY(prepare_job(j, points));
+  return kf_each_batch(j->loo->ctx, j->data, &pass);
+}
+
+/* Products of numbers. */
+static double counting_work(const loo_job *j) {
+  const kf_loo *loo = j->loo;
+  double each = (double)kf_loo_width(loo) * loo->n * (double)j->n_points;
+  return turning_work(loo, j->data->rows) + (double)j->data->rows * each;
 }
 
 static kf_status add_over_ranks(kf_ctx *ctx, loo_job *j, kf_fuse_point *points,
@@ -291,18 +328,8 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
                            kf_loo_count *count) {
   kf_ctx *ctx = j->loo->ctx;
   for (size_t g = 0; g < j->n_points; g++) points[g].top1 = points[g].top5 = 0;
-  KF_TRY(prepare_job(j, points));
-  kf_pass pass = {.what = what,
-                  .rows = BATCH,
-                  .shared = true,
-                  .work = count_batch,
-                  .argument = j,
-                  .scratch_size = sizeof(loo_batch),
-                  .make_scratch = take_batch};
-  KF_TRY(kf_products_begin(ctx, turning_work(j->loo, j->data->rows), &j->on));
-  kf_status status = kf_matrix_place(&j->on, &j->loo->turn);
-  if (status == KF_OK) status = kf_each_batch(ctx, j->data, &pass);
-  KF_TRY(kf_products_end(&j->on, status));
+  KF_TRY(kf_products_begin(ctx, counting_work(j), &j->on));
+  KF_TRY(kf_products_end(&j->on, count_rows(j, what, points)));
   *count = (kf_loo_count){0};
   for (unsigned t = 0; t < ctx->threads; t++) {
     const loo_tally *tally = &j->tallies[t];

@@ -62,13 +62,19 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err) {
 
 uint64_t kf_map_scratch(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
 
+/* Rows less the centre, in columns. */
+static void centre_columns(const kf_map *map, const double *x, uint64_t n, double *columns) {
+  size_t dim_in = map->dim_in;
+  for (size_t k = 0; k < dim_in; k++) {
+    double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
+    for (size_t i = 0; i < n; i++) columns[k * KF_MAP_ROWS + i] = x[i * dim_in + k] - centre;
+  }
+}
+
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out) {
   size_t dim_in = map->dim_in, dim_out = map->dim_out;
-  for (size_t k = 0; k < dim_in; k++) {
-    double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
-    for (size_t i = 0; i < n; i++) scratch[k * KF_MAP_ROWS + i] = x[i * dim_in + k] - centre;
-  }
+  centre_columns(map, x, n, scratch);
   memset(out, 0, n * dim_out * sizeof *out);
   kernels->gemm_tn(scratch, KF_MAP_ROWS, map->transposed, dim_out, out, dim_out, n, dim_out,
                    dim_in);
@@ -93,13 +99,30 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
   map_shifted(map, kernels, rows, norm2, NULL, n, scratch, out);
 }
 
-void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
-  uint64_t d = map->dim_in, l = map->dim_out;
+/* --- class means ------------------------------------------------------------------------------ */
+
+kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out) {
+  out->map = map;
+  out->b = (kf_matrix){.depth = map->dim_in, .n = map->dim_out, .b = map->transposed};
+  KF_TRY(kf_products_begin(ctx, (double)n * map->dim_in * map->dim_out, &out->on));
+  kf_status status = kf_matrix_place(&out->on, &out->b);
+  return status == KF_OK ? KF_OK : kf_products_end(&out->on, status);
+}
+
+kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status) {
+  return kf_products_end(&m->on, status);
+}
+
+kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
+                             uint32_t n, double *scratch, double *means, double *mapped,
+                             kf_err *err) {
+  uint64_t d = m->map->dim_in, l = m->map->dim_out;
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  kf_map_f64(map, kernels, means, n, scratch, mapped);
+  centre_columns(m->map, means, n, scratch);
+  KF_TRY(kf_matrix_times(&m->on, &m->b, scratch, KF_MAP_ROWS, n, mapped, err));
   for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+  return KF_OK;
 }
 
 /* --- f32 ------------------------------------------------------------------------------------- */

@@ -59,10 +59,20 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
 kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err);
+/* A map for the means of classes, on devices where that pays for n of them; `begin` and `end` as
+ * kf_products_begin and kf_products_end. */
+typedef struct kf_map_of_means {
+  const kf_map *map;
+  kf_products on;
+  kf_matrix b;
+} kf_map_of_means;
+kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out);
+kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
- * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. */
-void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped);
+ * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. On any thread. */
+kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
+                             uint32_t n, double *scratch, double *means, double *mapped,
+                             kf_err *err);
 
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
@@ -168,7 +178,7 @@ static inline bool kf_prior_of_cosines(const kf_model *model) {
 double kf_largest_count(const int64_t *counts, uint32_t n);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
-kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
+kf_status kf_model_set_classes(kf_model *model, const kf_map_of_means *by, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
 static inline kf_classes kf_model_class_list(const kf_model *model) {
