@@ -665,6 +665,11 @@ typedef struct kf_transform_options {
   uint64_t reserved[4];
 } kf_transform_options;
 
+/* KF_ERR_DATA, naming the file, if a model cannot take the rows of a data set: they have another length,
+ * are of another encoder, or were mapped already. Functions on data sets ask for themselves; for callers
+ * who read the rows and give them to kf_transform or kf_classify. kf_gallery_takes is for queries. */
+KF_API kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data);
+
 /* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. */
 KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                               const kf_transform_options *options, float *out);
@@ -1013,6 +1018,9 @@ KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
 KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
 
+/* As kf_model_takes, for rows of a data set as queries. */
+KF_API kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data);
+
 /* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
  * KF_ERR_DATA naming it; so is a zero one if rows are scaled to unit length. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
@@ -1152,8 +1160,9 @@ KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
  * models and galleries made from them, and to their files. Where two of these meet (statistics that
  * are merged, files of one data set, a model and rows or text, a gallery and queries), it is
  * KF_ERR_DATA if both know their encoder and it is not the same; kf_ctx_options.any_encoder allows
- * it. What has no origin, as files from elsewhere, goes together with everything. Rows that were
- * mapped are no longer an encoder's, and have none.
+ * it. What has no origin, as files from elsewhere, goes together with everything. For rows
+ * that kf_transform_data wrote, the map takes the encoder's place: they go with rows of the same map and with
+ * models fitted to such, and a model refuses rows that it mapped itself.
  *
  * Each of these is NULL if the encoder is not known, and owned by the object. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder); /* never NULL */

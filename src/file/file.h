@@ -585,6 +585,7 @@ typedef struct kf_save_spec {
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
                    const double *norm2, uint64_t n, float *out, kf_err *err);
   const void *argument;
+  const kf_origin *origin; /* of mapped rows; NULL: not known, or that of the rows as they are */
 } kf_save_spec;
 kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
                               const char *path);

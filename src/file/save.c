@@ -61,7 +61,7 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
                           .labels = data->has_labels,
                           .names = &data->names,
                           .id_bytes = id_bytes};
-  /* Mapped rows are no longer what an encoder gives. */
+  layout.origin = save->spec->origin;
   if (save->spec->map == NULL && !data->mapped) layout.origin = &data->origin;
   if (kf_format_of(path) == KF_FORMAT_NPY) {
     KF_TRY(kf_out_open(&out->npy, save->ctx, path, err));

@@ -35,6 +35,8 @@ void kf_map_finish(kf_map *map);
 /* The map for text, with its own arena: Q = (T T^T)^(-1/2) T in place of T (text_map.c). */
 kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena *arena);
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
+/* KF_ERR_DATA if the rows of a data set are of a gallery with a map, or were mapped by this one. */
+kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err);
 /* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
  * already. */
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
