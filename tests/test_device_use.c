@@ -122,12 +122,12 @@ static void transform(void **state) {
   const uint32_t dims[] = {2, 7, 16, 33};
   const kf_switch switches[] = {KF_ON, KF_OFF};
   kf_twin_state *twin = device_twin();
-  if (twin != NULL) twin->devices = 2;
+  bool several = device_show(2);
   for (size_t i = 0; i < 5; i++)
     for (size_t d = 0; d < 4; d++)
       for (int raw = 0; raw < 2; raw++) {
         problem p = make_problem(rows[i], dims[d], 3, raw, dims[d] / 2);
-        const char *devices = twin != NULL && d % 2 == 1 ? "cuda:1,cuda:0" : "cuda";
+        const char *devices = several && d % 2 == 1 ? "cuda:1,cuda:0" : "cuda";
         kf_ctx *ctx = device_ctx(1 + (unsigned)d, devices);
         uint64_t before = twin != NULL ? twin->mapped : 0;
         same_transform(ctx, &p, switches[d % 2]);
@@ -227,10 +227,10 @@ static void many_classes(void **state) {
 static void in_many_calls(void **state) {
   (void)state;
   kf_twin_state *twin = device_twin();
-  if (twin != NULL) twin->devices = 2;
+  bool several = device_show(2);
   problem p = make_problem(400, 10, 5, 0, 0);
-  const char *const devices[] = {"cuda", "cpu", twin != NULL ? "cuda:1" : "cuda",
-                                 twin != NULL ? "cuda:0,cuda:1" : "cuda"};
+  const char *const devices[] = {"cuda", "cpu", several ? "cuda:1" : "cuda",
+                                 several ? "cuda:0,cuda:1" : "cuda"};
   kf_ctx *ctx[4];
   kf_classifier *c;
   double want[400], got[400];
@@ -410,5 +410,5 @@ int main(void) {
       CASE(judge),         CASE(faults),       CASE(only_where_it_pays),
       CASE(where_it_pays),
   };
-  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+  return device_run(tests, device_keep, device_let_go);
 }
