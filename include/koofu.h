@@ -665,7 +665,8 @@ typedef struct kf_transform_options {
   uint64_t reserved[4];
 } kf_transform_options;
 
-/* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. */
+/* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. On a device, the map stays there for later
+ * calls until the model is freed. */
 KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                               const kf_transform_options *options, float *out);
 /* Maps a data set to a file, .npy (rows alone; no bf16) or .safetensors (a native data set with
