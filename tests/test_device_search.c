@@ -163,6 +163,26 @@ static void random_problems(void **state) {
   for (uint64_t seed = first; seed <= last; seed++) one_problem(seed);
 }
 
+/* Rows in f16 and bf16 are scored on the device as well. */
+static void halves(void **state) {
+  (void)state;
+  const char *const names[] = {"gaussian", "loose clusters", "cone", "every row thrice"};
+  for (size_t i = 0; i < 24; i++) {
+    problem p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index_options options = {.metric = metrics[i % 3], .dtype = i % 2 ? KF_BF16 : KF_F16};
+    kf_index *index;
+    assert_ok(ctx, kf_index_new(ctx, p.rows, p.shape.n, p.shape.dim, &options, &index));
+    compare(ctx, index, &p, 10, NULL);
+    const kf_lane *lane = &index->devices->rows->lanes[0];
+    assert_true(lane->scores);
+    assert_int_equal(lane->pieces[0].is.values, i % 2 ? KF_DEV_BF16 : KF_DEV_F16);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    free_problem(&p);
+  }
+}
+
 /* Canonical scores decide for prototypes. */
 static void canonical(void **state) {
   (void)state;
@@ -732,6 +752,7 @@ int main(void) {
       CASE(sizes),
       CASE(many_neighbours),
       CASE(random_problems),
+      CASE(halves),
       CASE(canonical),
       CASE(bound_is_needed),
       CASE(little_memory),
