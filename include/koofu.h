@@ -670,7 +670,8 @@ typedef struct kf_transform_options {
  * who read the rows and give them to kf_transform or kf_classify. kf_gallery_takes is for queries. */
 KF_API kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data);
 
-/* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. */
+/* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. On a device, the map stays there for later
+ * calls until the model is freed. */
 KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                               const kf_transform_options *options, float *out);
 /* Maps a data set to a file, .npy (rows alone; no bf16) or .safetensors (a native data set with

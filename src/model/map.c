@@ -218,6 +218,13 @@ static bool is_unit(const kf_model *model, const kf_transform_options *o) {
   return model->map.normalized && o->normalize != KF_OFF;
 }
 
+/* The map stays on devices until the model is freed. */
+static kf_status begin(kf_ctx *ctx, const kf_model *model, const kf_transform_options *o,
+                       uint64_t rows, kf_mapping *out) {
+  bool unit = is_unit(model, o);
+  return kf_mapping_begin(ctx, &model->map, unit, &model->on_devices[unit], rows, out);
+}
+
 typedef struct transformation {
   kf_mapping mapping;
   float *out;
@@ -248,13 +255,10 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data));
-  kf_slots_owner owner;
   transformation t = {.out = out};
-  kf_slots_owner_make(&owner);
-  kf_status status = kf_mapping_begin(ctx, &model->map, is_unit(model, &o), &owner, n, &t.mapping);
+  kf_status status = begin(ctx, model, &o, n, &t.mapping);
   if (status == KF_OK)
     status = kf_mapping_end(ctx, &t.mapping, transform_rows(ctx, model, data, &t));
-  kf_slots_owner_clear(&owner);
   kf_data_free(data);
   return status;
 }
@@ -271,7 +275,6 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
   KF_ENTER(ctx, model != NULL && data != NULL && path != NULL);
   KF_OPTIONS(kf_transform_options, o, options);
   KF_TRY(kf_map_check_data(&model->map, data, err));
-  kf_slots_owner owner;
   kf_mapping mapping;
   const kf_origin origin = origin_of_mapped(&model->map, &data->origin);
   kf_save_spec spec = {.what = "transform",
@@ -281,13 +284,10 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
                        .keep_bad = true,
                        .map = transform_for_save,
                        .argument = &mapping};
-  kf_slots_owner_make(&owner);
-  kf_status status =
-      kf_mapping_begin(ctx, &model->map, is_unit(model, &o), &owner, data->rows, &mapping);
+  kf_status status = begin(ctx, model, &o, data->rows, &mapping);
   if (!kf_is_shared(&ctx->ranks)) /* whose rounds must be alike on all ranks */
     spec.batch = kf_mapping_batch(&mapping, 0);
   if (status == KF_OK)
     status = kf_mapping_end(ctx, &mapping, kf_data_save_mapped(ctx, data, &spec, path));
-  kf_slots_owner_clear(&owner);
   return status;
 }

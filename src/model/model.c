@@ -18,12 +18,15 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   KF_TAKE_ZERO(arena, m->class_means, k * d);
   KF_TAKE_ZERO(arena, m->prototypes, k * l);
   KF_TAKE_ZERO(arena, m->lengths, k);
+  KF_TAKE_ZERO(arena, m->on_devices, 2);
+  for (int i = 0; i < 2 && m->on_devices != NULL; i++) kf_slots_owner_make(&m->on_devices[i]);
   KF_HAND_OUT(arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), out, m,
               kf_model_free);
 }
 
 void kf_model_free(kf_model *m) {
   if (m == NULL) return;
+  for (int i = 0; i < 2 && m->on_devices != NULL; i++) kf_slots_owner_clear(&m->on_devices[i]);
   kf_names_clear(&m->names);
   kf_arena_free(&m->arena);
   kf_free(m);

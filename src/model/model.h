@@ -119,8 +119,9 @@ struct kf_model {
   double alpha;
   /* Of the scores that the model's own metric and part give; 0: not known. */
   double temperature;
-  double reject;       /* a row whose best score is worse is of no known class */
-  double reject_share; /* of known rows that the threshold keeps; 0: there is no threshold */
+  double reject;              /* a row whose best score is worse is of no known class */
+  double reject_share;        /* of known rows that the threshold keeps; 0: there is no threshold */
+  kf_slots_owner *on_devices; /* [2] the map, without and with unit length: stays for later calls */
   kf_arena arena;
 };
 
