@@ -4,6 +4,7 @@ what they say of themselves."""
 import json
 import os
 import struct
+import subprocess
 import tarfile
 import threading
 
@@ -349,6 +350,27 @@ def test_wrong_arguments_do_no_harm(tmp_path):
         _koofu.gallery_remove(b"absent", ["a"])
     with pytest.raises(OSError, match="absent"):
         _koofu.gallery_compact(b"absent")
+
+
+def test_the_program_writes_the_same_ranges(tmp_path):
+    program = os.environ.get("KOOFU")
+    if not program:
+        pytest.skip("there is no program")
+    np.save(tmp_path / "q.npy", QUERIES)
+    gallery = koofu.Gallery.build(X, NAMES, path=tmp_path / "g.safetensors")
+    subprocess.run([program, "search", "g.safetensors", "q.npy", "--within", "0.2", "-q", "-o", "near.safetensors"],
+                   cwd=tmp_path, check=True)
+    data = (tmp_path / "near.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, found = json.loads(data[8:8 + size]), gallery.within(QUERIES, 0.2)
+    for name, dtype in ("indptr", "<i8"), ("rows", "<i8"), ("scores", "<f8"):
+        begin, end = header[name]["data_offsets"]
+        stored = np.frombuffer(data[8 + size + begin:8 + size + end], dtype)
+        assert stored.tobytes() == getattr(found, name).tobytes() and len(found.rows) > 100
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.csr_matrix((found.scores, found.rows, found.indptr), shape=(23, 120)).toarray()
+    scores = scores_of(X, QUERIES, "cosine")
+    assert np.allclose(matrix, np.where(scores >= 0.2, scores, 0), atol=1e-6)
 
 
 def test_parquet(tmp_path):
