@@ -1038,10 +1038,12 @@ typedef struct kf_filter_options {
   const char
       *classes; /* text file with class names (numbers, if classes have none), one per line */
   const kf_id_list *ids;
-  uint64_t reserved[4];
+  const char *const *names; /* [n_names]: further classes, in memory; NULL: none */
+  uint64_t n_names;
+  uint64_t reserved[2];
 } kf_filter_options;
 
-/* The rows of a gallery whose class is in `classes` and whose id is in `ids`, as far as these are given.
+/* The rows of a gallery whose class is in `classes` or `names` and whose id is in `ids`, as far as these are given.
  * Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
  * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
  * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive

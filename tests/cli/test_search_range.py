@@ -5,7 +5,7 @@ import math
 import random
 
 from harness import BAD_DATA, USAGE, check, equal, test
-from files import npy
+from files import npy, read_safetensors
 
 
 def rows_of(n, dim=8, seed=1):
@@ -63,6 +63,50 @@ def within_a_limit(box):
         equal(pairs, {(f"p{i}", f"p{j}") for i in range(60) for j in range(60) if i != j and near(metric, score(metric, rows[i], rows[j]), limit)}, "pairs")
 
 
+def sparse(box, name):
+    """The answers in a .safetensors: (row, score) of each query; and its metadata."""
+    tensors, metadata = read_safetensors(box.read(name))
+    ends, rows, scores = (tensors[key] for key in ("indptr", "rows", "scores"))
+    equal((ends[0], ends[-1], len(scores)), (0, len(rows), len(rows)), "ends and lengths")
+    return [list(zip(rows[a:b], scores[a:b])) for a, b in zip(ends, ends[1:])], metadata
+
+
+def listed(box, *words):
+    """The same from JSON."""
+    answers = json.loads(box.works("search", "g.safetensors", *words, "--json").out)["answers"]
+    return {a["query"]: [(n["row"] + 60 * (n.get("gallery") == "g2.safetensors"), n["score"]) for n in a["neighbours"]] for a in answers}
+
+
+@test
+def as_a_sparse_matrix(box):
+    for metric, limit in LIMITS.items():
+        rows = make(box, metric)
+        many = [rows[i % 60] for i in range(1300)]  # more than are written at once
+        many[7] = many[600] = many[601] = many[1299] = [0.0] * 8
+        box.write("many.npy", npy(many))
+        for words, n in ((("q.npy",), 5), (("--itself",), 60), (("many.npy", "--skip-bad"), 1300), (("q.npy", "--also", "g2.safetensors"), 5)):
+            make(box, metric, name="g2.safetensors", start=100)
+            words = (*words, "--within", limit)
+            wanted = listed(box, *words)
+            result = box.works("search", "g.safetensors", *words, "-o", "near.safetensors")
+            check("the rows within" in result.err, result.err)
+            found, metadata = sparse(box, "near.safetensors")
+            equal(len(found), n, "queries")
+            for i, answers in enumerate(found):
+                equal(answers, wanted.get(i, []), f"{metric}, {words}, query {i}")
+            equal((metadata["format"], metadata["metric"], float(metadata["limit"])), ("koofu.answers", metric, limit), "metadata")
+            about = json.loads(box.works("info", "--json", "near.safetensors").out)
+            equal((about["kind"], about["rows"]), ("answers", n), "info")
+        box.works("search", "g.safetensors", "many.npy", "--skip-bad", "--within", limit, "--threads", 1, "-o", "one.safetensors")
+        box.works("search", "g.safetensors", "many.npy", "--skip-bad", "--within", limit, "--threads", 3, "-o", "three.safetensors")
+        equal(box.read("one.safetensors"), box.read("three.safetensors"), "threads")
+    box.works("search", "g.safetensors", "q.npy", "--within", "1e9", "-o", "none.safetensors")
+    equal(sparse(box, "none.safetensors")[0], [[]] * 5, "nothing is near enough")
+    box.works("search", "g.safetensors", "q.npy", "--within", LIMITS["inner"], "-o", "near.parquet")
+    about = json.loads(box.works("info", "--json", "near.parquet").out)
+    equal(about["rows"], sum(map(len, listed(box, "q.npy", "--within", LIMITS["inner"]).values())), "records")
+
+
 @test
 def among_some_rows(box):
     rows = make(box, "cosine")
@@ -112,7 +156,7 @@ def near_duplicates(box):
 def what_does_not_go_together(box):
     make(box, "cosine")
     for words, naming in ((["q.npy", "--within", "x"], "--within must be a number"), (["q.npy", "--within", "0.5", "-k", "3"], "-k"),
-                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
+                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".safetensors, .parquet or .tsv"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
                           (["--unique", "0.9", "--within", "0.5"], "--unique"), (["--unique", "0.9", "--itself"], "--unique"),
                           (["q.npy", "--keep", "k.txt"], "--keep"), (["q.npy", "--metric", "inner"], "--metric")):
         box.refuses(USAGE, "search", "g.safetensors", *words, naming=naming)
