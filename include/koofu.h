@@ -70,7 +70,8 @@
  * How the interface grows
  *   - Structs that the caller fills in or allocates end in `reserved`, which must be zero (kf_lambda
  *     and kf_hits, which never change, have none). New
- *     members are taken from it, with zero for 'as before', so that sizes and offsets never change:
+ *     members are taken from it, never from padding between members (which a caller may leave
+ *     unset), with zero for 'as before', so that sizes and offsets never change:
  *     a program compiled against an older header keeps working. A caller that sets a member which
  *     this library does not know yet gets KF_ERR_ARG.
  *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely

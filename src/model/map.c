@@ -1,8 +1,8 @@
 /* map.c - a map, and rows that go through it: f(x) = T (x / |x| - centre), scaled to unit length
  * again.
  *
- * Rows are taken 64 at a time, transposed into f64 (so that the product kernel reads both factors
- * by columns), multiplied, and rounded to f32 once, at the end. */
+ * Rows are taken KF_MAP_ROWS at a time, transposed into f64 (the product kernel reads both factors by
+ * columns), multiplied, and rounded to f32 once, at the end. */
 #include "model/model.h"
 
 #include <math.h>
@@ -107,11 +107,10 @@ void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, u
   size_t dim_in = map->dim_in, dim_out = map->dim_out;
   for (size_t k = 0; k < dim_in; k++) {
     double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
-    for (size_t i = 0; i < n; i++) scratch[k * KF_MAP_ROWS + i] = x[i * dim_in + k] - centre;
+    for (size_t i = 0; i < n; i++) scratch[k * n + i] = x[i * dim_in + k] - centre;
   }
   memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(scratch, KF_MAP_ROWS, map->transposed, dim_out, out, dim_out, n, dim_out,
-                   dim_in);
+  kernels->gemm_tn(scratch, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
 }
 
 /* `shift` is added to the rows before they are mapped; NULL: nothing. */
@@ -119,7 +118,7 @@ static void map_shifted(const kf_map *map, const kf_kernels *kernels, const floa
                         const double *norm2, const double *shift, uint64_t n, double *scratch,
                         double *out) {
   uint32_t dim_in = map->dim_in;
-  double *x = scratch + kf_map_scratch(map);
+  double *x = scratch + n * dim_in;
   for (uint64_t i = 0; i < n; i++) {
     double scale = !map->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
@@ -174,7 +173,7 @@ static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *
                      const double *norm2, const double *shift, uint64_t n, bool normalize,
                      double *buffer, float *out) {
   uint32_t dim_out = map->dim_out;
-  double *mapped = buffer + 2 * kf_map_scratch(map);
+  double *mapped = buffer + 2 * n * map->dim_in;
   map_shifted(map, kernels, rows, norm2, shift, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
@@ -198,8 +197,8 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
 kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err) {
-  uint64_t mapped = KF_MAP_ROWS * (uint64_t)map->dim_out;
-  double *buffer = kf_alloc(2 * kf_map_scratch(map) + mapped, sizeof *buffer);
+  uint64_t together = n < KF_MAP_ROWS ? n : KF_MAP_ROWS;
+  double *buffer = kf_alloc(together * (2 * (uint64_t)map->dim_in + map->dim_out), sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
