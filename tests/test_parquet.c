@@ -69,16 +69,16 @@ static void codecs(void **state) {
                                          'c', 0x09, 3}; /* abc, then six of it again */
   static const unsigned char lz4[] = {0x32, 'a', 'b', 'c', 3, 0, 0};
   unsigned char out[16];
-  assert_true(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, 9));
+  assert_int_equal(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, 9), KF_OK);
   assert_memory_equal(out, "abcabcabc", 9);
-  assert_true(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, 9));
+  assert_int_equal(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, 9), KF_OK);
   assert_memory_equal(out, "abcabcabc", 9);
   for (size_t n = 0; n < sizeof snappy; n++)
-    assert_false(kf_unpack(KF_CODEC_SNAPPY, snappy, n, out, 9));
+    assert_int_equal(kf_unpack(KF_CODEC_SNAPPY, snappy, n, out, 9), KF_ERR_DATA);
   for (size_t m = 0; m < 16; m++) {
     if (m == 9) continue;
-    assert_false(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, m));
-    assert_false(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, m));
+    assert_int_equal(kf_unpack(KF_CODEC_SNAPPY, snappy, sizeof snappy, out, m), KF_ERR_DATA);
+    assert_int_equal(kf_unpack(KF_CODEC_LZ4, lz4, sizeof lz4, out, m), KF_ERR_DATA);
   }
 }
 

@@ -278,8 +278,16 @@ typedef enum kf_codec {
 } kf_codec;
 /* NULL if it can be unpacked; otherwise why not, as the end of a sentence. */
 const char *kf_codec_refusal(int codec);
-/* Unpacks n bytes to exactly m; false: they are damaged, or there is no memory. */
-bool kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out, size_t m);
+/* Unpacks n bytes to exactly m; otherwise KF_ERR_DATA, they are damaged, or KF_ERR_MEM, without a message. */
+kf_status kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out,
+                    size_t m);
+/* Snappy: how many bytes at the beginning say that m are packed; 0: they do not. */
+size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m);
+/* The element that follows: how many bytes it has itself, how many it stands for, and how far back these
+ * are (0: they come next). 0: it does not end within n bytes. */
+size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back);
+/* Elements that stand for exactly m bytes; false: they do not. */
+bool kf_unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m);
 
 /* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
 

@@ -158,9 +158,10 @@ static kf_status unpack(const kf_in *in, const kf_pq_page *page, const unsigned 
                         unsigned char *bytes, kf_err *err) {
   size_t levels = page->version == 2 ? (size_t)page->rep_bytes + page->def_bytes : 0;
   memcpy(bytes, packed, levels);
-  if (kf_unpack((kf_codec)page->codec, packed + levels, page->packed - levels, bytes + levels,
-                page->size - levels))
-    return KF_OK;
+  kf_status status = kf_unpack((kf_codec)page->codec, packed + levels, page->packed - levels,
+                               bytes + levels, page->size - levels);
+  if (status == KF_OK) return KF_OK;
+  if (status == KF_ERR_MEM) return kf_fail_memory(err);
   return kf_fail_file(err, in->path,
                       "the page at byte %" PRIu64 " is damaged: it cannot be unpacked",
                       page->offset);
