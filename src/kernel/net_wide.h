@@ -639,12 +639,13 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The product of a format whose sums are made in blocks. */
+/* The product of a format whose sums are made in blocks, and the attention made of it. */
 #define NET_MULTIPLY(name)                                                                         \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
+  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }
 
-/* The table of a format and its functions, whose names all begin with `name`; name_multiply is
- * there. */
+/* The table of a format and its functions, whose names all begin with `name`; name_multiply and
+ * name_attention are there. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
@@ -660,7 +661,6 @@ INLINE float value_at(const char *x) {
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
-  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
                                        .rows_size = name##_rows_size,                              \
