@@ -102,7 +102,7 @@ INLINE void finish_some(strip *s, const kf_activation activation) {
   vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
   if (p->bias != NULL) bias[0] = load(p->bias + j), bias[1] = load(p->bias + j + LANES);
   char *prepared = p->out == NULL ? (char *)p->prepared + place(&amx, p->n, i, j) : NULL;
-  float *out = p->out != NULL ? p->out + i * p->stride + j : NULL;
+  float *out = p->out != NULL ? kf_net_out(p, i, j) : NULL;
   for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
     vec y[PARTS];
     UNROLL

@@ -377,8 +377,9 @@ typedef struct target {
   size_t i, rows, j, width;
 } target;
 
+/* Columns [j, j + width) of row i; `out` is their place in f32 rows. */
 INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t j, size_t width,
-                      vec y[PARTS]) {
+                      float *out, vec y[PARTS]) {
   float buffer[KF_NET_PANEL] __attribute__((aligned(64))) = {0};
   if (p->out == NULL && width < KF_NET_PANEL) { /* zeros follow the last column */
     float part[KF_NET_PANEL];
@@ -392,7 +393,7 @@ INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t
     f->put(y, (char *)p->prepared + place(f, p->n, i, j));
     return;
   }
-  float *out = p->out + i * p->stride + j, *to = width == KF_NET_PANEL ? out : buffer;
+  float *to = width == KF_NET_PANEL ? out : buffer;
   if (p->add) {
     if (to == buffer) memcpy(buffer, out, width * sizeof *out);
     UNROLL
@@ -409,12 +410,13 @@ INLINE void finish_panel(const format *f, const kf_net_product *p, kf_activation
   UNROLL
   for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* adding it changes nothing */
   if (p->bias != NULL) take(p->bias, t->j + t->width, t->j, bias);
+  float *out = p->out != NULL ? kf_net_out(p, t->i, t->j) : NULL;
   for (size_t i = 0; i < t->rows; i++, sums += BLOCK_N) {
     vec y[PARTS];
     UNROLL
     for (int v = 0; v < PARTS; v++)
       y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
-    write_row(f, p, t->i + i, t->j, t->width, y);
+    write_row(f, p, t->i + i, t->j, t->width, p->out != NULL ? out + i * p->stride : NULL, y);
   }
 }
 
