@@ -19,6 +19,10 @@ static void bits_of_products(void **state) {
   (void)state;
   check(check_products);
 }
+static void parts(void **state) {
+  (void)state;
+  check(check_parts);
+}
 static void bits_of_edges(void **state) {
   (void)state;
   check(check_edge_of_denormals);
@@ -38,9 +42,9 @@ static void bits_of_attention(void **state) {
 
 int main(void) {
   static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_products), cmocka_unit_test(bits_of_edges),
-      cmocka_unit_test(padding), cmocka_unit_test(bits_of_rows),
-      cmocka_unit_test(bits_of_attention)};
+      cmocka_unit_test(bits_of_products), cmocka_unit_test(parts),
+      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(padding),
+      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_attention)};
   return test_result(cmocka_run_group_tests_name("net_amx", tests, NULL, NULL),
                      sizeof tests / sizeof *tests);
 }

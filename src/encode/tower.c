@@ -26,7 +26,8 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16u /* rows normalised at a time, which are still in the cache when prepared */
+#define BLOCK 16u /* rows of a share */
+#define SOME  4u  /* rows normalised at a time, which are still in the cache when prepared */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -41,7 +42,8 @@ struct kf_walk {
   size_t n;      /* sequences */
   size_t *first; /* [n + 1] the first row of each */
   float *x;      /* [rows][width] */
-  float *qkv;    /* [rows + 1][3 * width] queries, keys, values; before that, patches [][width] */
+  float *qkv; /* queries, keys and values of all heads (see head_rows); before, patches [][width] */
+  size_t room;          /* rows that have a place in it */
   unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
   unsigned char *wide;  /* [rows] prepared for depth inner; or patches; or attended [rows][width] */
   float *lines;         /* [workers][line] */
@@ -122,11 +124,14 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
 
 /* Normalises rows of x into `ready`. */
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
-  size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
+  size_t row = i * BLOCK, end = row + BLOCK < w->m ? row + BLOCK : w->m, d = w->width;
   float *line = line_of(w, worker);
-  w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
-                     line, d);
-  w->net->prepare(line, d, row, n, d, w->ready);
+  for (; row < end; row += SOME) {
+    size_t n = end - row < SOME ? end - row : SOME;
+    w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
+                       line, d);
+    w->net->prepare(line, d, row, n, d, w->ready);
+  }
 }
 
 static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
@@ -150,27 +155,50 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
+/* Queries, keys and values of a head are rows of their own, one after the other, which are read
+ * faster than parts of long rows; unless the columns of a head are not whole panels. */
+static bool heads_apart(const kf_walk *w) {
+  return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
+}
+
+/* The product that makes queries, keys and values of the first m prepared rows. */
+static kf_status make_qkv(kf_walk *w, size_t m, const kf_linear *qkv) {
+  kf_net_product to = {.out = w->qkv, .stride = 3 * w->width};
+  if (heads_apart(w)) {
+    to.stride = to.part = w->width / w->tower->config.heads;
+    to.part_step = w->room * to.part;
+  }
+  return multiply(w, w->ready, m, qkv, to);
+}
+
+/* Row `row` of the queries (kind 0), keys (1) or values (2) of a head. */
+static const float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) {
+  size_t heads = w->tower->config.heads, dim = w->width / heads;
+  if (heads_apart(w)) return w->qkv + ((kind * heads + head) * w->room + row) * dim;
+  return w->qkv + row * 3 * w->width + kind * w->width + head * dim;
+}
+
 /* One head of one sequence. With one query, the result is one row for each sequence. */
 static void attend(kf_walk *w, size_t i, size_t worker) {
   size_t heads = w->tower->config.heads, d = w->width, dim = d / heads;
-  size_t sequence = i / heads, column = i % heads * dim;
+  size_t sequence = i / heads, head = i % heads, stride = heads_apart(w) ? dim : 3 * d;
   size_t row = w->first[sequence], keys = w->first[sequence + 1] - row;
   size_t query = row, to = row;
   if (w->one_query) {
     query = w->tower->probe != NULL ? w->first[w->n] : pooled_row(w, sequence);
     to = sequence;
   }
-  kf_net_attention a = {.q = w->qkv + query * 3 * d + column,
-                        .k = w->qkv + row * 3 * d + d + column,
-                        .v = w->qkv + row * 3 * d + 2 * d + column,
-                        .q_stride = 3 * d,
-                        .kv_stride = 3 * d,
+  kf_net_attention a = {.q = head_rows(w, 0, head, query),
+                        .k = head_rows(w, 1, head, row),
+                        .v = head_rows(w, 2, head, row),
+                        .q_stride = stride,
+                        .kv_stride = stride,
                         .queries = w->one_query ? 1 : keys,
                         .keys = keys,
                         .dim = dim,
                         .scale = (float)(1 / sqrt((double)dim)),
                         .causal = w->tokens != NULL && !w->one_query,
-                        .out = (float *)(void *)w->wide + to * d + column,
+                        .out = (float *)(void *)w->wide + to * d + head * dim,
                         .out_stride = d,
                         .scratch = w->scratch + worker * w->scratch_size};
   w->net->attention(&a);
@@ -200,8 +228,7 @@ static void keep_pooled(kf_walk *w) {
 static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
   size_t rows = w->first[w->n];
   KF_TRY(normalize(w, &layer->norm_attention, rows));
-  KF_TRY(multiply(w, w->ready, rows, &layer->qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * w->width}));
+  KF_TRY(make_qkv(w, rows, &layer->qkv));
   w->one_query = last;
   KF_TRY(do_step(w, w->n * w->tower->config.heads, attend));
   if (last) keep_pooled(w);
@@ -221,8 +248,7 @@ static kf_status run_head(kf_walk *w, float *out) {
   size_t rows = w->first[w->n], d = w->width;
   KF_TRY(normalize(w, &t->after, rows));
   KF_TRY(do_step(w, 1, prepare_probe));
-  KF_TRY(multiply(w, w->ready, rows + 1, &t->head.qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * d}));
+  KF_TRY(make_qkv(w, rows + 1, &t->head.qkv));
   w->one_query = true;
   KF_TRY(do_step(w, w->n * t->config.heads, attend));
   KF_TRY(finish_layer(w, &t->head, w->n, false));
@@ -364,7 +390,8 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
   KF_TAKE(arena, w->first, sequences + 1);
   KF_TAKE(arena, w->x, rows * d);
-  KF_TAKE(arena, w->qkv, (rows + 1) * 3 * d);
+  w->room = rows + 1; /* with the probe */
+  KF_TAKE(arena, w->qkv, w->room * 3 * d);
   KF_TAKE(arena, w->ready, net->rows_size(rows + 1, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);

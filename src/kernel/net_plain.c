@@ -127,17 +127,17 @@ static void multiply(const rules *r, const kf_net_product *p) {
   size_t depth = padded(p->k);
   for (size_t i = 0; i < p->m; i++) {
     const float *x = (const float *)p->x + i * depth;
-    float *out = p->out != NULL ? p->out + i * p->stride : NULL;
-    float *prepared = out == NULL ? (float *)p->prepared + i * padded(p->n) : NULL;
+    float *prepared = p->out == NULL ? (float *)p->prepared + i * padded(p->n) : NULL;
     for (size_t j = p->first; j < p->end; j++) {
       float y = r->dot(x, (const float *)p->weights + j * depth, depth);
       y = activate(p->activation, p->bias != NULL ? y + p->bias[j] : y);
-      if (out == NULL)
+      if (prepared != NULL)
         prepared[j] = r->round(y);
       else
-        out[j] = p->add ? out[j] + y : y;
+        *kf_net_out(p, i, j) = p->add ? *kf_net_out(p, i, j) + y : y;
     }
-    for (size_t j = p->n; out == NULL && p->end == p->n && j < padded(p->n); j++) prepared[j] = 0;
+    if (prepared != NULL && p->end == p->n)
+      for (size_t j = p->n; j < padded(p->n); j++) prepared[j] = 0;
   }
 }
 
