@@ -156,7 +156,8 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
 }
 
 /* Queries, keys and values of a head are rows of their own, one after the other, which are read
- * faster than parts of long rows; unless the columns of a head are not whole panels. */
+ * faster than parts of long rows, and attended rows are prepared at once; unless the columns of a
+ * head are not whole panels. */
 static bool heads_apart(const kf_walk *w) {
   return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
 }
@@ -198,9 +199,11 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
                         .dim = dim,
                         .scale = (float)(1 / sqrt((double)dim)),
                         .causal = w->tokens != NULL && !w->one_query,
-                        .out = (float *)(void *)w->wide + to * d + head * dim,
-                        .out_stride = d,
                         .scratch = w->scratch + worker * w->scratch_size};
+  if (heads_apart(w))
+    a.prepared = w->ready, a.row = to, a.column = head * dim, a.depth = d;
+  else
+    a.out = (float *)(void *)w->wide + to * d + head * dim, a.out_stride = d;
   w->net->attention(&a);
 }
 
@@ -209,7 +212,7 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
 static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
   size_t d = w->width;
   w->m = m;
-  KF_TRY(do_step(w, blocks(m), attended_block));
+  if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
   kf_net_product to_x = {.out = w->x, .stride = d, .add = add};
   KF_TRY(multiply(w, w->ready, m, &layer->out, to_x));
   KF_TRY(normalize(w, &layer->norm_mlp, m));

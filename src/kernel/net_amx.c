@@ -352,18 +352,21 @@ INLINE float soften_row(const float *score, float scale, size_t seen, size_t key
 }
 
 /* Rows of weighted values, divided by the sums of their weights. */
-INLINE void write_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
-                           size_t column, const float *part) {
-  size_t width = a->dim - column < KF_NET_PANEL ? a->dim - column : KF_NET_PANEL;
-  float *out = a->out + i * a->out_stride + column;
-  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL, out += a->out_stride) {
+INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
+                            size_t column, const float *part) {
+  size_t width = at_most(a->dim - column, KF_NET_PANEL);
+  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
+    float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
     if (width < KF_NET_PANEL) {
       for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
       continue;
     }
+    vec y[PARTS];
     UNROLL
-    for (int v = 0; v < PARTS; v++)
-      store(out + v * LANES, times(load(sums + v * LANES), all(part[r])));
+    for (int v = 0; v < PARTS; v++) y[v] = times(load(sums + v * LANES), all(part[r]));
+    if (out == NULL)
+      put_bf16(y, (char *)a->prepared + place(&amx, a->depth, a->row + i + r, a->column + column));
+    for (int v = 0; out != NULL && v < PARTS; v++) store(out + v * LANES, y[v]);
   }
 }
 
@@ -381,7 +384,7 @@ INLINE void finish_strip(const kf_net_attention *a, const attention_space *s, si
     multiply_strip(s->weight, r, rows, s->values + c / KF_NET_PANEL * panel_bytes(&amx, a->keys),
                    columns, a->keys, sums, KF_NET_PANEL, PANEL_SUMS);
     for (size_t p = 0; p < columns; p += KF_NET_PANEL)
-      write_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
+      finish_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
   }
 }
 
