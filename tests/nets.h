@@ -420,6 +420,38 @@ static inline void check_layer_norms(const kf_net_kernel *net, const kf_net_kern
   }
 }
 
+/* Attention to prepared rows writes what preparing its f32 rows would, there and nowhere else. */
+static inline void check_attended(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { QUERIES_NOW = 37, KEYS = 41, ROW = 3, ROWS = ROW + QUERIES_NOW + 2 };
+  static const size_t dims[] = {32, 64, 160};
+  uint64_t seed = 43;
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    size_t dim = dims[i], depth = dim + 2 * KF_NET_STEP;
+    float *q = random_rows(QUERIES_NOW * dim, &seed, ORDINARY);
+    float *kv = random_rows(KEYS * 2 * dim, &seed, ORDINARY);
+    float *x = random_rows(ROWS * depth, &seed, ORDINARY);
+    void *got = prepared_rows(net, x, ROWS, depth), *want;
+    kf_net_attention a = {.q = q,
+                          .k = kv,
+                          .v = kv + dim,
+                          .q_stride = dim,
+                          .kv_stride = 2 * dim,
+                          .queries = QUERIES_NOW,
+                          .keys = KEYS,
+                          .dim = dim,
+                          .scale = 0.3f,
+                          .out = x + ROW * depth + KF_NET_STEP,
+                          .out_stride = depth};
+    run_attention(net, &a);
+    want = prepared_rows(net, x, ROWS, depth);
+    a.out = NULL, a.prepared = got, a.row = ROW, a.column = KF_NET_STEP, a.depth = depth;
+    run_attention(net, &a);
+    assert_memory_equal(got, want, net->rows_size(ROWS, depth));
+    kf_free(q), kf_free(kv), kf_free(x), kf_free(got), kf_free(want);
+  }
+}
+
 static inline void check_attentions(const kf_net_kernel *net, const kf_net_kernel *plain) {
   static const size_t shapes[][3] = {{1, 1, 1},    {2, 2, 3},     {7, 7, 64},   {50, 50, 64},
                                      {33, 33, 80}, {77, 77, 20},  {1, 65, 72},  {130, 130, 33},

@@ -209,6 +209,7 @@ static const struct check {
               {"rows", check_rows_alone},
               {"norms", check_layer_norms},
               {"attention", check_attentions},
+              {"attended", check_attended},
               {"denormals", check_denormals_after}};
 enum {
   N_CANDIDATES = sizeof candidates / sizeof *candidates,
@@ -234,6 +235,7 @@ static void plain_alone(void **state) {
   const kf_net_kernel *nets[] = {&kf_net_plain_f32, &kf_net_plain_bf16};
   for (size_t i = 0; i < 2; i++) {
     check_parts(nets[i], NULL);
+    check_attended(nets[i], NULL);
     check_padding(nets[i], NULL);
     check_nan(nets[i], NULL);
     check_rows_alone(nets[i], NULL);

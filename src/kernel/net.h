@@ -62,8 +62,13 @@ typedef struct kf_net_attention {
   size_t queries, keys, dim;
   float scale;
   bool causal; /* query i sees keys 0 … i; then queries == keys */
-  float *out;  /* [queries], in steps of out_stride floats */
+  /* Where results go: f32 rows, in steps of out_stride floats, or rows from `row` on and columns from
+   * `column` on of rows prepared for a product of depth `depth`. In these, column, dim and depth are
+   * multiples of KF_NET_STEP. */
+  float *out; /* NULL: to `prepared` */
   size_t out_stride;
+  void *prepared;
+  size_t row, column, depth;
   void *scratch; /* attention_size(keys, dim) bytes, 64-byte aligned */
 } kf_net_attention;
 

@@ -4,12 +4,13 @@
  * Rows and weights are in memory tile by tile. The rows of a tile after the last one are read too, but
  * their sums are not used.
  *
- * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
- * through all panels of a block of outputs, whose weights are in the second-level cache by then,
- * and DEPTH columns at a time, so that the strip stays in the first-level one.
+ * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel, over all columns.
+ * A strip is taken through all panels of a block of outputs, whose weights are in the second-level
+ * cache by then. Its first columns stay in the first-level cache. The others, and the weights, bypass
+ * it (TILELOADDT1): they would drive out the rest before they are used again.
  *
  * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
- * itself. So the sums of a strip are finished while the tiles compute those of the next: a few rows
+ * itself. So the sums of a panel are finished while the tiles compute those of the next: a few rows
  * at a time, too few to fill the processor's window. */
 #include "kernel/kernel.h"
 
@@ -18,12 +19,12 @@
 #include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define DEPTH      512  /* columns: a strip of this many fills most of the first-level cache */
-#define PANELS     4    /* of a block of outputs */
-#define EDGE       32   /* rows of a strip */
-#define TILE_BYTES 1024 /* bytes of a tile */
+#define CLOSE      512        /* columns of a strip that stay in the first-level cache */
+#define PANELS     4          /* of a block of outputs, at most */
+#define BLOCK      (1u << 20) /* bytes of its weights, at most */
+#define EDGE       32         /* rows of a strip */
+#define TILE_BYTES 1024       /* bytes of a tile */
 #define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
-#define SUM_STRIDE (KF_NET_PANEL * sizeof(float)) /* bytes */
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
 static inline void put_bf16(const vec y[PARTS], char *to) {
@@ -70,16 +71,16 @@ static const format amx = {.element = 2,
 
 /* --- what follows the sums ------------------------------------------------------------------- */
 
-/* Sums of a strip with a block of outputs, finished one row of a panel at a time. */
+/* Sums of a strip with a panel, finished a few rows at a time. */
 typedef struct strip {
   const kf_net_product *p;
-  const float *sums;      /* [panels][EDGE][KF_NET_PANEL] */
-  size_t first, rows;     /* of the product */
-  size_t column, columns; /* and outputs */
-  size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
+  const float *sums;  /* [EDGE][KF_NET_PANEL] */
+  size_t first, rows; /* of the product */
+  size_t column;      /* the panel's first output */
+  size_t done;        /* rows that are finished */
 } strip;
 
-#define SOME 4 /* rows that are finished at a time */
+#define SOME 2 /* rows that are finished at a time */
 
 /* The last panel, if it is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
@@ -87,16 +88,15 @@ static __attribute__((noinline)) void finish_part(const kf_net_product *p, const
   for (size_t r = 0; r < rows; r++, t.i++) finish(&amx, p, sums + r * KF_NET_PANEL, &t);
 }
 
-/* SOME rows of a panel, or those that remain. */
+/* SOME rows, or those that remain. */
 INLINE void finish_some(strip *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
-  size_t c = s->panel * KF_NET_PANEL, i = s->first + s->row, j = s->column + c;
-  size_t rows = s->rows - s->row < SOME ? s->rows - s->row : SOME;
-  const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
-  s->row += rows;
-  if (s->row == s->rows) s->row = 0, s->panel++;
-  if (s->columns - c < KF_NET_PANEL) {
-    finish_part(p, sums, (target){i, 1, j, s->columns - c}, rows);
+  size_t i = s->first + s->done, j = s->column;
+  size_t rows = s->rows - s->done < SOME ? s->rows - s->done : SOME;
+  const float *sums = s->sums + s->done * KF_NET_PANEL;
+  s->done += rows;
+  if (p->end - j < KF_NET_PANEL) {
+    finish_part(p, sums, (target){i, 1, j, p->end - j}, rows);
     return;
   }
   vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
@@ -119,7 +119,7 @@ INLINE void finish_some(strip *s, const kf_activation activation) {
   }
 }
 
-INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
+INLINE bool unfinished(const strip *s) { return s->done < s->rows; }
 
 /* --- products -------------------------------------------------------------------------------- */
 
@@ -133,21 +133,12 @@ INLINE void fetch_ahead(ahead *a) {
   kf_ahead_step(&a->weights);
 }
 
-INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    if (both) {
-      _tile_zero(2);
-      _tile_zero(3);
-    }
-    return;
-  }
-  _tile_loadd(0, sums, SUM_STRIDE);
-  _tile_loadd(1, sums + 16, SUM_STRIDE);
+INLINE void begin_sums(const bool both) {
+  _tile_zero(0);
+  _tile_zero(1);
   if (both) {
-    _tile_loadd(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
-    _tile_loadd(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+    _tile_zero(2);
+    _tile_zero(3);
   }
 }
 
@@ -163,70 +154,58 @@ INLINE void end_sums(float *sums, size_t stride, const bool both) {
 
 /* Adds the products of 32 rows, or 16, with one panel over KF_NET_STEP columns. Tiles 0 to 3 are
  * sums, 4 and 5 rows, 6 and 7 weights. */
-INLINE void multiply_step(const char *x, size_t half, const char *weights, const bool both) {
+INLINE void multiply_step(const char *x, size_t half, const char *weights, const bool close,
+                          const bool both) {
   _tile_stream_loadd(6, weights, 64);
+  if (close)
+    _tile_loadd(4, x, 64);
+  else
+    _tile_stream_loadd(4, x, 64);
   _tile_stream_loadd(7, weights + TILE_BYTES, 64);
-  _tile_loadd(4, x, 64);
   _tile_dpbf16ps(0, 4, 6);
   _tile_dpbf16ps(1, 4, 7);
   if (both) {
-    _tile_loadd(5, x + half, 64);
+    if (close)
+      _tile_loadd(5, x + half, 64);
+    else
+      _tile_stream_loadd(5, x + half, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
 }
 
-/* How often rows are finished: `times` after so many `steps`, as many rows of the strip before as
- * are multiplied. */
-typedef struct finish_pace {
-  size_t steps, times, left;
-} finish_pace;
-
-INLINE finish_pace pace_for(size_t depth) {
-  size_t steps = depth * SOME / (EDGE * KF_NET_STEP), rows = depth * SOME;
-  if (steps < 1) steps = 1;
-  return (finish_pace){steps, steps > 1 ? 1 : (EDGE * KF_NET_STEP + rows - 1) / rows, steps};
-}
-
-/* Adds the products of 32 rows, or 16, with one panel over some columns to `sums`. Every so often,
- * rows of the strip before are finished. */
-INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t steps, float *sums,
-                      bool fresh, const bool both, strip *before, finish_pace *pace, ahead *next,
-                      const kf_activation activation) {
-  begin_sums(sums, fresh, both);
-  for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
-    multiply_step(x, half, weights, both);
+/* The sums of 32 rows, or 16, with one panel. Meanwhile the strip before is finished, as many of its
+ * rows as are multiplied. */
+INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t depth, float *sums,
+                      const bool both, strip *before, ahead *next, const kf_activation activation) {
+  size_t due = 0; /* rows, times the steps of this panel */
+  begin_sums(both);
+  for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
+    if (k < CLOSE)
+      multiply_step(x, half, weights, true, both);
+    else
+      multiply_step(x, half, weights, false, both);
     fetch_ahead(next);
-    if (--pace->left > 0) continue;
-    pace->left = pace->steps;
-    for (size_t i = 0; i < pace->times && unfinished(before); i++) finish_some(before, activation);
+    for (due += EDGE * KF_NET_STEP; due >= SOME * depth; due -= SOME * depth)
+      if (unfinished(before)) finish_some(before, activation);
   }
   end_sums(sums, KF_NET_PANEL, both);
 }
 
-/* All sums of strip s, to `sums`, while the one before is finished. */
+/* All sums of strip s, while the one before is finished. */
 INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
                       const kf_activation activation) {
   const kf_net_product *p = s->p;
-  size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
-  size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
-  size_t half = rows_bytes(&amx, 16, p->k);
-  finish_pace pace = pace_for(depth);
-  const char *rows = (const char *)p->x + place(&amx, p->k, s->first, 0);
-  const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
+  size_t depth = padded(p->k), half = rows_bytes(&amx, 16, p->k);
+  const char *x = (const char *)p->x + place(&amx, p->k, s->first, 0);
+  const char *w = (const char *)p->weights + s->column / KF_NET_PANEL * panel_bytes(&amx, p->k);
   /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
   __asm__ volatile("" : : : "memory");
-  for (size_t k = 0; k < depth; k += part)
-    for (size_t c = 0; c < s->columns; c += KF_NET_PANEL) {
-      size_t steps = depth - k < part ? depth - k : part;
-      const char *x = rows + place(&amx, p->k, 0, k);
-      const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
-      float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
-      if (s->rows > 16)
-        sum_panel(x, half, w, steps, to, k == 0, true, before, &pace, next, activation);
-      else
-        sum_panel(x, half, w, steps, to, k == 0, false, before, &pace, next, activation);
-    }
+  if (s->rows > 16)
+    sum_panel(x, half, w, depth, sums, true, before, next, activation);
+  else
+    sum_panel(x, half, w, depth, sums, false, before, next, activation);
+  while (unfinished(before)) finish_some(before, activation);
 }
 
 /* So many bytes from `offset` on, over so many steps. */
@@ -240,9 +219,9 @@ INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
 /* The weights after a block of outputs, to be prefetched while all strips are multiplied with it. */
-INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t steps) {
+INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t columns, size_t steps) {
   size_t panel = panel_bytes(&amx, p->k);
-  size_t some = after < p->end ? panels_of(at_most(p->end - after, PANELS * KF_NET_PANEL)) : 0;
+  size_t some = after < p->end ? panels_of(at_most(p->end - after, columns)) : 0;
   return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel,
                   (p->m + EDGE - 1) / EDGE * steps);
 }
@@ -254,20 +233,22 @@ INLINE kf_ahead rows_ahead(const kf_net_product *p, size_t i, size_t steps) {
 }
 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
-  float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  float sums[2][PANEL_SUMS] __attribute__((aligned(64)));
   strip before = {.p = p};
   ahead next;
-  size_t now = 0;
-  for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
-    size_t columns = at_most(p->end - j, PANELS * KF_NET_PANEL);
+  size_t now = 0, fit = BLOCK / panel_bytes(&amx, p->k);
+  size_t most = (fit > 0 ? at_most(fit, PANELS) : 1) * KF_NET_PANEL;
+  for (size_t j = p->first; j < p->end; j += most) {
+    size_t columns = at_most(p->end - j, most);
     size_t steps = panels_of(columns) * (padded(p->k) / KF_NET_STEP);
-    next.weights = weights_ahead(p, j + PANELS * KF_NET_PANEL, steps);
-    for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
-      strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j, columns, 0, 0};
+    next.weights = weights_ahead(p, j + columns, most, steps);
+    for (size_t i = 0; i < p->m; i += EDGE) {
       next.rows = rows_ahead(p, i + EDGE, steps);
-      sum_strip(&s, sums[now], &before, &next, activation);
-      while (unfinished(&before)) finish_some(&before, activation);
-      before = s;
+      for (size_t c = 0; c < columns; c += KF_NET_PANEL, now ^= 1) {
+        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, 0};
+        sum_strip(&s, sums[now], &before, &next, activation);
+        before = s;
+      }
     }
   }
   while (unfinished(&before)) finish_some(&before, activation);
@@ -291,9 +272,9 @@ static void amx_multiply(const kf_net_product *p) {
 /* Tiles 0 to 3 to `sums`: 32 rows, or 16, times one panel of `depth` columns. */
 INLINE void multiply_panel(const char *x, size_t half, const char *weights, size_t depth,
                            float *sums, size_t stride, const bool both) {
-  begin_sums(NULL, true, both);
+  begin_sums(both);
   for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES)
-    multiply_step(x, half, weights, both);
+    multiply_step(x, half, weights, true, both);
   end_sums(sums, stride, both);
 }
 
@@ -352,18 +333,21 @@ INLINE float soften_row(const float *score, float scale, size_t seen, size_t key
 }
 
 /* Rows of weighted values, divided by the sums of their weights. */
-INLINE void write_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
-                           size_t column, const float *part) {
-  size_t width = a->dim - column < KF_NET_PANEL ? a->dim - column : KF_NET_PANEL;
-  float *out = a->out + i * a->out_stride + column;
-  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL, out += a->out_stride) {
+INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
+                            size_t column, const float *part) {
+  size_t width = at_most(a->dim - column, KF_NET_PANEL);
+  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
+    float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
     if (width < KF_NET_PANEL) {
       for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
       continue;
     }
+    vec y[PARTS];
     UNROLL
-    for (int v = 0; v < PARTS; v++)
-      store(out + v * LANES, times(load(sums + v * LANES), all(part[r])));
+    for (int v = 0; v < PARTS; v++) y[v] = times(load(sums + v * LANES), all(part[r]));
+    if (out == NULL)
+      put_bf16(y, (char *)a->prepared + place(&amx, a->depth, a->row + i + r, a->column + column));
+    for (int v = 0; out != NULL && v < PARTS; v++) store(out + v * LANES, y[v]);
   }
 }
 
@@ -381,7 +365,7 @@ INLINE void finish_strip(const kf_net_attention *a, const attention_space *s, si
     multiply_strip(s->weight, r, rows, s->values + c / KF_NET_PANEL * panel_bytes(&amx, a->keys),
                    columns, a->keys, sums, KF_NET_PANEL, PANEL_SUMS);
     for (size_t p = 0; p < columns; p += KF_NET_PANEL)
-      write_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
+      finish_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
   }
 }
 

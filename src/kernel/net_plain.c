@@ -192,7 +192,11 @@ static void attention(const rules *r, const kf_net_attention *a) {
     float part = 1.0f / soften(r, weight, a->causal ? i + 1 : a->keys, a->keys);
     for (size_t c = 0; c < a->dim; c++) {
       fill_row(r, a->v + c, a->kv_stride, a->keys, column);
-      a->out[i * a->out_stride + c] = r->dot(weight, column, padded(a->keys)) * part;
+      float y = r->dot(weight, column, padded(a->keys)) * part;
+      if (a->out != NULL)
+        a->out[i * a->out_stride + c] = y;
+      else
+        ((float *)a->prepared)[(a->row + i) * a->depth + a->column + c] = r->round(y);
     }
   }
 }

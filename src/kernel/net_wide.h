@@ -466,7 +466,7 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 typedef struct attention_space {
   char *keys, *values, *query, *weight;
-  float *score;
+  float *score, *out;
   size_t size;
 } attention_space;
 
@@ -478,6 +478,7 @@ INLINE attention_space divide(const format *f, char *at, size_t keys, size_t dim
   s.query = at, at += rows_bytes(f, QUERIES, dim);
   s.weight = at, at += rows_bytes(f, QUERIES, keys);
   s.score = (float *)(void *)at, at += QUERIES * padded(keys) * sizeof(float);
+  s.out = (float *)(void *)at, at += QUERIES * padded(dim) * sizeof(float);
   s.size = (size_t)(at - from);
   return s;
 }
@@ -545,6 +546,18 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
   return add_halves(sum);
 }
 
+/* Scales a row of results, number i of the queries, and puts it where it belongs. */
+INLINE void write_attended(const format *f, const kf_net_attention *a, size_t i, float *row,
+                           float part) {
+  for (size_t c = 0; a->out != NULL && c < a->dim; c++) row[c] *= part;
+  for (size_t c = 0; a->out == NULL && c < a->dim; c += KF_NET_PANEL) {
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++) y[v] = times(load(row + c + v * LANES), all(part));
+    f->put(y, (char *)a->prepared + place(f, a->depth, a->row + i, a->column + c));
+  }
+}
+
 INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                    const kf_net_attention *a) {
   attention_space s = divide(f, a->scratch, a->keys, a->dim);
@@ -557,7 +570,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                  a->keys, s.values + c / KF_NET_PANEL * panel_bytes(f, a->keys));
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
-    float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
+    float part[QUERIES] = {0}, *out = a->out != NULL ? a->out + i * a->out_stride : s.out;
+    size_t stride = a->out != NULL ? a->out_stride : padded(a->dim);
     prepare_rows(f, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
@@ -577,11 +591,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .n = a->dim,
                                  .end = a->dim,
                                  .out = out,
-                                 .stride = a->out_stride});
-    for (size_t r = 0; r < n; r++) {
-      float *row = out + r * a->out_stride;
-      for (size_t c = 0; c < a->dim; c++) row[c] *= part[r];
-    }
+                                 .stride = stride});
+    for (size_t r = 0; r < n; r++) write_attended(f, a, i + r, out + r * stride, part[r]);
   }
 }
 
