@@ -14,18 +14,40 @@
 
 /* --- making it ------------------------------------------------------------------------------- */
 
-static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
+/* Rows on their way to the basis V: class means, or text. */
+typedef struct turning {
+  const kf_loo *loo;
+  kf_products on;
+  kf_matrix turn;
+  double *rows; /* [n][D] */
+  bool means;   /* which are fetched first */
+} turning;
+
+static kf_status turn_some(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  kf_loo *loo = argument;
+  const turning *t = argument;
+  const kf_loo *loo = t->loo;
   uint64_t dim = loo->dim, first = i * BATCH, left = loo->n - first;
   uint64_t n = left < BATCH ? left : BATCH;
-  double *columns = kf_alloc(dim * BATCH, sizeof *columns), *x = loo->means + first * dim;
+  double *columns = kf_alloc(dim * BATCH, sizeof *columns), *x = t->rows + first * dim;
   if (columns == NULL) return kf_fail_memory(err);
-  for (uint64_t t = 0; t < n; t++)
-    kf_class_mean(loo->stats, (uint64_t)loo->number[first + t], x + t * dim);
-  kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, loo->centre, x, n, columns, x);
+  for (uint64_t k = 0; t->means && k < n; k++)
+    kf_class_mean(loo->stats, (uint64_t)loo->number[first + k], x + k * dim);
+  kf_status status = kf_turn_rows(&t->on, &t->turn, x, n, columns, x, err);
   kf_free(columns);
-  return KF_OK;
+  return status;
+}
+
+static double turning_work(const kf_loo *loo, uint64_t rows) {
+  return (double)rows * loo->dim * loo->dim;
+}
+
+static kf_status turn_all(turning *t) {
+  const kf_loo *loo = t->loo;
+  KF_TRY(kf_products_begin(loo->ctx, turning_work(loo, loo->n), &t->on));
+  kf_status status = kf_matrix_place(&t->on, &t->turn);
+  if (status == KF_OK) status = kf_parallel(loo->ctx, (loo->n + BATCH - 1) / BATCH, turn_some, t);
+  return kf_products_end(&t->on, status);
 }
 
 static void list_classes(kf_loo *loo) {
@@ -40,25 +62,26 @@ static kf_status prepare(kf_loo *loo, bool centred) {
   kf_ctx *ctx = loo->ctx;
   kf_arena *arena = &loo->arena;
   uint64_t dim = loo->dim;
+  double *turn, *less, *columns;
   KF_TRY(kf_fitter_turn(loo->fitter));
   KF_TAKE(arena, loo->number, loo->stats->n_classes);
   KF_TAKE(arena, loo->place, loo->stats->n_classes);
-  KF_TAKE(arena, loo->turn, dim * dim);
+  KF_TAKE(arena, turn, dim * dim);
   KF_TAKE_ZERO(arena, loo->centre, dim);
-  KF_TAKE(arena, loo->columns, dim * BATCH);
+  KF_TAKE(arena, less, dim);
+  KF_TAKE(arena, columns, dim);
   if (arena->failed) return kf_fail_memory(&ctx->err);
   list_classes(loo);
   if (KF_TAKE(arena, loo->means, loo->n * dim) == NULL) return kf_fail_memory(&ctx->err);
-  const double *v = kf_fitter_vectors(loo->fitter);
-  for (uint64_t i = 0; i < dim; i++)
-    for (uint64_t j = 0; j < dim; j++) loo->turn[j * dim + i] = v[i * dim + j];
+  kf_transpose(dim, dim, kf_fitter_vectors(loo->fitter), turn);
+  loo->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
   /* Distances do not depend on the centre, but lose fewer digits with it. */
-  if (loo->n > 0 && (centred || loo->euclidean)) {
-    kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, NULL, kf_fitter_mean(loo->fitter), 1,
-                 loo->columns, loo->means);
-    memcpy(loo->centre, loo->means, dim * sizeof *loo->centre);
-  }
-  return kf_parallel(ctx, (loo->n + BATCH - 1) / BATCH, turn_means, loo);
+  if (loo->n > 0 && (centred || loo->euclidean))
+    KF_TRY(kf_turn_rows(&(kf_products){.ctx = ctx}, &loo->turn, kf_fitter_mean(loo->fitter), 1,
+                        columns, loo->centre, &ctx->err));
+  for (uint64_t i = 0; i < dim; i++) less[i] = -loo->centre[i];
+  loo->turn.start = less;
+  return turn_all(&(turning){.loo = loo, .turn = loo->turn, .rows = loo->means, .means = true});
 }
 
 kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, kf_centre centre,
@@ -92,11 +115,8 @@ kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
   for (uint64_t j = 0; j < loo->n; j++)
     for (uint64_t i = 0; i < dim; i++)
       text[j * dim + i] = (double)rows[(uint64_t)loo->number[j] * dim + i];
-  for (uint64_t first = 0; first < loo->n; first += BATCH) {
-    uint64_t n = loo->n - first < BATCH ? loo->n - first : BATCH;
-    kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, NULL, text + first * dim, n, loo->columns,
-                 text + first * dim);
-  }
+  turning t = {.loo = loo, .turn = {.depth = dim, .n = dim, .b = loo->turn.b}, .rows = text};
+  KF_TRY(turn_all(&t));
   loo->text = text;
   return KF_OK;
 }
@@ -120,8 +140,8 @@ typedef struct loo_batch {
 } loo_batch;
 
 /* Rows as the statistics saw them, in the basis V. */
-static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_batch *from,
-                            loo_batch *b, kf_loo_count *count, kf_err *err) {
+static kf_status turn_batch(const kf_loo *loo, const kf_products *on, const kf_data *data,
+                            const kf_batch *from, loo_batch *b, kf_loo_count *count, kf_err *err) {
   const kf_stats *s = loo->stats;
   b->n = 0;
   for (uint64_t i = 0; i < from->n; i++) {
@@ -137,8 +157,7 @@ static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_bat
     b->own[b->n++] = (uint32_t)loo->place[label];
   }
   count->n += b->n;
-  kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, loo->centre, b->x, b->n, b->columns, b->x);
-  return KF_OK;
+  return kf_turn_rows(on, &loo->turn, b->x, b->n, b->columns, b->x, err);
 }
 
 static void take_unit(const kf_loo *loo, loo_batch *b) {
@@ -191,7 +210,8 @@ typedef struct loo_tally {
 } loo_tally;
 
 typedef struct loo_job {
-  const kf_loo *loo;
+  kf_loo *loo;
+  kf_products on;
   const kf_data *data; /* the rows to leave out */
   size_t n_points, n_views;
   kf_loo_view *views;       /* [n_points] at most; one for each lambda */
@@ -219,7 +239,7 @@ static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err)
   const loo_job *j = argument;
   loo_batch *b = batch->scratch;
   loo_tally *t = &j->tallies[batch->worker];
-  KF_TRY(turn_batch(j->loo, j->data, batch, b, &t->count, err));
+  KF_TRY(turn_batch(j->loo, &j->on, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
   for (size_t g = 0; g < j->n_points; g++) KF_TRY(count_point(j->view[g], b, &t->points[g], err));
   return KF_OK;
@@ -279,7 +299,10 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
                   .argument = j,
                   .scratch_size = sizeof(loo_batch),
                   .make_scratch = take_batch};
-  KF_TRY(kf_each_batch(ctx, j->data, &pass));
+  KF_TRY(kf_products_begin(ctx, turning_work(j->loo, j->data->rows), &j->on));
+  kf_status status = kf_matrix_place(&j->on, &j->loo->turn);
+  if (status == KF_OK) status = kf_each_batch(ctx, j->data, &pass);
+  KF_TRY(kf_products_end(&j->on, status));
   *count = (kf_loo_count){0};
   for (unsigned t = 0; t < ctx->threads; t++) {
     const loo_tally *tally = &j->tallies[t];
@@ -320,7 +343,8 @@ static kf_status score_row(kf_loo *loo, uint64_t number, kf_loo_view *view, kf_a
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(loo->data, loo->ctx->kernels, number, 1, row, &label, &norm2, err));
   kf_batch one = {.first = number, .n = 1, .rows = row, .labels = &label, .norm2 = &norm2};
-  KF_TRY(turn_batch(loo, loo->data, &one, b, &(kf_loo_count){0}, err));
+  KF_TRY(turn_batch(loo, &(kf_products){.ctx = loo->ctx}, loo->data, &one, b, &(kf_loo_count){0},
+                    err));
   for (uint32_t k = 0; k < loo->stats->n_classes; k++) scores[k] = NAN;
   if (b->n == 0) return KF_OK;
   kf_loo_row r = row_of(view, b, 0);

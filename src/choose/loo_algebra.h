@@ -18,8 +18,7 @@ struct kf_loo {
   int32_t *number;   /* [n] of each */
   int32_t *place;    /* [n_classes] among them, or -1 */
   kf_fitter *fitter; /* S_w = V^T diag(values) V; the caller's */
-  double *turn;      /* V^T, [D][D] */
-  double *columns;   /* [D][KF_LOO_BATCH], for turning rows on the calling thread */
+  kf_matrix turn;    /* V^T, [D][D], from minus the centre */
   double *centre;    /* [D] in the basis V; zeros if rows are not centred */
   double *means;     /* [n][D] class means in the basis V, centred */
   double *text;      /* [n][D] text prototypes in the basis V, of unit length; NULL: without text */

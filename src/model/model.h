@@ -253,7 +253,7 @@ kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
 /* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
 
-/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
+/* c = a^T b in f64, on all threads or devices; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
 typedef struct kf_product {
   const double *a, *b;
@@ -264,10 +264,10 @@ typedef struct kf_product {
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
-/* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
- * scratch, [D][n]. */
-void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
-                  const double *x, size_t n, double *columns, double *out);
+/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: scratch,
+ * [D][n]. On any thread. */
+kf_status kf_turn_rows(const kf_products *p, const kf_matrix *turn, const double *x, size_t n,
+                       double *columns, double *out, kf_err *err);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
  * bits) of the symmetric a [n][n]. The same bits on every machine. */

@@ -116,27 +116,18 @@ kf_dev_status kf_twin_product_put(kf_dev_product *p, uint32_t slot, const kf_dev
   return put(p, slot, (product_job){.with = matrix, .n = m, .in = a, .out = c});
 }
 
-static void multiply(const kf_dev_matrix *b, uint32_t m, const double *a, double *c) {
-  uint32_t depth = b->plan.depth, n = b->plan.n;
-  const double *lines = (const double *)(const void *)b->lines;
-  for (uint32_t i = 0; i < m; i++)
-    for (uint32_t j = 0; j < n; j++) {
-      double sum = lines[(size_t)depth * n + j];
-      for (uint32_t k = 0; k < depth; k++) sum += a[(size_t)k * m + i] * lines[(size_t)k * n + j];
-      c[(size_t)i * n + j] = sum;
-    }
-}
-
-static void multiply_narrow(const kf_dev_matrix *b, uint32_t m, const float *a, float *c) {
-  uint32_t depth = b->plan.depth, n = b->plan.n;
-  const float *lines = (const float *)(const void *)b->lines;
-  for (uint32_t i = 0; i < m; i++)
-    for (uint32_t j = 0; j < n; j++) {
-      float sum = lines[(size_t)depth * n + j];
-      for (uint32_t k = 0; k < depth; k++) sum += a[(size_t)k * m + i] * lines[(size_t)k * n + j];
-      c[(size_t)i * n + j] = sum;
-    }
-}
+#define MULTIPLY(name, type)                                                                       \
+  static void name(const kf_dev_matrix *b, uint32_t m, const type *a, type *c) {                   \
+    size_t depth = b->plan.depth, n = b->plan.n;                                                   \
+    const type *lines = (const type *)(const void *)b->lines;                                      \
+    for (size_t i = 0; i < m; i++) {                                                               \
+      memcpy(c + i * n, lines + depth * n, n * sizeof *c);                                         \
+      for (size_t k = 0; k < depth; k++)                                                           \
+        for (size_t j = 0; j < n; j++) c[i * n + j] += a[k * m + i] * lines[k * n + j];            \
+    }                                                                                              \
+  }
+MULTIPLY(multiply, double)
+MULTIPLY(multiply_narrow, float)
 
 kf_dev_status kf_twin_product_wait(kf_dev_product *p, uint32_t slot, char *message, size_t size) {
   product_job job = p->jobs[slot];
