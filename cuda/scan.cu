@@ -177,10 +177,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   p.rows = rows->bytes;
   p.maxima = q->maxima;
   size_t shared = 4 * a.parts * sizeof(uint32_t);
-  KF_CUDA(
-      dev,
-      cudaFuncSetAttribute(choose_least, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-      "guessing");
+  KF_CUDA(dev, kf_cuda_widen(dev, choose_least), "guessing");
   uint32_t step = (uint32_t)(q->maxima_room / a.parts);
   for (uint32_t end = first + n; first < end; first += a.n) {
     a.n = end - first < step ? end - first : step;
