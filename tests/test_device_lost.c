@@ -23,7 +23,7 @@ static pid_t begin(child_fn work, const void *argument) {
   pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid > 0) return pid;
-  alarm(100);
+  alarm(1000);
   int result = work(argument);
   fflush(stderr);
   _exit(result);
