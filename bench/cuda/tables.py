@@ -106,7 +106,7 @@ def statistics(sections):
 
 def put(text, table):
     """The text with the table instead of the one that begins with the same line."""
-    begin = text.index(table[0][:20])
+    begin = text.index(table[0])
     end = text.index("\n\n", begin)
     return text[:begin] + "\n".join(table) + text[end:]
 
