@@ -4,8 +4,6 @@
 
 #include "search/search.h"
 
-#include <time.h>
-
 /* The space in which rows are compared. */
 typedef struct kf_space {
   uint32_t dim;
@@ -22,9 +20,8 @@ struct kf_text_map {
 
 /* Rows in one file: that of a gallery, or a change of it. */
 typedef struct kf_gallery_part {
-  kf_in in;                /* stays open: leave-one-out and rerank_from_disk read rows */
-  struct timespec changed; /* when the file was last changed before it was opened */
-  uint32_t change;         /* its number; 0: the file of the gallery */
+  kf_in in;        /* stays open, or parked: leave-one-out and rerank_from_disk read rows */
+  uint32_t change; /* its number; 0: the file of the gallery */
   kf_type type;
   uint64_t offset;      /* of the rows in the file */
   uint64_t first, rows; /* place of its first row; with those that have been removed */
