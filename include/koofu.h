@@ -765,6 +765,8 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
 KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+/* A checksum of rows and class names, which a model made with this text has as `text_from`. */
+KF_API uint64_t kf_text_checksum(const kf_text *text);
 /* The mean of the rows of a data set, each scaled to unit length, into mean [dim]: of embedded
  * texts, for kf_search_options.text_mean. Labels are ignored, and so are bad rows under skip_bad;
  * KF_ERR_DATA if no row is left. */
@@ -1044,11 +1046,11 @@ typedef struct kf_filter_options {
   uint64_t reserved[2];
 } kf_filter_options;
 
-/* The rows of a gallery whose class is in `classes` or `names` and whose id is in `ids`, as far as these are given.
- * Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
+/* The rows of a gallery whose class is in `classes` or `names` and whose id is in `ids`, as far as these
+ * are given. Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
  * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
  * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive
- * it. Not with rows that are divided among ranks. */
+ * it. The nearest rows cannot be found with it if rows are divided among ranks. */
 KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
                                const kf_filter_options *options, kf_filter **out);
 KF_API uint64_t kf_filter_rows(const kf_filter *filter);
@@ -1067,7 +1069,7 @@ typedef struct kf_ranges {
 /* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances at most:
  * exactly those of which kf_gallery_search would say so, with the limit itself. Options and queries are
  * as there. Answers take 16 bytes each; if they come to more than 2^24, only the first queries are
- * answered, one at least, and out->queries says how many. Not with rows that are divided among ranks. */
+ * answered, one at least, and out->queries says how many. */
 KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, double limit, const kf_search_options *options,
                                    kf_ranges **out, kf_search_report *report);

@@ -48,6 +48,10 @@ class Info:
     fitted_by: Optional[str]
     #: The checksum of the statistics that it was fitted from.
     fitted_from: Optional[str]
+    #: Of models with text: the checksum of that (:attr:`koofu.Text.checksum`).
+    text_from: Optional[str]
+    #: The checksum of the encoder, prompts and classes that the text was made of.
+    text_made_with: Optional[str]
     #: ``(name, dtype, shape)`` of each array; of tables, of each column.
     tensors: list[tuple[str, str, tuple[int, ...]]]
     #: All that the file says of itself, as text.
@@ -79,6 +83,8 @@ def _describe(path: Path, verify: bool) -> Info:
         checksum=said.get("checksum"),
         fitted_by=said.get("fitted_by"),
         fitted_from=said.get("fitted_from"),
+        text_from=said.get("text_from"),
+        text_made_with=said.get("text_made_with"),
         tensors=found["tensors"],
         metadata=said,
     )

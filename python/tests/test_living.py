@@ -429,6 +429,22 @@ def test_info_and_verify(tmp_path, monkeypatch):
     assert koofu.info("odd.safetensors").metadata == {"\u202e": "\U0001f600"}
 
 
+def test_text_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = RNG.normal(size=(4, 16)).astype("f4")
+    text = koofu.Text.of(rows[:3], ["ant", "eel", "öre"])
+    koofu.fit(X, NAMES, text=text, alpha=1.0).save("fused.safetensors")
+    koofu.fit(X, NAMES).zero_shot(text).save("shot.safetensors")
+    assert koofu.info("fused.safetensors").text_from == koofu.info("shot.safetensors").text_from == text.checksum
+    assert koofu.Model.load("fused.safetensors") == koofu.fit(X, NAMES, text=text, alpha=1.0)
+    text.save("text.safetensors")
+    assert koofu.Text.load("text.safetensors").checksum == text.checksum
+    others = [koofu.Text.of(rows[[0, 1, 3]], ["ant", "eel", "öre"]), koofu.Text.of(rows[:3], ["ant", "eel", "ore"]),
+              koofu.Text.of(rows[:2], ["ant", "eel"])]
+    assert len({text.checksum, *(other.checksum for other in others)}) == 4
+    assert koofu.info("fused.safetensors").text_made_with is None
+
+
 def test_archives(tmp_path):
     folder = MODELS / "clip-bf16"
     pictures = sorted(IMAGES.glob("exif?.png"))[:4]

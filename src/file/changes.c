@@ -27,6 +27,11 @@
 
 #define GALLERY_FORMAT "koofu.gallery"
 
+/* The files of so many changes stay open, as that of the gallery does; those of the others are parked, since a
+ * process has few descriptors. What is open can be read to the end, even if the gallery is made one file
+ * meanwhile; what is parked cannot. */
+#define OPEN_CHANGES 32
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 #define ENDING ".safetensors"
@@ -209,6 +214,7 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
   if (status == KF_OK) status = check_chain(c, change, err);
   if (status == KF_OK) status = check_rows(base, change, err);
   if (status == KF_OK) status = take_removed(c, change, err);
+  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in);
   change->first = c->places;
   if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
     status = kf_fail_file(err, path, "too many rows");

@@ -347,6 +347,7 @@ struct kf_data {
   const char *doubt[2];
   kf_origin origin;
   uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
+  uint64_t read_with; /* what KF_MADE_WITH says in its one file; 0: nothing */
   /* Where the rows of each rank end, [n_ends], if only that rank can fetch them; NULL: all can fetch
    * all. Labels can be fetched anywhere. */
   const uint64_t *ends;

@@ -337,6 +337,7 @@ typedef struct kf_shard {
   bool guessed;          /* its labels are an array that is just the only one to fit */
   char label_column[64]; /* which column of a .parquet file they are, for notes */
   kf_origin origin;
+  uint64_t made_with;  /* what KF_MADE_WITH says; 0: nothing */
   kf_in beside;        /* another file with its ids; no path: none */
   kf_changes *changes; /* of a gallery, until they are shards of their own; NULL: none */
 } kf_shard;

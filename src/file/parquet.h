@@ -206,6 +206,9 @@ void kf_pq_cache_take_back(kf_pq_cache *cache, kf_pq_scratch *scratch);
 /* Forgets the pages of a column that goes. */
 void kf_pq_cache_forget(kf_pq_cache *cache, const struct kf_pq_column *column);
 
+/* The names of a column of classes, as Hugging Face's datasets have them (huggingface.c); none: no names. */
+kf_status kf_hf_names(const kf_pq *pq, const char *column, kf_names *names, kf_err *err);
+
 /* --- columns (parquet_column.c) ------------------------------------------------------------------ */
 
 typedef struct kf_pq_group {

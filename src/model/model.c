@@ -58,6 +58,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err) {
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
   to->temperature = from->temperature;
+  to->text_from = from->text_from;
+  to->text_made_with = from->text_made_with;
   to->reject = from->reject;
   to->reject_share = from->reject_share;
   return KF_OK;
@@ -72,6 +74,23 @@ kf_status kf_model_make_text(kf_model *m, kf_err *err) {
   KF_TAKE_ZERO(&m->arena, m->fused, k * l);
   KF_TAKE_ZERO(&m->arena, m->evidence, 2 * k);
   return m->arena.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Of two texts, as of two statistics: the checksum of both checksums. */
+static uint64_t both(uint64_t before, uint64_t added) {
+  const uint64_t two[] = {before, added};
+  kf_checksum sum;
+  if (before == 0) return added;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, two, sizeof two);
+  return kf_checksum_value(&sum);
+}
+
+void kf_model_name_text(kf_model *m, const kf_text *text) {
+  uint64_t made_with = kf_text_made_with(text);
+  bool known = made_with != 0 && (m->text_from == 0 || m->text_made_with != 0);
+  m->text_made_with = known ? both(m->text_made_with, made_with) : 0;
+  m->text_from = both(m->text_from, kf_text_checksum(text));
 }
 
 void kf_model_copy_text(const kf_model *from, kf_model *to) {

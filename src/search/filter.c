@@ -122,9 +122,14 @@ uint64_t kf_filter_rows(const kf_filter *f) { return f->n; }
 kf_status kf_filter_check(const kf_filter *f, const kf_gallery *g, kf_err *err) {
   if (f == NULL) return KF_OK;
   if (f->of != g) return kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
-  if (g->rows != kf_index_rows(g->index))
-    return kf_fail(err, KF_ERR_ARG, "rows that are divided among ranks cannot be filtered");
   return KF_OK;
+}
+
+kf_status kf_filter_check_nearest(const kf_filter *f, const kf_gallery *g, kf_err *err) {
+  KF_TRY(kf_filter_check(f, g, err));
+  if (f == NULL || g->rows == kf_index_rows(g->index)) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG,
+                 "the nearest of some rows cannot be found if rows are divided among ranks");
 }
 
 uint64_t kf_filter_most(const kf_filter *f, uint64_t rows, const int64_t *leave_out, uint64_t n) {

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import random
+import resource
+import struct
 
 from harness import BAD_DATA, USAGE, check, equal, test
-from files import npy, read_safetensors
+from files import f32, npy, read_safetensors, reseal
 
 
 def rows_of(n, dim=8, seed=1):
@@ -226,3 +229,64 @@ def several_galleries(box):
     box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="labels")
     box.works("index", "x.npy", "--labels", "labels.txt", "--metric", "inner", "-o", "d.safetensors")
     box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="ids")
+
+
+def change_after(data, number, previous, row, name):
+    """A change that adds one row, made of another that does."""
+    size = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8:8 + size]), bytearray(data[8 + size:])
+    header["__metadata__"].update(number=str(number), previous=previous)
+
+    def put(tensor, content):
+        begin, end = header[tensor]["data_offsets"]
+        check(len(content) == end - begin, f"{tensor}: {len(content)} bytes")
+        body[begin:end] = content
+
+    put("embeddings", f32([row]))
+    put("batches", struct.pack("<Q", number))
+    put("id_bytes", name.encode())
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    data = reseal(struct.pack("<Q", len(text)) + text + bytes(body))
+    return data, data[data.index(b'"checksum":"') + 12:][:16].decode()
+
+
+@test
+def more_changes_than_descriptors(box):
+    """A gallery that was appended to 2,000 times is read with 256 descriptors by everything that reads galleries."""
+    n = 2000
+    rng = random.Random(3)
+    rows = [[rng.gauss(0, 1) for _ in range(8)] for _ in range(n + 20)]
+    box.write("base.npy", npy(rows[:20]))
+    box.write("ids.txt", "".join(f"i{i:04}\n" for i in range(20)))
+    box.works("index", "base.npy", "--ids", "ids.txt", "-o", "g.safetensors")
+    box.write("one.npy", npy(rows[20:21]))
+    box.write("one.txt", "i0020\n")
+    box.works("index", "one.npy", "--ids", "one.txt", "--append", "g.safetensors")
+    first = os.listdir(box.path("g.safetensors.changes"))[0]
+    data = box.read(f"g.safetensors.changes/{first}")
+    previous = data[data.index(b'"checksum":"') + 12:][:16].decode()
+    for i in range(1, n):
+        data, previous = change_after(data, i + 1, previous, rows[20 + i], f"i{20 + i:04}")
+        box.write(f"g.safetensors.changes/{first[:17]}{i + 1:06}.safetensors", data)
+    box.write("all.npy", npy(rows))
+    box.write("all.txt", "".join(f"i{i:04}\n" for i in range(n + 20)))
+    box.works("index", "all.npy", "--ids", "all.txt", "-o", "h.safetensors")
+    box.write("q.npy", npy(rows[:7]))
+    few = {"limits": {resource.RLIMIT_NOFILE: (256, 256)}}
+    for words in (["search", "@", "q.npy", "-k", 9], ["search", "@", "q.npy", "-k", 9, "--rerank-from-disk"],
+                  ["search", "@", "--itself", "-k", 2], ["search", "@", "q.npy", "--within", "0.3"], ["search", "@", "--unique", "0.9"]):
+        answers = [box.works(*(name if word == "@" else word for word in words), **few).out for name in ("g.safetensors", "h.safetensors")]
+        equal(answers[0], answers[1], f"{words}")
+    box.works("verify", "g.safetensors", **few)
+    for name in "gh":
+        box.works("convert", f"{name}.safetensors", "-o", f"{name}-set.safetensors", **few)
+    equal(box.read("g-set.safetensors"), box.read("h-set.safetensors"), "as a data set")
+    box.write("gone.txt", "i0003\ni1999\n")
+    box.works("index", "g.safetensors", "--remove", "gone.txt", **few)
+    box.write("more.txt", "i9999\n")
+    box.works("index", "one.npy", "--ids", "more.txt", "--append", "g.safetensors", **few)
+    box.works("index", "g.safetensors", "--compact", **few)
+    about = json.loads(box.works("info", "--json", "g.safetensors").out)
+    equal(about["rows"], n + 20 - 2 + 1, "after it was made one file")
+    check(not os.path.isdir(box.path("g.safetensors.changes")), "changes are left")

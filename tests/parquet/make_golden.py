@@ -7,6 +7,7 @@ The name of a file says what tests/cli/test_parquet.py must find in it: PROGRAM-
 have 'nulls' (rows 2, 3 and the last one are null) or 'nan' (a null element in row 1).
 """
 
+import json
 import pathlib
 import sys
 
@@ -76,6 +77,10 @@ def of_pyarrow():
     write("crc", arrow(), write_page_checksum=True)
     write("statistics", arrow(), write_page_index=True)
     write("item", arrow(), use_compliant_nested_type=False)
+    features = {"embedding": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"},
+                "number": {"names": golden.NAMES, "_type": "ClassLabel"}}
+    write("huggingface", arrow().replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})}),
+          store_schema=True)
     write("categories", arrow(label=pa.dictionary(pa.int32(), pa.string())))
     for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.uint64()):
         write(f"{kind}", arrow(6, number=kind), 6)
