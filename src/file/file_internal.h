@@ -278,9 +278,11 @@ typedef enum kf_codec {
 } kf_codec;
 /* NULL if it can be unpacked; otherwise why not, as the end of a sentence. */
 const char *kf_codec_refusal(int codec);
-/* Unpacks n bytes to exactly m; otherwise KF_ERR_DATA, they are damaged, or KF_ERR_MEM, without a message. */
-kf_status kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out,
-                    size_t m);
+/* Unpacks n bytes to exactly m; otherwise KF_ERR_DATA, they are damaged, or KF_ERR_MEM, without a message.
+ * *state: NULL at first; what it becomes can be used again by one thread at a time, and is freed in the end. */
+kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
+                    unsigned char *out, size_t m);
+void kf_unpack_free(void *state);
 /* Snappy: how many bytes at the beginning say that m are packed; 0: they do not. */
 size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m);
 /* The element that follows: how many bytes it has itself, how many it stands for, and how far back these

@@ -117,15 +117,28 @@ typedef struct kf_pq_page {
  * it, or a dictionary; otherwise it is to be skipped. */
 kf_status kf_pq_page_read(const kf_in *in, uint64_t *at, uint64_t end, kf_pq_page *page, bool *data,
                           kf_err *err);
-/* The bytes of a page, unpacked. What it takes is freed with kf_free(*bytes). */
-kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, unsigned char **bytes,
-                          kf_err *err);
 
-/* --- pages in pieces (parquet_pieces.c) -------------------------------------------------------- */
-
-/* Bytes of a piece, and the most that it may take in the file. */
+/* Bytes of a piece of a page (see below), and the most that it may take in the file. */
 #define KF_PQ_PIECE        65536u
 #define KF_PQ_PIECE_PACKED (2 * KF_PQ_PIECE)
+
+/* Memory of one thread. `bytes` is piece number `piece` of `of`, unless that is NULL. */
+typedef struct kf_pq_scratch {
+  struct kf_pq_scratch *next;
+  void *unpacker; /* of kf_unpack */
+  const struct kf_pq_pieces *of;
+  uint32_t piece;
+  unsigned char packed[KF_PQ_PIECE_PACKED], bytes[KF_PQ_PIECE];
+} kf_pq_scratch;
+/* NULL: out of memory */
+kf_pq_scratch *kf_pq_scratch_new(void);
+void kf_pq_scratch_free(kf_pq_scratch *scratch);
+
+/* The bytes of a page, unpacked. What it takes is freed with kf_free(*bytes). */
+kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
+                          unsigned char **bytes, kf_err *err);
+
+/* --- pages in pieces (parquet_pieces.c) -------------------------------------------------------- */
 
 /* A page that can be read from any byte on. Bytes are counted without the levels of version 2. */
 typedef struct kf_pq_pieces {
@@ -135,14 +148,6 @@ typedef struct kf_pq_pieces {
   uint32_t n;
   uint32_t *at; /* [n + 1] where each piece begins; NULL: nothing is packed */
 } kf_pq_pieces;
-
-/* Buffers of one thread. `bytes` is piece number `piece` of `of`, unless that is NULL. */
-typedef struct kf_pq_scratch {
-  struct kf_pq_scratch *next;
-  const kf_pq_pieces *of;
-  uint32_t piece;
-  unsigned char packed[KF_PQ_PIECE_PACKED], bytes[KF_PQ_PIECE];
-} kf_pq_scratch;
 
 /* Looks for the pieces of a page that is packed with Snappy or not at all; *cut: it has some, and out->at
  * is to be freed. `values` is for the caller. */

@@ -77,7 +77,7 @@ void kf_pq_cache_free(kf_pq_cache *cache) {
   kf_pq_cache_forget(cache, NULL);
   for (kf_pq_scratch *s; (s = cache->scratch) != NULL;) {
     cache->scratch = s->next;
-    kf_free(s);
+    kf_pq_scratch_free(s);
   }
   pthread_cond_destroy(&cache->changed);
   pthread_mutex_destroy(&cache->lock);
@@ -133,12 +133,8 @@ kf_pq_scratch *kf_pq_cache_lend(kf_pq_cache *cache, const kf_pq_pieces *of, uint
   kf_pq_scratch *found = *at;
   if (found != NULL) *at = found->next;
   pthread_mutex_unlock(&cache->lock);
-  if (found == NULL) {
-    found = kf_alloc(1, sizeof *found);
-    if (found != NULL) found->of = NULL;
-  } else if (found->of != of) {
-    found->of = NULL;
-  }
+  if (found == NULL) return kf_pq_scratch_new();
+  if (found->of != of) found->of = NULL;
   return found;
 }
 

@@ -466,7 +466,7 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
     if (cut) return KF_OK;
     kf_pq_block_free(r->out);
   }
-  KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
+  KF_TRY(kf_pq_page_load(r->in, r->page, r->scratch, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
