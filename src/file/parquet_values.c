@@ -384,7 +384,7 @@ static kf_status decode_texts(reader *r) {
 /* --- a page ---------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
-  unsigned char *bytes;
+  unsigned char *bytes = NULL;
   KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
