@@ -101,8 +101,8 @@ static kf_status meta_hex(const kf_st *st, const char *key, uint64_t *out, kf_er
 /* It is the change that its name says, after those that have been read. */
 static kf_status check_chain(const kf_changes *c, kf_change *change, kf_err *err) {
   const kf_st *st = &change->st;
-  uint64_t base, previous, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
-  int64_t number;
+  uint64_t base = 0, previous = 0, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
+  int64_t number = 0;
   KF_TRY(meta_hex(st, "checksum", &change->checksum, err));
   KF_TRY(meta_hex(st, "base", &base, err));
   KF_TRY(meta_hex(st, "previous", &previous, err));

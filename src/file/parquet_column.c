@@ -29,7 +29,7 @@ static kf_status walk_chunk(kf_pq_column *c, uint32_t group, const kf_pq_chunk *
   uint32_t dictionary = KF_PQ_NONE;
   while (values < chunk->values) {
     kf_pq_page page;
-    bool data;
+    bool data = false;
     KF_TRY(kf_pq_page_read(c->in, &at, chunk->end, &page, &data, err));
     if (!data || (page.n == 0 && page.version > 0)) continue;
     page.codec = page.codec > 0 ? (uint8_t)chunk->codec : (uint8_t)KF_CODEC_NONE;

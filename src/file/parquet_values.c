@@ -459,7 +459,7 @@ static bool may_be_cut(const reader *r, const kf_pq_shape *shape) {
 /* --- a page ---------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
-  unsigned char *bytes;
+  unsigned char *bytes = NULL;
   bool cut = may_be_cut(r, shape);
   if (cut) {
     KF_TRY(find_pieces(r, shape, &cut));

@@ -403,7 +403,7 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
                               const char *path) {
   KF_TRY(check_output(spec, path, &ctx->err));
   KF_TRY(kf_data_refuse_overwrite(data, path, &ctx->err));
-  kf_saver *save;
+  kf_saver *save = NULL;
   KF_TRY(kf_saver_new(ctx, data, spec, &save));
   kf_status status = write_file(save, path);
   sink_abort(&save->out);
