@@ -150,7 +150,7 @@ static cudaError_t start(kf_dev *dev) {
   dev->major = p.major;
   dev->minor = p.minor;
   dev->processors = p.multiProcessorCount;
-  dev->shared = p.sharedMemPerBlockOptin;
+  dev->shared = p.sharedMemPerBlockOptin - 1024; /* the rest is for what kernels declare */
   if (p.major < 8) return cudaErrorNoKernelImageForDevice;
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &dev->encode, 12000,
                                        cudaEnableDefault, &found) != cudaSuccess ||

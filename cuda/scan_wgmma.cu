@@ -450,9 +450,7 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
       !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->all_tiles * TILE, S::width, TILE))
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "the driver cannot describe rows to the copy engine");
   size_t bytes = S::bytes(columns, stages);
-  KF_CUDA(dev,
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-          "scanning");
+  KF_CUDA(dev, kf_cuda_widen(dev, kernel), "scanning");
   kernel<<<blocks, S::threads, bytes, dev->stream>>>(query_map, row_map, *p);
   KF_CUDA(dev, cudaGetLastError(), "scanning");
   return KF_DEV_OK;

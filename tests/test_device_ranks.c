@@ -60,7 +60,7 @@ static void same_bytes(void **state) {
   (void)state;
   world w = make_world(N, D, K, 1, 3);
   kf_twin_state *twin = device_twin();
-  if (twin != NULL) twin->devices = 3;
+  device_show(3);
   assert_same_on_ranks(run_stats, &w);
   assert_same_on_ranks(run_use, &w);
   if (twin != NULL) {
@@ -81,7 +81,7 @@ static kf_status run_find(kf_ctx *ctx, void *argument, session_log *log) {
 
 static void a_device_each(void **state) {
   (void)state;
-  device_need_twin()->devices = 3;
+  device_need(3);
   session of[MOST_RANKS] = {{0}};
   const char *const names[] = {"cuda", "auto", "cuda:2", "cuda:1,cuda:0"};
   for (size_t t = 0; t < 4; t++) {
@@ -127,5 +127,5 @@ static int start(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {CASE(same_bytes), CASE(a_device_each), CASE(lost)};
-  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+  return device_run(tests, device_keep, device_let_go);
 }

@@ -1,6 +1,6 @@
 /* worth.c - from which size on a GPU is faster than the CPU: what the thresholds of `auto` come from.
  *
- *     worth [--plugin FILE] [--threads N] [--only choices]
+ *     worth [--plugin FILE] [--threads N] [--only statistics|search|use|choices]
  *
  * Each line is one call of the library on the CPU and on an open GPU, in milliseconds; `first` is the
  * first call on the GPU, which also copies there what stays. Medians of up to five. The size is that of
@@ -276,28 +276,34 @@ static kf_ctx *context(const char *device, const char *plugin, unsigned threads)
 }
 
 int main(int argc, char **argv) {
-  const char *plugin = NULL;
+  const char *plugin = NULL, *only = NULL;
   unsigned threads = 0;
-  bool only_choices = false;
   for (int i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--only") == 0) only = argv[i + 1];
     if (strcmp(argv[i], "--plugin") == 0) plugin = argv[i + 1];
     if (strcmp(argv[i], "--threads") == 0) threads = (unsigned)strtoul(argv[i + 1], NULL, 10);
-    if (strcmp(argv[i], "--only") == 0) only_choices = strcmp(argv[i + 1], "choices") == 0;
   }
   cpu = context("cpu", plugin, threads);
   gpu = context("cuda", plugin, threads);
-  choices(64, 100, 20000);
-  choices(512, 100, 20000);
-  choices(768, 1000, 100000);
-  choices(768, 21841, 65523);
-  if (only_choices) return wrong > 0;
-  statistics(64);
-  statistics(768);
-  searches(64);
-  searches(768);
-  use(64, 32, 100, 262144, true);
-  use(768, 256, 1000, 262144, true);
-  use(768, 256, 21841, 16384, false);
+  if (only == NULL || strcmp(only, "statistics") == 0) {
+    statistics(64);
+    statistics(768);
+  }
+  if (only == NULL || strcmp(only, "search") == 0) {
+    searches(64);
+    searches(768);
+  }
+  if (only == NULL || strcmp(only, "use") == 0) {
+    use(64, 32, 100, 262144, true);
+    use(768, 256, 1000, 262144, true);
+    use(768, 256, 21841, 16384, false);
+  }
+  if (only == NULL || strcmp(only, "choices") == 0) {
+    choices(64, 100, 20000);
+    choices(512, 100, 20000);
+    choices(768, 1000, 100000);
+    choices(768, 21841, 65523);
+  }
   kf_ctx_free(gpu);
   kf_ctx_free(cpu);
   return wrong > 0;

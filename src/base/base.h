@@ -338,6 +338,8 @@ typedef struct kf_in {
   uint64_t base;               /* where a part begins in the file; 0: the whole file */
   uint64_t device, number;     /* of the file, or of the archive that a part was unpacked from */
   const unsigned char *memory; /* the bytes themselves, which are the caller's; NULL: a file */
+  struct timespec changed;     /* when it was last changed, when it was opened */
+  bool parked;                 /* open only while it is read */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
 /* Bytes in the place of a file; they must outlive it. */
@@ -346,6 +348,11 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
 bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
+/* Gives the descriptor back: a process has few of them. Reads open the file again, from any thread, and are
+ * KF_ERR_DATA if another one has its path by then, or if it has changed. */
+void kf_in_park(kf_in *in);
+/* Whether it still is the file that was opened; one that is parked must also have kept its path. */
+bool kf_in_unchanged(const kf_in *in);
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);

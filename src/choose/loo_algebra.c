@@ -82,7 +82,7 @@ void kf_loo_view_clear(kf_loo_view *v) {
 
 kf_status kf_loo_view_start(kf_loo_view *v, const kf_loo *loo, double lambda, bool indexed) {
   kf_err *err = &loo->ctx->err;
-  double checked;
+  double checked = 0;
   KF_TRY(kf_fitter_lambda(loo->fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &checked));
   v->loo = loo;
   KF_TAKE(&v->arena, v->inverse, loo->dim);

@@ -26,7 +26,12 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16u /* rows normalised at a time, which are still in the cache when prepared */
+#define BLOCK 16u /* rows of a share */
+#define SOME  4u  /* rows normalised at a time, which are still in the cache when prepared */
+/* Sized for the second-level cache: the columns of heads that are made and attended to at a time,
+ * and the rows that go through the MLP at a time. */
+#define HEAD_COLUMNS 128u
+#define MLP_ROWS     256u
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -41,21 +46,25 @@ struct kf_walk {
   size_t n;      /* sequences */
   size_t *first; /* [n + 1] the first row of each */
   float *x;      /* [rows][width] */
-  float *qkv;    /* [rows + 1][3 * width] queries, keys, values; before that, patches [][width] */
+  float *qkv;    /* queries, keys and values of some heads (head_rows); before, patches [][width] */
+  size_t room;   /* rows that have a place in it */
   unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
-  unsigned char *wide;  /* [rows] prepared for depth inner; or patches; or attended [rows][width] */
-  float *lines;         /* [workers][line] */
+  /* Rows prepared for depth inner; or patches; or attended rows, prepared for depth width, or f32. */
+  unsigned char *wide;
+  float *lines; /* [workers][line] */
   size_t line;
   unsigned char *scratch; /* [workers][scratch_size], for attention */
   size_t scratch_size;
 
   /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
-  size_t m; /* its rows */
+  size_t m;    /* its rows */
+  size_t from; /* the first of them in x, normalising */
   const kf_norm *norm;
   kf_net_product product;
-  size_t shares;  /* of the product's columns */
-  bool one_query; /* attention: of one row for each sequence */
+  size_t shares;      /* of the product's columns */
+  bool one_query;     /* attention: of one row for each sequence */
+  size_t head, heads; /* attention: of so many heads, from this one on */
   const int32_t *const *tokens;
 };
 
@@ -120,17 +129,21 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* Normalises rows of x into `ready`. */
+/* Normalises rows of x, the first one to the first of `ready`. */
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
-  size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
+  size_t row = i * BLOCK, end = row + BLOCK < w->m ? row + BLOCK : w->m, d = w->width;
   float *line = line_of(w, worker);
-  w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
-                     line, d);
-  w->net->prepare(line, d, row, n, d, w->ready);
+  for (; row < end; row += SOME) {
+    size_t n = end - row < SOME ? end - row : SOME;
+    w->net->layer_norm(w->x + (w->from + row) * d, d, n, d, w->norm->gamma, w->norm->beta,
+                       w->tower->config.eps, line, d);
+    w->net->prepare(line, d, row, n, d, w->ready);
+  }
 }
 
-static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
+static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t from, size_t m) {
   w->norm = norm;
+  w->from = from;
   w->m = m;
   return do_step(w, blocks(m), norm_block);
 }
@@ -150,45 +163,122 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
+/* Queries, keys and values of a head are rows of their own, one after the other, which are read
+ * faster than parts of long rows, and attended rows are prepared at once; unless the columns of a
+ * head are not whole panels. */
+static bool heads_apart(const kf_walk *w) {
+  return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
+}
+
+/* Heads whose queries, keys and values are made at a time, to be in the cache when they are attended
+ * to. Threads that share the work get all heads at once, enough for each to have some. */
+static size_t heads_at_once(const kf_walk *w) {
+  size_t heads = w->tower->config.heads, dim = w->width / heads;
+  if (w->split || !heads_apart(w)) return heads;
+  size_t some = dim < HEAD_COLUMNS ? HEAD_COLUMNS / dim : 1;
+  return some < heads ? some : heads;
+}
+
+/* n outputs of a matrix from the first on, both whole panels. */
+static kf_linear part_of(const kf_walk *w, const kf_linear *linear, size_t first, size_t n) {
+  const char *weights = linear->weights;
+  return (kf_linear){.n = n,
+                     .k = linear->k,
+                     .weights = weights + w->net->weights_size(first, linear->k),
+                     .bias = linear->bias != NULL ? linear->bias + first : NULL};
+}
+
+/* Where row `row` of the queries (kind 0), keys (1) or values (2) of a head is. */
+static float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) {
+  size_t dim = w->width / w->tower->config.heads;
+  if (!heads_apart(w)) return w->qkv + (row * 3 + kind) * w->width + head * dim;
+  return w->qkv + ((kind * w->heads + head - w->head) * w->room + row) * dim;
+}
+
+/* Makes queries, keys and values of the first m prepared rows, for the heads of this step. */
+static kf_status make_qkv(kf_walk *w, size_t m, const kf_linear *qkv) {
+  size_t dim = w->width / w->tower->config.heads;
+  if (!heads_apart(w))
+    return multiply(w, w->ready, m, qkv, (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
+  for (size_t kind = 0; kind < 3; kind++) {
+    kf_linear part = part_of(w, qkv, kind * w->width + w->head * dim, w->heads * dim);
+    KF_TRY(multiply(w, w->ready, m, &part,
+                    (kf_net_product){.out = head_rows(w, kind, w->head, 0),
+                                     .stride = dim,
+                                     .part = dim,
+                                     .part_step = w->room * dim}));
+  }
+  return KF_OK;
+}
+
 /* One head of one sequence. With one query, the result is one row for each sequence. */
 static void attend(kf_walk *w, size_t i, size_t worker) {
-  size_t heads = w->tower->config.heads, d = w->width, dim = d / heads;
-  size_t sequence = i / heads, column = i % heads * dim;
+  size_t d = w->width, dim = d / w->tower->config.heads;
+  size_t sequence = i / w->heads, head = w->head + i % w->heads;
+  size_t stride = heads_apart(w) ? dim : 3 * d;
   size_t row = w->first[sequence], keys = w->first[sequence + 1] - row;
   size_t query = row, to = row;
   if (w->one_query) {
     query = w->tower->probe != NULL ? w->first[w->n] : pooled_row(w, sequence);
     to = sequence;
   }
-  kf_net_attention a = {.q = w->qkv + query * 3 * d + column,
-                        .k = w->qkv + row * 3 * d + d + column,
-                        .v = w->qkv + row * 3 * d + 2 * d + column,
-                        .q_stride = 3 * d,
-                        .kv_stride = 3 * d,
+  kf_net_attention a = {.q = head_rows(w, 0, head, query),
+                        .k = head_rows(w, 1, head, row),
+                        .v = head_rows(w, 2, head, row),
+                        .q_stride = stride,
+                        .kv_stride = stride,
                         .queries = w->one_query ? 1 : keys,
                         .keys = keys,
                         .dim = dim,
                         .scale = (float)(1 / sqrt((double)dim)),
                         .causal = w->tokens != NULL && !w->one_query,
-                        .out = (float *)(void *)w->wide + to * d + column,
-                        .out_stride = d,
                         .scratch = w->scratch + worker * w->scratch_size};
+  if (heads_apart(w))
+    a.prepared = w->wide, a.row = to, a.column = head * dim, a.depth = d;
+  else
+    a.out = (float *)(void *)w->wide + to * d + head * dim, a.out_stride = d;
   w->net->attention(&a);
 }
 
-/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the two
- * products of the MLP. */
+/* Attention of m prepared rows, to `wide`; with one query, of one row for each sequence. */
+static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, bool one_query) {
+  size_t heads = w->tower->config.heads, some = heads_at_once(w);
+  w->one_query = one_query;
+  for (w->head = 0; w->head < heads; w->head += some) {
+    w->heads = heads - w->head < some ? heads - w->head : some;
+    KF_TRY(make_qkv(w, m, qkv));
+    KF_TRY(do_step(w, w->n * w->heads, attend));
+  }
+  return KF_OK;
+}
+
+/* Rows that go through the MLP at a time; threads that share the work get all. */
+static size_t mlp_rows(const kf_walk *w, size_t m) {
+  return w->split || m < MLP_ROWS ? m : MLP_ROWS;
+}
+
+/* The two products of the MLP, added to x, some rows at a time: what is between the two stays in
+ * the cache. */
+static kf_status run_mlp(kf_walk *w, const kf_layer *layer, size_t m) {
+  size_t d = w->width, most = mlp_rows(w, m), parts = (m + most - 1) / most;
+  for (size_t i = 0; i < parts; i++) {
+    size_t from = m * i / parts, rows = m * (i + 1) / parts - from;
+    KF_TRY(normalize(w, &layer->norm_mlp, from, rows));
+    kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
+    KF_TRY(multiply(w, w->ready, rows, &layer->fc1, to_wide));
+    KF_TRY(multiply(w, w->wide, rows, &layer->fc2,
+                    (kf_net_product){.out = w->x + from * d, .stride = d, .add = true}));
+  }
+  return KF_OK;
+}
+
+/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the MLP. */
 static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
-  size_t d = w->width;
   w->m = m;
-  KF_TRY(do_step(w, blocks(m), attended_block));
-  kf_net_product to_x = {.out = w->x, .stride = d, .add = add};
-  KF_TRY(multiply(w, w->ready, m, &layer->out, to_x));
-  KF_TRY(normalize(w, &layer->norm_mlp, m));
-  kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
-  KF_TRY(multiply(w, w->ready, m, &layer->fc1, to_wide));
-  to_x.add = true;
-  return multiply(w, w->wide, m, &layer->fc2, to_x);
+  if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
+  KF_TRY(multiply(w, heads_apart(w) ? w->wide : w->ready, m, &layer->out,
+                  (kf_net_product){.out = w->x, .stride = w->width, .add = add}));
+  return run_mlp(w, layer, m);
 }
 
 /* Keeps one row of x for each sequence. */
@@ -199,11 +289,8 @@ static void keep_pooled(kf_walk *w) {
 
 static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
   size_t rows = w->first[w->n];
-  KF_TRY(normalize(w, &layer->norm_attention, rows));
-  KF_TRY(multiply(w, w->ready, rows, &layer->qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * w->width}));
-  w->one_query = last;
-  KF_TRY(do_step(w, w->n * w->tower->config.heads, attend));
+  KF_TRY(normalize(w, &layer->norm_attention, 0, rows));
+  KF_TRY(attend_all(w, rows, &layer->qkv, last));
   if (last) keep_pooled(w);
   return finish_layer(w, layer, last ? w->n : rows, true);
 }
@@ -219,12 +306,9 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
-  KF_TRY(normalize(w, &t->after, rows));
+  KF_TRY(normalize(w, &t->after, 0, rows));
   KF_TRY(do_step(w, 1, prepare_probe));
-  KF_TRY(multiply(w, w->ready, rows + 1, &t->head.qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * d}));
-  w->one_query = true;
-  KF_TRY(do_step(w, w->n * t->config.heads, attend));
+  KF_TRY(attend_all(w, rows + 1, &t->head.qkv, true));
   KF_TRY(finish_layer(w, &t->head, w->n, false));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
@@ -236,7 +320,7 @@ static kf_status run_layers(kf_walk *w, float *out) {
   for (uint32_t i = 0; i < t->config.layers; i++)
     KF_TRY(run_layer(w, &t->layers[i], pool && i + 1 == t->config.layers));
   if (!pool) return run_head(w, out);
-  KF_TRY(normalize(w, &t->after, w->n));
+  KF_TRY(normalize(w, &t->after, 0, w->n));
   return multiply(w, w->ready, w->n, &t->projection,
                   (kf_net_product){.out = out, .stride = t->projection.n});
 }
@@ -358,13 +442,15 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->width = c->width;
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
-  size_t wide = larger(net->rows_size(rows, c->inner), rows * d * sizeof(float));
+  size_t wide = larger(net->rows_size(mlp_rows(w, rows), c->inner), net->rows_size(rows, d));
+  if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
   w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
   KF_TAKE(arena, w->first, sequences + 1);
   KF_TAKE(arena, w->x, rows * d);
-  KF_TAKE(arena, w->qkv, (rows + 1) * 3 * d);
+  w->room = rows + 1; /* with the probe */
+  KF_TAKE(arena, w->qkv, w->room * larger(3 * heads_at_once(w) * (d / c->heads), d));
   KF_TAKE(arena, w->ready, net->rows_size(rows + 1, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);

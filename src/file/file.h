@@ -347,6 +347,7 @@ struct kf_data {
   const char *doubt[2];
   kf_origin origin;
   uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
+  uint64_t read_with; /* what KF_MADE_WITH says in its one file; 0: nothing */
   /* Where the rows of each rank end, [n_ends], if only that rank can fetch them; NULL: all can fetch
    * all. Labels can be fetched anywhere. */
   const uint64_t *ends;
@@ -585,6 +586,7 @@ typedef struct kf_save_spec {
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
                    const double *norm2, uint64_t n, float *out, kf_err *err);
   const void *argument;
+  const kf_origin *origin; /* of mapped rows; NULL: not known, or that of the rows as they are */
 } kf_save_spec;
 kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
                               const char *path);

@@ -18,12 +18,15 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   KF_TAKE_ZERO(arena, m->class_means, k * d);
   KF_TAKE_ZERO(arena, m->prototypes, k * l);
   KF_TAKE_ZERO(arena, m->lengths, k);
+  KF_TAKE_ZERO(arena, m->on_devices, 2);
+  for (int i = 0; i < 2 && m->on_devices != NULL; i++) kf_slots_owner_make(&m->on_devices[i]);
   KF_HAND_OUT(arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), out, m,
               kf_model_free);
 }
 
 void kf_model_free(kf_model *m) {
   if (m == NULL) return;
+  for (int i = 0; i < 2 && m->on_devices != NULL; i++) kf_slots_owner_clear(&m->on_devices[i]);
   kf_names_clear(&m->names);
   kf_arena_free(&m->arena);
   kf_free(m);
@@ -55,6 +58,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err) {
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
   to->temperature = from->temperature;
+  to->text_from = from->text_from;
+  to->text_made_with = from->text_made_with;
   to->reject = from->reject;
   to->reject_share = from->reject_share;
   return KF_OK;
@@ -69,6 +74,23 @@ kf_status kf_model_make_text(kf_model *m, kf_err *err) {
   KF_TAKE_ZERO(&m->arena, m->fused, k * l);
   KF_TAKE_ZERO(&m->arena, m->evidence, 2 * k);
   return m->arena.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Of two texts, as of two statistics: the checksum of both checksums. */
+static uint64_t both(uint64_t before, uint64_t added) {
+  const uint64_t two[] = {before, added};
+  kf_checksum sum;
+  if (before == 0) return added;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, two, sizeof two);
+  return kf_checksum_value(&sum);
+}
+
+void kf_model_name_text(kf_model *m, const kf_text *text) {
+  uint64_t made_with = kf_text_made_with(text);
+  bool known = made_with != 0 && (m->text_from == 0 || m->text_made_with != 0);
+  m->text_made_with = known ? both(m->text_made_with, made_with) : 0;
+  m->text_from = both(m->text_from, kf_text_checksum(text));
 }
 
 void kf_model_copy_text(const kf_model *from, kf_model *to) {

@@ -35,6 +35,8 @@ void kf_map_finish(kf_map *map);
 /* The map for text, with its own arena: Q = (T T^T)^(-1/2) T in place of T (text_map.c). */
 kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena *arena);
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
+/* KF_ERR_DATA if the rows of a data set are of a gallery with a map, or were mapped by this one. */
+kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err);
 /* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
  * already. */
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
@@ -127,8 +129,11 @@ struct kf_model {
   double alpha;
   /* Of the scores that the model's own metric and part give; 0: not known. */
   double temperature;
-  double reject;       /* a row whose best score is worse is of no known class */
-  double reject_share; /* of known rows that the threshold keeps; 0: there is no threshold */
+  double reject;              /* a row whose best score is worse is of no known class */
+  double reject_share;        /* of known rows that the threshold keeps; 0: there is no threshold */
+  uint64_t text_from;         /* kf_text_checksum of its text; 0: none, or not known */
+  uint64_t text_made_with;    /* kf_text_made_with of it; 0: not known */
+  kf_slots_owner *on_devices; /* [2] the map, without and with unit length: stays for later calls */
   kf_arena arena;
 };
 
@@ -146,6 +151,8 @@ kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
 /* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
 kf_status kf_check_alpha(double alpha, kf_err *err);
+/* Notes which text a model is made of; one that had some keeps that, too. */
+void kf_model_name_text(kf_model *model, const kf_text *text);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
 /* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
@@ -310,7 +317,7 @@ kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x
 
 const kf_names *kf_text_names(const kf_text *text);
 /* What KF_MADE_WITH says in its file; 0: nothing. */
-void kf_text_set_made_with(kf_text *text, uint64_t checksum);
+uint64_t kf_text_made_with(const kf_text *text);
 kf_classes kf_text_class_list(const kf_text *text);
 /* KF_ERR_DATA if its rows are not as long as those of images, or of another encoder. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, const kf_origin *origin, kf_err *err);

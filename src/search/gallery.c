@@ -52,7 +52,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   g->sound = true;
   /* Up to here files were read from end to end, from now on at random. */
   for (uint32_t i = 0; i < g->n_parts; i++)
-    posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
+    if (!g->parts[i].in.parked) posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
 }
 
@@ -131,11 +131,16 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 /* --- queries --------------------------------------------------------------------------------- */
 
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
-  if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
+  if (g->space.map != NULL) KF_TRY(kf_map_refuse_mapped(g->space.map, data, err));
   KF_TRY(kf_origin_agree(&data->origin, &g->origin, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
                      "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
+}
+
+kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data) {
+  KF_ENTER(ctx, gallery != NULL && data != NULL);
+  return kf_gallery_check_data(gallery, data, err);
 }
 
 /* As many queries as a thread searches with in about half a second, so that a request to stop is
@@ -358,7 +363,7 @@ kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *querie
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
                              uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
                              double *scores, kf_search_report *report) {
-  KF_TRY(kf_filter_check(o->only, g, &ctx->err));
+  KF_TRY(kf_filter_check_nearest(o->only, g, &ctx->err));
   KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
   float *ready;
   KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));
