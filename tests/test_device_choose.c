@@ -39,9 +39,9 @@ static void products(void **state) {
   const size_t sizes[][3] = {{1, 1, 0},    {1, 1, 1},     {3, 5, 17},   {64, 64, 16},
                              {65, 129, 3}, {200, 33, 70}, {33, 200, 1}, {7, 2100, 40}};
   kf_twin_state *twin = device_twin();
-  if (twin != NULL) twin->devices = 2;
+  bool several = device_show(2);
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    kf_ctx *ctx = device_ctx(threads, twin != NULL && threads > 1 ? "cuda:0,cuda:1" : "cuda");
+    kf_ctx *ctx = device_ctx(threads, several && threads > 1 ? "cuda:0,cuda:1" : "cuda");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
       uint64_t before = twin != NULL ? twin->multiplied : 0;
       same_product(ctx, sizes[i][0], sizes[i][1], sizes[i][2], false);
@@ -279,7 +279,7 @@ static void of_any_size(void **state) {
 
 static void on_several_devices(void **state) {
   (void)state;
-  device_need_twin()->devices = 3;
+  device_need(3);
   problem p = make_problem(300, 10, 15, false, 0);
   const kf_method methods[] = {KF_METHOD_SHRUNK, KF_METHOD_PAPER};
   for (int i = 0; i < 2; i++) {
@@ -410,5 +410,5 @@ int main(void) {
       CASE(uneven_classes), CASE(by_hits),       CASE(of_any_size),        CASE(on_several_devices),
       CASE(faults),         CASE(where_it_pays), CASE(only_where_it_pays),
   };
-  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+  return device_run(tests, device_keep, device_let_go);
 }
