@@ -32,8 +32,8 @@ typedef struct kf_shortlist {
 void kf_shortlist_start(kf_shortlist *list, uint32_t k);
 
 /* Says that n different rows with at least these keys will be offered; called before the first
- * is. */
-void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
+ * is. Returns the mean of the k largest; not finite if there are fewer. */
+double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
 
 /* Adds a row, unless it is out. There must be room for it. */
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row);
