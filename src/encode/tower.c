@@ -28,10 +28,11 @@
 
 #define BLOCK 16u /* rows of a share */
 #define SOME  4u  /* rows normalised at a time, which are still in the cache when prepared */
-/* Sized for the second-level cache: the columns of heads that are made and attended to at a time,
- * and the rows that go through the MLP at a time. */
+/* Sized for the second-level cache: the columns of heads that are made and attended to at a time, and
+ * the rows that are finished at a time. */
 #define HEAD_COLUMNS 128u
-#define MLP_ROWS     256u
+#define ROWS_AT_ONCE 256u /* a multiple of WHOLE */
+#define WHOLE        32u  /* rows: whole strips of every kernel */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -48,8 +49,9 @@ struct kf_walk {
   float *x;      /* [rows][width] */
   float *qkv;    /* queries, keys and values of some heads (head_rows); before, patches [][width] */
   size_t room;   /* rows that have a place in it */
-  unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
-  /* Rows prepared for depth inner; or patches; or attended rows, prepared for depth width, or f32. */
+  unsigned char *ready;    /* [rows + 1] prepared for a product of depth width */
+  unsigned char *attended; /* [rows] the same, after attention */
+  /* Rows prepared for depth inner; or patches; or attended rows in f32. */
   unsigned char *wide;
   float *lines; /* [workers][line] */
   size_t line;
@@ -59,7 +61,7 @@ struct kf_walk {
   /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
   size_t m;    /* its rows */
-  size_t from; /* the first of them in x, normalising */
+  size_t from; /* the first of them, normalising */
   const kf_norm *norm;
   kf_net_product product;
   size_t shares;      /* of the product's columns */
@@ -129,7 +131,7 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* Normalises rows of x, the first one to the first of `ready`. */
+/* Normalises rows of x into `ready`. */
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
   size_t row = i * BLOCK, end = row + BLOCK < w->m ? row + BLOCK : w->m, d = w->width;
   float *line = line_of(w, worker);
@@ -137,7 +139,7 @@ static void norm_block(kf_walk *w, size_t i, size_t worker) {
     size_t n = end - row < SOME ? end - row : SOME;
     w->net->layer_norm(w->x + (w->from + row) * d, d, n, d, w->norm->gamma, w->norm->beta,
                        w->tower->config.eps, line, d);
-    w->net->prepare(line, d, row, n, d, w->ready);
+    w->net->prepare(line, d, w->from + row, n, d, w->ready);
   }
 }
 
@@ -148,12 +150,12 @@ static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t from, size_t 
   return do_step(w, blocks(m), norm_block);
 }
 
-/* Prepares attended rows into `ready`. */
+/* Prepares attended rows. */
 static void attended_block(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
   const float *attended = (const float *)(const void *)w->wide;
-  w->net->prepare(attended + row * d, d, row, n, d, w->ready);
+  w->net->prepare(attended + row * d, d, row, n, d, w->attended);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -234,13 +236,13 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
                         .causal = w->tokens != NULL && !w->one_query,
                         .scratch = w->scratch + worker * w->scratch_size};
   if (heads_apart(w))
-    a.prepared = w->wide, a.row = to, a.column = head * dim, a.depth = d;
+    a.prepared = w->attended, a.row = to, a.column = head * dim, a.depth = d;
   else
     a.out = (float *)(void *)w->wide + to * d + head * dim, a.out_stride = d;
   w->net->attention(&a);
 }
 
-/* Attention of m prepared rows, to `wide`; with one query, of one row for each sequence. */
+/* Attention of m prepared rows; with one query, of one row for each sequence. */
 static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, bool one_query) {
   size_t heads = w->tower->config.heads, some = heads_at_once(w);
   w->one_query = one_query;
@@ -252,33 +254,37 @@ static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, bool one
   return KF_OK;
 }
 
-/* Rows that go through the MLP at a time; threads that share the work get all. */
-static size_t mlp_rows(const kf_walk *w, size_t m) {
-  return w->split || m < MLP_ROWS ? m : MLP_ROWS;
+/* Rows that are finished at a time, in parts of about the same size; whole strips for every kernel.
+ * Threads that share the work get all. */
+static size_t rows_at_once(const kf_walk *w, size_t m) {
+  if (w->split) return m;
+  size_t parts = (m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, rows = (m + parts - 1) / parts;
+  return (rows + WHOLE - 1) / WHOLE * WHOLE;
 }
 
-/* The two products of the MLP, added to x, some rows at a time: what is between the two stays in
- * the cache. */
-static kf_status run_mlp(kf_walk *w, const kf_layer *layer, size_t m) {
-  size_t d = w->width, most = mlp_rows(w, m), parts = (m + most - 1) / most;
-  for (size_t i = 0; i < parts; i++) {
-    size_t from = m * i / parts, rows = m * (i + 1) / parts - from;
-    KF_TRY(normalize(w, &layer->norm_mlp, from, rows));
-    kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
-    KF_TRY(multiply(w, w->ready, rows, &layer->fc1, to_wide));
-    KF_TRY(multiply(w, w->wide, rows, &layer->fc2,
-                    (kf_net_product){.out = w->x + from * d, .stride = d, .add = true}));
-  }
-  return KF_OK;
+/* The rest of a layer for m rows from row `from` on, a multiple of WHOLE: the output projection,
+ * added to x or in its place, and the MLP; then the norm of what comes next. */
+static kf_status finish_rows(kf_walk *w, const kf_layer *layer, size_t from, size_t m, bool add,
+                             const kf_norm *next) {
+  size_t d = w->width, offset = w->net->rows_size(from, d);
+  kf_net_product to_x = {.out = w->x + from * d, .stride = d, .add = add};
+  KF_TRY(multiply(w, w->attended + offset, m, &layer->out, to_x));
+  KF_TRY(normalize(w, &layer->norm_mlp, from, m));
+  kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
+  KF_TRY(multiply(w, w->ready + offset, m, &layer->fc1, to_wide));
+  to_x.add = true;
+  KF_TRY(multiply(w, w->wide, m, &layer->fc2, to_x));
+  return next != NULL ? normalize(w, next, from, m) : KF_OK;
 }
 
-/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the MLP. */
-static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
+/* The same for rows 0 … m-1, some at a time: they stay in the cache from one product to the next. */
+static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add,
+                              const kf_norm *next) {
   w->m = m;
   if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
-  KF_TRY(multiply(w, heads_apart(w) ? w->wide : w->ready, m, &layer->out,
-                  (kf_net_product){.out = w->x, .stride = w->width, .add = add}));
-  return run_mlp(w, layer, m);
+  for (size_t from = 0, some = rows_at_once(w, m); from < m; from += some)
+    KF_TRY(finish_rows(w, layer, from, m - from < some ? m - from : some, add, next));
+  return KF_OK;
 }
 
 /* Keeps one row of x for each sequence. */
@@ -287,12 +293,12 @@ static void keep_pooled(kf_walk *w) {
     memmove(w->x + s * w->width, w->x + pooled_row(w, s) * w->width, w->width * sizeof *w->x);
 }
 
-static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
+/* A layer, for rows that are normalised already; and the norm of what comes next. */
+static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, const kf_norm *next) {
   size_t rows = w->first[w->n];
-  KF_TRY(normalize(w, &layer->norm_attention, 0, rows));
   KF_TRY(attend_all(w, rows, &layer->qkv, last));
   if (last) keep_pooled(w);
-  return finish_layer(w, layer, last ? w->n : rows, true);
+  return finish_layer(w, layer, last ? w->n : rows, true, next);
 }
 
 /* --- the whole tower ------------------------------------------------------------------------- */
@@ -302,14 +308,14 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
-/* SigLIP: the probe is one more row after all others; its query attends to every sequence. */
+/* SigLIP, after the last norm: the probe is one more row after all others; its query attends to every
+ * sequence. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
-  KF_TRY(normalize(w, &t->after, 0, rows));
   KF_TRY(do_step(w, 1, prepare_probe));
   KF_TRY(attend_all(w, rows + 1, &t->head.qkv, true));
-  KF_TRY(finish_layer(w, &t->head, w->n, false));
+  KF_TRY(finish_layer(w, &t->head, w->n, false, NULL));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
 }
@@ -317,10 +323,13 @@ static kf_status run_head(kf_walk *w, float *out) {
 static kf_status run_layers(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   bool pool = t->probe == NULL;
-  for (uint32_t i = 0; i < t->config.layers; i++)
-    KF_TRY(run_layer(w, &t->layers[i], pool && i + 1 == t->config.layers));
+  const kf_layer *end = t->layers + t->config.layers;
+  KF_TRY(normalize(w, &t->layers->norm_attention, 0, w->first[w->n]));
+  for (const kf_layer *layer = t->layers; layer < end; layer++) {
+    bool last = layer + 1 == end;
+    KF_TRY(run_layer(w, layer, pool && last, last ? &t->after : &layer[1].norm_attention));
+  }
   if (!pool) return run_head(w, out);
-  KF_TRY(normalize(w, &t->after, 0, w->n));
   return multiply(w, w->ready, w->n, &t->projection,
                   (kf_net_product){.out = out, .stride = t->projection.n});
 }
@@ -442,7 +451,8 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->width = c->width;
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
-  size_t wide = larger(net->rows_size(mlp_rows(w, rows), c->inner), net->rows_size(rows, d));
+  size_t some = split || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
+  size_t wide = net->rows_size(some, c->inner);
   if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
@@ -452,6 +462,7 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->room = rows + 1; /* with the probe */
   KF_TAKE(arena, w->qkv, w->room * larger(3 * heads_at_once(w) * (d / c->heads), d));
   KF_TAKE(arena, w->ready, net->rows_size(rows + 1, d));
+  KF_TAKE(arena, w->attended, net->rows_size(rows, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);
   KF_TAKE(arena, w->scratch, w->workers * w->scratch_size);
