@@ -1,4 +1,4 @@
-/* test_tower.c - whole image towers with random weights: against the same in f64, written as its
+/* test_tower.c - whole towers with random weights: against the same in f64, written as its
  * formulas are, and to the bit whatever the group, the threads and the instruction set. The golden
  * models (test_encoder.c) are too small to be taken through a tower in parts. */
 #include "test.h"
@@ -183,12 +183,13 @@ static void add_mlp(const layer *l, double *x, size_t rows, size_t d) {
   for (size_t i = 0; i < rows * d; i++) x[i] += more[i];
 }
 
-static void run_layer(const layer *l, double *x, size_t rows, size_t d, size_t heads) {
+static void run_layer(const layer *l, double *x, size_t rows, size_t d, size_t heads, bool causal) {
   static double normal[MOST_ROWS * MOST_WIDTH], qkv[3 * MOST_ROWS * MOST_WIDTH];
   static double attended[MOST_ROWS * MOST_WIDTH], more[MOST_ROWS * MOST_WIDTH];
   normalize(&l->norm_attention, x, rows, d, normal);
   multiply(&l->qkv, normal, rows, qkv);
-  for (size_t i = 0; i < rows; i++) attend(qkv + i * 3 * d, qkv, rows, d, heads, attended + i * d);
+  for (size_t i = 0; i < rows; i++)
+    attend(qkv + i * 3 * d, qkv, causal ? i + 1 : rows, d, heads, attended + i * d);
   multiply(&l->out, attended, rows, more);
   for (size_t i = 0; i < rows * d; i++) x[i] += more[i];
   add_mlp(l, x, rows, d);
@@ -217,7 +218,7 @@ static void run_tower(const model *m, const float *pixels, double *out) {
   size_t d = t->config.width, heads = t->config.heads, rows = PATCHES;
   place(m, pixels, x);
   if (t->class_token != NULL) normalize(&t->before, x, ++rows, d, x);
-  for (int i = 0; i < LAYERS; i++) run_layer(&m->layers[i], x, rows, d, heads);
+  for (int i = 0; i < LAYERS; i++) run_layer(&m->layers[i], x, rows, d, heads, false);
   normalize(&t->after, x, rows, d, y);
   if (t->probe == NULL) {
     multiply(&m->projection, y, 1, out);
@@ -230,6 +231,59 @@ static void run_tower(const model *m, const float *pixels, double *out) {
   attend(query, qkv, rows, d, heads, attended);
   multiply(&m->head.out, attended, 1, out);
   add_mlp(&m->head, out, 1, d);
+}
+
+/* --- texts ------------------------------------------------------------------------------------ */
+
+enum { CONTEXT = MOST_ROWS, WORDS = 30, TEXTS = 60 };
+
+/* The text tower of a model: its layers, and tokens in the place of patches. */
+static void make_text(model *m) {
+  uint64_t seed = 9;
+  kf_tower *t = &m->e.text;
+  *t = m->e.image;
+  t->class_token = t->probe = NULL;
+  t->config.image_size = t->config.patch_size = 0;
+  t->config.context = CONTEXT;
+  t->config.vocabulary = WORDS;
+  t->tokens = numbers(m, (size_t)WORDS * t->config.width, 0, 1, &seed);
+  t->tokens_type = KF_TYPE_F32;
+  t->positions = numbers(m, (size_t)CONTEXT * t->config.width, 0, 1, &seed);
+  m->e.config.dim = DIM;
+}
+
+/* Text i has 1 + 7 i % CONTEXT tokens. */
+static uint32_t make_tokens(size_t i, int32_t *tokens) {
+  uint64_t seed = i;
+  for (size_t c = 0; c < CONTEXT; c++) tokens[c] = (int32_t)(test_random(&seed) % WORDS);
+  return (uint32_t)(1 + 7 * i % CONTEXT);
+}
+
+static void run_text(const model *m, const int32_t *tokens, size_t rows, double *out) {
+  static double x[MOST_ROWS * MOST_WIDTH], y[MOST_WIDTH];
+  const kf_tower *t = &m->e.text;
+  size_t d = t->config.width;
+  for (size_t i = 0; i < rows * d; i++)
+    x[i] = (double)((const float *)t->tokens)[(size_t)tokens[i / d] * d + i % d] +
+           (double)t->positions[i];
+  for (int i = 0; i < LAYERS; i++) run_layer(&m->layers[i], x, rows, d, t->config.heads, true);
+  normalize(&t->after, x + (rows - 1) * d, 1, d, y);
+  multiply(&m->projection, y, 1, out);
+}
+
+static void walk_texts(kf_ctx *ctx, const model *m, size_t group, bool split, float *out) {
+  static int32_t tokens[TEXTS][CONTEXT];
+  const int32_t *begin[TEXTS];
+  uint32_t lengths[TEXTS];
+  kf_arena arena = {0};
+  kf_walk *w = kf_walk_new(ctx, &m->e, &m->e.text, group * CONTEXT, group, split, &arena);
+  assert_non_null(w);
+  for (size_t i = 0; i < TEXTS; i++) begin[i] = tokens[i], lengths[i] = make_tokens(i, tokens[i]);
+  for (size_t i = 0; i < TEXTS; i += group)
+    assert_int_equal(kf_walk_texts(w, begin + i, lengths + i, TEXTS - i < group ? TEXTS - i : group,
+                                   out + i * DIM),
+                     KF_OK);
+  kf_arena_free(&arena);
 }
 
 /* --- tests ----------------------------------------------------------------------------------- */
@@ -314,8 +368,34 @@ static void same_bits(void **state) {
   free(pixels), free(want), free(got);
 }
 
+static void texts(void **state) {
+  (void)state;
+  static float want[TEXTS * DIM], got[TEXTS * DIM];
+  kf_ctx *one = test_ctx(1, KF_ISA_PLAIN), *three = test_ctx(3, KF_ISA_PLAIN);
+  for (int s = 0; s < N_SHAPES; s += 2) {
+    model *plain = make_model(&shapes[s], &kf_net_plain_f32);
+    make_text(plain);
+    walk_texts(one, plain, 1, false, want);
+    for (size_t i = 0; i < 10; i++) {
+      int32_t tokens[CONTEXT];
+      double exact[DIM];
+      run_text(plain, tokens, make_tokens(i, tokens), exact);
+      for (size_t c = 0; c < DIM; c++)
+        if (fabs((double)want[i * DIM + c] - exact[c]) > 2e-5)
+          fail_msg("shape %d, text %zu, column %zu: %g, not %g", s, i, c, (double)want[i * DIM + c],
+                   exact[c]);
+    }
+    walk_texts(one, plain, TEXTS, false, got);
+    assert_memory_equal(got, want, sizeof want);
+    walk_texts(three, plain, 35, true, got);
+    assert_memory_equal(got, want, sizeof want);
+    free_model(plain);
+  }
+  kf_ctx_free(one), kf_ctx_free(three);
+}
+
 int main(void) {
   static const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_formulas),
-                                            cmocka_unit_test(same_bits)};
+                                            cmocka_unit_test(same_bits), cmocka_unit_test(texts)};
   return cmocka_run_group_tests_name("tower", tests, NULL, NULL);
 }

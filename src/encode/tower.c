@@ -14,7 +14,8 @@
  *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
  * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
- * in the last layer everything after the attention except for the one row of each sequence.
+ * in the last layer queries and everything after the attention except for the one row of each
+ * sequence.
  *
  * Every row is computed by itself, so neither the rest of the group nor the sharing of work
  * matters. Without `split` one thread does all of it. With it, do_step shares the columns of
@@ -51,7 +52,7 @@ struct kf_walk {
   size_t room;   /* rows that have a place in it */
   unsigned char *ready;    /* [rows + 1] prepared for a product of depth width */
   unsigned char *attended; /* [rows] the same, after attention */
-  /* Rows prepared for depth inner; or patches; or attended rows in f32. */
+  /* Rows prepared for depth inner; or patches; or rows with a query; or attended rows in f32. */
   unsigned char *wide;
   float *lines; /* [workers][line] */
   size_t line;
@@ -197,14 +198,31 @@ static float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) 
   return w->qkv + ((kind * w->heads + head - w->head) * w->room + row) * dim;
 }
 
-/* Makes queries, keys and values of the first m prepared rows, for the heads of this step. */
+static size_t queries_alone(const kf_walk *w) { return w->tower->probe != NULL ? 1 : w->n; }
+
+/* With one query: prepares the row that has it, of each sequence, to `wide`; the probe is alone. */
+static void prepare_query(kf_walk *w, size_t sequence, size_t worker) {
+  size_t d = w->width;
+  const float *row = w->tower->probe;
+  if (row == NULL) {
+    const float *x = w->x + pooled_row(w, sequence) * d;
+    w->net->layer_norm(x, d, 1, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
+                       line_of(w, worker), d);
+    row = line_of(w, worker);
+  }
+  w->net->prepare(row, d, sequence, 1, d, w->wide);
+}
+
+/* Makes queries, keys and values of the first m prepared rows, for the heads of this step; with one
+ * query, no other. */
 static kf_status make_qkv(kf_walk *w, size_t m, const kf_linear *qkv) {
   size_t dim = w->width / w->tower->config.heads;
   if (!heads_apart(w))
     return multiply(w, w->ready, m, qkv, (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
   for (size_t kind = 0; kind < 3; kind++) {
     kf_linear part = part_of(w, qkv, kind * w->width + w->head * dim, w->heads * dim);
-    KF_TRY(multiply(w, w->ready, m, &part,
+    bool few = w->one_query && kind == 0;
+    KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
                     (kf_net_product){.out = head_rows(w, kind, w->head, 0),
                                      .stride = dim,
                                      .part = dim,
@@ -222,6 +240,7 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
   size_t query = row, to = row;
   if (w->one_query) {
     query = w->tower->probe != NULL ? w->first[w->n] : pooled_row(w, sequence);
+    if (heads_apart(w)) query = w->tower->probe != NULL ? 0 : sequence;
     to = sequence;
   }
   kf_net_attention a = {.q = head_rows(w, 0, head, query),
@@ -242,10 +261,13 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
   w->net->attention(&a);
 }
 
-/* Attention of m prepared rows; with one query, of one row for each sequence. */
-static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, bool one_query) {
+/* Attention of m rows, which `norm` has prepared; with one query, of one row for each sequence. */
+static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, const kf_norm *norm,
+                            bool one_query) {
   size_t heads = w->tower->config.heads, some = heads_at_once(w);
   w->one_query = one_query;
+  w->norm = norm;
+  if (one_query && heads_apart(w)) KF_TRY(do_step(w, queries_alone(w), prepare_query));
   for (w->head = 0; w->head < heads; w->head += some) {
     w->heads = heads - w->head < some ? heads - w->head : some;
     KF_TRY(make_qkv(w, m, qkv));
@@ -296,7 +318,7 @@ static void keep_pooled(kf_walk *w) {
 /* A layer, for rows that are normalised already; and the norm of what comes next. */
 static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, const kf_norm *next) {
   size_t rows = w->first[w->n];
-  KF_TRY(attend_all(w, rows, &layer->qkv, last));
+  KF_TRY(attend_all(w, rows, &layer->qkv, &layer->norm_attention, last));
   if (last) keep_pooled(w);
   return finish_layer(w, layer, last ? w->n : rows, true, next);
 }
@@ -308,13 +330,13 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
-/* SigLIP, after the last norm: the probe is one more row after all others; its query attends to every
- * sequence. */
+/* SigLIP, after the last norm: the query of the probe attends to every sequence. If its query is not
+ * made alone, the probe is one more row after all others. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
-  KF_TRY(do_step(w, 1, prepare_probe));
-  KF_TRY(attend_all(w, rows + 1, &t->head.qkv, true));
+  if (!heads_apart(w)) KF_TRY(do_step(w, 1, prepare_probe));
+  KF_TRY(attend_all(w, heads_apart(w) ? rows : rows + 1, &t->head.qkv, NULL, true));
   KF_TRY(finish_layer(w, &t->head, w->n, false, NULL));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
@@ -452,7 +474,7 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
   size_t some = split || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
-  size_t wide = net->rows_size(some, c->inner);
+  size_t wide = larger(net->rows_size(some, c->inner), net->rows_size(sequences, d));
   if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
