@@ -32,8 +32,9 @@
 /* Sized for the second-level cache: the columns of heads that are made and attended to at a time, and
  * the rows that are finished at a time. */
 #define HEAD_COLUMNS 128u
-#define ROWS_AT_ONCE 256u /* a multiple of WHOLE */
-#define WHOLE        32u  /* rows: whole strips of every kernel */
+#define ROWS_AT_ONCE 256u         /* a multiple of WHOLE */
+#define WHOLE        32u          /* rows: whole strips of every kernel */
+#define FIRST        (256u << 10) /* bytes of weights that are prefetched for the next product */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -130,6 +131,16 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   return do_step(w, w->shares, multiply_share);
 }
 
+/* Names the matrix that is multiplied with next, whose first weights are brought nearer meanwhile. */
+static kf_net_product before(const kf_walk *w, const kf_linear *next, kf_net_product to) {
+  if (next == NULL) return to;
+  size_t first = w->net->weights_size(KF_NET_PANEL < next->n ? KF_NET_PANEL : next->n, next->k);
+  size_t all = w->net->weights_size(next->n, next->k), most = FIRST / first * first;
+  to.next = next->weights;
+  to.next_size = all < most ? all : most;
+  return to;
+}
+
 /* --- rows ------------------------------------------------------------------------------------ */
 
 /* Normalises rows of x into `ready`. */
@@ -213,20 +224,29 @@ static void prepare_query(kf_walk *w, size_t sequence, size_t worker) {
   w->net->prepare(row, d, sequence, 1, d, w->wide);
 }
 
+/* Queries (kind 0), keys (1) or values (2) of the heads of this step, or of the next. */
+static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, bool next) {
+  size_t dim = w->width / w->tower->config.heads, head = w->head + (next ? w->heads : 0);
+  return part_of(w, qkv, kind * w->width + head * dim, w->heads * dim);
+}
+
 /* Makes queries, keys and values of the first m prepared rows, for the heads of this step; with one
  * query, no other. */
-static kf_status make_qkv(kf_walk *w, size_t m, const kf_linear *qkv) {
-  size_t dim = w->width / w->tower->config.heads;
+static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
+  size_t heads = w->tower->config.heads, dim = w->width / heads;
   if (!heads_apart(w))
-    return multiply(w, w->ready, m, qkv, (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
+    return multiply(w, w->ready, m, &layer->qkv,
+                    (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
   for (size_t kind = 0; kind < 3; kind++) {
-    kf_linear part = part_of(w, qkv, kind * w->width + w->head * dim, w->heads * dim);
-    bool few = w->one_query && kind == 0;
+    bool few = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
+    kf_linear part = heads_of(w, &layer->qkv, kind, false);
+    kf_linear next = more ? heads_of(w, &layer->qkv, (kind + 1) % 3, kind == 2) : layer->out;
+    kf_net_product to = {.out = head_rows(w, kind, w->head, 0),
+                         .stride = dim,
+                         .part = dim,
+                         .part_step = w->room * dim};
     KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
-                    (kf_net_product){.out = head_rows(w, kind, w->head, 0),
-                                     .stride = dim,
-                                     .part = dim,
-                                     .part_step = w->room * dim}));
+                    before(w, &next, to)));
   }
   return KF_OK;
 }
@@ -261,16 +281,15 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
   w->net->attention(&a);
 }
 
-/* Attention of m rows, which `norm` has prepared; with one query, of one row for each sequence. */
-static kf_status attend_all(kf_walk *w, size_t m, const kf_linear *qkv, const kf_norm *norm,
-                            bool one_query) {
+/* Attention of m prepared rows; with one query, of one row for each sequence. */
+static kf_status attend_all(kf_walk *w, size_t m, const kf_layer *layer, bool one_query) {
   size_t heads = w->tower->config.heads, some = heads_at_once(w);
   w->one_query = one_query;
-  w->norm = norm;
+  w->norm = &layer->norm_attention;
   if (one_query && heads_apart(w)) KF_TRY(do_step(w, queries_alone(w), prepare_query));
   for (w->head = 0; w->head < heads; w->head += some) {
     w->heads = heads - w->head < some ? heads - w->head : some;
-    KF_TRY(make_qkv(w, m, qkv));
+    KF_TRY(make_qkv(w, m, layer));
     KF_TRY(do_step(w, w->n * w->heads, attend));
   }
   return KF_OK;
@@ -284,28 +303,36 @@ static size_t rows_at_once(const kf_walk *w, size_t m) {
   return (rows + WHOLE - 1) / WHOLE * WHOLE;
 }
 
+/* What comes after a layer; NULL: nothing. */
+typedef struct sequel {
+  const kf_norm *norm;
+  const kf_linear *linear;
+} sequel;
+
 /* The rest of a layer for m rows from row `from` on, a multiple of WHOLE: the output projection,
  * added to x or in its place, and the MLP; then the norm of what comes next. */
 static kf_status finish_rows(kf_walk *w, const kf_layer *layer, size_t from, size_t m, bool add,
-                             const kf_norm *next) {
+                             sequel next) {
   size_t d = w->width, offset = w->net->rows_size(from, d);
   kf_net_product to_x = {.out = w->x + from * d, .stride = d, .add = add};
-  KF_TRY(multiply(w, w->attended + offset, m, &layer->out, to_x));
+  KF_TRY(multiply(w, w->attended + offset, m, &layer->out, before(w, &layer->fc1, to_x)));
   KF_TRY(normalize(w, &layer->norm_mlp, from, m));
   kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
-  KF_TRY(multiply(w, w->ready + offset, m, &layer->fc1, to_wide));
+  KF_TRY(multiply(w, w->ready + offset, m, &layer->fc1, before(w, &layer->fc2, to_wide)));
   to_x.add = true;
-  KF_TRY(multiply(w, w->wide, m, &layer->fc2, to_x));
-  return next != NULL ? normalize(w, next, from, m) : KF_OK;
+  KF_TRY(multiply(w, w->wide, m, &layer->fc2, before(w, next.linear, to_x)));
+  return next.norm != NULL ? normalize(w, next.norm, from, m) : KF_OK;
 }
 
 /* The same for rows 0 … m-1, some at a time: they stay in the cache from one product to the next. */
-static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add,
-                              const kf_norm *next) {
+static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add, sequel next) {
   w->m = m;
   if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
-  for (size_t from = 0, some = rows_at_once(w, m); from < m; from += some)
-    KF_TRY(finish_rows(w, layer, from, m - from < some ? m - from : some, add, next));
+  for (size_t from = 0, some = rows_at_once(w, m); from < m; from += some) {
+    bool last = m - from <= some;
+    sequel then = {next.norm, last ? next.linear : &layer->out};
+    KF_TRY(finish_rows(w, layer, from, last ? m - from : some, add, then));
+  }
   return KF_OK;
 }
 
@@ -316,9 +343,9 @@ static void keep_pooled(kf_walk *w) {
 }
 
 /* A layer, for rows that are normalised already; and the norm of what comes next. */
-static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, const kf_norm *next) {
+static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, sequel next) {
   size_t rows = w->first[w->n];
-  KF_TRY(attend_all(w, rows, &layer->qkv, &layer->norm_attention, last));
+  KF_TRY(attend_all(w, rows, layer, last));
   if (last) keep_pooled(w);
   return finish_layer(w, layer, last ? w->n : rows, true, next);
 }
@@ -336,8 +363,8 @@ static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
   if (!heads_apart(w)) KF_TRY(do_step(w, 1, prepare_probe));
-  KF_TRY(attend_all(w, heads_apart(w) ? rows : rows + 1, &t->head.qkv, NULL, true));
-  KF_TRY(finish_layer(w, &t->head, w->n, false, NULL));
+  KF_TRY(attend_all(w, heads_apart(w) ? rows : rows + 1, &t->head, true));
+  KF_TRY(finish_layer(w, &t->head, w->n, false, (sequel){0}));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
 }
@@ -349,7 +376,9 @@ static kf_status run_layers(kf_walk *w, float *out) {
   KF_TRY(normalize(w, &t->layers->norm_attention, 0, w->first[w->n]));
   for (const kf_layer *layer = t->layers; layer < end; layer++) {
     bool last = layer + 1 == end;
-    KF_TRY(run_layer(w, layer, pool && last, last ? &t->after : &layer[1].norm_attention));
+    sequel next = {&t->after, pool ? &t->projection : &t->head.qkv};
+    if (!last) next = (sequel){&layer[1].norm_attention, &layer[1].qkv};
+    KF_TRY(run_layer(w, layer, pool && last, next));
   }
   if (!pool) return run_head(w, out);
   return multiply(w, w->ready, w->n, &t->projection,
