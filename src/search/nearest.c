@@ -573,9 +573,10 @@ static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) 
 
 /* --- several ranks ----------------------------------------------------------------------------- */
 
-kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                               uint32_t k, kf_scored *out, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, NULL, false};
+kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                               const float *queries, uint64_t n, uint32_t k, kf_scored *out,
+                               uint64_t *candidates) {
+  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, only, false};
   return nearest_here(ctx, &r, candidates);
 }
 
@@ -609,10 +610,10 @@ kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_fi
                                  uint64_t *candidates) {
   kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, only, false};
   uint64_t found = 0;
-  kf_status status =
-      index->source.all > 0
-          ? kf_index_nearest_in_parts(ctx, index, queries, n, k, leave_out, rows, scores, &found)
-          : share_queries(ctx, &r, &found);
+  kf_status status = index->source.all > 0
+                         ? kf_index_nearest_in_parts(ctx, index, only, queries, n, k, leave_out,
+                                                     rows, scores, &found)
+                         : share_queries(ctx, &r, &found);
   status = kf_sum_u64(ctx, status, &found, 1);
   if (candidates != NULL) *candidates += found;
   return status;
