@@ -172,15 +172,15 @@ static int64_t old_id_bytes(const kf_gallery_writer *w) {
 
 /* Of a gallery alone, what was added to it stays known. */
 static uint32_t n_batches(const kf_gallery_writer *w) {
-  return w->data == NULL ? w->old->n_batches : 0;
+  return w->data == NULL && w->old != NULL ? w->old->n_batches : 0;
 }
 
 static bool has_ids(const kf_gallery_writer *w) {
-  return w->id_ends != NULL || (w->data == NULL && w->old->ids != NULL);
+  return w->id_ends != NULL || (w->data == NULL && w->old != NULL && w->old->ids != NULL);
 }
 
 static bool has_labels(const kf_gallery_writer *w) {
-  return w->data != NULL ? w->data->has_labels : w->old->has_labels;
+  return w->data != NULL ? w->data->has_labels : w->old != NULL && w->old->has_labels;
 }
 
 static kf_status declare(const kf_gallery_writer *w, kf_err *err) {
@@ -248,7 +248,7 @@ static kf_status write_tensors(kf_gallery_writer *w, kf_err *err) {
   KF_TRY(kf_writer_put_labels(w));
   if (ids && old != NULL) KF_TRY(copy_ids(w, err));
   if (ids) KF_TRY(kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err));
-  if (n_batches(w) == 0) return KF_OK;
+  if (old == NULL || n_batches(w) == 0) return KF_OK;
   return kf_stw_write(file, old->batches, n_batches(w) * sizeof *old->batches, err);
 }
 
