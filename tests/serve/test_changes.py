@@ -137,6 +137,23 @@ def a_kill_loses_nothing_that_was_confirmed(box):
 
 
 @test
+def a_class_that_cannot_be_read_meanwhile(box):
+    """It does not vanish when another one is taken away."""
+    file = "model.safetensors.journal/000001.safetensors"
+    with Server(box, *small_world(box)) as server:
+        for i in range(2):
+            server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+        before = names(server)
+        os.rename(box.path(file), box.path("kept"))
+        os.symlink("nowhere", box.path(file))
+        server.refuses(507, "DELETE", "/v1/classes/new%201", naming="000001")
+        equal(names(server), before, "nothing changed")
+        os.rename(box.path("kept"), box.path(file))
+        server.works("DELETE", "/v1/classes/new%201", status=204)
+        equal(names(server), before[:-1], "the other one is still there")
+
+
+@test
 def a_journal_that_cannot_be_written(box):
     words = small_world(box)
     box.write("model.safetensors.journal", "a file in the way")
