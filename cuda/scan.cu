@@ -231,6 +231,7 @@ typedef struct coarse_args {
   const kf_query_bound *query_bounds;
   const kf_tile_bound *tile_bounds;
   uint16_t *masks;
+  uint32_t units; /* of 16 columns */
 } coarse_args;
 
 /* Whether there is a row at that place which a chosen query may find. */
@@ -256,20 +257,23 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
 
 /* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve
  * rows are left. */
-template <int UNITS>
+template <int THREADS> /* for each: as many as there are units, or a power of two above that */
 __global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
-  const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % UNITS, each = 128 / UNITS;
+  const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % THREADS, each = 128 / THREADS;
+  const bool idle = unit >= c.units;
+  const int4 none = make_int4(0, 0, 0, 0);
   const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   for (uint32_t base = 0; base < n; base += each) {
-    const uint32_t i = base + threadIdx.x / UNITS; /* threads side by side read a row */
+    const uint32_t i = base + threadIdx.x / THREADS; /* threads side by side read a row */
     const uint2 hit = hits[i < n ? i : n - 1];
     const uint32_t first = kf_coarse_place(hit.y);
     const int32_t threshold = kf_threshold(c.query_bounds[hit.x], c.tile_bounds[hit.y >> 4]);
-    const int4 query = c.queries[(uint64_t)hit.x * UNITS + unit];
+    const int4 query = idle ? none : c.queries[(uint64_t)hit.x * c.units + unit];
     int32_t sum[12];
 #pragma unroll
     for (uint32_t j = 0; j < 12; j++) {
-      int4 r = __ldg(c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * UNITS + unit);
+      const int4 *row = c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * c.units + unit;
+      int4 r = idle ? none : __ldg(row);
       sum[j] = __dp4a(r.x, query.x, 0);
       sum[j] = __dp4a(r.y, query.y, sum[j]);
       sum[j] = __dp4a(r.z, query.z, sum[j]);
@@ -278,7 +282,8 @@ __global__ void __launch_bounds__(128) count_coarse(const group_args a, const co
     uint32_t mask = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 12; j++) {
-      for (int step = UNITS / 2; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0u, sum[j], step);
+      for (int step = THREADS / 2; step > 0; step /= 2)
+        sum[j] += __shfl_xor_sync(~0u, sum[j], step);
       if (sum[j] >= threshold) mask |= 1u << j;
     }
     if (unit > 0 || i >= n) continue;
@@ -352,14 +357,17 @@ static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows, bool
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
   group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
                   q->count, q->list,   q->start,      q->room,   rows->first};
-  coarse_args c = {(const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds,
-                   q->masks};
+  coarse_args c = {
+      (const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds, q->masks,
+      q->padded / 16};
   KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
           "sorting survivors");
   if (!coarse)
     count_hits<<<blocks, 256, 0, dev->stream>>>(a);
-  else if (q->padded == 32)
+  else if (c.units <= 2)
     count_coarse<2><<<blocks, 128, 0, dev->stream>>>(a, c);
+  else if (c.units > 4)
+    count_coarse<8><<<blocks, 128, 0, dev->stream>>>(a, c);
   else
     count_coarse<4><<<blocks, 128, 0, dev->stream>>>(a, c);
   find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start, q->counters + KF_KEPT);

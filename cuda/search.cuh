@@ -142,7 +142,7 @@ kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 /* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
  * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a
  * row they have 16 * tile + 8 * half + 4 * quarter + pair. */
-#define KF_COARSE_MOST 64u
+#define KF_COARSE_MOST 128u
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
 __device__ __forceinline__ uint32_t
 kf_coarse_place(uint32_t code) { /* of the first of the twelve */

@@ -31,7 +31,8 @@ kf_dev_status kf_cuda_choose(kf_dev_queries *queries, const uint32_t *numbers, u
                              const double *least);
 kf_dev_status kf_cuda_chosen(kf_dev_queries *queries, uint32_t *numbers, double *least,
                              uint32_t *n);
-kf_dev_status kf_cuda_answers(kf_dev_queries *queries, kf_dev_scored *best);
+kf_dev_status kf_cuda_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
+                              kf_dev_scored *best);
 /* scan.cu */
 kf_dev_status kf_cuda_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
                             int proven);

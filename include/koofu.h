@@ -1050,7 +1050,7 @@ typedef struct kf_filter_options {
  * are given. Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
  * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
  * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive
- * it. The nearest rows cannot be found with it if rows are divided among ranks. */
+ * it. */
 KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
                                const kf_filter_options *options, kf_filter **out);
 KF_API uint64_t kf_filter_rows(const kf_filter *filter);

@@ -509,12 +509,17 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
                                double limit, const int64_t *leave_out, session_log *log) {
   static const char *const odd[] = {"1"};
   uint64_t rows = kf_gallery_rows(g), first[64];
+  int64_t found[20 * 11];
+  double scores[20 * 11];
   kf_ranges *r;
   kf_filter *f;
   kf_unique about;
   TRY(kf_filter_new(ctx, g, &(kf_filter_options){.names = odd, .n_names = 1}, &f));
   for (int what = 0; what < 4; what++) {
     kf_search_options o = {.leave_out = what & 1 ? leave_out : NULL, .only = what & 2 ? f : NULL};
+    TRY(kf_gallery_search(ctx, g, queries, n, 11, &o, found, scores, NULL));
+    note(log, found, n * 11 * sizeof *found);
+    note(log, scores, n * 11 * sizeof *scores);
     TRY(kf_gallery_within(ctx, g, queries, n, limit, &o, &r, NULL));
     note_ranges(log, r);
   }
@@ -545,7 +550,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
   kf_data *data;
-  for (int i = 0; i < N; i++) labels[i] = i % 2;
+  for (int i = 0; i < N; i++) labels[i] = i % 2 == 1 && i < 40; /* none of the last rank */
   TRY(kf_data_open_memory(ctx, rows, N, D, labels, NULL, 2, &data));
   for (int m = 0; m < 3; m++) {
     kf_gallery *g;

@@ -745,6 +745,38 @@ static void bad_queries(void **state) {
   free_problem(&p);
 }
 
+/* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
+ * and a device that is lost between two parts end that, and nobody waits for ever. */
+static void lists_in_parts(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  problem p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
+  int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
+  for (int i = 0; i < 6; i++) {
+    bool several = device_show(2);
+    if (twin != NULL) twin->locked = i % 2 != 0;
+    kf_ctx *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
+    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    compare(ctx, index, &p, 3, NULL);
+    float *bad = &p.queries[9000 * 8], good = *bad;
+    *bad = NAN;
+    assert_error(ctx, KF_ERR_DATA, "query 9000 has a NaN",
+                 kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
+    *bad = good;
+    if (twin != NULL) {
+      uint64_t before = twin->calls;
+      compare(ctx, index, &p, 3, NULL);
+      twin->lose_call = twin->calls - before - 1; /* before the last part but one */
+      assert_error(ctx, KF_ERR_IO, "the device was lost",
+                   kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
+    }
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+  }
+  free(rows);
+  free_problem(&p);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -769,6 +801,7 @@ int main(void) {
       CASE(where_it_pays),
       CASE(shared_index),
       CASE(bad_queries),
+      CASE(lists_in_parts),
   };
   return device_run(tests, device_keep, device_let_go);
 }

@@ -29,13 +29,13 @@ static void expect(const char *metadata, const char *column, const char *const *
 static void good(void **state) {
   (void)state;
   static const char *const names[] = {"cat", "d\xC3\xB6g", "red \"fox\""};
-  const char *text = FEATURES("\"img\": {\"_type\": \"Image\"}, \"label\": " LABEL("[\"cat\", "
-                                                                                   "\"d\\u00f6g\", "
-                                                                                   "\"red "
-                                                                                   "\\\"fox\\\"\"]") ", \"a\": {\"b\": " LABEL(
-      "[\"cat\"]") ", \"n\": {\"dtype\": \"int64\", \"_type\": \"Value\"}}, \"a.b\": " LABEL("[\"wh"
-                                                                                             "ole\""
-                                                                                             "]"));
+  static const char text[] = "{\"info\": {\"features\": {"
+                             "\"img\": {\"_type\": \"Image\"},"
+                             "\"label\": {\"_type\": \"ClassLabel\","
+                             "  \"names\": [\"cat\", \"d\\u00f6g\", \"red \\\"fox\\\"\"]},"
+                             "\"a\": {\"b\": {\"_type\": \"ClassLabel\", \"names\": [\"cat\"]},"
+                             "  \"n\": {\"dtype\": \"int64\", \"_type\": \"Value\"}},"
+                             "\"a.b\": {\"_type\": \"ClassLabel\", \"names\": [\"whole\"]}}}}";
   static const char *const whole[] = {"whole"};
   expect(text, "label", names, 3);
   expect(text, "a.b", whole, 1); /* a name with a dot comes first */

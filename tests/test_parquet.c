@@ -242,30 +242,45 @@ static kf_status read_some(void *argument, size_t i, size_t worker, kf_err *err)
              : kf_fail(err, KF_ERR_DATA, "rows %zu differ", i);
 }
 
+typedef struct open_column {
+  kf_in in;
+  kf_pq pq;
+  kf_pq_column *column;
+} open_column;
+
+static void open_embeddings(open_column *o, const char *path, kf_pq_cache *cache) {
+  kf_err err = {0};
+  assert_int_equal(kf_in_open(&o->in, path, &err), KF_OK);
+  assert_int_equal(kf_pq_open(&o->pq, &o->in, &err), KF_OK);
+  const kf_pq_leaf *leaf = kf_pq_find(&o->pq, "embedding");
+  assert_non_null(leaf);
+  assert_int_equal(kf_pq_column_open(&o->pq, leaf, KF_TYPE_OTHER, &o->in, cache, &o->column, &err),
+                   KF_OK);
+  assert_int_equal(o->column->dim, 4);
+}
+
+static void close_embeddings(open_column *o) {
+  kf_pq_column_free(o->column);
+  kf_pq_close(&o->pq);
+  kf_in_close(&o->in);
+}
+
 static void share_pages(const char *path, uint64_t n, float *rows) {
   kf_ctx *own = test_ctx(4, KF_ISA_PLAIN);
   kf_err err = {0};
-  kf_in in;
-  kf_pq pq;
-  shared_column s = {.rows = rows};
-  assert_int_equal(kf_in_open(&in, path, &err), KF_OK);
   kf_pq_cache *cache = kf_pq_cache_new();
+  open_column o;
   assert_non_null(cache);
-  assert_int_equal(kf_pq_open(&pq, &in, &err), KF_OK);
-  const kf_pq_leaf *leaf = kf_pq_find(&pq, "embedding");
-  assert_non_null(leaf);
-  assert_int_equal(kf_pq_column_open(&pq, leaf, KF_TYPE_OTHER, &in, cache, &s.column, &err), KF_OK);
-  assert_int_equal(s.column->dim, 4);
+  open_embeddings(&o, path, cache);
+  shared_column s = {.column = o.column, .rows = rows};
   assert_int_equal(s.column->rows, n);
   assert_int_equal(kf_pq_fetch_rows(s.column, &kf_kernels_plain, 0, n, rows, &err), KF_OK);
   for (int round = 0; round < 20; round++) {
     kf_pq_cache_forget(cache, s.column);
     assert_int_equal(kf_parallel(own, 100, read_some, &s), KF_OK);
   }
-  kf_pq_column_free(s.column);
-  kf_pq_close(&pq);
+  close_embeddings(&o);
   kf_pq_cache_free(cache);
-  kf_in_close(&in);
   kf_ctx_free(own);
 }
 
@@ -277,6 +292,51 @@ static void threads_share_pages(void **state) {
   for (int i = 0; i < 9000; i++) /* as tests/parquet/rows.py says */
     for (int j = 0; j < 4; j++)
       assert_true(rows[4 * i + j] == (float)((i * 7 + j * 3) % 31 - 15) / 8);
+}
+
+/* Columns take turns, so the memory of a page that goes is that of the next one. */
+static void pieces_of_dropped_pages(void **state) {
+  (void)state;
+  kf_pq_cache *cache = kf_pq_cache_new();
+  open_column columns[2];
+  kf_err err = {0};
+  float rows[3 * 4];
+  assert_non_null(cache);
+  open_embeddings(&columns[0], GOLDEN "duckdb-pieces-n9000.parquet", cache);
+  open_embeddings(&columns[1], GOLDEN "pyarrow-pieces-f16-v1-n9000.parquet", cache);
+  for (int turn = 0; turn < 10; turn++) {
+    const kf_pq_column *c = columns[turn % 2].column;
+    assert_int_equal(kf_pq_fetch_rows(c, &kf_kernels_plain, 2000, 3, rows, &err), KF_OK);
+    for (int i = 0; i < 3; i++)
+      for (int j = 0; j < 4; j++)
+        assert_true(rows[4 * i + j] == (float)(((2000 + i) * 7 + j * 3) % 31 - 15) / 8);
+    kf_pq_cache_forget(cache, c);
+  }
+  close_embeddings(&columns[0]);
+  close_embeddings(&columns[1]);
+  kf_pq_cache_free(cache);
+}
+
+/* What is lent says that it has a piece only if it is the one that was asked for. */
+static void lent_buffers(void **state) {
+  (void)state;
+  kf_pq_cache *cache = kf_pq_cache_new();
+  kf_pq_pieces one = {0}, two = {0};
+  assert_non_null(cache);
+  kf_pq_scratch *a = kf_pq_cache_lend(cache, &one, 3), *b = kf_pq_cache_lend(cache, &one, 3);
+  assert_true(a != NULL && b != NULL && a != b && a->of == NULL && b->of == NULL);
+  a->of = b->of = &one;
+  a->piece = 3;
+  b->piece = 4;
+  kf_pq_cache_take_back(cache, a);
+  kf_pq_cache_take_back(cache, b);
+  assert_ptr_equal(kf_pq_cache_lend(cache, &one, 3), a);
+  assert_ptr_equal(a->of, &one);
+  assert_ptr_equal(kf_pq_cache_lend(cache, &two, 4), b);
+  assert_null(b->of);
+  kf_pq_cache_take_back(cache, a);
+  kf_pq_cache_take_back(cache, b);
+  kf_pq_cache_free(cache);
 }
 
 static void whole_files(void **state) {
@@ -295,6 +355,8 @@ int main(void) {
                                      cmocka_unit_test(codecs),
                                      cmocka_unit_test(deep_metadata),
                                      cmocka_unit_test(whole_files),
-                                     cmocka_unit_test(threads_share_pages)};
+                                     cmocka_unit_test(threads_share_pages),
+                                     cmocka_unit_test(pieces_of_dropped_pages),
+                                     cmocka_unit_test(lent_buffers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

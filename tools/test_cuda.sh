@@ -36,37 +36,54 @@ between() {
   done
 }
 
-# check TOOL NAME PROGRAM [VARIABLE=VALUE...]: under a tool of compute-sanitizer, beside others; what it prints goes
-# to a file.
+# check TOOL NAME [VARIABLE=VALUE...] -- COMMAND...: under a tool of compute-sanitizer, beside others; what it prints
+# goes to a file.
 check() {
-  tool=$1 name=$2 program=$3
-  shift 3
-  (try 150 "$tool $name" env "$@" compute-sanitizer --tool "$tool" --error-exitcode 3 --report-api-errors no \
-    $program > "$log.$tool.$name" 2>&1) &
+  tool=$1 name=$2
+  shift 2
+  (
+    while [ "$1" != -- ]; do
+      export "${1?}"
+      shift
+    done
+    shift
+    try 150 "$tool $name" compute-sanitizer --tool "$tool" --error-exitcode 3 --report-api-errors no "$@"
+  ) > "$log.$tool.$name" 2>&1 &
 }
 
-# All tests under memcheck and initcheck; under racecheck, which is far slower, some cases of each kernel.
+# The plug-in by itself, and the tests: cases that reach all kernels, because the tools are slow, racecheck most of all.
 sanitize() {
   if ! command -v compute-sanitizer > /dev/null; then
     echo '=== compute-sanitizer is not there'
     return 0
   fi
-  for tool in memcheck initcheck racecheck; do check $tool koofu-cuda-check "$build/koofu-cuda-check few"; done
-  for test in "$@"; do
-    [ "$test" != test_device_lost ] || continue # it fails on purpose
-    for tool in memcheck initcheck; do check $tool "$test" "$build/tests/$test" KOOFU_TEST_PROBLEMS=1-40; done
+  search=$build/tests/test_device_search
+  for tool in memcheck initcheck racecheck; do
+    check "$tool" koofu-cuda-check -- "$build/koofu-cuda-check" few
+    check "$tool" random KOOFU_TEST_ONLY=random_problems KOOFU_TEST_PROBLEMS=80-90 -- "$search"
+    check "$tool" halves KOOFU_TEST_ONLY=halves -- "$search"
   done
-  for case in random_problems halves windows_with_copies less_of_everything; do
-    check racecheck $case "$build/tests/test_device_search" KOOFU_TEST_PROBLEMS=80-90 KOOFU_TEST_ONLY=$case
+  for tool in memcheck initcheck; do
+    check "$tool" copies 'KOOFU_TEST_ONLY=*copies' -- "$search"
+    check "$tool" less KOOFU_TEST_ONLY=less_of_everything -- "$search"
+    check "$tool" parts KOOFU_TEST_ONLY=lists_in_parts -- "$search"
+    for test in "$@"; do
+      case $test in
+      test_device_search) ;;
+      test_device_lost) ;; # it fails on purpose
+      *) check "$tool" "$test" -- "$build/tests/$test" ;;
+      esac
+    done
   done
-  for case in every_type many_classes; do
-    check racecheck stats-$case "$build/tests/test_device_stats" KOOFU_TEST_ONLY=$case
+  for only in every_type large_sums; do
+    check racecheck stats-$only KOOFU_TEST_ONLY=$only -- "$build/tests/test_device_stats"
   done
-  for case in transform classify many_classes judge; do
-    check racecheck use-$case "$build/tests/test_device_use" KOOFU_TEST_ONLY=$case
+  for only in transform classify; do
+    check racecheck use-$only KOOFU_TEST_ONLY=$only -- "$build/tests/test_device_use"
   done
   wait
   cat "$log".*check.*
+  rm -f "$log".*check.*
 }
 
 {

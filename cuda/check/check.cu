@@ -302,7 +302,7 @@ static void check_set(const set &s) {
   uint64_t hits;
   int rounds = search(q, rows, x, s.q, s.k, leave_out.data(), &hits);
   std::vector<kf_dev_scored> answers((size_t)s.q * best);
-  MUST(api->answers(q, answers.data()));
+  MUST(api->answers(q, 0, s.q, answers.data()));
   for (uint32_t i = 0; i < s.q; i++) {
     std::vector<std::pair<double, int64_t>> true_rows;
     const float *xi = &x[(size_t)i * s.dim];
@@ -483,7 +483,7 @@ static times once(kf_dev_queries *q, const kf_dev_rows *rows, const float *x, ui
     MUST(api->settle(q, k, 1, &left));
   }
   lap(&t.more);
-  MUST(api->answers(q, answers));
+  MUST(api->answers(q, 0, nq, answers));
   lap(&t.answers);
   t.all = seconds() - start;
   return t;

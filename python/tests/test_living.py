@@ -385,9 +385,22 @@ def test_parquet(tmp_path):
         koofu.Data(path, tensor="absent")
     gallery = koofu.Gallery.build(path, path=tmp_path / "g.safetensors")
     assert gallery.ids == IDS
+    model = koofu.fit(path, n_components=2)
+    model.transform_to(path, tmp_path / "mapped.parquet", dtype="float16")
+    mapped = koofu.Data(tmp_path / "mapped.parquet")
+    assert (mapped.rows() == model.transform(X).astype("f2")).all() and mapped.class_names == model.class_names
     about = koofu.info(path)
     assert (about.kind, about.format, about.rows, about.dim) == ("data set", "parquet", 120, 16)
     assert koofu.verify(path).tensors == about.tensors
+
+
+def test_class_names_of_hugging_face():
+    path = IMAGES.parent / "parquet" / "pyarrow-huggingface-n23.parquet"
+    if not path.is_file():
+        pytest.skip("there is no such file")
+    data = koofu.Data(path, label_column="number", id_column="key")
+    assert data.class_names == ["dog", "cat", "red fox"] and data.has_ids
+    assert data.labels().tolist() == [i % 3 for i in range(23)]
 
 
 def test_info_and_verify(tmp_path, monkeypatch):

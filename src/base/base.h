@@ -442,6 +442,9 @@ kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint
 void kf_out_replaces(kf_out *out, kf_guard *guard);
 /* The same for a file that is said more of here, and that stays as it is. */
 kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err);
+/* Locks a file that is being written (guard.c): once it is in its place, kf_guard_take waits for it until
+ * *lock is closed. -1: another rank writes it. Where there are no locks, it does nothing. */
+kf_status kf_out_lock(const kf_out *out, int *lock, kf_err *err);
 /* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. With a context, all
  * ranks commit together. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);

@@ -296,8 +296,9 @@ typedef struct kf_device_api {
   /* The numbers of the chosen queries, rising [*n], and the `least` of each of these; either array
    * may be NULL. Waits. */
   kf_dev_status (*chosen)(kf_dev_queries *queries, uint32_t *numbers, double *least, uint32_t *n);
-  /* The best rows of all queries, [n][best]. Waits. */
-  kf_dev_status (*answers)(kf_dev_queries *queries, kf_dev_scored *best);
+  /* The best rows of queries [first, first + n), [n][best]. Waits. */
+  kf_dev_status (*answers)(kf_dev_queries *queries, uint32_t first, uint32_t n,
+                           kf_dev_scored *best);
 
   /* --- statistics ---------------------------------------------------------------------------- */
   uint64_t (*moments_bytes)(const kf_dev_moments_plan *plan); /* on the device */

@@ -54,6 +54,7 @@ static void clear(kf_slots *s) {
       if (slot->device != d) continue;
       give_memory(d, slot->in, slot->locked[0]);
       give_memory(d, slot->out, slot->locked[1]);
+      slot->in = slot->out = NULL;
     }
     if (s->objects[i] != NULL) s->kind->drop(d, s->objects[i]);
     s->objects[i] = NULL;

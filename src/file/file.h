@@ -126,7 +126,8 @@ kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
-/* As kf_out_replaces and kf_out_belongs. */
+/* As kf_out_lock, kf_out_replaces and kf_out_belongs. */
+kf_status kf_stw_lock(const kf_stw *w, int *lock, kf_err *err);
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */

@@ -79,7 +79,7 @@ static kf_status find_words(const kf_pq *pq, const char *name, const char *const
   if (name != NULL) {
     char what[192];
     KF_TRY(find_named(pq, name, out, err));
-    if (is_words(*out)) return KF_OK;
+    if (*out == NULL || is_words(*out)) return KF_OK;
     snprintf(what, sizeof what, "column '%.64s' is %s, but %s are texts or integers", name,
              (*out)->type, use);
     return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
@@ -313,8 +313,7 @@ static const char *shown(kf_arena *arena, const char *text) {
   n = kf_utf8_prefix(text, n < LONGEST ? n : LONGEST);
   char *copy = kf_arena_take(arena, n + 4, 1);
   if (copy == NULL) return NULL;
-  memcpy(copy, text, n);
-  strcpy(copy + n, text[n] != '\0' ? "…" : "");
+  snprintf(copy, n + 4, "%.*s%s", (int)n, text, text[n] != '\0' ? "…" : "");
   return copy;
 }
 

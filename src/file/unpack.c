@@ -17,15 +17,17 @@ const char *kf_codec_refusal(int codec) {
   switch (codec) {
   case KF_CODEC_NONE:
   case KF_CODEC_SNAPPY:
-  case KF_CODEC_LZ4: return NULL;
 #ifdef KF_WITH_ZLIB
-  case KF_CODEC_GZIP: return NULL;
-#else
-  case KF_CODEC_GZIP: return "gzip, but this koofu was built without zlib";
+  case KF_CODEC_GZIP:
 #endif
 #ifdef KF_WITH_ZSTD
-  case KF_CODEC_ZSTD: return NULL;
-#else
+  case KF_CODEC_ZSTD:
+#endif
+  case KF_CODEC_LZ4: return NULL;
+#ifndef KF_WITH_ZLIB
+  case KF_CODEC_GZIP: return "gzip, but this koofu was built without zlib";
+#endif
+#ifndef KF_WITH_ZSTD
   case KF_CODEC_ZSTD: return "Zstandard, but this koofu was built without libzstd";
 #endif
   case 3: return "LZO, which koofu does not read";

@@ -47,6 +47,9 @@ typedef struct kf_net_product {
   size_t part, part_step;
   bool add;       /* f32 rows: add the result instead of storing it */
   void *prepared; /* rows_size(m, n) bytes */
+  /* Packed weights that a later product begins with: may be prefetched. NULL: none. */
+  const void *next;
+  size_t next_size; /* bytes */
 } kf_net_product;
 
 /* Where output j of row i goes, in f32 rows. */

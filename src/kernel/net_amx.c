@@ -218,12 +218,13 @@ INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
-/* The weights after a block of outputs, to be prefetched while all strips are multiplied with it. */
+/* The weights after a block of outputs, or of a later product, to be prefetched while all strips are
+ * multiplied with the block. */
 INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t columns, size_t steps) {
-  size_t panel = panel_bytes(&amx, p->k);
-  size_t some = after < p->end ? panels_of(at_most(p->end - after, columns)) : 0;
-  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel,
-                  (p->m + EDGE - 1) / EDGE * steps);
+  size_t panel = panel_bytes(&amx, p->k), all = (p->m + EDGE - 1) / EDGE * steps;
+  if (after >= p->end) return ahead_of(p->next, 0, p->next_size, all);
+  size_t some = panels_of(at_most(p->end - after, columns));
+  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel, all);
 }
 
 /* The strip at row i, unless it is in the second-level cache anyway. */

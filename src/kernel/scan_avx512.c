@@ -46,7 +46,6 @@ typedef struct avx512_scan {
   int32_t more[GROUP];                                         /* less than the floor by this */
   int32_t start[SOME * KF_PANEL] __attribute__((aligned(64))); /* minus the offsets */
   int32_t sums[TILE][QUAD * KF_PANEL] __attribute__((aligned(64))); /* of a tile with hits */
-  __mmask16 reached[TILE]; /* lanes of which a sum is at least the floor */
 } avx512_scan;
 
 /* The sums of n queries with four panels. n is a constant where this is inlined, so that the sums
@@ -81,8 +80,9 @@ multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n, con
   }
 }
 
-/* Whether a sum of queries from `first` on reaches its floor; only then sums are stored. */
-static inline __attribute__((always_inline)) bool
+/* A bit for each of n queries from `first` on: whether one of its sums reaches its floor. Only then sums are
+ * stored. */
+static inline __attribute__((always_inline)) unsigned
 reach(avx512_scan *w, size_t first, const size_t n, const __m512i sum[TILE][QUAD]) {
   __m512i above[TILE], all;
   UNROLL
@@ -92,23 +92,23 @@ reach(avx512_scan *w, size_t first, const size_t n, const __m512i sum[TILE][QUAD
     above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(w->more[first + q]));
     all = q == 0 ? above[0] : _mm512_max_epi32(all, above[q]);
   }
-  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return false;
+  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
+  unsigned reached = 0;
   UNROLL
   for (size_t q = 0; q < n; q++) {
-    w->reached[q] = (__mmask16)~_mm512_movepi32_mask(above[q]);
-    if (w->reached[q] == 0) continue;
+    reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
     UNROLL
     for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[q] + v * KF_PANEL, sum[q][v]);
   }
-  return true;
+  return reached;
 }
 
-/* Writes the hits of n queries from `first` on among four panels. */
-static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, size_t n,
+/* Writes the hits of the queries from `first` on that have some among four panels. */
+static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, unsigned reached,
                                                 size_t row) {
   const kf_scan *s = w->s;
-  for (size_t q = 0; q < n; q++) {
-    if (w->reached[q] == 0) continue;
+  for (; reached != 0; reached &= reached - 1) {
+    size_t q = (size_t)__builtin_ctz(reached);
     __m512i least = _mm512_set1_epi32(-w->more[first + q]);
     uint64_t which = 0;
     UNROLL
@@ -118,11 +118,10 @@ static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, si
           << v * KF_PANEL;
     for (; which != 0; which &= which - 1) {
       uint32_t bit = (uint32_t)__builtin_ctzll(which);
-      int32_t offset = kf_scan_offset(s->offset[row + bit], s->unit);
-      *w->to++ =
-          (kf_hit){.query = (uint32_t)(first + q),
-                   .row = (uint32_t)row + bit,
-                   .dot = w->sums[q][bit] + ((const int32_t *)s->queries)[first + q] + offset};
+      *w->to++ = (kf_hit){.query = (uint32_t)(first + q),
+                          .row = (uint32_t)row + bit,
+                          .dot = w->sums[q][bit] + ((const int32_t *)s->queries)[first + q] -
+                                 w->start[(row + bit) % (SOME * KF_PANEL)]};
     }
   }
 }
@@ -146,6 +145,7 @@ static inline __attribute__((always_inline)) void go(avx512_scan *w, size_t firs
   const kf_scan *s = w->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
   __m512i sum[TILE][QUAD];
+  unsigned reached;
   for (size_t some = 0; some < s->n_panels; some += SOME) {
     size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels;
     for (size_t p = some; p < end; p++)
@@ -160,8 +160,8 @@ static inline __attribute__((always_inline)) void go(avx512_scan *w, size_t firs
         multiply(rows, dim, query, n, w->start + (p - some) * KF_PANEL, next, sum);
         if (peaks != NULL)
           raise_peaks(n, peaks + q * KF_PEAKS, (const __m512i(*)[QUAD])sum);
-        else if (reach(w, q, n, (const __m512i(*)[QUAD])sum))
-          take_hits(w, q, n, p * KF_PANEL);
+        else if ((reached = reach(w, q, n, (const __m512i(*)[QUAD])sum)) != 0)
+          take_hits(w, q, reached, p * KF_PANEL);
       }
     }
   }

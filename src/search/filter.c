@@ -121,15 +121,35 @@ uint64_t kf_filter_rows(const kf_filter *f) { return f->n; }
 
 kf_status kf_filter_check(const kf_filter *f, const kf_gallery *g, kf_err *err) {
   if (f == NULL) return KF_OK;
-  if (f->of != g) return kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
-  return KF_OK;
+  return f->of == g ? KF_OK : kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
 }
 
-kf_status kf_filter_check_nearest(const kf_filter *f, const kf_gallery *g, kf_err *err) {
-  KF_TRY(kf_filter_check(f, g, err));
-  if (f == NULL || g->rows == kf_index_rows(g->index)) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG,
-                 "the nearest of some rows cannot be found if rows are divided among ranks");
+uint64_t kf_filter_count(const kf_filter *f, uint64_t first, uint64_t end) {
+  uint64_t n = 0;
+  for (uint64_t i = first; i < end; i++) n += kf_filter_takes(f, i);
+  return n;
+}
+
+kf_status kf_filter_narrow(const kf_filter *f, uint64_t first, uint64_t end, kf_filter **out,
+                           kf_err *err) {
+  uint64_t words = (end - first) / 64 + 1;
+  kf_filter *own = kf_alloc_zero(1, sizeof *own);
+  if (own == NULL) return kf_fail_memory(err);
+  own->of = f->of;
+  own->bits = kf_alloc_zero(words, sizeof *own->bits);
+  own->rows = kf_alloc(kf_filter_count(f, first, end), sizeof *own->rows);
+  if (own->bits == NULL || own->rows == NULL) {
+    kf_filter_free(own);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t i = 0; i < end - first; i++) {
+    if (!kf_filter_takes(f, first + i)) continue;
+    own->bits[i / 64] |= (uint64_t)1 << i % 64;
+    own->rows[own->n++] = i;
+  }
+  own->sparse = own->n <= (end - first) / SPARSE;
+  *out = own;
+  return KF_OK;
 }
 
 uint64_t kf_filter_most(const kf_filter *f, uint64_t rows, const int64_t *leave_out, uint64_t n) {

@@ -363,7 +363,7 @@ kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *querie
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
                              uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
                              double *scores, kf_search_report *report) {
-  KF_TRY(kf_filter_check_nearest(o->only, g, &ctx->err));
+  KF_TRY(kf_filter_check(o->only, g, &ctx->err));
   KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
   float *ready;
   KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));

@@ -136,10 +136,8 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
 kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                            uint64_t first, uint64_t n, const kf_search_options *options,
                            float **out, kf_search_report *report);
-/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery; the second one also if it cannot be used for
- * the nearest rows of this one. */
+/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery. */
 kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
-kf_status kf_filter_check_nearest(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
 /* kf_rows_taking_part with a filter. */
 uint64_t kf_filter_most(const kf_filter *filter, uint64_t rows, const int64_t *leave_out,
                         uint64_t n);

@@ -110,7 +110,7 @@ kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const floa
   KF_OPTIONS(kf_vote_options, o, options);
   if (o.k == 0) o.k = KF_DEFAULT_NEIGHBOURS;
   if (o.top == 0) o.top = 1;
-  KF_TRY(kf_filter_check_nearest(o.only, gallery, err));
+  KF_TRY(kf_filter_check(o.only, gallery, err));
   KF_TRY(kf_check_neighbours(o.k, kf_filter_most(o.only, gallery->rows, NULL, 0), err));
   kf_poll poll = {0};
   KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));

@@ -91,7 +91,8 @@ PASS(scan, (kf_dev_queries * queries, const kf_dev_rows *rows, uint64_t *hits),
 PASS(score, (kf_dev_queries * queries, const kf_dev_rows *rows), (queries, rows))
 PASS(settle, (kf_dev_queries * queries, uint32_t k, double slack, uint32_t *still),
      (queries, k, slack, still))
-PASS(answers, (kf_dev_queries * queries, kf_dev_scored *best), (queries, best))
+PASS(answers, (kf_dev_queries * queries, uint32_t first, uint32_t n, kf_dev_scored *best),
+     (queries, first, n, best))
 PASS(moments_new, (kf_dev * dev, const kf_dev_moments_plan *plan, kf_dev_moments **out),
      (dev, plan, out))
 PASS(moments_put, (kf_dev_moments * moments, const void *rows, const int32_t *labels, uint32_t n),

@@ -44,7 +44,13 @@ def a_model_names_its_statistics(box):
     out = box.works("verify", "m.safetensors", "g.safetensors", "more.safetensors", "stats.safetensors", "x.safetensors").out.splitlines()
     for line in out[:3]:
         check(f"from statistics {checksum} (stats.safetensors)" in line, line)
+        check("fitted by koofu 0." in line, line)
     check(out[4] == "x.safetensors: sound, data set", out[4])
+    line = box.works("verify", "m.safetensors", "p0.safetensors", "stats.safetensors").out.splitlines()[0]
+    check("(stats.safetensors)" in line, f"of several, those with its checksum: {line}")
+    box.write("bad.safetensors", box.read("stats.safetensors")[:-1])
+    result = box.run("verify", "--json", "bad.safetensors", "m.safetensors")
+    equal((result.status, [json.loads(line)["sound"] for line in result.out.splitlines()]), (BAD_DATA, [False, True]), "json")
     found = [json.loads(line) for line in box.works("verify", "--json", "m.safetensors", "stats.safetensors").out.splitlines()]
     equal((found[0]["statistics"], found[0]["sound"], found[1]["checksum"]), ("stats.safetensors", True, checksum), "json")
     check("stats.safetensors" not in box.works("verify", "m.safetensors").out, "it is not among the files")

@@ -70,6 +70,7 @@ kf_dev_status kf_twin_choose(kf_dev_queries *queries, const uint32_t *numbers, u
                              const double *least);
 kf_dev_status kf_twin_chosen(kf_dev_queries *queries, uint32_t *numbers, double *least,
                              uint32_t *n);
-kf_dev_status kf_twin_answers(kf_dev_queries *queries, kf_dev_scored *best);
+kf_dev_status kf_twin_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
+                              kf_dev_scored *best);
 
 #endif

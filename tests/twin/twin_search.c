@@ -462,8 +462,10 @@ kf_dev_status kf_twin_chosen(kf_dev_queries *q, uint32_t *numbers, double *least
   return KF_DEV_OK;
 }
 
-kf_dev_status kf_twin_answers(kf_dev_queries *q, kf_dev_scored *best) {
+kf_dev_status kf_twin_answers(kf_dev_queries *q, uint32_t first, uint32_t n, kf_dev_scored *best) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
-  memcpy(best, q->lists, (uint64_t)q->n * q->best * sizeof *best);
+  if (first > q->n || n > q->n - first)
+    return kf_twin_fail(q->dev, KF_DEV_FAILED, "answers of more queries than there are");
+  memcpy(best, q->lists + (uint64_t)first * q->best, (uint64_t)n * q->best * sizeof *best);
   return KF_DEV_OK;
 }
