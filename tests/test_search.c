@@ -635,14 +635,19 @@ static void guesses_that_are_wrong(void **state) {
   double *scores[2] = {malloc(sizeof(double) * QUERIES * K), malloc(sizeof(double) * QUERIES * K)};
   uint64_t seed = 3;
   for (uint64_t i = 0; i < N; i++) {
-    for (uint32_t j = 0; j < DIM; j++) rows[i * DIM + j] = 0.1f * (float)test_uniform(&seed);
+    for (uint32_t j = 0; j < DIM; j++) rows[i * DIM + j] = 0.5f * (float)test_uniform(&seed);
     if (i < 200) rows[i * DIM] += 1;                     /* what most queries look for */
-    if (i > 2000 && i % 50 == 0) rows[i * DIM + 1] += 5; /* and the ones that are searched first */
+    if (i < 1000 && i % 50 == 0) rows[i * DIM + 1] += 1; /* and the others, which go first: */
+    if (i > 2000 && i % 50 == 0) rows[i * DIM + 1] += 5; /* five times more later on */
   }
-  for (uint64_t q = 0; q < QUERIES; q++)
+  for (uint64_t q = 0; q < QUERIES; q++) {
+    bool first = q % SPREAD == 0;
+    float length =
+        first ? (float)(1 + q / SPREAD % 3) : 1; /* what they see first tells what they find */
     for (uint32_t j = 0; j < DIM; j++)
       queries[q * DIM + j] =
-          (j == (q % SPREAD == 0 ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed);
+          length * ((j == (first ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed));
+  }
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa(isa)) continue;
     kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
