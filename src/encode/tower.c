@@ -234,17 +234,15 @@ static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, b
  * query, no other. */
 static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
-  if (!heads_apart(w))
-    return multiply(w, w->ready, m, &layer->qkv,
-                    (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
+  kf_net_product to = {.out = w->qkv, .stride = 3 * w->width};
+  if (heads_apart(w)) to.stride = to.part = dim, to.part_step = w->room * dim;
+  if (!heads_apart(w) || (w->heads == heads && !w->one_query))
+    return multiply(w, w->ready, m, &layer->qkv, before(w, &layer->out, to));
   for (size_t kind = 0; kind < 3; kind++) {
     bool few = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
     kf_linear part = heads_of(w, &layer->qkv, kind, false);
     kf_linear next = more ? heads_of(w, &layer->qkv, (kind + 1) % 3, kind == 2) : layer->out;
-    kf_net_product to = {.out = head_rows(w, kind, w->head, 0),
-                         .stride = dim,
-                         .part = dim,
-                         .part_step = w->room * dim};
+    to.out = head_rows(w, kind, w->head, 0);
     KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
                     before(w, &next, to)));
   }
