@@ -40,5 +40,12 @@ if(KOOFU_TESTS OR KOOFU_DEVICE_TESTS OR KOOFU_BENCH)
     COMMAND ${KOOFU_NVCC} ${CUDA_FLAGS} ${CUDA_CHECK_SOURCES} ${CUDA_OBJECTS} -cudart static
             -Xcompiler=-static-libgcc,-static-libstdc++ -o ${CUDA_CHECK}
     DEPENDS ${CUDA_CHECK_SOURCES} ${CUDA_OBJECTS} COMMENT "Building koofu-cuda-check" VERBATIM)
-  add_custom_target(koofu_cuda_check ALL DEPENDS ${CUDA_CHECK})
+  # Real faults of a GPU, for tests/test_device_lost.c; no part of the plug-in.
+  set(CUDA_SPOILER ${PROJECT_BINARY_DIR}/tests/libkoofu-spoil.so)
+  set(CUDA_SPOILER_SOURCE ${PROJECT_SOURCE_DIR}/tests/between/spoil.cu)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_custom_command(OUTPUT ${CUDA_SPOILER}
+    COMMAND ${KOOFU_NVCC} ${CUDA_FLAGS} -shared -cudart static ${CUDA_SPOILER_SOURCE} -o ${CUDA_SPOILER}
+    DEPENDS ${CUDA_SPOILER_SOURCE} COMMENT "Building libkoofu-spoil.so" VERBATIM)
+  add_custom_target(koofu_cuda_check ALL DEPENDS ${CUDA_CHECK} ${CUDA_SPOILER})
 endif()

@@ -150,7 +150,7 @@ static cudaError_t start(kf_dev *dev) {
   dev->major = p.major;
   dev->minor = p.minor;
   dev->processors = p.multiProcessorCount;
-  dev->shared = p.sharedMemPerBlockOptin;
+  dev->shared = p.sharedMemPerBlockOptin - 1024; /* the rest is for what kernels declare */
   if (p.major < 8) return cudaErrorNoKernelImageForDevice;
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &dev->encode, 12000,
                                        cudaEnableDefault, &found) != cudaSuccess ||
@@ -262,7 +262,16 @@ static const kf_device_api table = {KF_DEVICE_VERSION,
                                     kf_cuda_odds_new,
                                     kf_cuda_odds_free,
                                     kf_cuda_odds_put,
-                                    kf_cuda_odds_wait};
+                                    kf_cuda_odds_wait,
+                                    kf_cuda_product_bytes,
+                                    kf_cuda_product_new,
+                                    kf_cuda_product_free,
+                                    kf_cuda_matrix_bytes,
+                                    kf_cuda_matrix_new,
+                                    kf_cuda_matrix_free,
+                                    kf_cuda_matrix_put,
+                                    kf_cuda_product_put,
+                                    kf_cuda_product_wait};
 
 extern "C" __attribute__((visibility("default"))) const kf_device_api *
 kf_device_plugin(uint32_t version) {

@@ -11,7 +11,7 @@ struct kf_dev {
   int number;
   int major, minor;
   int processors;
-  size_t shared;       /* bytes of shared memory that a block can have */
+  size_t shared;       /* bytes of shared memory that a block can ask for */
   cudaStream_t stream; /* everything of the search is in it, */
   cudaStream_t copies; /* but for queries that come while others are searched for */
   cudaEvent_t free_again, arrived;
@@ -41,6 +41,13 @@ kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sent
     kf_dev_status kf_cuda_status_ = (call);                                                        \
     if (kf_cuda_status_ != KF_DEV_OK) return kf_cuda_status_;                                      \
   } while (0)
+
+/* Lets a kernel ask for any shared memory that there is. The limit belongs to the GPU and is always the same, so
+ * that everyone who uses it may set it. */
+template <class KERNEL> static inline cudaError_t kf_cuda_widen(const kf_dev *dev, KERNEL *kernel) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)dev->shared);
+}
 
 /* Device memory that is freed together. A failure is kept, and what follows is not tried. */
 typedef struct kf_cuda_arena {

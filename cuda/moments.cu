@@ -390,10 +390,7 @@ kf_dev_status make(kf_dev_moments *m) {
           cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, m->dev->number),
           "asking for its processors");
   m->blocks = 2 * (uint32_t)processors;
-  KF_CUDA(m->dev,
-          cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               (int)(STAGES * STAGE)),
-          "preparing the moments");
+  KF_CUDA(m->dev, kf_cuda_widen(m->dev, multiply), "preparing the moments");
   KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->copying, cudaStreamNonBlocking), "making a stream");
   KF_CUDA(m->dev, cudaStreamCreateWithFlags(&m->working, cudaStreamNonBlocking), "making a stream");
   for (slot &s : m->slots) KF_CUDA(m->dev, make_slot(&s, plan), "memory for rows");

@@ -454,20 +454,22 @@ __global__ void end_lists(const kf_query_known *known, uint64_t n, uint32_t best
   rows[i].row = -1;
 }
 
-kf_dev_status kf_cuda_answers(kf_dev_queries *q, kf_dev_scored *best) {
+kf_dev_status kf_cuda_answers(kf_dev_queries *q, uint32_t first, uint32_t n, kf_dev_scored *best) {
   kf_dev *dev = q->dev;
   const char *what = "reading answers";
-  uint64_t n = (uint64_t)q->n * q->best;
-  if (n == 0) return KF_DEV_OK;
+  if (first > q->n || n > q->n - first)
+    return kf_cuda_refuse(dev, KF_DEV_FAILED, "answers of more queries than there are");
+  uint64_t places = (uint64_t)n * q->best;
+  kf_dev_scored *from = q->best_rows + (uint64_t)first * q->best;
+  if (places == 0) return KF_DEV_OK;
   KF_CUDA(dev, cudaSetDevice(dev->number), "using");
   KF_CUDA_TRY(kf_cuda_catch_up(q));
-  end_lists<<<(unsigned)((n + 255) / 256), 256, 0, dev->stream>>>(q->known, q->n, q->best,
-                                                                  q->best_rows);
+  end_lists<<<(unsigned)((places + 255) / 256), 256, 0, dev->stream>>>(q->known + first, n, q->best,
+                                                                       from);
   KF_CUDA(dev, cudaGetLastError(), what);
-  KF_CUDA(
-      dev,
-      cudaMemcpyAsync(best, q->best_rows, n * sizeof *best, cudaMemcpyDeviceToHost, dev->stream),
-      what);
+  KF_CUDA(dev,
+          cudaMemcpyAsync(best, from, places * sizeof *best, cudaMemcpyDeviceToHost, dev->stream),
+          what);
   KF_CUDA(dev, cudaStreamSynchronize(dev->stream), what);
   return KF_DEV_OK;
 }

@@ -2,6 +2,7 @@
 #include "search.cuh"
 #include "table.h"
 
+#include <float.h>
 #include <math.h>
 #include <new>
 
@@ -177,10 +178,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   p.rows = rows->bytes;
   p.maxima = q->maxima;
   size_t shared = 4 * a.parts * sizeof(uint32_t);
-  KF_CUDA(
-      dev,
-      cudaFuncSetAttribute(choose_least, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-      "guessing");
+  KF_CUDA(dev, kf_cuda_widen(dev, choose_least), "guessing");
   uint32_t step = (uint32_t)(q->maxima_room / a.parts);
   for (uint32_t end = first + n; first < end; first += a.n) {
     a.n = end - first < step ? end - first : step;
@@ -233,6 +231,7 @@ typedef struct coarse_args {
   const kf_query_bound *query_bounds;
   const kf_tile_bound *tile_bounds;
   uint16_t *masks;
+  uint32_t units; /* of 16 columns */
 } coarse_args;
 
 /* Whether there is a row at that place which a chosen query may find. */
@@ -258,20 +257,23 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
 
 /* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve
  * rows are left. */
-template <int UNITS>
+template <int THREADS> /* for each: as many as there are units, or a power of two above that */
 __global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
-  const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % UNITS, each = 128 / UNITS;
+  const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % THREADS, each = 128 / THREADS;
+  const bool idle = unit >= c.units;
+  const int4 none = make_int4(0, 0, 0, 0);
   const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   for (uint32_t base = 0; base < n; base += each) {
-    const uint32_t i = base + threadIdx.x / UNITS; /* threads side by side read a row */
+    const uint32_t i = base + threadIdx.x / THREADS; /* threads side by side read a row */
     const uint2 hit = hits[i < n ? i : n - 1];
     const uint32_t first = kf_coarse_place(hit.y);
     const int32_t threshold = kf_threshold(c.query_bounds[hit.x], c.tile_bounds[hit.y >> 4]);
-    const int4 query = c.queries[(uint64_t)hit.x * UNITS + unit];
+    const int4 query = idle ? none : c.queries[(uint64_t)hit.x * c.units + unit];
     int32_t sum[12];
 #pragma unroll
     for (uint32_t j = 0; j < 12; j++) {
-      int4 r = __ldg(c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * UNITS + unit);
+      const int4 *row = c.rows + (uint64_t)(first + (j >> 1) * 8 + (j & 1)) * c.units + unit;
+      int4 r = idle ? none : __ldg(row);
       sum[j] = __dp4a(r.x, query.x, 0);
       sum[j] = __dp4a(r.y, query.y, sum[j]);
       sum[j] = __dp4a(r.z, query.z, sum[j]);
@@ -280,7 +282,8 @@ __global__ void __launch_bounds__(128) count_coarse(const group_args a, const co
     uint32_t mask = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 12; j++) {
-      for (int step = UNITS / 2; step > 0; step /= 2) sum[j] += __shfl_xor_sync(~0u, sum[j], step);
+      for (int step = THREADS / 2; step > 0; step /= 2)
+        sum[j] += __shfl_xor_sync(~0u, sum[j], step);
       if (sum[j] >= threshold) mask |= 1u << j;
     }
     if (unit > 0 || i >= n) continue;
@@ -334,37 +337,42 @@ __global__ void __launch_bounds__(1024)
   *kept = before;
 }
 
-__global__ void __launch_bounds__(256) place_hits(const group_args a) {
+/* numbers: instead of the place of its row, the list has the number of a hit. */
+__global__ void __launch_bounds__(256) place_hits(const group_args a, bool numbers) {
+  const uint64_t first = (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   uint32_t n = a.filled[blockIdx.x];
-  const uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-    uint2 hit = hits[i];
+    uint2 hit = a.hits[first + i];
     if (hit.x == UINT32_MAX) continue;
     uint64_t at = (uint64_t)a.start[hit.x] + atomicAdd(a.count + hit.x, 1u);
-    if (at < a.room) a.list[at] = hit.y;
+    if (at < a.room) a.list[at] = numbers ? (uint32_t)(first + i) : hit.y;
   }
 }
 
-static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
+static kf_dev_status group_hits(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse,
+                                bool numbers) {
   kf_dev *dev = q->dev;
   unsigned blocks = (unsigned)q->n_blocks;
   const int8_t *bytes;
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
   group_args a = {q->hits,  q->filled, rows->numbers, q->chosen, q->known,
                   q->count, q->list,   q->start,      q->room,   rows->first};
-  coarse_args c = {(const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds,
-                   q->masks};
+  coarse_args c = {
+      (const int4 *)bytes, (const int4 *)rows->bytes, q->bounds, rows->bounds, q->masks,
+      q->padded / 16};
   KF_CUDA(dev, cudaMemsetAsync(q->count, 0, q->n_chosen * sizeof *q->count, dev->stream),
           "sorting survivors");
   if (!coarse)
     count_hits<<<blocks, 256, 0, dev->stream>>>(a);
-  else if (q->padded == 32)
+  else if (c.units <= 2)
     count_coarse<2><<<blocks, 128, 0, dev->stream>>>(a, c);
+  else if (c.units > 4)
+    count_coarse<8><<<blocks, 128, 0, dev->stream>>>(a, c);
   else
     count_coarse<4><<<blocks, 128, 0, dev->stream>>>(a, c);
   find_starts<<<1, 1024, 0, dev->stream>>>(q->count, q->n_chosen, q->start, q->counters + KF_KEPT);
   if (!coarse)
-    place_hits<<<blocks, 256, 0, dev->stream>>>(a);
+    place_hits<<<blocks, 256, 0, dev->stream>>>(a, numbers);
   else
     place_coarse<<<blocks, 128, 0, dev->stream>>>(a, c);
   KF_CUDA(dev, cudaGetLastError(), "sorting survivors");
@@ -378,7 +386,8 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
 /* --- better guesses on the way ---------------------------------------------------------------- */
 
 /* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of
- * the guess which key `rank` rows have, and fewer rows survive in the other tiles. */
+ * the guess which key `rank` rows have, and fewer rows survive in the other tiles; those of the first
+ * that are now certainly too far are dropped. */
 
 #define RAISE_TILES   2048u /* from which on, */
 #define RAISE_QUERIES 4096u /* and from how many queries, that pays */
@@ -390,14 +399,34 @@ typedef struct raise_args {
   kf_query_known *known;
   const kf_tile_value *tiles;
   const int4 *bytes, *digits, *rows; /* [][units] */
+  uint2 *hits;                       /* if these may be dropped: then the list has their numbers */
   uint32_t n, units, wanted;
   uint64_t room;
+  double bound_scale;
 } raise_args;
+
+/* What is known of the key of a survivor: about, and at most. */
+struct raise_value {
+  float about, upper;
+};
+__device__ __forceinline__ raise_value value_survivor(const raise_args &a, const kf_query_known &k,
+                                                      const kf_tile_value &t, int32_t high,
+                                                      int32_t low) {
+  double v = ((double)high + (double)low / KF_DIGIT) * (double)k.factor * (double)t.scale;
+  double margin = a.bound_scale * (k.fine_by_length * (double)t.length +
+                                   k.fine_by_error * (double)t.error + k.fixed + (double)t.fixed);
+  double about = v - (double)t.high, upper = v - (double)t.low + margin;
+  raise_value out = {-INFINITY, INFINITY};
+  if (t.scale > 0 && about == about) out.about = (float)about;
+  if (t.scale > 0 && upper < FLT_MAX) out.upper = __double2float_ru(upper + 0x1p-40 * fabs(upper));
+  return out;
+}
 
 /* A warp for each query: raises `least` to the key of the wanted-th survivor, as well as it is
  * known. */
 __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
   __shared__ uint32_t values[4][RAISE_VALUES];
+  __shared__ float uppers[4][RAISE_VALUES];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31, eighth = lane & 7;
   const uint32_t i = blockIdx.x * 4 + warp;
   if (i >= a.n) return;
@@ -405,9 +434,10 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
   uint32_t n = a.start[i + 1] - first;
   if (n > RAISE_VALUES) n = RAISE_VALUES;
   if (n < a.wanted || first + n > a.room) return;
-  const double factor = (double)a.known[query].factor;
+  const kf_query_known known = a.known[query];
   for (uint32_t s = lane / 8; s < (n + 3) / 4 * 4; s += 4) {
     uint32_t place = a.list[first + (s < n ? s : 0)];
+    if (a.hits != NULL) place = a.hits[place].y;
     int32_t high = 0, low = 0;
     for (uint32_t u = eighth; u < a.units; u += 8) {
       int4 r = __ldg(a.rows + (uint64_t)place * a.units + u);
@@ -420,22 +450,25 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
       high += __shfl_xor_sync(~0u, high, step);
       low += __shfl_xor_sync(~0u, low, step);
     }
-    kf_tile_value t = a.tiles[place / KF_TILE_ROWS];
-    double value =
-        ((double)high + (double)low / KF_DIGIT) * factor * (double)t.scale - (double)t.high;
-    if (eighth == 0 && s < n)
-      values[warp][s] = ordered(t.scale > 0 && value == value ? (float)value : -INFINITY);
+    if (eighth > 0 || s >= n) continue;
+    raise_value v = value_survivor(a, known, a.tiles[place / KF_TILE_ROWS], high, low);
+    values[warp][s] = ordered(v.about);
+    uppers[warp][s] = v.upper;
   }
   __syncwarp();
   uint32_t found = a.wanted <= FEW_RANKS ? take_largest(values[warp], n, a.wanted, lane)
                                          : find_largest(values[warp], n, a.wanted, lane);
   double least = (double)from_ordered(found);
-  if (lane == 0 && least > a.known[query].least) a.known[query].least = least;
+  if (!(least > known.least)) return;
+  if (lane == 0) a.known[query].least = least;
+  for (uint32_t s = lane; a.hits != NULL && s < n; s += 32)
+    if ((double)uppers[warp][s] < least) a.hits[a.list[first + s]].x = UINT32_MAX;
 }
 
 static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
   kf_dev *dev = q->dev;
-  KF_CUDA_TRY(group_hits(q, rows, coarse));
+  bool numbers = !coarse && q->n_blocks < UINT32_MAX / KF_HIT_BLOCK; /* so a hit has a number */
+  KF_CUDA_TRY(group_hits(q, rows, coarse, numbers));
   raise_args a = {q->chosen,
                   q->start,
                   q->list,
@@ -444,10 +477,12 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, b
                   (const int4 *)q->bytes,
                   (const int4 *)q->digits,
                   (const int4 *)rows->bytes,
+                  numbers ? q->hits : NULL,
                   q->n_chosen,
                   q->padded / 16,
                   sample_rank(q->guessed, 1.0 / KF_EVERY, unlucky(q->padded)),
-                  q->room};
+                  q->room,
+                  q->bound_scale};
   raise_least<<<(a.n + 3) / 4, 128, 0, dev->stream>>>(a);
   KF_CUDA(dev, cudaGetLastError(), "guessing");
   return KF_DEV_OK;
@@ -508,7 +543,7 @@ static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool
     KF_CUDA_TRY(raise_guesses(q, rows, coarse));
     KF_CUDA_TRY(scan_some(q, rows, 0, q->n_chosen, OTHER_TILES, coarse, number));
   }
-  return group_hits(q, rows, coarse);
+  return group_hits(q, rows, coarse, false);
 }
 
 kf_dev_status kf_cuda_scan(kf_dev_queries *q, const kf_dev_rows *rows, uint64_t *hits) {

@@ -194,9 +194,7 @@ template <bool MAXIMA> static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
   p->stages = STAGES;
   p->n_groups = (p->n_queries + QUERIES - 1) / QUERIES;
   uint32_t blocks = kf_share_out(dev, p, (uint64_t)TILE * p->padded);
-  KF_CUDA(dev,
-          cudaFuncSetAttribute(scan<MAXIMA>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED),
-          "scanning");
+  KF_CUDA(dev, kf_cuda_widen(dev, scan<MAXIMA>), "scanning");
   if (MAXIMA && p->parts == 1)
     KF_CUDA(dev,
             cudaMemsetAsync(p->maxima, 0x80, (uint64_t)p->n_queries * p->n_tiles * 4, dev->stream),

@@ -314,8 +314,26 @@ __device__ __forceinline__ void take_coarse(const maxima_of<QUARTERS> &m, int32_
   __syncwarp();
 }
 
-/* Products of one half of a tile come while the other half is compared. What is done about a hit
- * does not look at sums, which may be new ones by then. */
+/* The queries of a warpgroup as a thread holds them for wgmma: of each block and 32 columns, four columns of
+ * its two queries, and four more 16 columns on. */
+template <int BLOCKS, int STEPS> struct kept_queries { uint32_t at[BLOCKS][STEPS][4]; };
+template <class S, int BLOCKS, int STEPS>
+__device__ __forceinline__ void keep_queries(const layout &l, int mine, int lane,
+                                             kept_queries<BLOCKS, STEPS> &kept) {
+#pragma unroll
+  for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        int query = mine + 64 * b + 8 * (i & 1), column = 32 * k + 16 * (i >> 1) + 4 * (lane & 3);
+        kept.at[b][k][i] = kf_load_swizzled<S::width>(l.queries + query * S::width + column);
+      }
+}
+
+/* Products of one half of a tile come while the other half is compared; queries are in registers, so that
+ * shared memory has the rows alone to bring. What is done about a hit does not look at sums, which may be
+ * new ones by then. */
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l) {
   ring r = {0, (int)p.stages, 0};
@@ -324,30 +342,30 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
   uint32_t query_parity = 0;
   kf_hit_writer w(p, blockIdx.x * S::warps + warp, l.found + warp);
   int32_t d[2][48];
-  const uint32_t a0 = kf_once(kf_place(l.queries + warpgroup * BLOCKS * 64 * S::width));
+  kept_queries<BLOCKS, STEPS> kept;
   for (uint32_t item = blockIdx.x; item < p.n_chunks * p.n_groups; item += gridDim.x) {
     uint32_t chunk = item / p.n_groups, group = item % p.n_groups, n = tiles_of(p, chunk);
     uint32_t query = group * S::queries + mine;
     kf_barrier_wait(l.query_full, query_parity);
     query_parity ^= 1;
+    keep_queries<S>(l, mine, lane, kept);
+    kf_barrier_arrive(l.query_empty); /* those of the next item may come */
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
       const uint32_t code = kf_tile_of(p, chunk + i * p.n_chunks) * 16 + (lane & 3);
       const int32_t *threshold = l.threshold + r.at * S::queries + mine;
       const uint32_t b0 = kf_once(kf_place(l.stages + r.at * S::stage_bytes));
       int32_t t0, t1;
-      auto issue =
-          [&](int x) { /* block x / 2, half x % 2 */
-                       uint64_t a = kf_operand_at<S::width>(a0 + x / 2 * (64 * S::width / 16));
-                       uint64_t b =
-                           kf_operand_at<S::width>(b0 + x % 2 * (TILE / 2 * S::width / 16));
-                       kf_pin(d[x % 2]);
-                       kf_wgmma_fence();
+      auto issue = [&](int x) { /* block x / 2, half x % 2 */
+                                uint64_t b = kf_operand_at<S::width>(
+                                    b0 + x % 2 * (TILE / 2 * S::width / 16));
+                                kf_pin(d[x % 2]);
+                                kf_wgmma_fence();
 #pragma unroll
-                       for (int k = 0; k < STEPS; k++)
-                         kf_wgmma(d[x % 2], a + 2 * k, b + 2 * k, k > 0);
-                       kf_wgmma_commit();
-          };
+                                for (int k = 0; k < STEPS; k++)
+                                  kf_wgmma(d[x % 2], kept.at[x / 2][k], b + 2 * k, k > 0);
+                                kf_wgmma_commit();
+      };
       kf_barrier_wait(l.full + 8 * r.at, r.parity);
       issue(0);
       issue(1);
@@ -371,7 +389,6 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
         take_coarse(m, t0, t1, query + x / 2 * 64, code + x % 2 * 8, w);
       }
     }
-    kf_barrier_arrive(l.query_empty);
   }
   w.close();
 }
@@ -450,9 +467,7 @@ static kf_dev_status launch(kf_dev *dev, kf_pass *p) {
       !map_bytes(dev, &row_map, p->rows, p->padded, (uint64_t)p->all_tiles * TILE, S::width, TILE))
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "the driver cannot describe rows to the copy engine");
   size_t bytes = S::bytes(columns, stages);
-  KF_CUDA(dev,
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-          "scanning");
+  KF_CUDA(dev, kf_cuda_widen(dev, kernel), "scanning");
   kernel<<<blocks, S::threads, bytes, dev->stream>>>(query_map, row_map, *p);
   KF_CUDA(dev, cudaGetLastError(), "scanning");
   return KF_DEV_OK;
@@ -481,6 +496,9 @@ kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima) {
 }
 
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass) {
-  return pass->padded == 32 ? launch<3, 4, 1, false, COARSE>(dev, pass)
-                            : launch<3, 4, 2, false, COARSE>(dev, pass);
+  uint32_t steps = pass->padded / 32;
+  if (steps == 1) return launch<3, 3, 1, false, COARSE>(dev, pass);
+  if (steps == 2) return launch<3, 3, 2, false, COARSE>(dev, pass);
+  if (steps == 3) return launch<3, 2, 3, false, COARSE>(dev, pass);
+  return launch<3, 2, 4, false, COARSE>(dev, pass);
 }

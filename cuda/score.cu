@@ -334,10 +334,7 @@ template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a,
   size_t bytes = shared_bytes(a);
   if (bytes > dev->shared)
     return kf_cuda_refuse(dev, KF_DEV_FAILED, "rows are too wide to be scored on this device");
-  KF_CUDA(dev,
-          cudaFuncSetAttribute(score_queries<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               (int)bytes),
-          "scoring");
+  KF_CUDA(dev, kf_cuda_widen(dev, score_queries<T>), "scoring");
   score_queries<T><<<n, threads, bytes, dev->stream>>>(a);
   KF_CUDA(dev, cudaGetLastError(), "scoring");
   return KF_DEV_OK;

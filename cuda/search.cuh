@@ -142,7 +142,7 @@ kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 /* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
  * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a
  * row they have 16 * tile + 8 * half + 4 * quarter + pair. */
-#define KF_COARSE_MOST 64u
+#define KF_COARSE_MOST 128u
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
 __device__ __forceinline__ uint32_t
 kf_coarse_place(uint32_t code) { /* of the first of the twelve */
@@ -160,25 +160,26 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *row
 /* A block of 1,024 threads goes through an array, KF_EACH numbers of each thread at a time. */
 #define KF_EACH  4u
 #define KF_TAKEN (1024u * KF_EACH)
+/* The sum of what the lanes of a warp up to this one have. */
+__device__ __forceinline__ unsigned long long kf_sum_up_to(unsigned long long x, uint32_t lane) {
+  for (uint32_t step = 1; step < 32; step *= 2) {
+    unsigned long long other = __shfl_up_sync(~0u, x, step);
+    if (lane >= step) x += other;
+  }
+  return x;
+}
 /* The sum of what the threads before this one have; *all: of all of them. */
 __device__ __forceinline__ unsigned long long kf_sum_before(unsigned long long mine,
                                                             unsigned long long *all) {
   __shared__ unsigned long long of_warp[32];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  unsigned long long up_to = mine, before = 0;
-  for (uint32_t step = 1; step < 32; step *= 2) {
-    unsigned long long other = __shfl_up_sync(~0u, up_to, step);
-    if (lane >= step) up_to += other;
-  }
+  const unsigned long long up_to = kf_sum_up_to(mine, lane);
   if (lane == 31) of_warp[warp] = up_to;
   __syncthreads();
-  *all = 0;
-  for (uint32_t i = 0; i < 32; i++) {
-    if (i == warp) before = *all;
-    *all += of_warp[i];
-  }
+  const unsigned long long sum = of_warp[lane], sums = kf_sum_up_to(sum, lane);
   __syncthreads(); /* it is written again */
-  return before + up_to - mine;
+  *all = __shfl_sync(~0u, sums, 31);
+  return __shfl_sync(~0u, sums - sum, warp) + up_to - mine;
 }
 
 /* The least dot product with which the key of a row of the tile can be high enough. */

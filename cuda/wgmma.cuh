@@ -81,16 +81,25 @@ __device__ __forceinline__ void kf_wgmma(int32_t (&d)[96], uint64_t a, uint64_t 
                : KF_R48(d, 0), KF_R48(d, 48)
                : "l"(a), "l"(b), "r"(more));
 }
-/* The same for 96 rows. */
-__device__ __forceinline__ void kf_wgmma(int32_t (&d)[48], uint64_t a, uint64_t b, int more) {
-  asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %50, 0;\n"
+/* The same for 96 rows, with 64 queries in registers: 32 bytes of each. */
+__device__ __forceinline__ void kf_wgmma(int32_t (&d)[48], const uint32_t (&a)[4], uint64_t b,
+                                         int more) {
+  asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %53, 0;\n"
                "wgmma.mma_async.sync.aligned.m64n96k32.s32.s8.s8 {"
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-               "%48, %49, more;\n}\n"
+               "{%48, %49, %50, %51}, %52, more;\n}\n"
                : KF_R48(d, 0)
-               : "l"(a), "l"(b), "r"(more));
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(more));
+}
+/* Four bytes of rows of WIDTH bytes that the copy engine has brought; their address if they were not
+ * swizzled. */
+template <int WIDTH> __device__ __forceinline__ uint32_t kf_load_swizzled(uint32_t address) {
+  uint32_t x;
+  address ^= address >> 3 & (WIDTH - 16);
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
 }
 /* The same number, which the compiler keeps instead of computing it again. */
 __device__ __forceinline__ uint32_t kf_once(uint32_t x) {

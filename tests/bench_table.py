@@ -6,6 +6,7 @@ usage: bench_table.py
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import types
@@ -341,6 +342,65 @@ class Sides(unittest.TestCase):
         side = self.start("serve('a peer', lambda line: sys.exit(3))")
         with self.assertRaisesRegex(RuntimeError, "died at 'x' with 3"):
             side.ask("x")
+
+
+class TablesOfAGpu(unittest.TestCase):
+    """bench/cuda/tables.py, on a short log."""
+
+    PEERS = "paper 2.00 s, 20.0 x; FAISS 1.000 s, 10.0 x; at most 95 ms: kept  0 wrong, 0 not nearest"
+    LOG = f"""
+== the paper's table: 1,281,167 rows, 50,000 queries, k = 15 (12:20:57)
+ 768 pinned    50000   15    100.400    99.000   101.000   1263  63.8%     259.5   5.30  {PEERS}
+
+== queries in pageable memory and in a file (12:21:42)
+ 768 pageable  50000   15     80.062    78.377    80.595   1229  62.1%     259.5   5.30
+ 768 file      50000   15      0.997     0.992     1.002   1200  60.6%     259.5   5.30
+
+== statistics of 1,281,000 x 768 in f16, in the page cache (12:22:00)
+statistics cuda  first 0.082 s, median of 5 0.072 s (0.064 – 0.095), 17.86 million rows/s
+statistics cpu   first 0.564 s, median of 5 0.564 s (0.552 – 0.632), 2.27 million rows/s
+fit        cuda  first 0.934 s, median of 5 0.885 s (0.819 – 1.236), 1.45 million rows/s
+fit        cpu   first 1.316 s, median of 5 1.361 s (1.316 – 1.584), 0.94 million rows/s
+
+== the command: koofu fit, lambda chosen (12:22:20)
+koofu fit --device cpu: 1.65 s, less than 1e9: kept
+koofu fit --device cuda: 1.35 s, less than 2.5: kept
+
+== clusters (12:23:00)
+ 768 pinned    50000   15     93.662    93.620    94.307   1051  53.1%    1654.0   5.30  0 wrong
+"""
+    WIDE = (
+        "| columns | ms | range | of the int8 peak | survivors per query | pageable, ms | file, ms | paper, ms | FAISS, ms |"
+        " times the paper | times FAISS |"
+    )
+    DOCUMENT = f"begin\n\n{WIDE}\n| old |\n\n| | 768 | 256 | 64 |\n| old |\n\n| | GPU | CPU |\n| old |\n\nend\n"
+
+    def run_on(self, log):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("log", "document")]
+            for path, text in zip(paths, (log, self.DOCUMENT), strict=True):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            done = subprocess.run(
+                [sys.executable, "-B", os.path.join(BENCH, "cuda", "tables.py"), *paths], capture_output=True, text=True, check=False
+            )
+            with open(paths[1], encoding="utf-8") as file:
+                return done, file.read()
+
+    def test_tables_replace_old_ones(self):
+        done, text = self.run_on(self.LOG)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("| 768 | 100 | 99.0–101 | 64 % | 260 | 80.1 | 1.00 | 2,000 | 1,000 | 20 | 10 |\n\n", text)
+        self.assertIn("| rows in clusters (survivors) | 93.7 (1,654) |  |  |\n\n", text)
+        self.assertIn("| statistics | 0.072 s, 17.9 million rows/s | 0.56 s |", text)
+        self.assertIn("| `koofu fit`, the whole command | 1.35 s | 1.65 s |\n\nend\n", text)
+        self.assertNotIn("old", text)
+        self.assertTrue(text.startswith(f"begin\n\n{self.WIDE}\n| --: |"))
+
+    def test_wrong_lists_are_not_shown(self):
+        done, text = self.run_on(self.LOG.replace("0 wrong, 0 not", "3 wrong, 0 not"))
+        self.assertIn("wrong lists with 768 columns", done.stderr)
+        self.assertEqual((done.returncode, text), (1, self.DOCUMENT))
 
 
 if __name__ == "__main__":

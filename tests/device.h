@@ -5,6 +5,7 @@
 
 #include "test.h"
 
+#include "between/between.h"
 #include "twin/twin.h"
 
 #include <dlfcn.h>
@@ -14,12 +15,31 @@ static inline const char *device_plugin(void) {
   return path != NULL && *path != '\0' ? path : KF_TWIN_PLUGIN;
 }
 
-/* The limits and faults of the twin; NULL: it is another plug-in. */
-static inline kf_twin_state *device_twin(void) {
+static inline void *device_symbol(const char *name) {
   static void *library;
   if (library == NULL) library = dlopen(device_plugin(), RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) fail_msg("%s", dlerror());
-  return dlsym(library, KF_TWIN_SYMBOL);
+  return dlsym(library, name);
+}
+
+/* The limits and faults of the twin; NULL: it is another plug-in. */
+static inline kf_twin_state *device_twin(void) { return device_symbol(KF_TWIN_SYMBOL); }
+
+/* Those of a plug-in that stands before another one; NULL: none does. */
+static inline kf_between_state *device_between(void) { return device_symbol(KF_BETWEEN_SYMBOL); }
+
+/* Has the plug-in offer n devices; false: it cannot. */
+static inline bool device_show(uint32_t n) {
+  kf_twin_state *twin = device_twin();
+  kf_between_state *between = device_between();
+  if (twin != NULL) twin->devices = n;
+  if (between != NULL) between->devices = n;
+  return twin != NULL || between != NULL;
+}
+
+/* A case for several devices. */
+static inline void device_need(uint32_t n) {
+  if (!device_show(n)) test_skip("second device");
 }
 
 /* A case for the twin alone. */
@@ -35,6 +55,7 @@ static inline int device_reset(void **state) {
   static kf_twin_state as_it_was;
   static bool known;
   kf_twin_state *twin = device_twin();
+  if (device_between() != NULL) device_show(1);
   if (twin == NULL) return 0;
   uint64_t used = twin->used;
   if (!known) as_it_was = *twin;
@@ -62,6 +83,10 @@ static inline kf_ctx *device_ctx(unsigned threads, const char *device) {
   assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
   return ctx;
 }
+
+/* Runs those cases whose names match the pattern in KOOFU_TEST_ONLY; without it, all. */
+#define device_run(tests, before, after)                                                           \
+  (cmocka_set_test_filter(getenv("KOOFU_TEST_ONLY")), cmocka_run_group_tests(tests, before, after))
 
 /* Around all cases: a real device stays open, since opening one takes a while. */
 static kf_ctx *device_kept;

@@ -138,7 +138,7 @@ static void sharing(void **state) {
 
 static void several_devices(void **state) {
   (void)state;
-  device_need_twin()->devices = 3;
+  device_need(3);
   kf_ctx *ctx = device_ctx(1, "cuda:2,cuda:0");
   const kf_device_list *found = find(ctx);
   assert_int_equal(found->n, 2);
@@ -180,5 +180,5 @@ int main(void) {
       CASE(several_devices),
       CASE(failures),
   };
-  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+  return device_run(tests, device_keep, device_let_go);
 }

@@ -119,17 +119,20 @@ static void one_problem(uint64_t seed) {
   bool leaving = n > 1 && seed % 2 == 0, in_place = test_random(&s) % 4 == 0;
   uint64_t most = n - leaving < KF_MAX_NEIGHBOURS ? n - leaving : KF_MAX_NEIGHBOURS;
   uint32_t k = 1 + (uint32_t)(test_random(&s) % (seed % 3 == 0 ? most : most < 12 ? most : 12));
+  device_reset(NULL);
+  uint32_t n_devices = 1;
   if (twin != NULL) {
-    device_reset(NULL);
     twin->tile_rows = 8u << test_random(&s) % 4;
-    twin->devices = 1 + test_random(&s) % 3;
+    n_devices = 1 + (uint32_t)(test_random(&s) % 3);
     twin->guess = test_random(&s) % 3;
     twin->locked = test_random(&s) % 2;
     if (seed % 3 == 1) twin->hits = 1 + test_random(&s) % 3000;
     if (seed % 4 == 1) twin->memory = twin->used + 40000 + test_random(&s) % 400000;
   }
+  if (device_between() != NULL) n_devices = 1 + (uint32_t)(test_random(&s) % 3);
+  device_show(n_devices);
   const char *const devices[] = {"cuda", "cuda:0,cuda:1", "cuda:2,cuda:0,cuda:1"};
-  kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[twin != NULL ? twin->devices - 1 : 0]);
+  kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[n_devices - 1]);
   kf_index *index = seed % 7 == 3 && dim > 2 ? leading_index_of(ctx, &p, metric, in_place, dim / 2)
                                              : index_of(ctx, &p, metric, in_place, NULL);
   index->devices->window = 1 + test_random(&s) % n;
@@ -151,9 +154,33 @@ static void one_problem(uint64_t seed) {
   free_problem(&p);
 }
 
+/* KOOFU_TEST_PROBLEMS: which of them, "1-150". */
 static void random_problems(void **state) {
   (void)state;
-  for (uint64_t seed = 1; seed <= 150; seed++) one_problem(seed);
+  unsigned long long first = 1, last = 150;
+  const char *range = getenv("KOOFU_TEST_PROBLEMS");
+  if (range != NULL && sscanf(range, "%llu-%llu", &first, &last) != 2) fail_msg("%s", range);
+  for (uint64_t seed = first; seed <= last; seed++) one_problem(seed);
+}
+
+/* Rows in f16 and bf16 are scored on the device as well. */
+static void halves(void **state) {
+  (void)state;
+  const char *const names[] = {"gaussian", "loose clusters", "cone", "every row thrice"};
+  for (size_t i = 0; i < 24; i++) {
+    problem p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index_options options = {.metric = metrics[i % 3], .dtype = i % 2 ? KF_BF16 : KF_F16};
+    kf_index *index;
+    assert_ok(ctx, kf_index_new(ctx, p.rows, p.shape.n, p.shape.dim, &options, &index));
+    compare(ctx, index, &p, 10, NULL);
+    const kf_lane *lane = &index->devices->rows->lanes[0];
+    assert_true(lane->scores);
+    assert_int_equal(lane->pieces[0].is.values, i % 2 ? KF_DEV_BF16 : KF_DEV_F16);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    free_problem(&p);
+  }
 }
 
 /* Canonical scores decide for prototypes. */
@@ -204,8 +231,7 @@ static void copies(void **state) {
   for (size_t c = 0; c < 3; c++)
     for (size_t m = 0; m < 3; m++)
       for (int devices = 1; devices <= 3; devices += 2) {
-        if (device_twin() == NULL && devices > 1) continue;
-        if (device_twin() != NULL) device_twin()->devices = 3;
+        if (!device_show(3) && devices > 1) continue;
         problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
         kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
         kf_index *index = index_of(ctx, &p, metrics[m], m == c, NULL);
@@ -476,8 +502,7 @@ static void wrong_guesses(void **state) {
 
 static void several_devices(void **state) {
   (void)state;
-  kf_twin_state *twin = device_need_twin();
-  twin->devices = 5;
+  device_need(5);
   const char *const devices[] = {"cuda:0,cuda:1", "cuda:4,cuda:1,cuda:0",
                                  "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4"};
   for (size_t d = 0; d < 3; d++)
@@ -669,8 +694,7 @@ static void shared_index(void **state) {
   (void)state;
   enum { USERS = 4 };
   const char *const devices[] = {"cuda:0", "cuda:0", "cuda:0,cuda:1", "cpu"};
-  bool twin = device_twin() != NULL;
-  if (twin) device_twin()->devices = 2;
+  bool several = device_show(2);
   problem p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
   kf_ctx *cpu = device_ctx(1, "cpu");
   kf_index *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
@@ -679,7 +703,7 @@ static void shared_index(void **state) {
   user users[USERS];
   for (int i = 0; i < USERS; i++) {
     users[i] = (user){.index = index, .p = &p, .wanted = wanted};
-    users[i].device = twin || i != 2 ? devices[i] : "cuda";
+    users[i].device = several || i != 2 ? devices[i] : "cuda";
     assert_int_equal(pthread_create(&threads[i], NULL, search_often, &users[i]), 0);
   }
   for (int i = 0; i < USERS; i++) {
@@ -721,6 +745,38 @@ static void bad_queries(void **state) {
   free_problem(&p);
 }
 
+/* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
+ * and a device that is lost between two parts end that, and nobody waits for ever. */
+static void lists_in_parts(void **state) {
+  (void)state;
+  kf_twin_state *twin = device_twin();
+  problem p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
+  int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
+  for (int i = 0; i < 6; i++) {
+    bool several = device_show(2);
+    if (twin != NULL) twin->locked = i % 2 != 0;
+    kf_ctx *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
+    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    compare(ctx, index, &p, 3, NULL);
+    float *bad = &p.queries[9000 * 8], good = *bad;
+    *bad = NAN;
+    assert_error(ctx, KF_ERR_DATA, "query 9000 has a NaN",
+                 kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
+    *bad = good;
+    if (twin != NULL) {
+      uint64_t before = twin->calls;
+      compare(ctx, index, &p, 3, NULL);
+      twin->lose_call = twin->calls - before - 1; /* before the last part but one */
+      assert_error(ctx, KF_ERR_IO, "the device was lost",
+                   kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
+    }
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+  }
+  free(rows);
+  free_problem(&p);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -728,6 +784,7 @@ int main(void) {
       CASE(sizes),
       CASE(many_neighbours),
       CASE(random_problems),
+      CASE(halves),
       CASE(canonical),
       CASE(bound_is_needed),
       CASE(little_memory),
@@ -744,6 +801,7 @@ int main(void) {
       CASE(where_it_pays),
       CASE(shared_index),
       CASE(bad_queries),
+      CASE(lists_in_parts),
   };
-  return cmocka_run_group_tests(tests, device_keep, device_let_go);
+  return device_run(tests, device_keep, device_let_go);
 }

@@ -4,7 +4,7 @@
  *
  * Failures and small memories are made here: the device's table is replaced by one that looks
  * before it calls the other. */
-#include "test.h"
+#include "device.h"
 
 #include "device/device.h"
 #include "stats/stats.h"
@@ -12,11 +12,6 @@
 #include <math.h>
 
 /* --- contexts --------------------------------------------------------------------------------- */
-
-static const char *plugin(void) {
-  const char *path = getenv("KOOFU_TEST_PLUGIN");
-  return path != NULL ? path : KF_TWIN_PLUGIN;
-}
 
 static char heard[4096];
 static void hear(void *user, const char *message) {
@@ -27,7 +22,7 @@ static void hear(void *user, const char *message) {
 static kf_ctx *context(unsigned threads, const char *device) {
   kf_ctx *ctx = NULL;
   kf_ctx_options options = {
-      .threads = threads, .device = device, .device_plugin = plugin(), .log = hear};
+      .threads = threads, .device = device, .device_plugin = device_plugin(), .log = hear};
   assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
   return ctx;
 }
@@ -269,13 +264,8 @@ static void many_classes(void **state) {
 
 static void several_devices(void **state) {
   (void)state;
+  device_need(2);
   kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
-  const kf_device_list *list;
-  if (kf_devices_find(device, &list) != KF_OK) {
-    kf_ctx_free(cpu);
-    kf_ctx_free(device);
-    test_skip("second device");
-  }
   set s = make_set(20011, 37, 5, 3);
   kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   wrap_small(device, 37, 5, KF_DEV_F32);
@@ -564,8 +554,11 @@ static void progress(void **state) {
   for (uint64_t most = 1000; most <= 100000; most *= 10) {
     kf_ctx *ctx = NULL;
     kf_stats *stats = NULL;
-    kf_ctx_options options = {
-        .threads = 2, .device = "cuda", .device_plugin = plugin(), .progress = stop, .user = &most};
+    kf_ctx_options options = {.threads = 2,
+                              .device = "cuda",
+                              .device_plugin = device_plugin(),
+                              .progress = stop,
+                              .user = &most};
     assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
     kf_data *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
     wrap_small(ctx, 37, 5, KF_DEV_F32);
@@ -601,7 +594,6 @@ static void little_work(void **state) {
 }
 
 int main(void) {
-  setenv("KOOFU_TWIN", "devices=2", 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_type),      cmocka_unit_test(many_batches),
       cmocka_unit_test(large_sums),      cmocka_unit_test(many_classes),
@@ -611,6 +603,6 @@ int main(void) {
       cmocka_unit_test(failing_device),  cmocka_unit_test(no_memory),
       cmocka_unit_test(progress),        cmocka_unit_test(little_work),
   };
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = device_run(tests, NULL, NULL);
   return test_result(failed, sizeof tests / sizeof *tests);
 }

@@ -332,6 +332,7 @@ kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure) {
     ctx->err = *failure;
     return failure->status;
   }
+  if (d->n == 0) return KF_OK; /* another part of the same pass has said so */
   kf_log(ctx, "the CPU takes over: %s", failure->message);
   if (failure->status == KF_ERR_MEM) return KF_OK; /* it may do for other work */
   drop_devices(d);

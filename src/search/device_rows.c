@@ -499,7 +499,8 @@ static void lane_clear(kf_lane *lane) {
 
 /* Divides the lane into pieces of `each` rows. */
 static bool take_pieces(const kf_index *index, kf_lane *lane, uint64_t each) {
-  kf_dev_type type = index->halves != NULL ? KF_DEV_F16 : KF_DEV_F32;
+  bool brain = index->source.dtype == KF_BF16;
+  kf_dev_type type = index->halves == NULL ? KF_DEV_F32 : brain ? KF_DEV_BF16 : KF_DEV_F16;
   lane->n_pieces = (uint32_t)((lane->n + each - 1) / each);
   KF_TAKE_ZERO(&lane->arena, lane->pieces, lane->n_pieces);
   for (uint32_t i = 0; i < lane->n_pieces && !lane->arena.failed; i++) {
@@ -522,11 +523,10 @@ static void forget_pieces(kf_lane *lane) {
   kf_arena_free(&lane->arena);
 }
 
-/* All rows in one piece on the device. KF_DEV_MEMORY: they do not fit. Of rows in bf16, which devices do not
- * score, the bytes alone. */
+/* All rows in one piece on the device. KF_DEV_MEMORY: they do not fit. */
 static kf_dev_status place_whole(const kf_index *index, kf_lane *lane, bool values, uint64_t room) {
   const kf_device *d = lane->device;
-  lane->scores = values && index->source.dtype != KF_BF16;
+  lane->scores = values;
   lane->stays = true;
   if (lane->n >= UINT32_MAX || !take_pieces(index, lane, lane->n)) return KF_DEV_MEMORY;
   if (d->api->rows_bytes(&lane->pieces[0].is) > room) return KF_DEV_MEMORY;

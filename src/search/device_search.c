@@ -13,6 +13,7 @@
 #include "search/nearest.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -85,6 +86,14 @@ typedef struct job {
   unsigned char *left; /* [lanes][batch] for the CPU to do */
   double *norm2;       /* [batch] canonical squared lengths of queries, if they matter */
   atomic_bool bad;     /* a query is: nothing else matters */
+  /* Lists come from the devices some at a time, and are looked at while others come. */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint32_t arrived[KF_MOST_DEVICES]; /* queries whose lists are there, of each lane */
+  uint32_t to_measure, measured;     /* queries */
+  uint32_t to_look_at;               /* of these, how many while devices search */
+  atomic_uint ready;                 /* queries of which all is there */
+  atomic_bool failed;                /* a lane has */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
   /* scratch of workers */
@@ -191,6 +200,56 @@ static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
   return KF_OK;
 }
 
+/* --- what has come ---------------------------------------------------------------------------- */
+
+#define ANSWERS_AT_ONCE 256u                   /* queries */
+#define LISTS_AT_ONCE   (24 * ANSWERS_AT_ONCE) /* that come from a device together */
+
+/* With the lock. */
+static void count_ready(job *j) {
+  uint32_t ready = j->measured;
+  for (uint32_t i = 0; i < j->on->n; i++)
+    if (j->arrived[i] < ready) ready = j->arrived[i];
+  atomic_store(&j->ready, ready);
+  pthread_cond_broadcast(&j->changed);
+}
+
+static void lists_arrived(job *j, uint32_t lane, uint32_t n) {
+  pthread_mutex_lock(&j->lock);
+  j->arrived[lane] = n;
+  count_ready(j);
+  pthread_mutex_unlock(&j->lock);
+}
+
+/* Queries are counted together once all are measured, because threads end in any order. */
+static void queries_measured(job *j, uint32_t n) {
+  pthread_mutex_lock(&j->lock);
+  j->to_measure -= n;
+  if (j->to_measure == 0) j->measured = j->n;
+  count_ready(j);
+  pthread_mutex_unlock(&j->lock);
+}
+
+static void give_up(job *j, atomic_bool *why) {
+  pthread_mutex_lock(&j->lock);
+  atomic_store(why, true);
+  pthread_cond_broadcast(&j->changed);
+  pthread_mutex_unlock(&j->lock);
+}
+
+static bool is_over(job *j, uint32_t n) {
+  return atomic_load(&j->ready) >= n || atomic_load(&j->failed) || atomic_load(&j->bad);
+}
+
+/* Waits for all of the first n queries; false: there is no use in going on. */
+static bool wait_for(job *j, uint32_t n) {
+  pthread_mutex_lock(&j->lock);
+  while (!is_over(j, n) && atomic_load(&j->ready) == 0) pthread_cond_wait(&j->changed, &j->lock);
+  pthread_mutex_unlock(&j->lock);
+  while (!is_over(j, n)) sched_yield(); /* the rest follows at once */
+  return !atomic_load(&j->failed) && !atomic_load(&j->bad);
+}
+
 /* --- the device scores ------------------------------------------------------------------------ */
 
 /* Scores, and collects again for the queries whose guess was too high. */
@@ -226,7 +285,12 @@ static kf_status search_scoring(walk *w) {
   if (lane->different > w->j->r->k)
     CALL(w, guess, lane->room.queries, w->piece->rows, w->j->r->k, 0);
   KF_TRY(scan_chosen(w, w->numbers, w->j->n));
-  CALL(w, answers, lane->room.queries, lane->room.answers);
+  for (uint32_t first = 0, n; first < w->j->n; first += n) {
+    n = w->j->n - first < LISTS_AT_ONCE ? w->j->n - first : LISTS_AT_ONCE;
+    CALL(w, answers, lane->room.queries, first, n,
+         lane->room.answers + (uint64_t)first * lane->room.best);
+    lists_arrived(w->j, w->number, first + n);
+  }
   return KF_OK;
 }
 
@@ -409,6 +473,7 @@ static kf_status search_lane(void *argument, size_t i, size_t worker, kf_err *er
   pthread_mutex_lock(&w.lane->device->lock);
   kf_status status = run_walk(&w);
   pthread_mutex_unlock(&w.lane->device->lock);
+  if (status != KF_OK) give_up(j, &j->failed);
   return status;
 }
 
@@ -495,8 +560,6 @@ static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *l
   kf_request_answer(j->r, j->first + i, exact.scored);
   return KF_OK;
 }
-
-#define ANSWERS_AT_ONCE 256u
 
 static kf_status answer_one(const job *j, uint32_t q, double share, size_t worker, kf_err *err) {
   uint32_t k = j->r->k;
@@ -621,6 +684,10 @@ static kf_status answer_rest(job *j, unsigned char left, uint64_t *candidates) {
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
+static size_t parts_of(uint32_t queries) {
+  return (queries + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
+}
+
 /* The lengths of some queries, if they matter, and whether these are what they should be. */
 static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
   const kf_index *index = j->r->index;
@@ -631,9 +698,10 @@ static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
     kf_status status =
         kf_check_norm2("query", j->first + q, j->norm2[q], index->metric == KF_METRIC_COSINE, err);
     if (status == KF_OK) continue;
-    atomic_store(&j->bad, true);
+    give_up(j, &j->bad);
     return status;
   }
+  queries_measured(j, last - first);
   return KF_OK;
 }
 
@@ -650,11 +718,17 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   return measure_queries(j, first, err);
 }
 
-/* Queries that devices take as they are need not be looked at before, but while they search. */
-static kf_status search_or_measure(void *argument, size_t i, size_t worker, kf_err *err) {
+/* Queries that devices take as they are need not be looked at before, but while they search; answers are made
+ * while lists come. Tasks begin in order, so that nobody waits for one that has not begun. */
+static kf_status search_measure_answer(void *argument, size_t i, size_t worker, kf_err *err) {
   job *j = argument;
   if (i < j->on->n) return search_lane(j, i, worker, err);
-  return measure_queries(j, (uint32_t)(i - j->on->n) * ANSWERS_AT_ONCE, err);
+  size_t part = i - j->on->n, parts = parts_of(j->to_look_at);
+  if (part < parts) return measure_queries(j, (uint32_t)part * ANSWERS_AT_ONCE, err);
+  part -= parts;
+  uint64_t end = (part + 1) * ANSWERS_AT_ONCE;
+  if (!wait_for(j, end < j->n ? (uint32_t)end : j->n)) return KF_OK;
+  return answer_some(j, part, worker, err);
 }
 
 /* A row that has copies is left out by the host, because it stands for them. */
@@ -667,20 +741,29 @@ static void tell_left_out(const job *j) {
   }
 }
 
+static void batch_start(job *j) {
+  memset(j->left, 0, (uint64_t)j->on->n * j->batch);
+  memset(j->arrived, 0, sizeof j->arrived);
+  atomic_store(&j->ready, 0);
+  j->measured = 0;
+  j->to_measure = j->n;
+}
+
 static kf_status search_batch(job *j, uint64_t *candidates) {
   const float *locked = j->locked ? NULL : j->on->lanes[0].room.given;
-  size_t parts = (j->n + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
-  memset(j->left, 0, (uint64_t)j->on->n * j->batch);
+  size_t parts = parts_of(j->n);
+  batch_start(j);
   bool seen = locked != NULL || j->hosted;
+  j->to_look_at = seen ? 0 : j->n;
   if (seen) KF_TRY(run_tasks(j, parts, start_queries, j));
   j->given = locked != NULL ? locked : query_row(j, 0);
   tell_left_out(j);
   if (j->hosted) { /* which goes parallel itself */
     for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, j->err));
+    KF_TRY(run_tasks(j, parts, answer_some, j));
   } else {
-    KF_TRY(run_tasks(j, j->on->n + (seen ? 0 : parts), search_or_measure, j));
+    KF_TRY(run_tasks(j, j->on->n + parts_of(j->to_look_at) + parts, search_measure_answer, j));
   }
-  KF_TRY(run_tasks(j, parts, answer_some, j));
   KF_TRY(answer_rest(j, LEFT, candidates));
   return answer_rest(j, OPEN, candidates);
 }
@@ -728,6 +811,8 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
            .on = on,
            .copies = &r->index->devices->copies,
            .longest = best > list_rows(r->k)};
+  pthread_mutex_init(&j.lock, NULL);
+  pthread_cond_init(&j.changed, NULL);
   kf_status status = job_make(&j, best);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += j.batch) {
     j.first = first;
@@ -738,6 +823,8 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
     *fault = *fault || j.fault[i].happened;
     if (candidates != NULL) *candidates += j.candidates[i];
   }
+  pthread_cond_destroy(&j.changed);
+  pthread_mutex_destroy(&j.lock);
   kf_arena_free(&j.arena);
   return status;
 }

@@ -22,7 +22,7 @@ typedef struct kf_twin_state {
   uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
   /* What happened. */
   uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
-  uint64_t moments, mapped, odds; /* rows, rows, queries */
+  uint64_t moments, mapped, odds, multiplied; /* rows, rows, queries, rows of products */
 } kf_twin_state;
 #define KF_TWIN_SYMBOL "kf_twin"
 
@@ -70,6 +70,7 @@ kf_dev_status kf_twin_choose(kf_dev_queries *queries, const uint32_t *numbers, u
                              const double *least);
 kf_dev_status kf_twin_chosen(kf_dev_queries *queries, uint32_t *numbers, double *least,
                              uint32_t *n);
-kf_dev_status kf_twin_answers(kf_dev_queries *queries, kf_dev_scored *best);
+kf_dev_status kf_twin_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
+                              kf_dev_scored *best);
 
 #endif

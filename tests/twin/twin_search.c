@@ -37,6 +37,13 @@ static float from_half(uint16_t h) {
   return (float)(h >> 15 ? -x : x);
 }
 
+static float from_brain(uint16_t h) {
+  uint32_t bits = (uint32_t)h << 16;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 /* --- rows ------------------------------------------------------------------------------------- */
 
 struct kf_dev_rows {
@@ -126,7 +133,8 @@ static const float *row_at(const kf_dev_rows *r, uint32_t number) {
   uint64_t dim = r->space.dim;
   if (r->piece.values == KF_DEV_F32) return (const float *)r->values + number * dim;
   const uint16_t *half = (const uint16_t *)r->values + number * dim;
-  for (uint64_t i = 0; i < dim; i++) r->row[i] = from_half(half[i]);
+  bool brain = r->piece.values == KF_DEV_BF16;
+  for (uint64_t i = 0; i < dim; i++) r->row[i] = brain ? from_brain(half[i]) : from_half(half[i]);
   return r->row;
 }
 
@@ -454,8 +462,10 @@ kf_dev_status kf_twin_chosen(kf_dev_queries *q, uint32_t *numbers, double *least
   return KF_DEV_OK;
 }
 
-kf_dev_status kf_twin_answers(kf_dev_queries *q, kf_dev_scored *best) {
+kf_dev_status kf_twin_answers(kf_dev_queries *q, uint32_t first, uint32_t n, kf_dev_scored *best) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
-  memcpy(best, q->lists, (uint64_t)q->n * q->best * sizeof *best);
+  if (first > q->n || n > q->n - first)
+    return kf_twin_fail(q->dev, KF_DEV_FAILED, "answers of more queries than there are");
+  memcpy(best, q->lists + (uint64_t)first * q->best, (uint64_t)n * q->best * sizeof *best);
   return KF_DEV_OK;
 }
