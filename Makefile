@@ -58,9 +58,10 @@ test-browser:
 	@tools/test_browser.sh $(BUILD) $(ARGS)
 
 # .parquet files of pyarrow, polars, duckdb and pandas, and ours read by them, in a virtual environment in
-# build-parquet.
+# build-parquet. ARGS: --speed, or --speed 10 for ten million rows: how fast their files are read, with floors.
 test-parquet: all
-	@tools/test_parquet.sh $(BUILD)
+	@tools/packages.sh build python
+	@tools/test_parquet.sh $(BUILD) $(ARGS)
 
 # koofu-mpi with Open MPI and, in build-mpich, with MPICH: the same bytes on any number of ranks, one error
 # whoever fails, killed ranks, hosts that are cut off. ARGS: --short, or parts of names of tests.

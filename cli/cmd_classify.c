@@ -411,9 +411,7 @@ static int open_inputs(classify_job *job) {
   TRY(check_queries(cli, &job->queries, mapped, "",
                     alone ? kf_gallery_dim_in(job->gallery) : kf_model_dim_in(job->model),
                     alone ? "gallery" : "model"));
-  if (!alone) TRY(check_query_encoder(cli, &job->queries, kf_model_origin(model_of(job))));
-  return job->gallery ? check_query_encoder(cli, &job->queries, kf_gallery_origin(job->gallery))
-                      : EXIT_OK;
+  return check_query_origin(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
 }
 
 static int run(cli_run *cli) {

@@ -70,6 +70,16 @@ static void print_encoder(const kf_info *info) {
   printf(" (%08x)\n", (unsigned)(info->encoder_checksum >> 32));
 }
 
+/* Which text, and of which encoder, prompts and classes that was made. */
+static void print_text_source(const kf_info *info) {
+  const char *from = kf_info_meta(info, "text_from");
+  const char *made_with = kf_info_meta(info, "text_made_with");
+  if (!from) return;
+  printf("  %-12s %.16s", "text", from);
+  if (made_with) printf(", of prompts %.16s", made_with);
+  printf("\n");
+}
+
 /* Which version, from which statistics, and the options that give the same model of the same rows. */
 static void print_fit(const kf_info *info) {
   const char *by = kf_info_meta(info, "fitted_by"), *from = kf_info_meta(info, "fitted_from");
@@ -83,7 +93,7 @@ static void print_fit(const kf_info *info) {
     printf("\n  %-12s koofu fit --method %s --lambda %s --dim %u --centre %s", "command",
            method_choices[info->method - 1], kf_info_meta(info, "lambda"), info->dim_out, centre);
     if (!info->normalized) printf(" --no-normalize");
-    if (kf_info_meta(info, "alpha")) printf(" --text TEXT --alpha %s", kf_info_meta(info, "alpha"));
+    if (kf_info_meta(info, "alpha")) printf(" --text TEXT --fuse %s", kf_info_meta(info, "alpha"));
   }
   printf("\n");
 }
@@ -121,6 +131,7 @@ static void print_text(const char *path, const kf_info *info) {
   size_t metric = find_metric(info);
   if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
   print_fit(info);
+  print_text_source(info);
   if (info->n_tensors) print_tensors(info);
   if (info->n_meta) print_meta(info);
 }

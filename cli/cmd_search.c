@@ -6,6 +6,7 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "ranges_out.h"
 #include "records.h"
 #include "search_page.h"
 #include "search_parts.h"
@@ -35,6 +36,7 @@ typedef struct search_job {
   double load_seconds, search_seconds;
   int as_arrays;
   array_out arrays;
+  ranges_out ranges; /* in their place, with a limit */
   records_out records;
   out_file text;
   cli_json json; /* with answers, if there is no other output for them */
@@ -96,9 +98,12 @@ static int print_answers(search_job *job, const search_part *part, uint64_t firs
   return EXIT_OK;
 }
 
-/* Queries from `done` of a block on, with all their rows: one in each line. */
+/* Queries from `done` of a block on, with all their rows; as text, one in each line. */
 static int print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
                         const kf_ranges *r) {
+  if (job->as_arrays)
+    return ranges_out_put(job->cli, &job->ranges, r, part ? job->block.numbers + done : NULL,
+                          part ? part->first : 0);
   for (uint64_t i = 0; i < r->queries; i++) {
     uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
     search_answer answer = answer_to(job, part, first, done + i);
@@ -272,9 +277,11 @@ static int open_output(search_job *job) {
     records_of_search(&job->records, job->gallery);
     return records_open(job->cli, &job->records, path);
   }
+  const char *metric = kf_metric_name(kf_gallery_metric(job->gallery));
+  if (job->as_arrays && job->k == 0)
+    return ranges_out_open(job->cli, &job->ranges, path, job->n_queries, job->limit, metric);
   if (job->as_arrays)
-    return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
-                          kf_metric_name(kf_gallery_metric(job->gallery)));
+    return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k, metric);
   if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
   if (!path && job->cli->args.search.html) return EXIT_OK; /* the page has them */
   return out_file_open(job->cli, &job->text, path);
@@ -283,6 +290,7 @@ static int open_output(search_job *job) {
 static int commit_answers(search_job *job) {
   if (is_stdout(job->cli->args.output)) return EXIT_OK;
   if (job->records.file) return records_commit(job->cli, &job->records);
+  if (job->as_arrays && job->k == 0) return ranges_out_commit(job->cli, &job->ranges);
   return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
                         : out_file_commit(job->cli, &job->text);
 }
@@ -354,7 +362,7 @@ static int parse_limit(cli_run *cli, const char *option, const char *text, doubl
   return fail_usage(cli, "%s must be a number, not '%.60s'", option, text);
 }
 
-/* --within and --unique give what no array of K columns holds. */
+/* --within and --unique give what no array of K columns holds; there is no .npy of it. */
 static int check_limits(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   const char *option = s->unique ? "--unique" : "--within", *path = cli->args.output;
@@ -366,9 +374,10 @@ static int check_limits(cli_run *cli) {
   if (s->unique && (s->itself || s->only || s->only_ids || cli->args.encoder.folder))
     return fail_usage(cli,
                       "--unique looks at all rows, and takes neither queries nor a choice of rows");
-  if (path && !is_stdout(path) && !ends_with(path, ".tsv"))
-    return fail_usage(cli, "%s: the name of the answers with %s must end in .tsv", path, option);
-  return EXIT_OK;
+  if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;
+  if (s->within && (ends_with(path, ".safetensors") || is_parquet(path))) return EXIT_OK;
+  return fail_usage(cli, "%s: the name of the answers with %s must end in %s", path, option,
+                    s->within ? ".safetensors, .parquet or .tsv" : ".tsv");
 }
 
 static int check_operands(cli_run *cli) {
@@ -491,7 +500,7 @@ static int open_inputs(search_job *job) {
 }
 
 static int run(cli_run *cli) {
-  search_job job = {.cli = cli, .itself = cli->args.search.itself};
+  search_job job = {.cli = cli, .itself = cli->args.search.itself, .ranges = {.scores = -1}};
   const char *unique = cli->args.search.unique, *within = cli->args.search.within;
   int result = check_operands(cli);
   if (result == EXIT_OK && (unique || within))
@@ -503,6 +512,7 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
+  ranges_out_abort(&job.ranges);
   records_abort(&job.records);
   kf_outputs_abort(cli->ctx);
   return result;
@@ -575,7 +585,9 @@ const cli_command search_command = {
         "before it is rounded for printing: one line for each, with the query, the row, its label "
         "and its "
         "score, best first. Queries without such rows have no line. With --json they are in "
-        "'neighbours'.\n\n"
+        "'neighbours'. -o OUT.safetensors holds them as a sparse matrix: rows and scores of query "
+        "i are "
+        "those from indptr[i] to indptr[i + 1].\n\n"
         "--only and --only-ids choose the rows that are searched: the answers are those of a "
         "gallery of "
         "these rows alone, with the row numbers of this one. Both together take rows that are in "

@@ -13,6 +13,7 @@ typedef struct verified {
   const char *path;
   kf_info *info;
   kf_status status;
+  char text[2][17]; /* of a data set: the checksums it has as text, scaled and as it is; "": none */
 } verified;
 
 static const char *meta(const verified *v, const char *key) {
@@ -29,8 +30,25 @@ static const char *find_statistics(const verified *files, size_t n, const char *
   return NULL;
 }
 
+/* The same for text. */
+static const char *find_text(const verified *files, size_t n, const char *checksum) {
+  for (size_t i = 0; checksum && i < n; i++)
+    if (strcmp(files[i].text[0], checksum) == 0 || strcmp(files[i].text[1], checksum) == 0)
+      return files[i].path;
+  return NULL;
+}
+
+static void print_source(const char *what, const char *checksum, const char *found) {
+  printf("%s %.16s", what, checksum);
+  if (!found) return;
+  printf(" (");
+  print_plain(stdout, found);
+  printf(")");
+}
+
 static void print_text(cli_run *cli, const verified *files, size_t n, const verified *v) {
   const char *by = meta(v, "fitted_by"), *from = meta(v, "fitted_from");
+  const char *text = meta(v, "text_from"), *made_with = meta(v, "text_made_with");
   const char *checksum = meta(v, "checksum");
   print_plain(stdout, stream_name(cli, v->path));
   printf(": sound, %s", v->info->kind);
@@ -39,20 +57,16 @@ static void print_text(cli_run *cli, const verified *files, size_t n, const veri
     printf(", fitted by ");
     print_plain(stdout, by);
   }
-  if (from) {
-    const char *found = find_statistics(files, n, from);
-    printf("%s from statistics %.16s", by ? "" : ", fitted", from);
-    if (found) {
-      printf(" (");
-      print_plain(stdout, found);
-      printf(")");
-    }
-  }
+  if (from && !by) printf(", fitted");
+  if (from) print_source(" from statistics", from, find_statistics(files, n, from));
+  if (text) print_source(", with text", text, find_text(files, n, text));
+  if (made_with) printf(" of prompts %.16s", made_with);
   printf("\n");
 }
 
 static void print_json(cli_run *cli, const verified *files, size_t n, const verified *v) {
-  static const char *const keys[] = {"checksum", "fitted_by", "fitted_from"};
+  static const char *const keys[] = {"checksum", "fitted_by", "fitted_from", "text_from",
+                                     "text_made_with"};
   cli_json j = {stdout, 0};
   jw_open(&j, NULL, '{');
   jw_text(&j, "path", stream_name(cli, v->path));
@@ -67,7 +81,34 @@ static void print_json(cli_run *cli, const verified *files, size_t n, const veri
     if (meta(v, keys[i])) jw_text(&j, keys[i], meta(v, keys[i]));
   const char *found = find_statistics(files, n, meta(v, "fitted_from"));
   if (found) jw_text(&j, "statistics", found);
+  found = find_text(files, n, meta(v, "text_from"));
+  if (found) jw_text(&j, "text", found);
   jw_end(&j);
+}
+
+/* The checksum of a data set as text (kf_text_checksum), averaged and scaled or as it is. */
+static void sum_text(cli_run *cli, const kf_data *data, kf_switch unit, char digits[17]) {
+  kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
+  kf_text *text;
+  if (kf_text_new(cli->ctx, data, &options, &text) != KF_OK) return; /* it is no text, then */
+  snprintf(digits, 17, "%016llx", (unsigned long long)kf_text_checksum(text));
+  kf_text_free(text);
+}
+
+/* Looks for the text of models among data sets, if a model has some. */
+static void sum_texts(cli_run *cli, verified *files, size_t n) {
+  int wanted = 0;
+  for (size_t i = 0; i < n; i++) wanted = wanted || meta(&files[i], "text_from");
+  cli->muted = 1; /* what opening them says was said before */
+  for (size_t i = 0; wanted && i < n; i++) {
+    kf_data *data;
+    if (!files[i].info || strcmp(files[i].info->kind, "data set") != 0) continue;
+    if (kf_data_open(cli->ctx, &files[i].path, 1, NULL, &data) != KF_OK) continue;
+    sum_text(cli, data, KF_ON, files[i].text[0]);
+    sum_text(cli, data, KF_OFF, files[i].text[1]);
+    kf_data_free(data);
+  }
+  cli->muted = 0;
 }
 
 /* Reads all of them first, so that each can be compared with the others. */
@@ -81,6 +122,7 @@ static int verify_all(cli_run *cli, verified *files, size_t n) {
     int failed = fail(cli, v->status);
     if (result == EXIT_OK) result = failed;
   }
+  if (!stop_wanted()) sum_texts(cli, files, n);
   progress_end(cli);
   if (stop_wanted()) return fail(cli, KF_ERR_CANCELLED);
   for (size_t i = 0; i < n; i++)
@@ -117,7 +159,10 @@ const cli_command verify_command = {
         "Models and galleries name the version that fitted them and the checksum of the statistics "
         "they were fitted from. If those statistics are among the files, their name is printed, "
         "too. Equal statistics have equal checksums, whatever files, machines and threads they "
-        "come from.\n\n"
+        "come from. Models with text name the checksum of that as well, of its rows and class "
+        "names, and, "
+        "if it was made by 'koofu embed-text', one of encoder, prompts and classes; the text is "
+        "looked for among the data sets.\n\n"
         "A file that is not sound is named with the reason, the others are still checked, and the "
         "exit status is that of the first failure.",
     .groups = GROUPS(&own_options),

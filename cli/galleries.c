@@ -53,9 +53,14 @@ int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *ot
                    q->data ? "has" : "gives", q->dim, taker, dim);
 }
 
-int check_query_encoder(cli_run *cli, const cli_queries *q, const kf_origin *origin) {
+int check_query_origin(cli_run *cli, const cli_queries *q, const kf_model *model,
+                       const kf_gallery *gallery) {
   const kf_origin *own = q->data ? kf_data_origin(q->data) : kf_encoder_origin(q->encoder);
-  return result_of(cli, kf_origins_agree(cli->ctx, own, origin));
+  if (model) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_model_origin(model))));
+  if (gallery) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_gallery_origin(gallery))));
+  if (!q->data) return EXIT_OK;
+  return result_of(cli, gallery ? kf_gallery_takes(cli->ctx, gallery, q->data)
+                                : kf_model_takes(cli->ctx, model, q->data));
 }
 
 /* --- votes ------------------------------------------------------------------------------------ */

@@ -13,8 +13,10 @@ int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a 
 int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const char *otherwise,
                   uint32_t dim, const char *taker);
 
-/* Refuses queries of another encoder. */
-int check_query_encoder(cli_run *cli, const cli_queries *queries, const kf_origin *origin);
+/* Refuses queries of another encoder, or mapped already. Either may be NULL; with a gallery the model
+ * does not map them. */
+int check_query_origin(cli_run *cli, const cli_queries *queries, const kf_model *model,
+                       const kf_gallery *gallery);
 
 /* Takes the first operand as --gallery where it is a gallery, whose rows then vote without a model;
  * refuses options that need one. */

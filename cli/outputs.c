@@ -159,7 +159,9 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) {
 static const char *dtype_written(const cli_run *cli, const kf_info *info) {
   for (size_t i = 0; i < info->n_tensors && strcmp(info->kind, "gallery") == 0; i++)
     if (strcmp(info->tensors[i].name, "embeddings") == 0)
-      return strcmp(info->tensors[i].dtype, "F16") == 0 ? "f16" : "f32";
+      return strcmp(info->tensors[i].dtype, "BF16") == 0  ? "bf16"
+             : strcmp(info->tensors[i].dtype, "F16") == 0 ? "f16"
+                                                          : "f32";
   return kf_dtype_name((kf_dtype)cli->args.dtype);
 }
 

@@ -175,7 +175,7 @@ int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out
     search_part *part = &out->parts[i];
     TRY(check_queries(cli, &part->queries, kf_gallery_mapped(gallery), ", or use --itself",
                       kf_gallery_dim_in(gallery), "gallery"));
-    TRY(check_query_encoder(cli, &part->queries, kf_gallery_origin(gallery)));
+    TRY(check_query_origin(cli, &part->queries, NULL, gallery));
     part->first = out->queries;
     out->queries += part->queries.n;
     if (part->text) {

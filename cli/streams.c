@@ -86,6 +86,14 @@ static int open_copy(const char **folder) {
   return fd;
 }
 
+int open_scratch(const char *path) {
+  const char *slash = strrchr(path, '/'), *folder;
+  char *beside = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  int fd = beside ? open_nameless(beside) : -1;
+  free(beside);
+  return fd >= 0 ? fd : open_copy(&folder);
+}
+
 /* 0, or -1 with the reason in errno. */
 static int write_all(int fd, const char *bytes, size_t n) {
   while (n > 0) {

@@ -12,5 +12,8 @@ int is_stream(const cli_run *cli, const char *path); /* whether a path leads to 
 const char *stream_name(const cli_run *cli, const char *path);
 /* Puts the names of streams in the place of the paths that lead to their copies. */
 void name_streams(const cli_run *cli, const char *text, char *out, size_t size);
+/* A file without a name for what must wait: in the folder of a path, or else where copies of streams are. -1,
+ * with the reason in errno: it cannot be had. */
+int open_scratch(const char *path);
 
 #endif

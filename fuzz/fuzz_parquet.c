@@ -51,6 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (kf_pq_open(&pq, &in, &err) == KF_OK)
     for (size_t i = 0; i < pq.n_leaves && i < 16; i++) {
       const kf_pq_leaf *leaf = &pq.leaves[i];
+      kf_names names = {0};
+      kf_hf_names(&pq, leaf->name, &names, &err);
+      kf_names_clear(&names);
       if (leaf->kind != KF_PQ_OTHER) read_column(&pq, leaf, KF_TYPE_OTHER, &in, cache);
       if (leaf->kind == KF_PQ_RAW) read_column(&pq, leaf, KF_TYPE_F32, &in, cache);
     }

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (length > size - 2) length = size - 2;
   /* A long path, of which messages keep the end: from the middle of a character on. */
   char name[256];
-  for (size_t i = 0; i < 230; i += 2) memcpy(name + i, "\xc3\xa9", 2);
+  for (size_t i = 0; i < 230; i++) name[i] = "\xc3\xa9"[i % 2];
   strcpy(name + 230, ".safetensors");
   const char *const paths[] = {
       fuzz_write(name, data + 2, length),

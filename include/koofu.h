@@ -70,7 +70,8 @@
  * How the interface grows
  *   - Structs that the caller fills in or allocates end in `reserved`, which must be zero (kf_lambda
  *     and kf_hits, which never change, have none). New
- *     members are taken from it, with zero for 'as before', so that sizes and offsets never change:
+ *     members are taken from it, never from padding between members (which a caller may leave
+ *     unset), with zero for 'as before', so that sizes and offsets never change:
  *     a program compiled against an older header keeps working. A caller that sets a member which
  *     this library does not know yet gets KF_ERR_ARG.
  *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely
@@ -665,6 +666,11 @@ typedef struct kf_transform_options {
   uint64_t reserved[4];
 } kf_transform_options;
 
+/* KF_ERR_DATA, naming the file, if a model cannot take the rows of a data set: they have another length,
+ * are of another encoder, or were mapped already. Functions on data sets ask for themselves; for callers
+ * who read the rows and give them to kf_transform or kf_classify. kf_gallery_takes is for queries. */
+KF_API kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data);
+
 /* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. On a device, the map stays there for later
  * calls until the model is freed. */
 KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
@@ -759,6 +765,8 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
 KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+/* A checksum of rows and class names, which a model made with this text has as `text_from`. */
+KF_API uint64_t kf_text_checksum(const kf_text *text);
 /* The mean of the rows of a data set, each scaled to unit length, into mean [dim]: of embedded
  * texts, for kf_search_options.text_mean. Labels are ignored, and so are bad rows under skip_bad;
  * KF_ERR_DATA if no row is left. */
@@ -1014,6 +1022,9 @@ KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
 KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
 
+/* As kf_model_takes, for rows of a data set as queries. */
+KF_API kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data);
+
 /* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
  * KF_ERR_DATA naming it; so is a zero one if rows are scaled to unit length. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
@@ -1030,14 +1041,16 @@ typedef struct kf_filter_options {
   const char
       *classes; /* text file with class names (numbers, if classes have none), one per line */
   const kf_id_list *ids;
-  uint64_t reserved[4];
+  const char *const *names; /* [n_names]: further classes, in memory; NULL: none */
+  uint64_t n_names;
+  uint64_t reserved[2];
 } kf_filter_options;
 
-/* The rows of a gallery whose class is in `classes` and whose id is in `ids`, as far as these are given.
- * Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
+/* The rows of a gallery whose class is in `classes` or `names` and whose id is in `ids`, as far as these
+ * are given. Answers are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if
  * the gallery has no labels or no ids, or if no row is left; classes and ids that no row has are fine.
  * Memory: 8 bytes for each row that is left, and a bit for each of the gallery. The gallery must outlive
- * it. Not with rows that are divided among ranks. */
+ * it. */
 KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
                                const kf_filter_options *options, kf_filter **out);
 KF_API uint64_t kf_filter_rows(const kf_filter *filter);
@@ -1056,7 +1069,7 @@ typedef struct kf_ranges {
 /* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances at most:
  * exactly those of which kf_gallery_search would say so, with the limit itself. Options and queries are
  * as there. Answers take 16 bytes each; if they come to more than 2^24, only the first queries are
- * answered, one at least, and out->queries says how many. Not with rows that are divided among ranks. */
+ * answered, one at least, and out->queries says how many. */
 KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, double limit, const kf_search_options *options,
                                    kf_ranges **out, kf_search_report *report);
@@ -1153,8 +1166,9 @@ KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
  * models and galleries made from them, and to their files. Where two of these meet (statistics that
  * are merged, files of one data set, a model and rows or text, a gallery and queries), it is
  * KF_ERR_DATA if both know their encoder and it is not the same; kf_ctx_options.any_encoder allows
- * it. What has no origin, as files from elsewhere, goes together with everything. Rows that were
- * mapped are no longer an encoder's, and have none.
+ * it. What has no origin, as files from elsewhere, goes together with everything. For rows
+ * that kf_transform_data wrote, the map takes the encoder's place: they go with rows of the same map and with
+ * models fitted to such, and a model refuses rows that it mapped itself.
  *
  * Each of these is NULL if the encoder is not known, and owned by the object. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder); /* never NULL */

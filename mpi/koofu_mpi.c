@@ -151,7 +151,7 @@ static int bring(const kf_mpi *m, const char *part, char *place, uint64_t n, uin
                  uint32_t to) {
   uint32_t rank = m->face.rank;
   if (rank == from && rank == to) {
-    if (part != place) memcpy(place, part, n);
+    if (place != NULL && part != place) memcpy(place, part, n);
     return 0;
   }
   for (uint64_t first = 0; first < n && (rank == from || rank == to); first += BYTES_AT_ONCE) {
@@ -177,7 +177,7 @@ static int gather(void *self, const void *part, void *all, const uint64_t *ends,
       if (bring(m, part, place, n, i, to)) return 1;
       continue;
     }
-    if (i == m->face.rank && part != place) memcpy(place, part, n);
+    if (i == m->face.rank && place != NULL && part != place) memcpy(place, part, n);
     if (broadcast(m, place, n, i)) return 1;
   }
   return 0;
@@ -310,7 +310,7 @@ static kf_status start_watch(kf_mpi *m) {
   m->peers = calloc((size_t)m->n_peers, sizeof *m->peers);
   int ready = m->peers != NULL;
   MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
-  if (!ready) return KF_ERR_MEM;
+  if (!ready || m->peers == NULL) return KF_ERR_MEM;
   for (int i = 0; i < m->n_peers; i++)
     m->peers[i] = (peer){.heard = now(), .sending = MPI_REQUEST_NULL};
   ready = m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;

@@ -443,18 +443,20 @@ static void search_batch(sv_request *first, kf_ctx *ctx, uint64_t n, float *rows
 }
 
 void sv_search_together(sv_request *first, kf_ctx *ctx) {
-  uint64_t n = 0;
+  uint64_t n = 0, k = first->in.k;
   for (sv_request *r = first; r; r = r->next) {
     if (!fits_model(r)) return; /* each says so by itself */
     n += r->in.n;
   }
-  uint64_t values = n * first->in.k;
-  float *rows = malloc(n * kf_model_dim_in(first->world->model) * sizeof *rows);
-  neighbours all = {malloc(values * sizeof *all.rows), malloc(values * sizeof *all.scores)};
+  uint64_t values = n * k;
+  sv_arena *arena = &first->arena;
+  float *rows = sv_take(arena, n, kf_model_dim_in(first->world->model) * sizeof *rows);
+  neighbours all = {sv_take(arena, values, sizeof *all.rows),
+                    sv_take(arena, values, sizeof *all.scores)};
   if (rows && all.rows && all.scores) search_batch(first, ctx, n, rows, &all);
-  free(rows);
-  free(all.rows);
-  free(all.scores);
+  sv_give(arena, rows);
+  sv_give(arena, all.rows);
+  sv_give(arena, all.scores);
 }
 
 /* --- embeddings --------------------------------------------------------------------------------------- */

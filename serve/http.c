@@ -570,11 +570,10 @@ static bool is_loopback(const struct sockaddr *address) {
 }
 
 static unsigned port_of(int fd) {
-  struct sockaddr_storage own;
+  struct sockaddr_in6 own = {0}; /* its port is where that of a sockaddr_in is */
   socklen_t n = sizeof own;
   if (getsockname(fd, (struct sockaddr *)&own, &n) != 0) return 0;
-  return ntohs(own.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&own)->sin_port
-                                        : ((struct sockaddr_in6 *)(void *)&own)->sin6_port);
+  return ntohs(own.sin6_port);
 }
 
 static kf_status open_socket(sv_server *s, char *message, size_t size) {

@@ -116,7 +116,7 @@ kf_status sv_journal_list(const sv_journal *j, uint64_t **numbers, size_t *n, ch
   const struct dirent *entry;
   size_t room = 0;
   kf_status status = KF_OK;
-  while (status == KF_OK && (entry = readdir(folder))) {
+  while (status == KF_OK && (errno = 0, entry = readdir(folder))) {
     uint64_t number;
     bool text;
     if (!number_of(entry->d_name, &number, &text)) continue;
@@ -132,6 +132,7 @@ kf_status sv_journal_list(const sv_journal *j, uint64_t **numbers, size_t *n, ch
     }
     (*numbers)[(*n)++] = number;
   }
+  if (status == KF_OK && errno != 0) status = fail(message, size, j, "cannot be read");
   closedir(folder);
   if (*n > 1) qsort(*numbers, *n, sizeof **numbers, rising);
   return status;

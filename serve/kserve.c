@@ -89,12 +89,10 @@ void sv_work_v2(sv_request *r, kf_ctx *ctx) {
     put_server(&r->out);
   else if (strcmp(r->path, "/v2/health/live") == 0)
     put_flag(&r->out, "live", true);
-  else if (strcmp(r->path, "/v2/health/ready") == 0)
+  else if (strcmp(r->path, "/v2/health/ready") == 0 || (rest && strcmp(rest, "/ready") == 0))
     put_flag(&r->out, "ready", true);
   else if (rest && *rest == '\0')
     put_metadata(r);
-  else if (rest && strcmp(rest, "/ready") == 0)
-    put_flag(&r->out, "ready", true);
   else {
     sv_fail(r, 404, "there is no such model here");
     return;

@@ -85,5 +85,10 @@ void sv_give(sv_arena *arena, void *bytes) {
 }
 
 void sv_release(sv_arena *arena) {
-  while (arena->blocks) sv_give(arena, arena->blocks->bytes);
+  for (sv_block *block = arena->blocks, *next; block; block = next) {
+    next = block->next;
+    refund(arena->budget, block->n);
+    free(block);
+  }
+  arena->blocks = NULL;
 }

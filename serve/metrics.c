@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -65,12 +66,11 @@ static void put_seconds(sv_text *t, const sv_metrics *m) {
 }
 
 static double resident_bytes(void) {
-  char text[128];
-  unsigned long pages = 0, resident = 0;
+  char text[128], *second;
   ssize_t n = sv_read_file("/proc/self/statm", text, sizeof text - 1);
   text[n > 0 ? n : 0] = '\0';
-  if (sscanf(text, "%lu %lu", &pages, &resident) != 2) resident = 0;
-  return (double)resident * (double)sysconf(_SC_PAGESIZE);
+  strtoul(text, &second, 10); /* pages in all, then those in memory */
+  return (double)strtoul(second, NULL, 10) * (double)sysconf(_SC_PAGESIZE);
 }
 
 static void put_counters(sv_text *t, sv_server *s) {

@@ -180,23 +180,28 @@ static bool keep(sv_added **added, size_t *n, const sv_added *class) {
   return true;
 }
 
-/* A file of the journal. One that does not fit (any more) is left alone, and told. */
-static void replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv_base *base,
-                       kf_model **model, sv_added **added, size_t *n) {
-  char message[512];
+/* A file of the journal. One that does not fit (any more) is left alone, and told. With `strict`, or if memory runs
+ * out, one that cannot be read is a failure: it may be read the next time. */
+static kf_status replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv_base *base,
+                            bool strict, kf_model **model, sv_added **added, size_t *n,
+                            char *message, size_t size) {
   sv_added class;
   kf_data *rows;
-  kf_status status =
-      sv_journal_read(s->journal, ctx, number, &rows, &class, message, sizeof message);
-  if (status == KF_OK) status = add_to(ctx, base, model, &class, rows, message, sizeof message);
+  snprintf(message, size, "out of memory");
+  kf_status status = sv_journal_read(s->journal, ctx, number, &rows, &class, message, size);
+  if (status == KF_OK) status = add_to(ctx, base, model, &class, rows, message, size);
   kf_data_free(rows);
-  if (status == KF_OK && keep(added, n, &class)) return;
-  sv_log(s, "%s/%06llu is left out: %s", sv_journal_folder(s->journal), (unsigned long long)number,
-         status == KF_OK ? "out of memory" : message);
+  if (status == KF_OK && keep(added, n, &class)) return KF_OK;
   free(class.name);
+  if (status == KF_OK || status == KF_ERR_MEM || (strict && status == KF_ERR_IO))
+    return status == KF_OK ? KF_ERR_MEM : status;
+  sv_log(s, "%s/%06llu is left out: %s", sv_journal_folder(s->journal), (unsigned long long)number,
+         message);
+  return KF_OK;
 }
 
-/* The base with all classes of the journal but one (0: all). */
+/* The base with all classes of the journal but one (0: all). Classes that are served do not vanish because their
+ * files cannot be read when another one is taken away. */
 static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t but,
                         kf_model **model, sv_added **added, size_t *n, char *message, size_t size) {
   uint64_t *numbers;
@@ -206,8 +211,12 @@ static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t
   *n = 0;
   kf_status status = sv_journal_list(s->journal, &numbers, &count, message, size);
   for (size_t i = 0; status == KF_OK && i < count; i++)
-    if (numbers[i] != but) replay_one(s, ctx, numbers[i], base, model, added, n);
+    if (numbers[i] != but)
+      status = replay_one(s, ctx, numbers[i], base, but != 0, model, added, n, message, size);
   free(numbers);
+  if (status == KF_OK) return KF_OK;
+  if (*model != base->model) kf_model_free(*model);
+  added_free(*added, *n);
   return status;
 }
 

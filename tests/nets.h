@@ -174,6 +174,39 @@ static inline void check_products(const kf_net_kernel *net, const kf_net_kernel 
   }
 }
 
+/* Outputs in parts are those of one part, each in its place, and nothing else is written. */
+static inline void check_parts(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { M = 37, K = 50, N = 165, PART = 64, PARTS_OF_N = 3, STRIDE = 70, STEP = M * STRIDE + 5 };
+  uint64_t seed = 29;
+  float *x = random_rows(M * K, &seed, ORDINARY), *w = random_rows(N * K, &seed, ORDINARY);
+  float *want = random_rows(M * N, &seed, ORDINARY),
+        *out = kf_alloc(PARTS_OF_N * STEP, sizeof *out);
+  float *before = kf_alloc(PARTS_OF_N * STEP, sizeof *before);
+  void *rows = prepared_rows(net, x, M, K), *weights = packed_weights(net, w, N, K);
+  for (size_t i = 0; i < PARTS_OF_N * STEP; i++) out[i] = before[i] = -1;
+  for (size_t i = 0; i < M * N; i++) {
+    size_t at = i % N / PART * STEP + i / N * STRIDE + i % N % PART;
+    out[at] = want[i];
+  }
+  kf_net_product p = {
+      .x = rows, .m = M, .k = K, .weights = weights, .n = N, .end = N, .out = want, .stride = N};
+  p.add = true;
+  start(net);
+  net->multiply(&p);
+  p.out = out, p.stride = STRIDE, p.part = PART, p.part_step = STEP;
+  p.end = 96;
+  net->multiply(&p);
+  p.first = 96, p.end = N;
+  net->multiply(&p);
+  stop(net);
+  for (size_t i = 0; i < M * N; i++)
+    before[i % N / PART * STEP + i / N * STRIDE + i % N % PART] = want[i];
+  assert_same(out, before, PARTS_OF_N * STEP, "parts");
+  kf_free(x), kf_free(w), kf_free(want), kf_free(out), kf_free(before), kf_free(rows);
+  kf_free(weights);
+}
+
 /* Two products whose sum is a little below the smallest normal number, in steps finer than a
  * denormal's: what is flushed is decided after rounding to 24 bits. */
 static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_net_kernel *plain) {
@@ -387,10 +420,42 @@ static inline void check_layer_norms(const kf_net_kernel *net, const kf_net_kern
   }
 }
 
+/* Attention to prepared rows writes what preparing its f32 rows would, there and nowhere else. */
+static inline void check_attended(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { QUERIES_NOW = 37, KEYS = 41, ROW = 3, ROWS = ROW + QUERIES_NOW + 2 };
+  static const size_t dims[] = {32, 64, 160};
+  uint64_t seed = 43;
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    size_t dim = dims[i], depth = dim + 2 * KF_NET_STEP;
+    float *q = random_rows(QUERIES_NOW * dim, &seed, ORDINARY);
+    float *kv = random_rows(KEYS * 2 * dim, &seed, ORDINARY);
+    float *x = random_rows(ROWS * depth, &seed, ORDINARY);
+    void *got = prepared_rows(net, x, ROWS, depth), *want;
+    kf_net_attention a = {.q = q,
+                          .k = kv,
+                          .v = kv + dim,
+                          .q_stride = dim,
+                          .kv_stride = 2 * dim,
+                          .queries = QUERIES_NOW,
+                          .keys = KEYS,
+                          .dim = dim,
+                          .scale = 0.3f,
+                          .out = x + ROW * depth + KF_NET_STEP,
+                          .out_stride = depth};
+    run_attention(net, &a);
+    want = prepared_rows(net, x, ROWS, depth);
+    a.out = NULL, a.prepared = got, a.row = ROW, a.column = KF_NET_STEP, a.depth = depth;
+    run_attention(net, &a);
+    assert_memory_equal(got, want, net->rows_size(ROWS, depth));
+    kf_free(q), kf_free(kv), kf_free(x), kf_free(got), kf_free(want);
+  }
+}
+
 static inline void check_attentions(const kf_net_kernel *net, const kf_net_kernel *plain) {
-  static const size_t shapes[][3] = {{1, 1, 1},    {2, 2, 3},    {7, 7, 64},  {50, 50, 64},
-                                     {33, 33, 80}, {77, 77, 20}, {1, 65, 72}, {130, 130, 33},
-                                     {97, 10, 64}, {20, 257, 16}};
+  static const size_t shapes[][3] = {{1, 1, 1},    {2, 2, 3},     {7, 7, 64},   {50, 50, 64},
+                                     {33, 33, 80}, {77, 77, 20},  {1, 65, 72},  {130, 130, 33},
+                                     {97, 10, 64}, {20, 257, 16}, {19, 40, 168}};
   uint64_t seed = 37;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int causal = 0; causal < (shapes[i][0] == shapes[i][1] ? 2 : 1); causal++) {

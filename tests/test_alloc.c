@@ -12,6 +12,7 @@
 
 #include "encode/image.h"
 #include "encode/tokenizer.h"
+#include "file/file_internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -730,6 +731,31 @@ done:
   return status;
 }
 
+/* Pages that zlib and libzstd unpack, with memory of their own, and a page in pieces. */
+static kf_status codecs_scenario(unsigned threads) {
+#define PARQUET KOOFU_SOURCE_DIR "/tests/golden/parquet/"
+  static const char *const files[] = {PARQUET "duckdb-pieces-n9000.parquet",
+                                      PARQUET "duckdb-gzip-n23.parquet",
+                                      PARQUET "duckdb-zstd-n23.parquet"};
+  static const int codecs[] = {KF_CODEC_SNAPPY, KF_CODEC_GZIP, KF_CODEC_ZSTD};
+  static float x[9000 * 4];
+  kf_ctx *c = NULL;
+  kf_data *data = NULL;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &c);
+  if (status != KF_OK) return status;
+  for (int i = 0; i < 3; i++) {
+    if (kf_codec_refusal(codecs[i]) != NULL) continue;
+    STEP(kf_data_open(c, &files[i], 1, &(kf_data_options){.id_column = ""}, &data));
+    STEP(kf_data_get(c, data, 0, kf_data_rows(data), x, NULL));
+    kf_data_free(data);
+    data = NULL;
+  }
+done:
+  kf_data_free(data);
+  kf_ctx_free(c);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -881,7 +907,7 @@ static const scenario_row rows[] = {
     {"encoder", encoder_scenario, 3, 3}, {"tokens", tokens_scenario, 1, 1},
     {"report", report_scenario, 1, 3},   {"device", device_scenario, 3, 3},
     {"report", report_scenario, 1, 3},   {"export", export_scenario, 1, 2},
-    {"parquet", parquet_scenario, 1, 3},
+    {"parquet", parquet_scenario, 1, 3}, {"codecs", codecs_scenario, 3, 3},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

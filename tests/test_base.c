@@ -288,6 +288,47 @@ static void long_files(void **state) {
   test_remove(folder);
 }
 
+static void write_file(const char *path, const char *text) {
+  kf_err err;
+  kf_out out;
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
+  assert_int_equal(kf_out_write(&out, text, strlen(text), &err), KF_OK);
+  assert_int_equal(kf_out_commit(&out, &err), KF_OK);
+}
+
+/* A file that is parked takes no descriptor, and is read as long as it is the same one. */
+static void parked_files(void **state) {
+  (void)state;
+  const char *folder = test_folder(), *path = test_path(folder, "file");
+  for (int what = 0; what < 4; what++) {
+    char back[8] = "";
+    kf_err err;
+    kf_in in;
+    write_file(path, "whole words");
+    assert_int_equal(kf_in_open(&in, path, &err), KF_OK);
+    int fd = in.fd;
+    kf_in_park(&in);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_true(kf_in_unchanged(&in));
+    assert_int_equal(kf_in_read(&in, 6, back, 5, &err), KF_OK);
+    assert_string_equal(back, "words");
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(kf_in_read(&in, 8, back, 5, &err), KF_ERR_DATA);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    struct timespec later[2] = {info.st_atim, {info.st_mtim.tv_sec + 1, info.st_mtim.tv_nsec}};
+    if (what == 0) write_file(path, "other words"); /* another file, of the same length */
+    if (what == 1) assert_int_equal(truncate(path, 4), 0);
+    if (what == 2) assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+    if (what == 3) assert_int_equal(unlink(path), 0);
+    assert_false(kf_in_unchanged(&in));
+    assert_int_equal(kf_in_read(&in, 6, back, 5, &err), KF_ERR_DATA);
+    assert_non_null(strstr(err.message, "changed since it was opened"));
+    kf_in_close(&in);
+  }
+  test_remove(folder);
+}
+
 /* A write that the system refuses (here by a limit on file sizes, as a full disk would) is an I/O
  * error; the older file stays and nothing else is left. */
 static void refused_writes(void **state) {
@@ -590,6 +631,7 @@ int main(void) {
       cmocka_unit_test(lowest_failure),
       cmocka_unit_test(whole_or_absent),
       cmocka_unit_test(long_files),
+      cmocka_unit_test(parked_files),
       cmocka_unit_test(refused_writes),
       cmocka_unit_test(what_is_no_file),
       cmocka_unit_test(links_and_permissions),

@@ -497,6 +497,41 @@ static void damaged_galleries_are_refused(void **state) {
   test_remove(folder);
 }
 
+static void note_ranges(session_log *log, kf_ranges *r) {
+  note(log, r->ends, r->queries * sizeof *r->ends);
+  note(log, r->rows, r->ends[r->queries - 1] * sizeof *r->rows);
+  note(log, r->scores, r->ends[r->queries - 1] * sizeof *r->scores);
+  kf_ranges_free(r);
+}
+
+/* All rows within a limit that some of them have exactly, of all rows and of one class; and groups. */
+static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t n,
+                               double limit, const int64_t *leave_out, session_log *log) {
+  static const char *const odd[] = {"1"};
+  uint64_t rows = kf_gallery_rows(g), first[64];
+  int64_t found[20 * 11];
+  double scores[20 * 11];
+  kf_ranges *r;
+  kf_filter *f;
+  kf_unique about;
+  TRY(kf_filter_new(ctx, g, &(kf_filter_options){.names = odd, .n_names = 1}, &f));
+  for (int what = 0; what < 4; what++) {
+    kf_search_options o = {.leave_out = what & 1 ? leave_out : NULL, .only = what & 2 ? f : NULL};
+    TRY(kf_gallery_search(ctx, g, queries, n, 11, &o, found, scores, NULL));
+    note(log, found, n * 11 * sizeof *found);
+    note(log, scores, n * 11 * sizeof *scores);
+    TRY(kf_gallery_within(ctx, g, queries, n, limit, &o, &r, NULL));
+    note_ranges(log, r);
+  }
+  TRY(kf_gallery_within_itself(ctx, g, 3, rows - 3, limit, f, &r, NULL));
+  note_ranges(log, r);
+  TRY(kf_gallery_unique(ctx, g, limit, first, &about));
+  note(log, first, rows * sizeof *first);
+  NOTE(log, about);
+  kf_filter_free(f);
+  return KF_OK;
+}
+
 /* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
 static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 60, D = 6, QUERIES = 20 };
@@ -504,6 +539,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   static const uint32_t ks[] = {1, 7, N - 1};
   float rows[N * D], queries[QUERIES * D];
   int64_t found[N * N], leave_out[QUERIES];
+  int32_t labels[N];
   double scores[N * N];
   uint64_t state = 5;
   char path[512];
@@ -514,7 +550,8 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
   kf_data *data;
-  TRY(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data));
+  for (int i = 0; i < N; i++) labels[i] = i % 2 == 1 && i < 40; /* none of the last rank */
+  TRY(kf_data_open_memory(ctx, rows, N, D, labels, NULL, 2, &data));
   for (int m = 0; m < 3; m++) {
     kf_gallery *g;
     TRY(kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = metrics[m]}, path));
@@ -530,6 +567,10 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
       TRY(kf_gallery_search_itself(ctx, g, 0, N, ks[t], found, scores, NULL));
       note(log, found, (size_t)N * ks[t] * sizeof *found);
     }
+    static const uint32_t places[] = {0, 5, 40}; /* whose scores are limits: few, some, many rows */
+    for (int t = 0; t < 3; t++)
+      TRY(search_within(ctx, g, queries, QUERIES, scores[(size_t)7 * (N - 1) + places[t]],
+                        leave_out, log));
     kf_gallery_free(g);
   }
   kf_data_free(data);

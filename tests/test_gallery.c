@@ -307,7 +307,7 @@ static void mapped_to_zero(void **state) {
     z[l] = (float)sum;
   }
   int64_t by_index;
-  double by_hand;
+  double by_hand = 0;
   assert_ok(ctx, kf_gallery_search(ctx, g, zero, 1, 1, NULL, &found, &distance, NULL));
   assert_ok(ctx, kf_search(ctx, kf_gallery_index(g), z, 1, 1, NULL, &by_index, &by_hand, NULL));
   assert_int_equal(found, by_index);

@@ -84,7 +84,7 @@ static void take_away(life *l, uint64_t n, uint64_t *seed) {
   char(*id)[24] = malloc((n + 1) * sizeof *id);
   const char **list = malloc((n + 1) * sizeof *list);
   uint64_t removed = 0;
-  for (uint64_t i = 0; i < n; i++) {
+  for (uint64_t i = 0; i < n && l->n > 0; i++) {
     uint64_t at = test_random(seed) % l->n, row = l->rows[at], kept = 0;
     sprintf(id[i], "id-%llu", (unsigned long long)row);
     for (uint64_t j = 0; j < l->n; j++)

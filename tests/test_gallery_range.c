@@ -226,7 +226,10 @@ static void filters_of(kf_ctx *c, uint64_t seed) {
       const char *file = ids_of(given, n_given, "only.txt");
       const char *classes = write_text("classes.txt", "cat\nbee\nnone\n\n");
       kf_id_list ids = {.file = file};
-      kf_filter_options options = {.classes = what == 0 || what == 3 ? classes : NULL,
+      static const char *const listed[] = {"bee", "cat", "none"};
+      kf_filter_options options = {.classes = what == 3 ? classes : NULL,
+                                   .names = what == 0 ? listed : NULL,
+                                   .n_names = what == 0 ? 3 : 0,
                                    .ids = what > 0 ? &ids : NULL};
       kf_filter *f;
       assert_ok(c, kf_filter_new(c, p->gallery, &options, &f));
@@ -314,6 +317,20 @@ static void refused(void **state) {
   kf_filter_free(f);
   classes.classes = write_text("c.txt", "1\ncat\n");
   assert_error(ctx, KF_ERR_DATA, "line 2", kf_filter_new(ctx, bare, &classes, &f));
+  static const char *const given[] = {"1", "cat", NULL};
+  kf_filter_options listed = {.names = given, .n_names = 1};
+  assert_ok(ctx, kf_filter_new(ctx, bare, &listed, &f));
+  assert_int_equal(kf_filter_rows(f), ones);
+  kf_filter_free(f);
+  listed.n_names = 2;
+  assert_error(ctx, KF_ERR_ARG, "'cat' is not the number", kf_filter_new(ctx, bare, &listed, &f));
+  assert_error(
+      ctx, KF_ERR_ARG, "class 2 is missing",
+      kf_filter_new(ctx, p->gallery, &(kf_filter_options){.names = given, .n_names = 3}, &f));
+  assert_error(ctx, KF_ERR_ARG, "list of classes is missing",
+               kf_filter_new(ctx, p->gallery, &(kf_filter_options){.n_names = 3}, &f));
+  assert_error(ctx, KF_ERR_DATA, "no row of the gallery is left",
+               kf_filter_new(ctx, p->gallery, &(kf_filter_options){.names = given}, &f));
   kf_gallery_free(bare);
   free_problem(p);
 }

@@ -245,7 +245,7 @@ static void check_scores(const world *w, setting t, double relative) {
   uint64_t n = 0, there = 0;
   kf_left_out_trial trial = {.lambda = lambda, .prior = t.prior, .see = see, .argument = &s};
   assert_ok(ctx, kf_left_out_try(l, &trial, &p, 1, &n));
-  double *x = malloc(w->dim * sizeof *x);
+  double *x = calloc(w->dim, sizeof *x);
   for (uint64_t row = 0; row < w->n; row++) {
     assert_int_equal(s.there[row], class_is_left(w, stats, t.groups, row));
     there += s.there[row];

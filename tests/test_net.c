@@ -199,11 +199,18 @@ static const struct candidate {
 static const struct check {
   const char *name;
   void (*run)(const kf_net_kernel *net, const kf_net_kernel *plain);
-} checks[] = {{"products", check_products},       {"edges", check_edge_of_denormals},
-              {"padding", check_padding},         {"no_numbers", check_nan},
-              {"activations", check_activations}, {"activations_of_all", check_many_activations},
-              {"rows", check_rows_alone},         {"norms", check_layer_norms},
-              {"attention", check_attentions},    {"denormals", check_denormals_after}};
+} checks[] = {{"products", check_products},
+              {"parts", check_parts},
+              {"edges", check_edge_of_denormals},
+              {"padding", check_padding},
+              {"no_numbers", check_nan},
+              {"activations", check_activations},
+              {"activations_of_all", check_many_activations},
+              {"rows", check_rows_alone},
+              {"norms", check_layer_norms},
+              {"attention", check_attentions},
+              {"attended", check_attended},
+              {"denormals", check_denormals_after}};
 enum {
   N_CANDIDATES = sizeof candidates / sizeof *candidates,
   N_CHECKS = sizeof checks / sizeof *checks
@@ -227,6 +234,8 @@ static void plain_alone(void **state) {
   (void)state;
   const kf_net_kernel *nets[] = {&kf_net_plain_f32, &kf_net_plain_bf16};
   for (size_t i = 0; i < 2; i++) {
+    check_parts(nets[i], NULL);
+    check_attended(nets[i], NULL);
     check_padding(nets[i], NULL);
     check_nan(nets[i], NULL);
     check_rows_alone(nets[i], NULL);

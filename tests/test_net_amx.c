@@ -19,6 +19,10 @@ static void bits_of_products(void **state) {
   (void)state;
   check(check_products);
 }
+static void parts(void **state) {
+  (void)state;
+  check(check_parts);
+}
 static void bits_of_edges(void **state) {
   (void)state;
   check(check_edge_of_denormals);
@@ -35,12 +39,17 @@ static void bits_of_attention(void **state) {
   (void)state;
   check(check_attentions);
 }
+static void attended(void **state) {
+  (void)state;
+  check(check_attended);
+}
 
 int main(void) {
   static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_products), cmocka_unit_test(bits_of_edges),
-      cmocka_unit_test(padding), cmocka_unit_test(bits_of_rows),
-      cmocka_unit_test(bits_of_attention)};
+      cmocka_unit_test(bits_of_products), cmocka_unit_test(parts),
+      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(padding),
+      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_attention),
+      cmocka_unit_test(attended)};
   return test_result(cmocka_run_group_tests_name("net_amx", tests, NULL, NULL),
                      sizeof tests / sizeof *tests);
 }

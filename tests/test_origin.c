@@ -63,7 +63,7 @@ static void handed_on(void **state) {
 
 static void unknown(void **state) {
   (void)state;
-  kf_data *data = data_of(ctx, "a.safetensors", NULL, 0);
+  kf_data *data = data_of(ctx, "a.safetensors", "", 0);
   kf_data *known = data_of(ctx, "b.safetensors", "two", 2);
   kf_model *model = model_of(ctx, data);
   assert_null(kf_data_origin(data));

@@ -155,8 +155,8 @@ static void lambda_by_likelihood(void **state) {
   (void)state;
   static const char *const wanted[] = {
       "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
-      " There <b>52.00\u202F%</b> are right. The curve, of 2,500 rows, stays within one standard "
-      "error (0.65 points)",
+      (" There <b>52.00\u202F%</b> are right. The curve, of 2,500 rows, stays within one standard "
+       "error (0.65 points)"),
       "below the accuracy where classes are most likely"};
   static const char *const all[] = {"are right. Accuracy stays within one standard error"};
   static const char *const other[] = {", within one standard error of that. There <b>52.00"};

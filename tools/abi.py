@@ -7,7 +7,8 @@ usage: abi.py [--include FOLDER] [--cc COMPILER] WHAT...
   --write            writes tests/abi/koofu.abi
   --growth-rule      every struct that a caller allocates must end in a member `reserved`
   --exports LIB      the shared library exports the functions of the headers, under one version node, and nothing else
-  --compatible OLD   what the headers OLD... declare is still there, with the same numbers, sizes and offsets
+  --compatible OLD   what the headers OLD... declare is still there, with the same numbers, sizes and offsets, and what
+                     structs have gained lies where `reserved` was
   --freeze OUT       writes all headers as one, preprocessed and without comments, for tests of old callers
 
 The headers are those that koofu.h includes from its own folder. Sizes, offsets and values come from a C program, which
@@ -278,6 +279,16 @@ def is_element(found, name):
     return False
 
 
+def in_padding(key, old_inner, now_inner):
+    """New members of a struct that callers allocate must lie where `reserved` was: a caller sets that to zero, but may
+    leave anything in the padding between members."""
+    offsets = {line.split()[2]: int(line.split()[0]) for line in old_inner}
+    if "reserved:" not in offsets:
+        return []
+    return [f"{key} has '{' '.join(line.split())}' in what was padding, not `reserved`" for line in now_inner
+            if line.split()[2] not in offsets and int(line.split()[0]) < offsets["reserved:"]]
+
+
 def check_compatible(measured, old_header, cc):
     old_found, old = measure(old_header, cc)
     handed_out = set(old_found["struct"]) - set(allocated_by_callers(old_found))
@@ -294,6 +305,7 @@ def check_compatible(measured, old_header, cc):
             failures.append(f"{key}: {now_head}, formerly {head}")
         failures += [f"{key} no longer has '{' '.join(line.split())}'" for line in inner
                      if line not in now_inner and " reserved: " not in line]
+        failures += in_padding(key, inner, now_inner) if key.startswith("struct") else []
     if not failures:
         print(f"{len(old)} declarations of {os.path.basename(old_header)} are as they were")
     return failures

@@ -39,7 +39,7 @@ def public():
     yield "The estimator", "estimator", ["KooFu"]
     for heading, module in (("Fitting and models", "_model"), ("Statistics", "_stats"), ("Data sets", "_data"),
                             ("Text", "_text"), ("Galleries", "_gallery"), ("Encoders", "_encoder"),
-                            ("Judging", "_judge"), ("Settings", "_config"), ("Errors", "_errors")):
+                            ("Files", "_files"), ("Judging", "_judge"), ("Settings", "_config"), ("Errors", "_errors")):
         yield heading, module, exported.pop(module, [])
     exported.pop("_koofu", None)
     if exported:

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Reads .parquet files of pyarrow, polars, duckdb and pandas, and has them read ours: tests/parquet/check.py.
-# usage: test_parquet.sh BUILD [--golden]   (PYTHON: which one; python3 by default)
+# usage: test_parquet.sh BUILD [--golden | --speed [MILLIONS]]   (PYTHON: which one; python3 by default)
 #        --golden: writes tests/golden/parquet anew, with these programs
+#        --speed: reading their files beside .npy, with floors (tests/parquet/speed.py)
 set -eu
 cd "$(dirname "$0")/.."
 koofu=$PWD/$1/koofu
@@ -16,5 +17,6 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 case "${2:-}" in
   --golden) "$venv/bin/python" tests/parquet/make_golden.py ;;
+  --speed) "$venv/bin/python" tests/parquet/speed.py "$koofu" "${3:-1}" ;;
   *) "$venv/bin/python" tests/parquet/check.py "$koofu" ;;
 esac

@@ -16,6 +16,7 @@ fi
 "$venv/bin/pip" install -q .
 echo 'koofu: types'
 (cd python && "$venv/bin/mypy" --config-file ../pyproject.toml --cache-dir ../build-python/mypy)
+(cd build-python && "$venv/bin/python" -m mypy.stubtest koofu._koofu)
 echo 'koofu: tests'
 # From a folder where the package is not found by chance.
 cd build-python

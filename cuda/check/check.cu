@@ -4,6 +4,7 @@
  *     check [ROWS]                     small sets; exits with 1 if anything is wrong
  *     check few                        fewer of them, for slow tools
  *     check maps                       maps and the sums of softmax alone, and their times
+ *     check products                   products of matrices alone, and their times
  *     check time D [N [Q [K [KIND]]]]  times, and a sample against brute force. KIND: 0 normal,
  *                                      1 clusters, 2 outliers, 3 copies
  *
@@ -12,6 +13,7 @@
 #include "../device.cuh"
 #include "../table.h"
 #include "check_maps.h"
+#include "check_products.h"
 
 #include <algorithm>
 #include <chrono>
@@ -603,9 +605,13 @@ int main(int argc, char **argv) {
     check_set({400, 2048, 32, 5, KF_DEV_INNER, KF_DEV_F32, 0});
     check_set({400, 2048, 64, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
     wrong += check_maps(api, dev, true);
+    wrong += check_products(api, dev, true);
   } else if (argc > 1 && strcmp(argv[1], "maps") == 0) {
     wrong += check_maps(api, dev, false);
     time_maps(api, dev);
+  } else if (argc > 1 && strcmp(argv[1], "products") == 0) {
+    wrong += check_products(api, dev, false);
+    time_products(api, dev);
   } else if (argc > 2 && strcmp(argv[1], "time") == 0) {
     auto given = [&](int i, uint64_t other) {
       return argc > i ? strtoull(argv[i], NULL, 10) : other;
@@ -629,6 +635,7 @@ int main(int argc, char **argv) {
     check_set({1200, 2048, 20, 15, KF_DEV_EUCLIDEAN, KF_DEV_F32, 1});
     check_overflow();
     wrong += check_maps(api, dev, false);
+    wrong += check_products(api, dev, false);
   }
   api->close(dev);
   printf(wrong ? "%d WRONG\n" : "all right\n", wrong);

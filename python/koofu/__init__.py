@@ -20,7 +20,8 @@ from koofu._config import configure, threads
 from koofu._data import Data
 from koofu._encoder import Encoder
 from koofu._errors import KooFuError, KooFuMemoryError, KooFuOSError, KooFuValueError
-from koofu._gallery import Gallery, Hits
+from koofu._files import Info, info, verify
+from koofu._gallery import Change, Filter, Gallery, Hits, Ranges, Unique
 from koofu._judge import (
     Comparison,
     Evaluation,
@@ -37,31 +38,38 @@ from koofu._stats import Stats
 from koofu._text import Text, text_mean
 
 __all__ = [
+    "Change",
     "Comparison",
     "Data",
     "Encoder",
     "Evaluation",
+    "Filter",
     "FitReport",
     "Gallery",
     "Hits",
+    "Info",
     "KooFuError",
     "KooFuMemoryError",
     "KooFuOSError",
     "KooFuValueError",
     "Model",
+    "Ranges",
     "Stats",
     "Text",
     "Truth",
+    "Unique",
     "__version__",
     "compare",
     "configure",
     "evaluate",
     "fit",
+    "info",
     "interval95",
     "report",
     "sweep",
     "text_mean",
     "threads",
+    "verify",
 ]
 
 if TYPE_CHECKING:

@@ -205,9 +205,10 @@ class Data:
         return out
 
     def save(self, path: Path, dtype: str = "float32") -> None:
-        """Writes a ``.safetensors`` data set with labels, class names and ids.
+        """Writes a ``.safetensors`` data set with labels, class names and ids; or, by the ending of
+        the path, a ``.parquet`` with columns ``embedding``, ``label`` and ``id``.
 
-        :param dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
+        :param dtype: ``"float32"``, ``"float16"`` or, not in ``.parquet``, ``"bfloat16"``.
         """
         _koofu.data_save(self._capsule, one_of(dtype, DTYPES, "dtype"), fs(path))
 

@@ -110,12 +110,19 @@ class Encoder:
         return out
 
     def embed(self, paths: Union[Path, Sequence[Path]], out: Path, *, dtype: str = "float32",
-              normalize: bool = False, skip_bad: bool = False,
-              resume: bool = True) -> dict[str, int]:
-        """Embeds pictures, folders of them (whose folders are classes) or patterns into a
-        ``.safetensors`` data set, a shard at a time; goes on where an earlier run has stopped.
+              normalize: bool = False, skip_bad: bool = False, resume: bool = True,
+              label_key: Optional[str] = None,
+              metadata: Optional[Path] = None) -> dict[str, int]:
+        """Embeds pictures, folders of them (whose folders are classes), WebDataset archives (``.tar``)
+        or patterns into a ``.safetensors`` data set, a shard at a time; goes on where an earlier run
+        has stopped. ``"shards/{0000..0127}.tar"`` names many archives.
 
         Returns how many rows were written, skipped, resumed and reused.
+
+        :param label_key: of the JSON beside pictures in archives: whose value is the class; None:
+            what ``.cls`` says.
+        :param metadata: a file that gets a line of JSON for each row: its number, id, class, and the
+            text and JSON beside the picture in its archive.
         """
         listed = [fs(paths)] if is_path(paths) else [fs(p) for p in paths]  # type: ignore
         options = {
@@ -123,8 +130,9 @@ class Encoder:
             "normalize": 1 if normalize else 2,
             "skip_bad": int(skip_bad),
             "resume": 1 if resume else 2,
+            "metadata": None if metadata is None else fs(metadata),
         }
-        report: dict[str, int] = _koofu.embed(self._capsule, listed, options, fs(out))
+        report: dict[str, int] = _koofu.embed(self._capsule, listed, label_key, options, fs(out))
         return report
 
     def __reduce__(self) -> tuple[Any, ...]:

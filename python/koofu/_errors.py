@@ -95,7 +95,7 @@ _HINTS: dict[int, str] = {
     25: "koofu.configure(any_encoder=True) allows it",
     26: "centre='mean' centres them",
     27: "write to another file",
-    28: "make one file of it with 'koofu index --compact'",
+    28: "Gallery.compact makes one file of it",
 }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from koofu import _koofu
-from koofu._data import Data, count_rows, open_data, rows_or_data
+from koofu._data import DTYPES, Data, count_rows, open_data, rows_or_data
 from koofu._model import Model
-from koofu._types import F64, I32, I64, AnyArray, Labels, Path, Rows, fs, one_of
+from koofu._types import F64, I32, I64, AnyArray, Labels, Path, Rows, fs, is_path, one_of
 
 _METRICS = {None: 0, "cosine": 1, "euclidean": 2, "inner": 3}
 _MOST = 1024
@@ -23,6 +25,90 @@ class Hits(NamedTuple):
     rows: I64
     #: Cosines, inner products or Euclidean distances, ``(n, k)``.
     scores: F64
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """All rows that are near enough to each of some queries, best first: those of query ``i`` are
+    ``rows[indptr[i]:indptr[i + 1]]``.
+
+    This is how sparse matrices lie in memory:
+    ``scipy.sparse.csr_array((r.scores, r.rows, r.indptr), shape=(len(r), len(gallery)))``.
+    """
+
+    #: Where the answers of each query begin, and the end of the last, ``(n + 1,)``.
+    indptr: I64
+    #: Row numbers of the gallery.
+    rows: I64
+    #: Cosines, inner products or Euclidean distances.
+    scores: F64
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.indptr) - 1
+
+    def __getitem__(self, query: int) -> Hits:
+        """The answers of one query."""
+        n = len(self)
+        if not -n <= query < n:
+            raise IndexError(f"query {query} of {n}")
+        at = slice(*self.indptr[query % n : query % n + 2].tolist())
+        return Hits(self.rows[at], self.scores[at])
+
+    def __iter__(self) -> Iterator[Hits]:
+        """The answers of one query after the other."""
+        return (self[i] for i in range(len(self)))
+
+
+class Unique(NamedTuple):
+    """Groups of near-duplicates."""
+
+    #: The lowest row of the group of each row, ``(n,)``; itself, if it stands alone or first.
+    first: I64
+    #: Groups of two rows or more.
+    groups: int
+    #: Rows that are not the first of their group.
+    copies: int
+    #: Pairs of rows that are near enough.
+    pairs: int
+
+    @property
+    def keep(self) -> I64:
+        """The first row of each group, and the rows that stand alone."""
+        return np.flatnonzero(self.first == np.arange(len(self.first)))
+
+
+class Change(NamedTuple):
+    """What was done to a gallery."""
+
+    #: Rows of the gallery afterwards.
+    rows: int
+    added: int
+    removed: int
+    #: Ids that were to be removed and that no row has.
+    missing: int
+    #: Bytes that were written.
+    bytes: int
+    #: Files with changes afterwards; :meth:`Gallery.compact` makes one file of them.
+    changes: int
+
+
+class Filter:
+    """Which rows of a gallery take part in a search; made by :meth:`Gallery.filter`."""
+
+    __slots__ = ("_capsule", "_gallery", "_rows", "__weakref__")
+
+    def __init__(self, capsule: Any, gallery: Any, rows: int) -> None:
+        self._capsule = capsule
+        self._gallery = gallery
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """Rows that take part."""
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"<koofu.Filter: {self._rows} rows>"
 
 
 class Gallery:
@@ -41,20 +127,37 @@ class Gallery:
     True
     """
 
-    __slots__ = ("_capsule", "_info", "_path", "_parts", "_ids", "_labels", "__weakref__")
+    __slots__ = ("_now", "_paths", "_from_disk", "_parts", "__weakref__")
 
-    def __init__(self, capsule: Any, path: Optional[Path] = None,
-                 parts: Optional[tuple[Data, Optional[Model], dict[str, Any]]] = None,
-                 ids: Optional[list[str]] = None) -> None:
-        self._path = path
+    def __init__(self, capsule: Any, paths: Sequence[Path] = (), from_disk: bool = False,
+                 parts: Optional[tuple[Data, Optional[Model], dict[str, Any]]] = None) -> None:
+        self._paths = list(paths)
+        self._from_disk = from_disk
         self._parts = parts
-        self._ids = ids
-        self._take(capsule)
+        # In one piece, so that a thread never sees a part of it while another changes the gallery.
+        self._now: tuple[Any, tuple[Any, ...]] = (capsule, _koofu.gallery_info(capsule))
 
-    def _take(self, capsule: Any) -> None:
-        self._capsule = capsule
-        self._info = _koofu.gallery_info(capsule)
-        self._labels: Optional[I32] = None
+    @property
+    def _capsule(self) -> Any:
+        return self._now[0]
+
+    @property
+    def _info(self) -> tuple[Any, ...]:
+        return self._now[1]
+
+    def _reload(self) -> None:
+        capsule = _koofu.gallery_load([fs(p) for p in self._paths], int(self._from_disk))
+        self._now = (capsule, _koofu.gallery_info(capsule))
+
+    def _file(self) -> bytes:
+        """The file that changes are made to."""
+        if not self._paths:
+            raise ValueError("this gallery is in memory, and cannot change; build it with path=, "
+                             "or save it and load it")
+        if len(self._paths) > 1:
+            raise ValueError(f"this gallery is {len(self._paths)} files; load the one that is to "
+                             "change by itself")
+        return fs(self._paths[0])
 
     # --- making one ---
 
@@ -72,6 +175,7 @@ class Gallery:
         classes: Optional[Sequence[str]] = None,
         zero_rows: str = "error",
         unlabelled: str = "error",
+        dtype: str = "float32",
     ) -> Gallery:
         """A gallery of rows, in memory or in a file.
 
@@ -81,13 +185,17 @@ class Gallery:
             a model fitted without normalising.
         :param k: neighbours that should vote in :meth:`classify`; ``"auto"``: chosen.
         :param path: a ``.safetensors`` file to write; rows are streamed to it. Only a gallery with
-            a file can grow (:meth:`append`). None: in memory, where it refers to ``X`` for
-            :meth:`save`.
+            a file can change (:meth:`append`, :meth:`replace`, :meth:`remove`). None: in memory,
+            where it refers to ``X`` for :meth:`save`.
+        :param dtype: ``"float32"``, or ``"float16"`` or ``"bfloat16"``: half of the file, and three
+            bytes of memory for each number instead of five. Rows are rounded to nearest even, and
+            every answer is about the rounded rows.
         """
         data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                          ids=None if ids is None else list(ids))
         mapping = None if model is None else model._capsule
-        options: dict[str, Any] = {"metric": one_of(metric, _METRICS, "metric")}
+        options: dict[str, Any] = {"metric": one_of(metric, _METRICS, "metric"),
+                                   "dtype": one_of(dtype, DTYPES, "dtype")}
         if isinstance(k, str):
             one_of(k, {"auto": 1}, "k")
             options["k"] = _koofu.choose_k(data._capsule, mapping)
@@ -96,21 +204,28 @@ class Gallery:
         if path is not None:
             _koofu.gallery_save(data._capsule, mapping, options, fs(path))
             return cls.load(path)
-        return cls(_koofu.gallery_new(data._capsule, mapping, options), None,
-                   (data, model, options), None if ids is None else list(ids))
+        return cls(_koofu.gallery_new(data._capsule, mapping, options), (), False,
+                   (data, model, options))
 
     @classmethod
-    def load(cls, path: Path, *, rerank_from_disk: bool = False) -> Gallery:
+    def load(cls, path: Path, *, also: Union[Path, Sequence[Path]] = (),
+             rerank_from_disk: bool = False) -> Gallery:
         """Reads a file that :meth:`save` or the command line has written.
 
+        :param also: further galleries, whose rows follow: answers are those of one gallery with all
+            rows. Metric and map must be the same; all have labels or none has, and the same goes
+            for ids. Classes are matched by name. :meth:`file_of` says where a row is.
         :param rerank_from_disk: leave float32 rows in the file, which takes a fifth of the memory.
         """
-        return cls(_koofu.gallery_load(fs(path), int(rerank_from_disk)), path)
+        more = [also] if is_path(also) else list(also)  # type: ignore[arg-type]
+        paths: list[Path] = [path, *more]
+        return cls(_koofu.gallery_load([fs(p) for p in paths], int(rerank_from_disk)), paths,
+                   rerank_from_disk)
 
     def save(self, path: Path) -> None:
         """Writes a gallery that is in memory to a ``.safetensors`` file."""
         if self._parts is None:
-            raise ValueError(f"this gallery is a file already, {self._path!s}; copy that")
+            raise ValueError(f"this gallery is a file already, {self._paths[0]!s}; copy that")
         data, model, options = self._parts
         _koofu.gallery_save(data._capsule, None if model is None else model._capsule, options,
                             fs(path))
@@ -131,15 +246,55 @@ class Gallery:
         Rows of the last 64 batches are not added twice: False if these were there already, unless
         ``again`` is set. Searches that are under way see the gallery as it was.
         """
-        if self._path is None:
-            raise ValueError("this gallery is in memory, and cannot grow; build it with path=, "
-                             "or save it and load it")
+        return not self._add(X, y, ids, classes, zero_rows, unlabelled, {"again": int(again)})[0]
+
+    def replace(
+        self,
+        X: Rows,
+        y: Labels = None,
+        *,
+        ids: Optional[Sequence[str]] = None,
+        classes: Optional[Sequence[str]] = None,
+        zero_rows: str = "error",
+        unlabelled: str = "error",
+    ) -> Change:
+        """Adds rows in the place of those with the same ids, which are removed by the same change.
+
+        Rows whose ids are new are added. A row that takes the place of another has a new number:
+        rows are numbered in the order in which they came.
+        """
+        return self._add(X, y, ids, classes, zero_rows, unlabelled, {"replace": 1})[1]
+
+    def _add(self, X: Rows, y: Labels, ids: Optional[Sequence[str]],
+             classes: Optional[Sequence[str]], zero_rows: str, unlabelled: str,
+             options: dict[str, Any]) -> tuple[bool, Change]:
+        path = self._file()
         data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                          ids=None if ids is None else list(ids))
-        options = {"append_to": fs(self._path), "again": int(again)}
-        repeated = bool(_koofu.gallery_save(data._capsule, None, options, fs(self._path)))
-        self._take(_koofu.gallery_load(fs(self._path), 0))
-        return not repeated
+        repeated, change = _koofu.gallery_save(data._capsule, None,
+                                               {"append_to": path, **options}, path)
+        self._reload()
+        return repeated, Change(*change)
+
+    def remove(self, ids: Iterable[str]) -> Change:
+        """Removes all rows with these ids from the file of the gallery, and reads it again.
+
+        The file itself stays as it is: a change costs what it says, not what the gallery holds. Ids
+        that no row has are counted (:attr:`Change.missing`), not an error, so a removal can be
+        repeated. The last row cannot be removed.
+        """
+        path = self._file()
+        change = Change(*_koofu.gallery_remove(path, _strings(ids, "ids")))
+        if change.removed:
+            self._reload()
+        return change
+
+    def compact(self) -> Change:
+        """Makes one file of the gallery and its changes, and reads it again. Others may go on
+        reading meanwhile."""
+        change = Change(*_koofu.gallery_compact(self._file()))
+        self._reload()
+        return change
 
     # --- what is in it ---
 
@@ -185,22 +340,43 @@ class Gallery:
     @property
     def labels(self) -> Optional[I32]:
         """The class number of each row, -1 for none; None if rows have no labels."""
-        if not self._info[6]:
+        capsule, info = self._now
+        if not info[6]:
             return None
-        if self._labels is None:
-            out = np.empty(len(self), dtype=np.int32)
-            _koofu.gallery_labels(self._capsule, out)
-            self._labels = out
-        return self._labels
+        out = np.empty(info[0], dtype=np.int32)
+        _koofu.gallery_labels(capsule, out)
+        return out
 
     def id(self, row: int) -> Optional[str]:
         """The id of a row; None if rows have none."""
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of a gallery of {len(self)} rows")
-        if self._ids is not None:
-            return self._ids[row]
-        name: Optional[str] = _koofu.gallery_id(self._capsule, row)
-        return name
+        capsule, info = self._now
+        if not 0 <= row < info[0]:
+            raise IndexError(f"row {row} of a gallery of {info[0]} rows")
+        return _koofu.gallery_id(capsule, row)
+
+    @property
+    def ids(self) -> Optional[list[str]]:
+        """The ids of all rows; None if they have none."""
+        return _koofu.gallery_ids(self._capsule)
+
+    @property
+    def dtype(self) -> str:
+        """How its rows are kept: ``"float32"``, ``"float16"`` or ``"bfloat16"``."""
+        return next(name for name, number in DTYPES.items() if number == self._info[11])
+
+    @property
+    def files(self) -> list[str]:
+        """The files it was loaded from; empty for a gallery in memory."""
+        return [os.fsdecode(p) for p in self._paths]
+
+    def file_of(self, rows: Union[int, AnyArray]) -> tuple[I64, I64]:
+        """Of several galleries that were loaded as one: which of :attr:`files` has each row, and
+        its number there. Both have the shape of ``rows``; -1 for what is no row."""
+        wanted = np.ascontiguousarray(rows, dtype=np.int64)
+        files, own = np.empty_like(wanted), np.empty_like(wanted)
+        _koofu.gallery_files(self._capsule, wanted, files, own)
+        shape = np.shape(rows)
+        return files.reshape(shape), own.reshape(shape)
 
     @property
     def nbytes(self) -> int:
@@ -209,8 +385,24 @@ class Gallery:
 
     # --- searching ---
 
+    def filter(self, *, classes: Optional[Iterable[Union[str, int]]] = None,
+               ids: Optional[Iterable[str]] = None) -> Filter:
+        """Which rows take part in a search: those of some classes, with some ids, or both.
+
+        The answers are those of a gallery of these rows alone, with the row numbers of this one.
+        Classes and ids that no row has are fine, but some row must be left. A filter is for the
+        gallery as it is; one that has changed needs another.
+
+        :param classes: names, or numbers of classes.
+        :param ids: ids of rows.
+        """
+        capsule, info = self._now
+        names = None if classes is None else _class_list(classes, info[8], info[7])
+        listed = None if ids is None else _strings(ids, "ids")
+        return Filter(*_swap(_koofu.filter_new(capsule, names, listed), capsule))
+
     def search(self, X: Rows, k: int = 10, *, leave_out: Optional[AnyArray] = None,
-               text_mean: Optional[F64] = None) -> Hits:
+               text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Hits:
         """The k nearest rows of each query, best first.
 
         :param X: queries in the original space, ``(n, dim_in)``: an array, a path or a
@@ -218,53 +410,97 @@ class Gallery:
         :param leave_out: for each query a row to leave out, or -1.
         :param text_mean: the queries are embeddings of text, whose mean this is (see
             :func:`koofu.text_mean` and :meth:`koofu.Encoder.text_mean`).
+        :param only: search among these rows alone (:meth:`filter`).
         """
+        capsule, info = self._now
         rows = rows_or_data(X)
-        n = count_rows(rows)
-        out = self._room(n, _check_k(k), np.int64)
-        without = None
-        if leave_out is not None:
-            without = np.ascontiguousarray(leave_out, dtype=np.int64)
-            if without.shape != (n,):
-                raise ValueError(f"X has {n} rows, but leave_out has the shape {without.shape}")
-        mean = None
-        if text_mean is not None:
-            mean = np.ascontiguousarray(text_mean, dtype=np.float64)
-            if mean.shape != (self.dim_in,):
-                raise ValueError(f"text_mean has the shape {mean.shape}; it must be "
-                                 f"({self.dim_in},)")
-        _koofu.gallery_search(self._capsule, rows, k, without, mean, *out)
+        out = self._room(count_rows(rows), _check_k(k), np.int64)
+        _koofu.gallery_search(capsule, rows, k, _check_left_out(leave_out, rows),
+                              _check_mean(text_mean, info[1]), _check_filter(only, capsule), *out)
         return Hits(*out)
 
     def itself(self, k: int = 10, *, first: int = 0, n: Optional[int] = None) -> Hits:
         """The k nearest others of rows ``first`` to ``first + n - 1`` of the gallery."""
-        count = len(self) - first if n is None else n
-        if first < 0 or count < 0 or first + count > len(self):
-            raise ValueError(f"rows {first} to {first + count - 1} of a gallery of {len(self)} rows")
+        capsule, info = self._now
+        count = _check_stretch(first, n, info[0])
         out = self._room(count, _check_k(k), np.int64)
-        _koofu.gallery_itself(self._capsule, first, count, k, *out)
+        _koofu.gallery_itself(capsule, first, count, k, *out)
         return Hits(*out)
 
-    def classify(self, X: Rows, k: Optional[int] = None, *, top: int = 1, weighted: bool = False,
-                 temperature: Optional[float] = None) -> tuple[I32, F64]:
-        """The classes with most votes among the k nearest rows: numbers and votes, ``(n, top)``.
-        Where fewer classes have votes, the rest is -1.
+    def within(self, X: Rows, limit: float, *, leave_out: Optional[AnyArray] = None,
+               text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Ranges:
+        """All rows whose score for a query is at least ``limit`` or, for distances, at most: those
+        of which :meth:`search` would say so, with the limit itself.
 
-        :param k: None: that of the gallery, or 15.
+        Answers take 16 bytes each, and up to twice that while they are collected.
+
+        :param X, leave_out, text_mean, only: as in :meth:`search`.
+
+        >>> import numpy as np, koofu
+        >>> X = np.random.default_rng(0).normal(size=(1000, 8)).astype("f4")
+        >>> near = koofu.Gallery.build(X).within(X[:3], 0.8)
+        >>> len(near), int(near[0].rows[0]), bool((near.scores >= 0.8).all())
+        (3, 0, True)
+        """
+        capsule, info = self._now
+        rows = rows_or_data(X)
+        return _ranges(_koofu.gallery_within(capsule, rows, _check_limit(limit),
+                                             _check_left_out(leave_out, rows),
+                                             _check_mean(text_mean, info[1]),
+                                             _check_filter(only, capsule)))
+
+    def within_itself(self, limit: float, *, first: int = 0, n: Optional[int] = None,
+                      only: Optional[Filter] = None) -> Ranges:
+        """The same for rows ``first`` to ``first + n - 1`` of the gallery, each left out of its own
+        answer.
+
+        :param only: which rows are found.
+        """
+        capsule, info = self._now
+        count = _check_stretch(first, n, info[0])
+        return _ranges(_koofu.gallery_within_itself(capsule, first, count, _check_limit(limit),
+                                                    _check_filter(only, capsule)))
+
+    def unique(self, limit: float) -> Unique:
+        """Groups of near-duplicates: rows within ``limit`` of one another (as in :meth:`within`) are
+        in one group, and so are those that a chain of such pairs connects.
+
+        >>> import numpy as np, koofu
+        >>> X = np.random.default_rng(0).normal(size=(100, 32)).astype("f4")
+        >>> found = koofu.Gallery.build(np.concatenate([X, 1.01 * X[:7]])).unique(0.999)
+        >>> found.groups, found.copies, len(found.keep), found.first[100:103]
+        (7, 7, 100, array([0, 1, 2]))
+        """
+        capsule, info = self._now
+        first = np.empty(info[0], dtype=np.int64)
+        return Unique(first, *_koofu.gallery_unique(capsule, _check_limit(limit), first))
+
+    def classify(self, X: Rows, k: Optional[int] = None, *, top: int = 1, weighted: bool = False,
+                 temperature: Optional[float] = None,
+                 only: Optional[Filter] = None) -> tuple[I32, F64]:
+        """The classes with most votes among the k nearest rows: numbers and votes, ``(n, top)``.
+        Where fewer classes have votes, the rest is -1. A gallery needs no model for this.
+
+        :param k: None: that of the gallery, or 15; no more than there are rows.
         :param weighted: nearer neighbours count more, by ``temperature``.
+        :param only: which rows vote (:meth:`filter`).
         """
         if top < 1:
             raise ValueError(f"top is {top}; it must be at least 1")
-        chosen = _check_k(k) if k is not None else self.k or min(15, len(self))
+        capsule, info = self._now
+        voting = _check_filter(only, capsule)
+        most = info[0] if only is None else len(only)
+        chosen = _check_k(k) if k is not None else min(info[5] or 15, most)
         rows = rows_or_data(X)
         out = self._room(count_rows(rows), top, np.int32)
         options = {"k": chosen, "top": top, "weighted": int(weighted), "temperature": temperature}
-        _koofu.gallery_vote(self._capsule, rows, options, *out)
+        _koofu.gallery_vote(capsule, rows, options, voting, *out)
         return out[0], out[1]
 
-    def predict(self, X: Rows, k: Optional[int] = None) -> AnyArray:
+    def predict(self, X: Rows, k: Optional[int] = None, *,
+                only: Optional[Filter] = None) -> AnyArray:
         """The class with most votes: its name, or its number if classes have no names."""
-        classes = self.classify(X, k)[0][:, 0]
+        classes = self.classify(X, k, only=only)[0][:, 0]
         names = self.class_names
         return classes.astype(np.int64) if names is None else np.array(names)[classes]
 
@@ -274,6 +510,87 @@ class Gallery:
 
     def __repr__(self) -> str:
         return f"<koofu.Gallery: {len(self)} rows of {self.dim} columns, {self.metric}>"
+
+
+def _swap(made: tuple[Any, int], gallery: Any) -> tuple[Any, Any, int]:
+    return made[0], gallery, made[1]
+
+
+def _ranges(made: tuple[bytearray, bytearray, bytearray]) -> Ranges:
+    return Ranges(np.frombuffer(made[0], np.int64), np.frombuffer(made[1], np.int64),
+                  np.frombuffer(made[2], np.float64))
+
+
+def _strings(values: Iterable[str], what: str) -> list[str]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{what} is {values!r}; it must be a list")
+    listed = [str(v) if isinstance(v, np.str_) else v for v in values]
+    for value in listed:
+        if not isinstance(value, str):
+            raise TypeError(f"{what} holds {value!r}; it must hold strings")
+    return listed
+
+
+def _class_list(values: Iterable[Union[str, int]], names: Optional[list[str]], n: int) -> list[str]:
+    """Names of classes or, if they have none, numbers as text."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"classes is {values!r}; it must be a list")
+    listed = []
+    for value in values:
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            if not 0 <= value < n:
+                raise ValueError(f"classes holds {value!r}, but there are {n} classes")
+            listed.append(str(int(value)) if names is None else names[int(value)])
+        else:
+            listed += _strings([value], "classes")  # type: ignore[list-item]
+    return listed
+
+
+def _check_left_out(leave_out: Optional[AnyArray], rows: Any) -> Optional[I64]:
+    if leave_out is None:
+        return None
+    without = np.ascontiguousarray(leave_out, dtype=np.int64)
+    if without.shape != (count_rows(rows),):
+        raise ValueError(f"X has {count_rows(rows)} rows, but leave_out has the shape "
+                         f"{without.shape}")
+    return without
+
+
+def _check_mean(text_mean: Optional[F64], dim: int) -> Optional[F64]:
+    if text_mean is None:
+        return None
+    mean = np.ascontiguousarray(text_mean, dtype=np.float64)
+    if mean.shape != (dim,):
+        raise ValueError(f"text_mean has the shape {mean.shape}; it must be ({dim},)")
+    return mean
+
+
+def _check_filter(only: Optional[Filter], gallery: Any) -> Any:
+    if only is None:
+        return None
+    if not isinstance(only, Filter):
+        raise TypeError(f"only is of type {type(only).__name__}; it must be a Filter, made by "
+                        "Gallery.filter")
+    if only._gallery is not gallery:
+        raise ValueError("only is a filter of another gallery, or of this one before it changed")
+    return only._capsule
+
+
+def _check_limit(limit: Any) -> float:
+    try:
+        number = float(limit)
+    except (TypeError, ValueError):
+        raise TypeError(f"limit is {limit!r}; it must be a number") from None
+    if number != number:
+        raise ValueError("limit is NaN; it must be a number")
+    return number
+
+
+def _check_stretch(first: int, n: Optional[int], rows: int) -> int:
+    count = rows - first if n is None else n
+    if first < 0 or count < 0 or first + count > rows:
+        raise ValueError(f"rows {first} to {first + count - 1} of a gallery of {rows} rows")
+    return count
 
 
 def _check_k(k: Any) -> int:

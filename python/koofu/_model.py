@@ -464,7 +464,8 @@ class Model:
 
     def transform_to(self, X: Rows, path: Path, *, normalize: bool = True,
                      dtype: str = "float32") -> None:
-        """Maps rows to a file, ``.npy`` or ``.safetensors``, block by block."""
+        """Maps rows to a file, block by block: ``.npy``, or ``.safetensors`` or ``.parquet`` with
+        labels, class names and ids."""
         _koofu.transform_data(self._capsule, open_data(X)._capsule, 0 if normalize else 2,
                               one_of(dtype, DTYPES, "dtype"), fs(path))
 

@@ -127,6 +127,11 @@ class Text:
         """The prototypes, ``(n_classes, dim)``."""
         return np.frombuffer(self._info[3], dtype="f4").reshape(self.n_classes, self.dim)
 
+    @property
+    def checksum(self) -> str:
+        """Of rows and class names, 16 hexadecimal digits; models made with this text name it."""
+        return f"{self._info[4]:016x}"
+
     def save(self, path: Path) -> None:
         """Writes a ``.safetensors`` data set with a row for each class."""
         _koofu.text_save(self._capsule, fs(path))

@@ -168,6 +168,7 @@ static const field embed_fields[] = {
     {"normalize", FIELD_I32, offsetof(kf_embed_options, normalize)},
     {"skip_bad", FIELD_I32, offsetof(kf_embed_options, skip_bad)},
     {"resume", FIELD_I32, offsetof(kf_embed_options, resume)},
+    {"metadata", FIELD_PATH, offsetof(kf_embed_options, metadata)},
 };
 static const field embedded_fields[] = {
     {"rows", FIELD_U64, offsetof(kf_embed_report, rows)},
@@ -177,22 +178,24 @@ static const field embedded_fields[] = {
     {"unchanged", FIELD_I32, offsetof(kf_embed_report, unchanged)},
 };
 
-/* embed(encoder, paths, options, path) -> a dictionary */
+/* embed(encoder, paths, label key | None, options, path) -> a dictionary */
 static PyObject *py_embed(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char **paths, *path;
   size_t count;
   kf_embed_options o = {0};
+  kf_pictures_options archives = {0};
   kf_embed_report report = {0};
   kf_pictures *list = NULL;
   call c;
-  if (!check_count("embed", n, 4)) return NULL;
+  if (!check_count("embed", n, 5)) return NULL;
   const kf_encoder *e = capsule_get(args[0], CAPSULE_ENCODER);
-  if (e == NULL || !fields_fill(&o, embed_fields, COUNT_OF(embed_fields), args[2]) ||
-      !take_path(args[3], &path) || !take_strings(args[1], &paths, &count))
+  if (e == NULL || (args[2] != Py_None && !take_path(args[2], &archives.label_key)) ||
+      !fields_fill(&o, embed_fields, COUNT_OF(embed_fields), args[3]) ||
+      !take_path(args[4], &path) || !take_strings(args[1], &paths, &count))
     return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {
-    if (RUN(&c, kf_pictures_open(c.ctx, paths, count, &list)))
+    if (RUN(&c, kf_pictures_open_with(c.ctx, paths, count, &archives, &list)))
       RUN(&c, kf_embed(c.ctx, e, list, &o, path, &report));
     kf_pictures_free(list);
     fine = call_end(&c);

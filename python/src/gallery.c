@@ -17,6 +17,8 @@ static const field gallery_fields[] = {
     {"k", FIELD_U32, offsetof(kf_gallery_options, k)},
     {"append_to", FIELD_PATH, offsetof(kf_gallery_options, append_to)},
     {"again", FIELD_I32, offsetof(kf_gallery_options, again)},
+    {"dtype", FIELD_I32, offsetof(kf_gallery_options, dtype)},
+    {"replace", FIELD_I32, offsetof(kf_gallery_options, replace)},
 };
 
 /* gallery_new(data, model | None, options) */
@@ -35,12 +37,14 @@ static PyObject *py_gallery_new(PyObject *module, PyObject *const *args, Py_ssiz
   return hand_out(&c, gallery);
 }
 
-/* gallery_save(data, model | None, options, path) -> whether the rows were in it already */
+/* gallery_save(data, model | None, options, path) -> whether the rows were in it already, and what was
+ * done */
 static PyObject *py_gallery_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_gallery_options o = {0};
   const char *path;
   void *model;
   int repeated = 0;
+  kf_gallery_change change = {0};
   call c;
   if (!check_count("gallery_save", n, 4)) return NULL;
   const kf_data *data = capsule_get(args[0], CAPSULE_DATA);
@@ -49,22 +53,33 @@ static PyObject *py_gallery_save(PyObject *module, PyObject *const *args, Py_ssi
       !take_path(args[3], &path) || !call_begin(&c, module))
     return NULL;
   o.repeated = &repeated;
+  o.change = &change;
   RUN(&c, kf_gallery_save(c.ctx, data, model, &o, path));
-  return call_end(&c) ? PyBool_FromLong(repeated) : NULL;
+  if (!call_end(&c)) return NULL;
+  return Py_BuildValue("(NN)", PyBool_FromLong(repeated), change_tuple(&change));
 }
 
-/* gallery_load(path, rerank_from_disk) */
+/* gallery_load(paths, rerank_from_disk): all of them as one */
 static PyObject *py_gallery_load(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-  const char *path;
+  const char **paths;
+  size_t n_paths;
   uint32_t from_disk;
   kf_gallery *gallery = NULL;
   call c;
-  if (!check_count("gallery_load", n, 2) || !take_path(args[0], &path) ||
-      !take_u32(args[1], &from_disk) || !call_begin(&c, module))
+  if (!check_count("gallery_load", n, 2) || !take_u32(args[1], &from_disk) ||
+      !take_strings(args[0], &paths, &n_paths))
     return NULL;
-  kf_gallery_load_options o = {.rerank_from_disk = from_disk != 0};
-  RUN(&c, kf_gallery_load(c.ctx, path, &o, &gallery));
-  return hand_out(&c, gallery);
+  PyObject *made = NULL;
+  if (n_paths == 0) {
+    PyErr_SetString(PyExc_ValueError, "there is no path");
+  } else if (call_begin(&c, module)) {
+    kf_gallery_load_options o = {
+        .rerank_from_disk = from_disk != 0, .more = paths + 1, .n_more = n_paths - 1};
+    RUN(&c, kf_gallery_load(c.ctx, paths[0], &o, &gallery));
+    made = hand_out(&c, gallery);
+  }
+  PyMem_Free(paths);
+  return made;
 }
 
 /* --- what is in them --------------------------------------------------------------------------------------- */
@@ -74,7 +89,7 @@ static const char *class_name(const void *gallery, uint32_t k) {
 }
 
 /* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names, has_ids,
- * bytes of memory) */
+ * bytes of memory, dtype) */
 static PyObject *py_gallery_info(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   if (!check_count("gallery_info", n, 1)) return NULL;
@@ -83,10 +98,11 @@ static PyObject *py_gallery_info(PyObject *module, PyObject *const *args, Py_ssi
   PyObject *names = names_list(class_name, g, kf_gallery_classes(g));
   if (names == NULL) return NULL;
   return Py_BuildValue(
-      "(KIIsiIiINiK)", (unsigned long long)kf_gallery_rows(g), kf_gallery_dim_in(g),
+      "(KIIsiIiINiKi)", (unsigned long long)kf_gallery_rows(g), kf_gallery_dim_in(g),
       kf_gallery_dim(g), kf_metric_name(kf_gallery_metric(g)), kf_gallery_mapped(g),
       kf_gallery_k(g), kf_gallery_has_labels(g), kf_gallery_classes(g), names,
-      kf_gallery_id(g, 0) != NULL, (unsigned long long)kf_index_bytes(kf_gallery_index(g)));
+      kf_gallery_id(g, 0) != NULL, (unsigned long long)kf_index_bytes(kf_gallery_index(g)),
+      (int)kf_gallery_dtype(g));
 }
 
 /* gallery_labels(gallery, out): int32 */
@@ -114,13 +130,55 @@ static PyObject *py_gallery_id(PyObject *module, PyObject *const *args, Py_ssize
   return id != NULL ? PyUnicode_FromString(id) : Py_NewRef(Py_None);
 }
 
+/* gallery_ids(gallery) -> a list of str; None if rows have none */
+static PyObject *py_gallery_ids(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (!check_count("gallery_ids", n, 1)) return NULL;
+  const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
+  if (g == NULL) return NULL;
+  if (kf_gallery_id(g, 0) == NULL) Py_RETURN_NONE;
+  PyObject *list = PyList_New((Py_ssize_t)kf_gallery_rows(g));
+  for (uint64_t i = 0; list != NULL && i < kf_gallery_rows(g); i++) {
+    PyObject *id = PyUnicode_FromString(kf_gallery_id(g, i));
+    if (id == NULL || PyList_SetItem(list, (Py_ssize_t)i, id) != 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+/* gallery_files(gallery, rows, out_files, out_own): int64; -1 for what is no row */
+static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  Py_buffer wanted, files, own;
+  if (!check_count("gallery_files", n, 4)) return NULL;
+  const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
+  if (g == NULL || !take_buffer(args[1], &wanted, false, sizeof(int64_t), -1)) return NULL;
+  int64_t count = (int64_t)((size_t)wanted.len / sizeof(int64_t));
+  bool fine = take_buffer(args[2], &files, true, sizeof(int64_t), count);
+  if (fine) {
+    fine = take_buffer(args[3], &own, true, sizeof(int64_t), count);
+    for (int64_t i = 0; fine && i < count; i++) {
+      int64_t row = ((const int64_t *)wanted.buf)[i];
+      bool here = row >= 0 && (uint64_t)row < kf_gallery_rows(g);
+      uint64_t there = 0, file = here ? kf_gallery_file_of(g, (uint64_t)row, &there) : 0;
+      ((int64_t *)files.buf)[i] = here ? (int64_t)file : -1;
+      ((int64_t *)own.buf)[i] = here ? (int64_t)there : -1;
+    }
+    if (fine) PyBuffer_Release(&own);
+    PyBuffer_Release(&files);
+  }
+  PyBuffer_Release(&wanted);
+  return fine ? Py_NewRef(Py_None) : NULL;
+}
+
 /* --- searching ------------------------------------------------------------------------------------------------ */
 
 typedef struct search {
   const kf_gallery *gallery;
   uint32_t k;
   const int64_t *leave_out;
+  uint64_t n_leave_out;
   const double *text_mean;
+  const kf_filter *only;
   kf_vote_options votes;
   int64_t *rows;
   int32_t *classes;
@@ -132,7 +190,8 @@ static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
                               const float *block) {
   search *s = argument;
   kf_search_options o = {.leave_out = s->leave_out != NULL ? s->leave_out + first : NULL,
-                         .text_mean = s->text_mean};
+                         .text_mean = s->text_mean,
+                         .only = s->only};
   return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
                            s->scores + first * s->k, &s->report);
 }
@@ -163,10 +222,14 @@ static bool take_answers(search *s, PyObject *const *args, size_t size, int64_t 
   return true;
 }
 
-static bool check_columns(const source *from, const kf_gallery *g) {
-  if (from->dim == kf_gallery_dim_in(g) || from->n == 0) return true;
-  PyErr_Format(PyExc_ValueError, "X has %u columns, but the gallery takes %u", from->dim,
-               kf_gallery_dim_in(g));
+bool check_queries(const source *from, const kf_gallery *g, bool leaves, uint64_t n_leaves) {
+  if (from->n > 0 && from->dim != kf_gallery_dim_in(g)) {
+    PyErr_Format(PyExc_ValueError, "X has %u columns, but the gallery takes %u", from->dim,
+                 kf_gallery_dim_in(g));
+    return false;
+  }
+  if (!leaves || n_leaves == from->n) return true;
+  PyErr_SetString(PyExc_ValueError, "leave_out has another length than X");
   return false;
 }
 
@@ -175,7 +238,7 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   source from;
   Py_buffer out[2];
   if (!source_open(&from, c, object, "X")) return;
-  if (check_columns(&from, s->gallery) &&
+  if (check_queries(&from, s->gallery, s->leave_out != NULL, s->n_leave_out) &&
       take_answers(s, answers, size, (int64_t)(from.n * s->k), out)) {
     from.block = kf_gallery_batch(c->ctx, s->gallery);
     source_each(&from, c, work, s);
@@ -185,24 +248,26 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   source_close(&from);
 }
 
-/* gallery_search(gallery, rows, k, leave_out | None, text_mean | None, out_rows, out_scores) */
+/* gallery_search(gallery, rows, k, leave_out | None, text_mean | None, filter | None, out_rows,
+ * out_scores) */
 static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
   Py_buffer leave_out, mean;
   call c;
-  if (!check_count("gallery_search", n, 7)) return NULL;
+  if (!check_count("gallery_search", n, 8)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
-  if (s.gallery == NULL || !take_u32(args[2], &s.k)) return NULL;
+  if (s.gallery == NULL || !take_u32(args[2], &s.k) || !filter_take(args[5], &s.only)) return NULL;
   bool leaves = args[3] != Py_None, text = args[4] != Py_None;
   if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), -1)) return NULL;
   bool fine =
       !text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery));
   if (fine) {
     s.leave_out = leaves ? leave_out.buf : NULL;
+    s.n_leave_out = leaves ? (uint64_t)leave_out.len / sizeof(int64_t) : 0;
     s.text_mean = text ? mean.buf : NULL;
     fine = call_begin(&c, module);
     if (fine) {
-      search_rows(&s, &c, args[1], args + 5, sizeof(int64_t), search_block);
+      search_rows(&s, &c, args[1], args + 6, sizeof(int64_t), search_block);
       fine = call_end(&c);
     }
     if (text) PyBuffer_Release(&mean);
@@ -223,6 +288,15 @@ static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
   return status;
 }
 
+/* The library says the same, but block by block. */
+static bool check_stretch(const kf_gallery *g, uint64_t first, uint64_t n) {
+  uint64_t all = kf_gallery_rows(g);
+  if (first <= all && n <= all - first) return true;
+  PyErr_Format(PyExc_ValueError, "%llu rows from row %llu of a gallery of %llu rows",
+               (unsigned long long)n, (unsigned long long)first, (unsigned long long)all);
+  return false;
+}
+
 /* gallery_itself(gallery, first, n, k, out_rows, out_scores) */
 static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
@@ -232,7 +306,7 @@ static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_s
   if (!check_count("gallery_itself", n, 6)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !take_u64(args[1], &first) || !take_u64(args[2], &count) ||
-      !take_u32(args[3], &s.k) ||
+      !take_u32(args[3], &s.k) || !check_stretch(s.gallery, first, count) ||
       !take_answers(&s, args + 4, sizeof(int64_t), (int64_t)(count * s.k), out))
     return NULL;
   bool fine = call_begin(&c, module);
@@ -252,17 +326,17 @@ static const field vote_fields[] = {
     {"temperature", FIELD_F64, offsetof(kf_vote_options, temperature)},
 };
 
-/* gallery_vote(gallery, rows, options, out_classes, out_votes) */
+/* gallery_vote(gallery, rows, options, filter | None, out_classes, out_votes) */
 static PyObject *py_gallery_vote(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
   call c;
-  if (!check_count("gallery_vote", n, 5)) return NULL;
+  if (!check_count("gallery_vote", n, 6)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !fields_fill(&s.votes, vote_fields, COUNT_OF(vote_fields), args[2]) ||
-      !call_begin(&c, module))
+      !filter_take(args[3], &s.votes.only) || !call_begin(&c, module))
     return NULL;
   s.k = s.votes.top > 0 ? s.votes.top : 1;
-  search_rows(&s, &c, args[1], args + 3, sizeof(int32_t), vote_block);
+  search_rows(&s, &c, args[1], args + 4, sizeof(int32_t), vote_block);
   return call_end(&c) ? report_of(&s) : NULL;
 }
 
@@ -287,6 +361,8 @@ PyMethodDef gallery_methods[] = {METHOD(gallery_new),
                                  METHOD(gallery_info),
                                  METHOD(gallery_labels),
                                  METHOD(gallery_id),
+                                 METHOD(gallery_ids),
+                                 METHOD(gallery_files),
                                  METHOD(gallery_search),
                                  METHOD(gallery_itself),
                                  METHOD(gallery_vote),

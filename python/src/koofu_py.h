@@ -101,6 +101,7 @@ PyObject *bytes_object(call *c, kf_bytes *bytes);
 #define CAPSULE_MODEL    "koofu.model"
 #define CAPSULE_TEXT     "koofu.text"
 #define CAPSULE_GALLERY  "koofu.gallery"
+#define CAPSULE_FILTER   "koofu.filter"
 #define CAPSULE_ENCODER  "koofu.encoder"
 #define CAPSULE_SET      "koofu.class_set"
 #define CAPSULE_TRUTH    "koofu.truth"
@@ -160,6 +161,16 @@ typedef kf_status (*block_fn)(void *argument, kf_ctx *ctx, uint64_t first, uint6
                               const float *rows);
 bool source_each(source *s, call *c, block_fn work, void *argument);
 
+/* --- galleries (gallery.c, living.c, within.c) ----------------------------------------------------- */
+
+/* The filter of a capsule, or NULL for None; false: an exception is set. */
+bool filter_take(PyObject *capsule, const kf_filter **out);
+/* Columns as the gallery takes them, and as many rows to leave out as there are queries: the library sees
+ * pointers, and could not tell. */
+bool check_queries(const source *from, const kf_gallery *g, bool leaves, uint64_t n_leaves);
+/* (rows, added, removed, missing, bytes, changes) */
+PyObject *change_tuple(const kf_gallery_change *change);
+
 /* kf_fit_options from a dictionary (model.c). */
 bool fit_options(kf_fit_options *o, PyObject *options);
 
@@ -169,6 +180,6 @@ bool fit_options(kf_fit_options *o, PyObject *options);
   { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 extern PyMethodDef data_methods[], stats_methods[], model_methods[], text_methods[],
     gallery_methods[], encoder_methods[], judge_methods[];
-extern PyMethodDef brought_methods[];
+extern PyMethodDef brought_methods[], living_methods[], within_methods[], file_methods[];
 
 #endif

@@ -17,7 +17,8 @@ static PyMethodDef methods[] = {
 
 static int fill_module(PyObject *module) {
   PyMethodDef *const more[] = {data_methods,    stats_methods,   model_methods, text_methods,
-                               gallery_methods, encoder_methods, judge_methods};
+                               gallery_methods, encoder_methods, judge_methods, living_methods,
+                               within_methods,  file_methods};
   for (size_t i = 0; i < COUNT_OF(more); i++)
     if (PyModule_AddFunctions(module, more[i]) != 0) return -1;
   if (PyModule_AddFunctions(module, brought_methods) != 0) return -1;

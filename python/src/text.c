@@ -93,7 +93,7 @@ static PyObject *py_text_save(PyObject *module, PyObject *const *args, Py_ssize_
 
 static const char *class_name(const void *text, uint32_t k) { return kf_text_class_name(text, k); }
 
-/* text_info(text) -> (classes, dim, names | None, rows as bytes) */
+/* text_info(text) -> (classes, dim, names | None, rows as bytes, checksum) */
 static PyObject *py_text_info(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   if (!check_count("text_info", n, 1)) return NULL;
@@ -103,7 +103,8 @@ static PyObject *py_text_info(PyObject *module, PyObject *const *args, Py_ssize_
   Py_ssize_t bytes = (Py_ssize_t)(sizeof(float) * classes * dim);
   PyObject *names = names_list(class_name, t, classes);
   if (names == NULL) return NULL;
-  return Py_BuildValue("(IINy#)", classes, dim, names, (const char *)kf_text_rows(t), bytes);
+  return Py_BuildValue("(IINy#K)", classes, dim, names, (const char *)kf_text_rows(t), bytes,
+                       (unsigned long long)kf_text_checksum(t));
 }
 
 /* text_mean(data, out): f64 */

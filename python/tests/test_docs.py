@@ -1,4 +1,4 @@
-"""Docstrings of what needs other packages, the reference, the examples and the manual."""
+"""Docstrings, the reference, the examples and the manual."""
 
 import doctest
 import importlib.util
@@ -11,7 +11,8 @@ import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-NEEDS = {"dask": "dask.array", "ray": "ray", "spark": "pyspark", "estimator": "sklearn"}
+NEEDS = {"dask": "dask.array", "ray": "ray", "spark": "pyspark", "estimator": "sklearn",
+         **{f"_{name}": "numpy" for name in ("data", "errors", "files", "gallery", "judge", "model", "stats", "text")}}
 
 
 @pytest.mark.parametrize("name", NEEDS)

@@ -50,7 +50,7 @@ def test_files(tmp_path):
     lean = koofu.Gallery.load(path, rerank_from_disk=True)
     assert lean.nbytes < written.nbytes and (lean.search(X, 3).rows == written.search(X, 3).rows).all()
     assert 1 <= koofu.Gallery.build(X, Y, k="auto").k <= 50
-    with pytest.raises(ValueError, match="in memory, and cannot grow"):
+    with pytest.raises(ValueError, match="in memory, and cannot change"):
         in_memory.append(X)
 
 

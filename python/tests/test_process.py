@@ -109,6 +109,7 @@ INTERRUPTED = """
     work = {
         "predict": lambda: model.predict(many(100_000_000)),
         "search": lambda: gallery.search(many(20_000_000), 1),
+        "within": lambda: gallery.within(many(20_000_000), 0.9999),
         "fit": lambda: koofu.fit(many(20_000_000, 768), np.tile(y.astype("i1"), 5000)),
     }[sys.argv[1]]
 
@@ -128,7 +129,7 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("what", ["predict", "search", "fit"])
+@pytest.mark.parametrize("what", ["predict", "search", "within", "fit"])
 def test_interrupts(what):
     """That it stops at all; how soon is a matter of the machine."""
     assert run(INTERRUPTED, what) == "stopped 40\n"

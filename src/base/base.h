@@ -242,6 +242,7 @@ kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const struct kf_string *
 struct kf_pool;
 struct kf_held;
 struct kf_devices;
+struct kf_slots_owner;
 struct kf_ctx {
   kf_ctx_options options;
   unsigned threads;
@@ -251,6 +252,8 @@ struct kf_ctx {
   kf_budget pictures;   /* for decoding pictures, of all threads together */
   struct kf_devices *devices; /* made by the first call that could use one (src/device/) */
   void (*free_devices)(struct kf_devices *devices);
+  struct kf_slots_owner *products; /* the same of large products (src/device/products.c) */
+  void (*free_products)(struct kf_slots_owner *products);
   kf_ranks ranks;
   struct {
     char what[64]; /* cut, if longer; empty: nothing was reported in this call */
@@ -335,6 +338,8 @@ typedef struct kf_in {
   uint64_t base;               /* where a part begins in the file; 0: the whole file */
   uint64_t device, number;     /* of the file, or of the archive that a part was unpacked from */
   const unsigned char *memory; /* the bytes themselves, which are the caller's; NULL: a file */
+  struct timespec changed;     /* when it was last changed, when it was opened */
+  bool parked;                 /* open only while it is read */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
 /* Bytes in the place of a file; they must outlive it. */
@@ -343,6 +348,11 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
 bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
+/* Gives the descriptor back: a process has few of them. Reads open the file again, from any thread, and are
+ * KF_ERR_DATA if another one has its path by then, or if it has changed. */
+void kf_in_park(kf_in *in);
+/* Whether it still is the file that was opened; one that is parked must also have kept its path. */
+bool kf_in_unchanged(const kf_in *in);
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);
@@ -432,6 +442,9 @@ kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint
 void kf_out_replaces(kf_out *out, kf_guard *guard);
 /* The same for a file that is said more of here, and that stays as it is. */
 kf_status kf_out_belongs(kf_out *out, kf_guard *guard, const char *path, kf_err *err);
+/* Locks a file that is being written (guard.c): once it is in its place, kf_guard_take waits for it until
+ * *lock is closed. -1: another rank writes it. Where there are no locks, it does nothing. */
+kf_status kf_out_lock(const kf_out *out, int *lock, kf_err *err);
 /* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. With a context, all
  * ranks commit together. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);

@@ -109,6 +109,15 @@ kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
   return KF_OK;
 }
 
+kf_status kf_out_lock(const kf_out *out, int *lock, kf_err *err) {
+  *lock = -1;
+  if (out->nowhere || out->fd < 0) return KF_OK;
+  *lock = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
+  if (*lock < 0) return kf_fail_errno(err, out->path, "cannot be locked", errno);
+  lock_fd(*lock); /* the file has no name yet, so nobody else has it */
+  return KF_OK;
+}
+
 kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
   *lock = -1;
   if (ctx->ranks.rank > 0) return KF_OK;

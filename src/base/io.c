@@ -40,6 +40,7 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   in->size = (uint64_t)info.st_size;
   in->device = (uint64_t)info.st_dev;
   in->number = (uint64_t)info.st_ino;
+  in->changed = info.st_mtim;
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return KF_OK;
 }
@@ -63,12 +64,12 @@ bool kf_in_same(const kf_in *a, const kf_in *b) {
   return a->device == b->device && a->number == b->number;
 }
 
-kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
+static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer, uint64_t n,
+                         kf_err *err) {
   char *p = buffer;
-  if (in->memory != NULL) return read_memory(in, offset, buffer, n, err);
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t got = pread(in->fd, p, most, (off_t)(in->base + offset));
+    ssize_t got = pread(fd, p, most, (off_t)(in->base + offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
@@ -81,12 +82,50 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
   return KF_OK;
 }
 
+static bool is_as_opened(const kf_in *in, const struct stat *info) {
+  return (uint64_t)info->st_dev == in->device && (uint64_t)info->st_ino == in->number &&
+         (uint64_t)info->st_size == in->size && info->st_mtim.tv_sec == in->changed.tv_sec &&
+         info->st_mtim.tv_nsec == in->changed.tv_nsec;
+}
+
+void kf_in_park(kf_in *in) {
+  close(in->fd);
+  in->fd = -1;
+  in->parked = true;
+}
+
+bool kf_in_unchanged(const kf_in *in) {
+  struct stat info;
+  return (in->parked ? stat(in->path, &info) : fstat(in->fd, &info)) == 0 &&
+         is_as_opened(in, &info);
+}
+
+static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
+                             kf_err *err) {
+  struct stat info;
+  int fd = kf_open(in->path, O_RDONLY | O_NONBLOCK);
+  if (fd < 0 && errno != ENOENT)
+    return kf_fail_errno(err, in->path, "cannot be opened again", errno);
+  bool same = fd >= 0 && fstat(fd, &info) == 0 && is_as_opened(in, &info);
+  kf_status status = same ? read_fd(in, fd, offset, buffer, n, err)
+                          : kf_fail_file(err, in->path, "changed since it was opened");
+  if (fd >= 0) close(fd);
+  return status;
+}
+
+kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
+  if (in->memory != NULL) return read_memory(in, offset, buffer, n, err);
+  return in->parked ? read_parked(in, offset, buffer, n, err)
+                    : read_fd(in, in->fd, offset, buffer, n, err);
+}
+
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n) {
+  if (in->parked) return;
   posix_fadvise(in->fd, (off_t)(in->base + offset), (off_t)n, POSIX_FADV_WILLNEED);
 }
 
 void kf_in_close(kf_in *in) {
-  if (in->path != NULL && in->memory == NULL) close(in->fd);
+  if (in->path != NULL && in->memory == NULL && !in->parked) close(in->fd);
   kf_free(in->path);
   *in = (kf_in){.fd = -1};
 }

@@ -45,9 +45,7 @@ static size_t folder_length(const char *path) {
 static char *folder_of(const char *path) {
   size_t n = folder_length(path);
   char *folder = kf_alloc(n + 3, 1);
-  if (folder == NULL) return NULL;
-  memcpy(folder, path, n);
-  memcpy(folder + n, n == 0 ? "./" : "", n == 0 ? 3 : 1);
+  if (folder != NULL) snprintf(folder, n + 3, "%.*s%s", (int)n, path, n == 0 ? "./" : "");
   return folder;
 }
 

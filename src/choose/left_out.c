@@ -75,17 +75,32 @@ static kf_status list_classes(kf_left_out *l) {
   return KF_OK;
 }
 
+/* Class means on their way to the basis of eigenvectors. */
+typedef struct turning {
+  kf_left_out *l;
+  kf_products on;
+} turning;
+
 static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  kf_left_out *l = argument;
+  const turning *t = argument;
+  kf_left_out *l = t->l;
   uint64_t dim = l->dim, first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS;
   double *columns = kf_alloc(dim * n, sizeof *columns), *x = l->means + first * dim;
   if (columns == NULL) return kf_fail_memory(err);
-  for (uint64_t t = 0; t < n; t++)
-    kf_class_mean(l->stats, (uint64_t)l->number[first + t], x + t * dim);
-  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, l->centre, x, n, columns, x);
+  for (uint64_t k = 0; k < n; k++)
+    kf_class_mean(l->stats, (uint64_t)l->number[first + k], x + k * dim);
+  kf_status status = kf_turn_rows(&t->on, &l->turn, x, n, columns, x, err);
   kf_free(columns);
-  return KF_OK;
+  return status;
+}
+
+static kf_status turn_all_means(kf_left_out *l) {
+  turning t = {.l = l};
+  KF_TRY(kf_products_begin(l->ctx, (double)l->n * l->dim * l->dim, &t.on));
+  kf_status status = kf_matrix_place(&t.on, &l->turn);
+  if (status == KF_OK) status = kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, &t);
+  return kf_products_end(&t.on, status);
 }
 
 /* The eigenvectors of S_w, the mean of all rows and class means. */
@@ -93,21 +108,21 @@ static kf_status turn_classes(kf_left_out *l) {
   kf_err *err = &l->ctx->err;
   uint64_t dim = l->dim;
   const double *vectors = kf_fitter_vectors(l->fitter), *column = kf_fitter_column(l->fitter);
-  KF_TAKE(&l->arena, l->turn, dim * dim);
-  KF_TAKE(&l->arena, l->centre, dim);
+  double *turn, *less, *columns;
+  KF_TAKE(&l->arena, turn, dim * dim);
+  KF_TAKE(&l->arena, less, dim);
+  KF_TAKE(&l->arena, columns, dim);
   KF_TAKE(&l->arena, l->means, l->n * dim);
-  double *columns = kf_alloc(dim, sizeof *columns);
-  if (l->arena.failed || columns == NULL) {
-    kf_free(columns);
-    return kf_fail_memory(err);
-  }
-  kf_transpose(dim, dim, vectors, l->turn);
+  if (l->arena.failed) return kf_fail_memory(err);
+  kf_transpose(dim, dim, vectors, turn);
   for (uint64_t d = 0; d < dim; d++)
-    for (uint64_t i = 0; i < dim; i++) l->turn[d * dim + i] *= column[d];
-  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, NULL, kf_fitter_mean(l->fitter), 1, columns,
-               l->centre);
-  kf_free(columns);
-  return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
+    for (uint64_t i = 0; i < dim; i++) turn[d * dim + i] *= column[d];
+  l->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
+  KF_TRY(kf_turn_rows(&(kf_products){.ctx = l->ctx}, &l->turn, kf_fitter_mean(l->fitter), 1,
+                      columns, less, err));
+  for (uint64_t d = 0; d < dim; d++) less[d] = -less[d];
+  l->turn.start = less;
+  return turn_all_means(l);
 }
 
 /* x.t = (x S) (t / S) with the scales S of columns, so text is turned by their inverse. */
@@ -115,9 +130,9 @@ static kf_status turn_text(kf_left_out *l, const float *text) {
   uint64_t dim = l->dim;
   const double *vectors = kf_fitter_vectors(l->fitter), *column = kf_fitter_column(l->fitter);
   const double *mean = kf_fitter_mean(l->fitter);
-  double *scaled;
-  KF_TAKE(&l->arena, l->text, dim * l->n);
-  KF_TAKE(&l->arena, l->text_centre, l->n);
+  double *scaled, *turned, *start;
+  KF_TAKE(&l->arena, turned, dim * l->n);
+  KF_TAKE(&l->arena, start, l->n);
   KF_TAKE(&l->arena, scaled, dim);
   if (l->arena.failed) return kf_fail_memory(&l->ctx->err);
   for (uint64_t j = 0; j < l->n; j++) {
@@ -127,10 +142,12 @@ static kf_status turn_text(kf_left_out *l, const float *text) {
       scaled[d] = (double)t[d] / column[d];
       product += (double)t[d] * mean[d];
     }
-    l->text_centre[j] = product;
+    start[j] = product;
     for (uint64_t i = 0; i < dim; i++)
-      l->text[i * l->n + j] = l->ctx->kernels->dot(dim, vectors + i * dim, scaled);
+      turned[i * l->n + j] = l->ctx->kernels->dot(dim, vectors + i * dim, scaled);
   }
+  l->text = (kf_matrix){.depth = dim, .n = l->n, .b = turned, .start = start};
+  l->with_text = true;
   return KF_OK;
 }
 
@@ -144,6 +161,7 @@ static kf_status weigh_classes(kf_left_out *l) {
 
 typedef struct reading {
   kf_left_out *l;
+  kf_products on;
   const uint64_t *at;  /* the rows to read, by their place in the plan */
   const kf_data *data; /* the same as a data set */
 } reading;
@@ -178,8 +196,7 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
                        scratch->fixed, to, err));
     if (l->length != NULL) l->length[at] = sqrt(kernels->dot(dim, to, to));
   }
-  kf_turn_rows(kernels, dim, l->turn, l->centre, scratch->rows, b->n, scratch->columns,
-               scratch->rows);
+  KF_TRY(kf_turn_rows(&r->on, &l->turn, scratch->rows, b->n, scratch->columns, scratch->rows, err));
   for (uint64_t i = 0; i < b->n; i++) {
     uint64_t at = r->at[b->first + i];
     memcpy(l->turned + at * dim, scratch->rows + i * dim, dim * sizeof *l->turned);
@@ -198,7 +215,12 @@ static kf_status read_rows(kf_left_out *l, const uint64_t *at, const uint64_t *r
                   .argument = &r,
                   .scratch_size = sizeof(reading_scratch),
                   .make_scratch = take_scratch};
-  kf_status status = kf_each_batch(ctx, data, &pass);
+  kf_status status = kf_products_begin(ctx, (double)n * l->dim * l->dim, &r.on);
+  if (status == KF_OK) {
+    status = kf_matrix_place(&r.on, &l->turn);
+    if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
+    status = kf_products_end(&r.on, status);
+  }
   kf_data_free(data);
   return status;
 }
@@ -229,7 +251,7 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   if (kf_fitter_weighs(l->fitter) && !l->euclidean && o->text == NULL) KF_TRY(weigh_classes(l));
   KF_TAKE_ZERO(&l->arena, l->there, l->rows.n);
   KF_TAKE(&l->arena, l->turned, l->rows.n * l->dim);
-  if (l->text != NULL) KF_TAKE(&l->arena, l->length, l->rows.n);
+  if (l->with_text) KF_TAKE(&l->arena, l->length, l->rows.n);
   kf_view_make(&l->view, l, &l->arena);
   kf_benches_make(l, &l->arena);
   return l->arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;

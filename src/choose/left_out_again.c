@@ -185,13 +185,13 @@ static void shrink(again *a) {
   const kf_left_out *l = a->v->l;
   for (uint64_t j = 0; j < l->n; j++) {
     double all = count_of(a, j), left = all - (double)a->lost[j];
-    double n_kappa = (l->text != NULL ? all : left) * a->v->kappa;
+    double n_kappa = (l->with_text ? all : left) * a->v->kappa;
     double share = a->lost[j] > 0 && left > 0 ? 1 / left : 0;
     for (uint64_t d = 0; d < l->dim; d++) {
       double signal = n_kappa * (a->gamma[d] > 0 ? a->gamma[d] : 0);
       double factor = a->v->shrunk ? signal / (1 + signal) : 1, whole = a->means[j * l->dim + d];
       double mean = factor * (whole - share * a->removed[j * l->dim + d]);
-      double counted = l->text != NULL ? factor * whole : mean;
+      double counted = l->with_text ? factor * whole : mean;
       a->columns[d * l->n + j] = mean;
       a->mean2[j] += counted * counted;
     }

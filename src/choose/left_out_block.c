@@ -400,7 +400,7 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
     double all = (double)l->stats->counts[b->label[i]], count = all - rows_lost(b, b->label[i]);
     if (count == 0)
       for (uint32_t k = 0; k < b->r; k++) scores[(size_t)k * l->n + j] = NAN;
-    else if (l->text != NULL)
+    else if (l->with_text)
       score_own_level(v, b, j, all, count, scores);
     else
       score_own(v, b, j, count, scores);

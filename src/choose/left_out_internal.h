@@ -30,6 +30,8 @@ typedef struct kf_view {
   double *columns[3];    /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
   float *directions_f32; /* the same, if products are in f32 */
   float *columns_f32[3]; /* and in the memory of `columns` */
+  kf_matrix turn;        /* what rows are multiplied with: directions, */
+  kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
@@ -52,12 +54,14 @@ struct kf_left_out {
   uint32_t *by_kind; /* [n] places, by rising number of rows */
   kf_class_kind *kinds;
   uint32_t n_kinds;
-  double *turn;        /* [D][D] columns are eigenvectors of S_w, rows scaled as its columns are */
-  double *centre;      /* [D] the mean of all rows, turned */
-  double *means;       /* [n][D] class means, turned and centred */
-  double *text;        /* [D][n] text prototypes, turned, in columns; NULL: none */
-  double *text_centre; /* [n] their products with the mean of all rows */
-  double *weights;     /* [n] rows of each class, as priors next to cosines; NULL: none */
+  /* [D][D] columns are eigenvectors of S_w, rows scaled as its columns are; from minus the mean of all
+   * rows, turned. */
+  kf_matrix turn;
+  double *means; /* [n][D] class means, turned and centred */
+  bool with_text;
+  kf_matrix
+      text; /* [D][n] prototypes, turned, in columns; from their products with the mean of all rows */
+  double *weights; /* [n] rows of each class, as priors next to cosines; NULL: none */
   /* The rows to leave out, block by block: a group, or one row. */
   kf_row_list rows;
   uint64_t *start; /* [n_blocks + 1] */
@@ -93,8 +97,9 @@ void kf_benches_make(kf_left_out *l, kf_arena *arena);
 
 /* Takes the memory. */
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
-/* Goes to a lambda (absolute). fast: products of cosines in f32 are good enough. */
-kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast);
+/* Goes to a lambda (absolute), and places `turn` and `by`. fast: products of cosines in f32 are good
+ * enough. */
+kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bool fast);
 /* Makes `gram`, where classes have equally many rows; half of it is computed. */
 kf_status kf_view_multiply_means(kf_view *v);
 

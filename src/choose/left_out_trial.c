@@ -50,6 +50,7 @@ typedef struct trial {
   kf_range own;           /* batches of this rank */
   kf_range own_large;     /* large blocks of this rank */
   kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
+  kf_products on;
   kf_arena arena;
 } trial;
 
@@ -84,7 +85,7 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->wide, r2 * dim);
   KF_TAKE(arena, b->u, r2 * rank);
   KF_TAKE(arena, b->scores, l->largest * n);
-  if (l->text != NULL) {
+  if (l->with_text) {
     KF_TAKE(arena, b->text, rows * n);
     KF_TAKE(arena, b->both, n);
   }
@@ -114,86 +115,82 @@ static uint32_t class_in_batch(kf_bench *b, uint32_t place, uint32_t *n_classes)
 }
 
 /* Products of the batch's rows, and of its classes unless `gram` has them, with all class means. */
-static void multiply_exact(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
-  const kf_left_out *l = v->l;
+static kf_status multiply_exact(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
+                                uint32_t n_classes, kf_err *err) {
   size_t rank = v->rank, stride = n + n_classes;
   for (size_t d = 0; d < rank; d++) {
     for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * rank + d];
     for (uint32_t k = 0; k < n_classes; k++)
       b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * rank + d];
   }
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    memset(b->product[m], 0, stride * l->n * sizeof *b->product[m]);
-    l->ctx->kernels->gemm_tn(b->columns, stride, v->columns[m], l->n, b->product[m], l->n, stride,
-                             l->n, rank);
-  }
+  for (uint32_t m = 0; m < v->metrics; m++)
+    KF_TRY(kf_matrix_times(on, &v->by[m], b->columns, stride, stride, b->product[m], err));
+  return KF_OK;
 }
 
 /* The same in f32. */
-static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
-  const kf_left_out *l = v->l;
+static kf_status multiply_fast(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
+                               uint32_t n_classes, kf_err *err) {
   size_t rank = v->rank, stride = n + n_classes;
   for (size_t d = 0; d < rank; d++) {
     for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * rank + d];
     for (uint32_t k = 0; k < n_classes; k++)
       b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * rank + d];
   }
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    memset(b->product_f32[m], 0, stride * l->n * sizeof *b->product_f32[m]);
-    l->ctx->kernels->gemm_tn_f32(b->columns_f32, stride, v->columns_f32[m], l->n, b->product_f32[m],
-                                 l->n, stride, l->n, rank);
-  }
+  for (uint32_t m = 0; m < v->metrics; m++)
+    KF_TRY(kf_matrix_times(on, &v->by[m], b->columns_f32, stride, stride, b->product_f32[m], err));
+  return KF_OK;
 }
 
 /* The n rows of a batch to the directions of class means. */
-static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
+static kf_status turn_exact(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
+                            kf_err *err) {
   const kf_left_out *l = v->l;
-  size_t dim = l->dim, rank = v->rank;
+  size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
       b->whitened[d * n + i] = l->turned[b->at[i] * dim + d] * v->root[d];
-  memset(b->z, 0, n * rank * sizeof *b->z);
-  l->ctx->kernels->gemm_tn(b->whitened, n, v->directions, rank, b->z, rank, n, rank, dim);
+  return kf_matrix_times(on, &v->turn, b->whitened, n, n, b->z, err);
 }
 
 /* The same in f32. */
-static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
+static kf_status turn_fast(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
+                           kf_err *err) {
   const kf_left_out *l = v->l;
   size_t dim = l->dim, rank = v->rank;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
       b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
-  memset(b->z_f32, 0, n * rank * sizeof *b->z_f32);
-  l->ctx->kernels->gemm_tn_f32(b->whitened_f32, n, v->directions_f32, rank, b->z_f32, rank, n, rank,
-                               dim);
+  KF_TRY(kf_matrix_times(on, &v->turn, b->whitened_f32, n, n, b->z_f32, err));
   for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
+  return KF_OK;
 }
 
-static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
+static kf_status multiply(const kf_products *on, const kf_left_out *l, kf_bench *b, uint64_t n,
+                          kf_err *err) {
   const kf_view *v = &l->view;
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
   if (v->has_gram) n_classes = 0;
   if (v->fast) {
-    turn_fast(v, b, n);
-    multiply_fast(v, b, n, n_classes);
-  } else {
-    turn_exact(v, b, n);
-    multiply_exact(v, b, n, n_classes);
+    KF_TRY(turn_fast(on, v, b, n, err));
+    return multiply_fast(on, v, b, n, n_classes, err);
   }
+  KF_TRY(turn_exact(on, v, b, n, err));
+  return multiply_exact(on, v, b, n, n_classes, err);
 }
 
 /* The cosines of rows with text; `whitened` is used for their columns. */
-static void multiply_text(const kf_left_out *l, kf_bench *b, uint64_t n) {
+static kf_status multiply_text(const kf_products *on, const kf_left_out *l, kf_bench *b, uint64_t n,
+                               kf_err *err) {
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i] * dim + d];
-  for (uint64_t i = 0; i < n; i++)
-    memcpy(b->text + i * l->n, l->text_centre, l->n * sizeof *b->text);
-  l->ctx->kernels->gemm_tn(b->whitened, n, l->text, l->n, b->text, l->n, n, l->n, dim);
+  KF_TRY(kf_matrix_times(on, &l->text, b->whitened, n, n, b->text, err));
   for (uint64_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
+  return KF_OK;
 }
 
 /* Products with class means of the k-th row of a block, the i-th of a batch of n. */
@@ -278,7 +275,7 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
     const double *scores = b->scores + (size_t)k * l->n, *given = scores;
     if (isnan(scores[own])) continue;
     for (size_t p = 0; p < t->n_points; p++) {
-      if (l->text != NULL) {
+      if (l->with_text) {
         for (uint32_t j = 0; j < l->n; j++)
           b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
         given = b->both;
@@ -306,8 +303,8 @@ static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err 
   uint64_t n = 0, row = 0;
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
     for (uint64_t r = l->start[t->blocks[k]]; r < l->start[t->blocks[k] + 1]; r++) b->at[n++] = r;
-  multiply(l, b, n);
-  if (l->text != NULL) multiply_text(l, b, n);
+  KF_TRY(multiply(&t->on, l, b, n, err));
+  if (l->with_text) KF_TRY(multiply_text(&t->on, l, b, n, err));
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++, row += b->block.r) {
     b->block.r = (uint32_t)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
     set_block(l, b, row, n);
@@ -329,7 +326,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   KF_TAKE(&arena, b.at, r);
   KF_TAKE(&arena, b.scores, r * l->n);
   KF_TAKE(&arena, b.powers, 2 * (uint64_t)l->n);
-  if (l->text != NULL) {
+  if (l->with_text) {
     KF_TAKE(&arena, b.whitened, r * l->dim);
     KF_TAKE(&arena, b.text, r * l->n);
     KF_TAKE(&arena, b.both, l->n);
@@ -342,7 +339,9 @@ static kf_status try_large(trial *t, uint64_t i) {
         kf_again_score(&l->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
   if (status == KF_OK) {
     for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
-    if (l->text != NULL) multiply_text(l, &b, r);
+    if (l->with_text) status = multiply_text(&t->on, l, &b, r, &ctx->err);
+  }
+  if (status == KF_OK) {
     judge_block(t, &b, 0, t->in_part[t->large[i]], 0);
     status = report(t, i + 1 - t->own_large.first, 0, &ctx->err);
   }
@@ -432,15 +431,33 @@ static kf_status try_own(trial *t) {
   return kf_parallel(ctx, (size_t)n_in(t->own), try_batch, t);
 }
 
+/* How many products of numbers a trial has, about. */
+static double work_of(const trial *t) {
+  const kf_left_out *l = t->l;
+  double rows = 0, rank = l->n < l->dim ? l->n : l->dim, means = l->n > l->dim ? l->n : 0;
+  for (uint64_t k = 0; k < t->n_blocks; k++)
+    rows += (double)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
+  double each = l->dim + 2.0 * l->n * l->view.metrics;
+  return rows * rank * each + means * rank * l->dim + (l->with_text ? rows * l->n * l->dim : 0);
+}
+
+/* At one lambda, with what is on devices. */
+static kf_status try_all(trial *t) {
+  kf_left_out *l = t->l;
+  KF_TRY(kf_view_set(&l->view, &t->on, t->asked->lambda, t->asked->curve, t->asked->fast));
+  if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
+  if (l->with_text) KF_TRY(kf_matrix_place(&t->on, &l->text));
+  return try_own(t);
+}
+
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
-  if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
-  KF_TRY(try_own(t));
+  KF_TRY(kf_products_begin(ctx, work_of(t), &t->on));
+  KF_TRY(kf_products_end(&t->on, try_all(t)));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
     kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
   if (t->asked->see == NULL) KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->softmax, 2 * n_points));

@@ -51,10 +51,18 @@ static void narrow(const double *from, uint64_t n, float *to) {
   for (uint64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
+static kf_status place_directions(kf_view *v, kf_products *on) {
+  uint64_t dim = v->l->dim;
+  if (v->fast) narrow(v->directions, dim * v->rank, v->directions_f32);
+  v->turn = (kf_matrix){
+      .depth = dim, .n = v->rank, .b = v->directions, .b_f32 = v->fast ? v->directions_f32 : NULL};
+  return kf_matrix_place(on, &v->turn);
+}
+
 /* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
  * its eigenvectors y they are sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class k lies at sqrt(gamma /
  * n_k) y_k along them. */
-static kf_status few_classes(kf_view *v) {
+static kf_status few_classes(kf_view *v, kf_products *on) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   uint64_t dim = l->dim, n = l->n;
@@ -80,8 +88,7 @@ static kf_status few_classes(kf_view *v) {
       ctx,
       (kf_product){
           .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n}));
-  if (v->fast) narrow(v->directions, dim * v->rank, v->directions_f32);
-  return KF_OK;
+  return place_directions(v, on);
 }
 
 /* Class means [first, first + n) of a task. */
@@ -94,14 +101,20 @@ static span span_of(const kf_left_out *l, size_t i) {
   return (span){first, left < MEANS ? left : MEANS};
 }
 
-static kf_status each_span(kf_view *v, kf_task_fn task) {
-  return kf_parallel(v->l->ctx, (v->l->n + MEANS - 1) / MEANS, task, v);
+static kf_status each_span(const kf_left_out *l, kf_task_fn task, void *argument) {
+  return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, task, argument);
 }
 
 /* Class means along the directions, in f32. */
+typedef struct turning {
+  const kf_view *v;
+  const kf_products *on;
+} turning;
+
 static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const kf_view *v = argument;
+  const turning *t = argument;
+  const kf_view *v = t->v;
   const kf_left_out *l = v->l;
   span s = span_of(l, i);
   uint64_t rank = v->rank, dim = l->dim;
@@ -111,11 +124,10 @@ static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err)
   for (uint64_t j = 0; j < s.n; j++)
     for (uint64_t d = 0; d < dim; d++)
       whitened[d * s.n + j] = (float)(l->means[(s.first + j) * dim + d] * v->root[d]);
-  l->ctx->kernels->gemm_tn_f32(whitened, s.n, v->directions_f32, rank, turned, rank, s.n, rank,
-                               dim);
-  for (uint64_t t = 0; t < s.n * rank; t++) v->means[s.first * rank + t] = (double)turned[t];
+  kf_status status = kf_matrix_times(t->on, &v->turn, whitened, s.n, s.n, turned, err);
+  for (uint64_t k = 0; k < s.n * rank; k++) v->means[s.first * rank + k] = (double)turned[k];
   kf_free(turned);
-  return KF_OK;
+  return status;
 }
 
 /* Whitened class means, in columns. */
@@ -132,7 +144,7 @@ static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
 }
 
 /* With more, they are those of the fitter. */
-static kf_status many_classes(kf_view *v, double lambda, bool curve) {
+static kf_status many_classes(kf_view *v, kf_products *on, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   uint64_t dim = l->dim, n = l->n;
   kf_directions found;
@@ -140,11 +152,9 @@ static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
   kf_transpose(v->rank, dim, found.u, v->directions);
-  if (v->fast) {
-    narrow(v->directions, dim * v->rank, v->directions_f32);
-    return each_span(v, turn_fast);
-  }
-  KF_TRY(each_span(v, whiten));
+  KF_TRY(place_directions(v, on));
+  if (v->fast) return each_span(l, turn_fast, &(turning){v, on});
+  KF_TRY(each_span(l, whiten, v));
   return kf_multiply(
       l->ctx,
       (kf_product){
@@ -194,7 +204,18 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
+static kf_status place_classes(kf_view *v, kf_products *on) {
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    v->by[m] = (kf_matrix){.depth = v->rank,
+                           .n = v->l->n,
+                           .b = v->columns[m],
+                           .b_f32 = v->fast ? v->columns_f32[m] : NULL};
+    KF_TRY(kf_matrix_place(on, &v->by[m]));
+  }
+  return KF_OK;
+}
+
+kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bool fast) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   const double *values = kf_fitter_values(l->fitter);
@@ -205,8 +226,9 @@ kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   v->fast = fast && !l->euclidean;
   v->has_gram = false;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve));
-  return each_span(v, set_metrics);
+  KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
+  KF_TRY(each_span(l, set_metrics, v));
+  return place_classes(v, on);
 }
 
 /* The first product is by rows of its upper triangle; the rest is the same. */

@@ -82,7 +82,7 @@ void kf_loo_view_clear(kf_loo_view *v) {
 
 kf_status kf_loo_view_start(kf_loo_view *v, const kf_loo *loo, double lambda, bool indexed) {
   kf_err *err = &loo->ctx->err;
-  double checked;
+  double checked = 0;
   KF_TRY(kf_fitter_lambda(loo->fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &checked));
   v->loo = loo;
   KF_TAKE(&v->arena, v->inverse, loo->dim);
@@ -99,7 +99,7 @@ kf_status kf_loo_view_start(kf_loo_view *v, const kf_loo *loo, double lambda, bo
     v->root[i] = sqrt(v->inverse[i]);
   }
   KF_TRY(measure_prototypes(v));
-  if (!indexed) return KF_OK;
+  if (!indexed) return kf_loo_reach_view(v);
   /* In place: rows are not asked for after packing. */
   kf_source source = {
       .rows = loo->n, .dim = kf_loo_width(loo), .fetch = fetch_prototypes, .self = v};

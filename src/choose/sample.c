@@ -23,7 +23,7 @@ static kf_status each_label_read(kf_ctx *ctx, const kf_data *data, label_fn work
   kf_pass pass = {.shared = true, .work = take_labels, .argument = labels};
   if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
   if (status == KF_OK) status = kf_join_rows(ctx, data, labels, sizeof *labels);
-  if (status == KF_OK)
+  if (status == KF_OK && labels != NULL)
     status = work(argument, &(kf_batch){.n = data->rows, .labels = labels}, &ctx->err);
   kf_free(labels);
   return status;
@@ -38,6 +38,7 @@ static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn work, voi
 }
 
 kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err) {
+  if (most == 0) most = 1;
   uint64_t *row = kf_alloc(most, sizeof *row + sizeof *rows->label);
   if (row == NULL) return kf_fail_memory(err);
   *rows = (kf_row_list){.row = row, .label = (int32_t *)(row + most)};

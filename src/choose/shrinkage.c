@@ -62,7 +62,7 @@ static kf_status add_powers(void *argument, const kf_batch *b, kf_err *err) {
 
 static kf_status shrink(lw_job *j, kf_lambda *out) {
   kf_ctx *ctx = j->ctx;
-  double norm2, trace, n = (double)j->stats->rows, dim = j->stats->dim;
+  double norm2 = 0, trace = 0, n = (double)j->stats->rows, dim = j->stats->dim;
   KF_TRY(kf_measure_within(ctx, j->stats, &trace, &norm2));
   if (!(trace > 0))
     return kf_fail(&ctx->err, KF_ERR_MATH,

@@ -54,6 +54,7 @@ static void clear(kf_slots *s) {
       if (slot->device != d) continue;
       give_memory(d, slot->in, slot->locked[0]);
       give_memory(d, slot->out, slot->locked[1]);
+      slot->in = slot->out = NULL;
     }
     if (s->objects[i] != NULL) s->kind->drop(d, s->objects[i]);
     s->objects[i] = NULL;
@@ -103,6 +104,7 @@ static bool make_slots(kf_slots *s, const kf_slots_plan *plan, uint32_t each) {
     kf_slot *slot = &s->slots[i];
     kf_device *d = slot->device = s->devices[i % s->n_devices];
     slot->object = s->objects[i % s->n_devices];
+    slot->place = i % s->n_devices;
     slot->number = i / s->n_devices;
     pthread_mutex_lock(&d->lock);
     slot->in = take_memory(d, s->batch * plan->in, &slot->locked[0]);
@@ -212,6 +214,7 @@ static kf_status begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan *
     if (status != KF_OK) return status;
   }
   use->slots = owner->slots;
+  use->owner = owner;
   use->asked = devices->asked;
   pthread_mutex_lock(&use->slots->lock);
   use->slots->held++;
@@ -228,7 +231,7 @@ kf_status kf_slots_begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan
   kf_status status = begin(ctx, owner, plan, use, &err, &fault);
   pthread_mutex_unlock(&owner->lock);
   if (fault) status = kf_devices_failed(ctx, &err);
-  status = kf_agree_on(ctx, status); /* the devices of ranks may differ */
+  if (!plan->alone) status = kf_agree_on(ctx, status); /* the devices of ranks may differ */
   if (status != KF_OK && use->slots != NULL) {
     release(use->slots);
     use->slots = NULL;
@@ -244,6 +247,11 @@ kf_status kf_slots_end(kf_ctx *ctx, kf_slots_use *use, kf_status status) {
   bool failed = s->failed;
   kf_err err = s->err;
   pthread_mutex_unlock(&s->lock);
+  if (failed && err.status == KF_ERR_MEM) {
+    pthread_mutex_lock(&use->owner->lock);
+    use->owner->refused = true;
+    pthread_mutex_unlock(&use->owner->lock);
+  }
   release(s);
   if (failed && status == KF_OK) return kf_devices_failed(ctx, &err);
   return status;
@@ -253,19 +261,31 @@ uint32_t kf_slots_batch(const kf_slots_use *use) {
   return use->slots != NULL ? use->slots->batch : 0;
 }
 
+uint32_t kf_slots_devices(const kf_slots_use *use) {
+  return use->slots != NULL ? use->slots->n_devices : 0;
+}
+
+kf_device *kf_slots_device(const kf_slots_use *use, uint32_t place) {
+  return use->slots->devices[place];
+}
+
 /* --- for threads ------------------------------------------------------------------------------ */
 
+#define ANY_DEVICE UINT32_MAX
+
 /* With the lock. */
-static kf_slot *find_free(const kf_slots *s) {
+static kf_slot *find_free(const kf_slots *s, uint32_t place) {
   for (uint32_t i = 0; i < s->n; i++)
-    if (!s->slots[i].taken) return &s->slots[i];
+    if (!s->slots[i].taken && (place == ANY_DEVICE || s->slots[i].place == place))
+      return &s->slots[i];
   return NULL;
 }
 
-static kf_slot *take(kf_slots *s) {
+static kf_slot *take(kf_slots *s, uint32_t place) {
   kf_slot *slot = NULL;
   pthread_mutex_lock(&s->lock);
-  while (!s->failed && (slot = find_free(s)) == NULL) pthread_cond_wait(&s->changed, &s->lock);
+  while (!s->failed && (slot = find_free(s, place)) == NULL)
+    pthread_cond_wait(&s->changed, &s->lock);
   if (slot != NULL) slot->taken = true;
   pthread_mutex_unlock(&s->lock);
   return slot;
@@ -277,11 +297,20 @@ static void give(kf_slots *s, kf_slot *slot, const kf_err *err) {
   slot->taken = false;
   if (err != NULL && !s->failed) s->err = *err;
   s->failed = s->failed || err != NULL;
-  if (err != NULL)
-    pthread_cond_broadcast(&s->changed);
-  else
-    pthread_cond_signal(&s->changed);
+  pthread_cond_broadcast(&s->changed); /* some may wait for another device */
   pthread_mutex_unlock(&s->lock);
+}
+
+kf_status kf_slots_fail(const kf_slots_use *use, const kf_err *failure, kf_err *err) {
+  kf_slots *s = use->slots;
+  pthread_mutex_lock(&s->lock);
+  if (!s->failed) s->err = *failure;
+  s->failed = true;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->lock);
+  if (!use->asked) return KF_OK;
+  *err = *failure;
+  return err->status;
 }
 
 static kf_dev_status run_in(const kf_slot *slot, const kf_slots_kind *kind, uint32_t n, bool *odd,
@@ -299,11 +328,11 @@ static kf_dev_status run_in(const kf_slot *slot, const kf_slots_kind *kind, uint
   return status;
 }
 
-kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
-                       void *argument, bool *done, kf_err *err) {
+kf_status kf_slots_run_on(const kf_slots_use *use, uint32_t place, uint32_t n, kf_slot_fn fill,
+                          kf_slot_fn take_out, void *argument, bool *done, kf_err *err) {
   kf_slots *s = use->slots;
   *done = false;
-  kf_slot *slot = s != NULL ? take(s) : NULL;
+  kf_slot *slot = s != NULL ? take(s, place) : NULL;
   if (slot == NULL) {
     if (s == NULL || !use->asked) return KF_OK;
     pthread_mutex_lock(&s->lock);
@@ -321,4 +350,9 @@ kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_
   if (status == KF_DEV_OK || !use->asked) return KF_OK;
   *err = failure;
   return err->status;
+}
+
+kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
+                       void *argument, bool *done, kf_err *err) {
+  return kf_slots_run_on(use, ANY_DEVICE, n, fill, take_out, argument, done, err);
 }

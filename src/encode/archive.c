@@ -134,7 +134,7 @@ static kf_status take_member(sample *s, const kf_tar_member *m, kf_err *err) {
   const char *ending = ending_of(m->name);
   if (ending == NULL) return KF_OK;
   size_t n = (size_t)(ending - m->name);
-  if (s->key.n != n || memcmp(s->key.data, m->name, n) != 0) {
+  if (s->key.data == NULL || s->key.n != n || memcmp(s->key.data, m->name, n) != 0) {
     KF_TRY(finish_sample(s, err));
     s->key.n = 0;
     kf_string_add(&s->key, m->name, n);

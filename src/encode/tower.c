@@ -14,7 +14,8 @@
  *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
  * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
- * in the last layer everything after the attention except for the one row of each sequence.
+ * in the last layer queries and everything after the attention except for the one row of each
+ * sequence.
  *
  * Every row is computed by itself, so neither the rest of the group nor the sharing of work
  * matters. Without `split` one thread does all of it. With it, do_step shares the columns of
@@ -26,7 +27,14 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16u /* rows normalised at a time, which are still in the cache when prepared */
+#define BLOCK 16u /* rows of a share */
+#define SOME  4u  /* rows normalised at a time, which are still in the cache when prepared */
+/* Sized for the second-level cache: the columns of heads that are made and attended to at a time, and
+ * the rows that are finished at a time. */
+#define HEAD_COLUMNS 128u
+#define ROWS_AT_ONCE 256u         /* a multiple of WHOLE */
+#define WHOLE        32u          /* rows: whole strips of every kernel */
+#define FIRST        (256u << 10) /* bytes of weights that are prefetched for the next product */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -41,21 +49,26 @@ struct kf_walk {
   size_t n;      /* sequences */
   size_t *first; /* [n + 1] the first row of each */
   float *x;      /* [rows][width] */
-  float *qkv;    /* [rows + 1][3 * width] queries, keys, values; before that, patches [][width] */
-  unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
-  unsigned char *wide;  /* [rows] prepared for depth inner; or patches; or attended [rows][width] */
-  float *lines;         /* [workers][line] */
+  float *qkv;    /* queries, keys and values of some heads (head_rows); before, patches [][width] */
+  size_t room;   /* rows that have a place in it */
+  unsigned char *ready;    /* [rows + 1] prepared for a product of depth width */
+  unsigned char *attended; /* [rows] the same, after attention */
+  /* Rows prepared for depth inner; or patches; or rows with a query; or attended rows in f32. */
+  unsigned char *wide;
+  float *lines; /* [workers][line] */
   size_t line;
   unsigned char *scratch; /* [workers][scratch_size], for attention */
   size_t scratch_size;
 
   /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
-  size_t m; /* its rows */
+  size_t m;    /* its rows */
+  size_t from; /* the first of them, normalising */
   const kf_norm *norm;
   kf_net_product product;
-  size_t shares;  /* of the product's columns */
-  bool one_query; /* attention: of one row for each sequence */
+  size_t shares;      /* of the product's columns */
+  bool one_query;     /* attention: of one row for each sequence */
+  size_t head, heads; /* attention: of so many heads, from this one on */
   const int32_t *const *tokens;
 };
 
@@ -118,29 +131,43 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   return do_step(w, w->shares, multiply_share);
 }
 
+/* Names the matrix that is multiplied with next, whose first weights are brought nearer meanwhile. */
+static kf_net_product before(const kf_walk *w, const kf_linear *next, kf_net_product to) {
+  if (next == NULL) return to;
+  size_t first = w->net->weights_size(KF_NET_PANEL < next->n ? KF_NET_PANEL : next->n, next->k);
+  size_t all = w->net->weights_size(next->n, next->k), most = FIRST / first * first;
+  to.next = next->weights;
+  to.next_size = all < most ? all : most;
+  return to;
+}
+
 /* --- rows ------------------------------------------------------------------------------------ */
 
 /* Normalises rows of x into `ready`. */
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
-  size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
+  size_t row = i * BLOCK, end = row + BLOCK < w->m ? row + BLOCK : w->m, d = w->width;
   float *line = line_of(w, worker);
-  w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
-                     line, d);
-  w->net->prepare(line, d, row, n, d, w->ready);
+  for (; row < end; row += SOME) {
+    size_t n = end - row < SOME ? end - row : SOME;
+    w->net->layer_norm(w->x + (w->from + row) * d, d, n, d, w->norm->gamma, w->norm->beta,
+                       w->tower->config.eps, line, d);
+    w->net->prepare(line, d, w->from + row, n, d, w->ready);
+  }
 }
 
-static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
+static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t from, size_t m) {
   w->norm = norm;
+  w->from = from;
   w->m = m;
   return do_step(w, blocks(m), norm_block);
 }
 
-/* Prepares attended rows into `ready`. */
+/* Prepares attended rows. */
 static void attended_block(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
   const float *attended = (const float *)(const void *)w->wide;
-  w->net->prepare(attended + row * d, d, row, n, d, w->ready);
+  w->net->prepare(attended + row * d, d, row, n, d, w->attended);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -150,45 +177,163 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
+/* Queries, keys and values of a head are rows of their own, one after the other, which are read
+ * faster than parts of long rows, and attended rows are prepared at once; unless the columns of a
+ * head are not whole panels. */
+static bool heads_apart(const kf_walk *w) {
+  return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
+}
+
+/* Heads whose queries, keys and values are made at a time, to be in the cache when they are attended
+ * to. Threads that share the work get all heads at once, enough for each to have some. */
+static size_t heads_at_once(const kf_walk *w) {
+  size_t heads = w->tower->config.heads, dim = w->width / heads;
+  if (w->split || !heads_apart(w)) return heads;
+  size_t some = dim < HEAD_COLUMNS ? HEAD_COLUMNS / dim : 1;
+  return some < heads ? some : heads;
+}
+
+/* n outputs of a matrix from the first on, both whole panels. */
+static kf_linear part_of(const kf_walk *w, const kf_linear *linear, size_t first, size_t n) {
+  const char *weights = linear->weights;
+  return (kf_linear){.n = n,
+                     .k = linear->k,
+                     .weights = weights + w->net->weights_size(first, linear->k),
+                     .bias = linear->bias != NULL ? linear->bias + first : NULL};
+}
+
+/* Where row `row` of the queries (kind 0), keys (1) or values (2) of a head is. */
+static float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) {
+  size_t dim = w->width / w->tower->config.heads;
+  if (!heads_apart(w)) return w->qkv + (row * 3 + kind) * w->width + head * dim;
+  return w->qkv + ((kind * w->heads + head - w->head) * w->room + row) * dim;
+}
+
+static size_t queries_alone(const kf_walk *w) { return w->tower->probe != NULL ? 1 : w->n; }
+
+/* With one query: prepares the row that has it, of each sequence, to `wide`; the probe is alone. */
+static void prepare_query(kf_walk *w, size_t sequence, size_t worker) {
+  size_t d = w->width;
+  const float *row = w->tower->probe;
+  if (row == NULL) {
+    const float *x = w->x + pooled_row(w, sequence) * d;
+    w->net->layer_norm(x, d, 1, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
+                       line_of(w, worker), d);
+    row = line_of(w, worker);
+  }
+  w->net->prepare(row, d, sequence, 1, d, w->wide);
+}
+
+/* Queries (kind 0), keys (1) or values (2) of the heads of this step, or of the next. */
+static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, bool next) {
+  size_t dim = w->width / w->tower->config.heads, head = w->head + (next ? w->heads : 0);
+  return part_of(w, qkv, kind * w->width + head * dim, w->heads * dim);
+}
+
+/* Makes queries, keys and values of the first m prepared rows, for the heads of this step; with one
+ * query, no other. */
+static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
+  size_t heads = w->tower->config.heads, dim = w->width / heads;
+  if (!heads_apart(w))
+    return multiply(w, w->ready, m, &layer->qkv,
+                    (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
+  for (size_t kind = 0; kind < 3; kind++) {
+    bool few = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
+    kf_linear part = heads_of(w, &layer->qkv, kind, false);
+    kf_linear next = more ? heads_of(w, &layer->qkv, (kind + 1) % 3, kind == 2) : layer->out;
+    kf_net_product to = {.out = head_rows(w, kind, w->head, 0),
+                         .stride = dim,
+                         .part = dim,
+                         .part_step = w->room * dim};
+    KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
+                    before(w, &next, to)));
+  }
+  return KF_OK;
+}
+
 /* One head of one sequence. With one query, the result is one row for each sequence. */
 static void attend(kf_walk *w, size_t i, size_t worker) {
-  size_t heads = w->tower->config.heads, d = w->width, dim = d / heads;
-  size_t sequence = i / heads, column = i % heads * dim;
+  size_t d = w->width, dim = d / w->tower->config.heads;
+  size_t sequence = i / w->heads, head = w->head + i % w->heads;
+  size_t stride = heads_apart(w) ? dim : 3 * d;
   size_t row = w->first[sequence], keys = w->first[sequence + 1] - row;
   size_t query = row, to = row;
   if (w->one_query) {
     query = w->tower->probe != NULL ? w->first[w->n] : pooled_row(w, sequence);
+    if (heads_apart(w)) query = w->tower->probe != NULL ? 0 : sequence;
     to = sequence;
   }
-  kf_net_attention a = {.q = w->qkv + query * 3 * d + column,
-                        .k = w->qkv + row * 3 * d + d + column,
-                        .v = w->qkv + row * 3 * d + 2 * d + column,
-                        .q_stride = 3 * d,
-                        .kv_stride = 3 * d,
+  kf_net_attention a = {.q = head_rows(w, 0, head, query),
+                        .k = head_rows(w, 1, head, row),
+                        .v = head_rows(w, 2, head, row),
+                        .q_stride = stride,
+                        .kv_stride = stride,
                         .queries = w->one_query ? 1 : keys,
                         .keys = keys,
                         .dim = dim,
                         .scale = (float)(1 / sqrt((double)dim)),
                         .causal = w->tokens != NULL && !w->one_query,
-                        .out = (float *)(void *)w->wide + to * d + column,
-                        .out_stride = d,
                         .scratch = w->scratch + worker * w->scratch_size};
+  if (heads_apart(w))
+    a.prepared = w->attended, a.row = to, a.column = head * dim, a.depth = d;
+  else
+    a.out = (float *)(void *)w->wide + to * d + head * dim, a.out_stride = d;
   w->net->attention(&a);
 }
 
-/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the two
- * products of the MLP. */
-static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
-  size_t d = w->width;
-  w->m = m;
-  KF_TRY(do_step(w, blocks(m), attended_block));
-  kf_net_product to_x = {.out = w->x, .stride = d, .add = add};
-  KF_TRY(multiply(w, w->ready, m, &layer->out, to_x));
-  KF_TRY(normalize(w, &layer->norm_mlp, m));
+/* Attention of m prepared rows; with one query, of one row for each sequence. */
+static kf_status attend_all(kf_walk *w, size_t m, const kf_layer *layer, bool one_query) {
+  size_t heads = w->tower->config.heads, some = heads_at_once(w);
+  w->one_query = one_query;
+  w->norm = &layer->norm_attention;
+  if (one_query && heads_apart(w)) KF_TRY(do_step(w, queries_alone(w), prepare_query));
+  for (w->head = 0; w->head < heads; w->head += some) {
+    w->heads = heads - w->head < some ? heads - w->head : some;
+    KF_TRY(make_qkv(w, m, layer));
+    KF_TRY(do_step(w, w->n * w->heads, attend));
+  }
+  return KF_OK;
+}
+
+/* Rows that are finished at a time, in parts of about the same size; whole strips for every kernel.
+ * Threads that share the work get all. */
+static size_t rows_at_once(const kf_walk *w, size_t m) {
+  if (w->split) return m;
+  size_t parts = (m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, rows = (m + parts - 1) / parts;
+  return (rows + WHOLE - 1) / WHOLE * WHOLE;
+}
+
+/* What comes after a layer; NULL: nothing. */
+typedef struct sequel {
+  const kf_norm *norm;
+  const kf_linear *linear;
+} sequel;
+
+/* The rest of a layer for m rows from row `from` on, a multiple of WHOLE: the output projection,
+ * added to x or in its place, and the MLP; then the norm of what comes next. */
+static kf_status finish_rows(kf_walk *w, const kf_layer *layer, size_t from, size_t m, bool add,
+                             sequel next) {
+  size_t d = w->width, offset = w->net->rows_size(from, d);
+  kf_net_product to_x = {.out = w->x + from * d, .stride = d, .add = add};
+  KF_TRY(multiply(w, w->attended + offset, m, &layer->out, before(w, &layer->fc1, to_x)));
+  KF_TRY(normalize(w, &layer->norm_mlp, from, m));
   kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
-  KF_TRY(multiply(w, w->ready, m, &layer->fc1, to_wide));
+  KF_TRY(multiply(w, w->ready + offset, m, &layer->fc1, before(w, &layer->fc2, to_wide)));
   to_x.add = true;
-  return multiply(w, w->wide, m, &layer->fc2, to_x);
+  KF_TRY(multiply(w, w->wide, m, &layer->fc2, before(w, next.linear, to_x)));
+  return next.norm != NULL ? normalize(w, next.norm, from, m) : KF_OK;
+}
+
+/* The same for rows 0 … m-1, some at a time: they stay in the cache from one product to the next. */
+static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add, sequel next) {
+  w->m = m;
+  if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
+  for (size_t from = 0, some = rows_at_once(w, m); from < m; from += some) {
+    bool last = m - from <= some;
+    sequel then = {next.norm, last ? next.linear : &layer->out};
+    KF_TRY(finish_rows(w, layer, from, last ? m - from : some, add, then));
+  }
+  return KF_OK;
 }
 
 /* Keeps one row of x for each sequence. */
@@ -197,15 +342,12 @@ static void keep_pooled(kf_walk *w) {
     memmove(w->x + s * w->width, w->x + pooled_row(w, s) * w->width, w->width * sizeof *w->x);
 }
 
-static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
+/* A layer, for rows that are normalised already; and the norm of what comes next. */
+static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, sequel next) {
   size_t rows = w->first[w->n];
-  KF_TRY(normalize(w, &layer->norm_attention, rows));
-  KF_TRY(multiply(w, w->ready, rows, &layer->qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * w->width}));
-  w->one_query = last;
-  KF_TRY(do_step(w, w->n * w->tower->config.heads, attend));
+  KF_TRY(attend_all(w, rows, layer, last));
   if (last) keep_pooled(w);
-  return finish_layer(w, layer, last ? w->n : rows, true);
+  return finish_layer(w, layer, last ? w->n : rows, true, next);
 }
 
 /* --- the whole tower ------------------------------------------------------------------------- */
@@ -215,17 +357,14 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
-/* SigLIP: the probe is one more row after all others; its query attends to every sequence. */
+/* SigLIP, after the last norm: the query of the probe attends to every sequence. If its query is not
+ * made alone, the probe is one more row after all others. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
-  KF_TRY(normalize(w, &t->after, rows));
-  KF_TRY(do_step(w, 1, prepare_probe));
-  KF_TRY(multiply(w, w->ready, rows + 1, &t->head.qkv,
-                  (kf_net_product){.out = w->qkv, .stride = 3 * d}));
-  w->one_query = true;
-  KF_TRY(do_step(w, w->n * t->config.heads, attend));
-  KF_TRY(finish_layer(w, &t->head, w->n, false));
+  if (!heads_apart(w)) KF_TRY(do_step(w, 1, prepare_probe));
+  KF_TRY(attend_all(w, heads_apart(w) ? rows : rows + 1, &t->head, true));
+  KF_TRY(finish_layer(w, &t->head, w->n, false, (sequel){0}));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
 }
@@ -233,10 +372,15 @@ static kf_status run_head(kf_walk *w, float *out) {
 static kf_status run_layers(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   bool pool = t->probe == NULL;
-  for (uint32_t i = 0; i < t->config.layers; i++)
-    KF_TRY(run_layer(w, &t->layers[i], pool && i + 1 == t->config.layers));
+  const kf_layer *end = t->layers + t->config.layers;
+  KF_TRY(normalize(w, &t->layers->norm_attention, 0, w->first[w->n]));
+  for (const kf_layer *layer = t->layers; layer < end; layer++) {
+    bool last = layer + 1 == end;
+    sequel next = {&t->after, pool ? &t->projection : &t->head.qkv};
+    if (!last) next = (sequel){&layer[1].norm_attention, &layer[1].qkv};
+    KF_TRY(run_layer(w, layer, pool && last, next));
+  }
   if (!pool) return run_head(w, out);
-  KF_TRY(normalize(w, &t->after, w->n));
   return multiply(w, w->ready, w->n, &t->projection,
                   (kf_net_product){.out = out, .stride = t->projection.n});
 }
@@ -358,14 +502,18 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->width = c->width;
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
-  size_t wide = larger(net->rows_size(rows, c->inner), rows * d * sizeof(float));
+  size_t some = split || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
+  size_t wide = larger(net->rows_size(some, c->inner), net->rows_size(sequences, d));
+  if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
   w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
   KF_TAKE(arena, w->first, sequences + 1);
   KF_TAKE(arena, w->x, rows * d);
-  KF_TAKE(arena, w->qkv, (rows + 1) * 3 * d);
+  w->room = rows + 1; /* with the probe */
+  KF_TAKE(arena, w->qkv, w->room * larger(3 * heads_at_once(w) * (d / c->heads), d));
   KF_TAKE(arena, w->ready, net->rows_size(rows + 1, d));
+  KF_TAKE(arena, w->attended, net->rows_size(rows, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);
   KF_TAKE(arena, w->scratch, w->workers * w->scratch_size);

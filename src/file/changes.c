@@ -27,6 +27,11 @@
 
 #define GALLERY_FORMAT "koofu.gallery"
 
+/* The files of so many changes stay open, as that of the gallery does; those of the others are parked, since a
+ * process has few descriptors. What is open can be read to the end, even if the gallery is made one file
+ * meanwhile; what is parked cannot. */
+#define OPEN_CHANGES 32
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 #define ENDING ".safetensors"
@@ -96,8 +101,8 @@ static kf_status meta_hex(const kf_st *st, const char *key, uint64_t *out, kf_er
 /* It is the change that its name says, after those that have been read. */
 static kf_status check_chain(const kf_changes *c, kf_change *change, kf_err *err) {
   const kf_st *st = &change->st;
-  uint64_t base, previous, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
-  int64_t number;
+  uint64_t base = 0, previous = 0, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
+  int64_t number = 0;
   KF_TRY(meta_hex(st, "checksum", &change->checksum, err));
   KF_TRY(meta_hex(st, "base", &base, err));
   KF_TRY(meta_hex(st, "previous", &previous, err));
@@ -209,6 +214,7 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
   if (status == KF_OK) status = check_chain(c, change, err);
   if (status == KF_OK) status = check_rows(base, change, err);
   if (status == KF_OK) status = take_removed(c, change, err);
+  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in);
   change->first = c->places;
   if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
     status = kf_fail_file(err, path, "too many rows");

@@ -126,7 +126,8 @@ kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
 uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
-/* As kf_out_replaces and kf_out_belongs. */
+/* As kf_out_lock, kf_out_replaces and kf_out_belongs. */
+kf_status kf_stw_lock(const kf_stw *w, int *lock, kf_err *err);
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
@@ -347,6 +348,7 @@ struct kf_data {
   const char *doubt[2];
   kf_origin origin;
   uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
+  uint64_t read_with; /* what KF_MADE_WITH says in its one file; 0: nothing */
   /* Where the rows of each rank end, [n_ends], if only that rank can fetch them; NULL: all can fetch
    * all. Labels can be fetched anywhere. */
   const uint64_t *ends;
@@ -585,6 +587,7 @@ typedef struct kf_save_spec {
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
                    const double *norm2, uint64_t n, float *out, kf_err *err);
   const void *argument;
+  const kf_origin *origin; /* of mapped rows; NULL: not known, or that of the rows as they are */
 } kf_save_spec;
 kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
                               const char *path);

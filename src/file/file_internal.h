@@ -278,8 +278,18 @@ typedef enum kf_codec {
 } kf_codec;
 /* NULL if it can be unpacked; otherwise why not, as the end of a sentence. */
 const char *kf_codec_refusal(int codec);
-/* Unpacks n bytes to exactly m; false: they are damaged, or there is no memory. */
-bool kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out, size_t m);
+/* Unpacks n bytes to exactly m; otherwise KF_ERR_DATA, they are damaged, or KF_ERR_MEM, without a message.
+ * *state: NULL at first; what it becomes can be used again by one thread at a time, and is freed in the end. */
+kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
+                    unsigned char *out, size_t m);
+void kf_unpack_free(void *state);
+/* Snappy: how many bytes at the beginning say that m are packed; 0: they do not. */
+size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m);
+/* The element that follows: how many bytes it has itself, how many it stands for, and how far back these
+ * are (0: they come next). 0: it does not end within n bytes. */
+size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back);
+/* Elements that stand for exactly m bytes; false: they do not. */
+bool kf_unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m);
 
 /* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
 
@@ -329,6 +339,7 @@ typedef struct kf_shard {
   bool guessed;          /* its labels are an array that is just the only one to fit */
   char label_column[64]; /* which column of a .parquet file they are, for notes */
   kf_origin origin;
+  uint64_t made_with;  /* what KF_MADE_WITH says; 0: nothing */
   kf_in beside;        /* another file with its ids; no path: none */
   kf_changes *changes; /* of a gallery, until they are shards of their own; NULL: none */
 } kf_shard;

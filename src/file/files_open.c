@@ -74,6 +74,7 @@ static kf_status append_shard(kf_files *files, const char *path, const char *bes
     return kf_fail_file(err, path, "the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
                         shard->table.dim, zero->in.path, zero->table.dim);
   KF_TRY(kf_origin_join(&files->base.origin, &shard->origin, err));
+  files->base.read_with = files->n_shards == 1 ? shard->made_with : 0;
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail_file(err, path, "too many rows");

@@ -22,7 +22,7 @@ bool kf_pq_varint(kf_pq_span *in, uint64_t *out) {
 }
 
 static uint64_t mask_of(unsigned width) {
-  return width == 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
+  return width >= 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
 }
 
 /* The value of `width` bits at a bit of some bytes, up to 57 of them if eight bytes can be read. */

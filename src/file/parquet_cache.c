@@ -9,11 +9,12 @@
 #include <pthread.h>
 
 /* Small pages are kept while all of them take little, so that memory stays warm; of large ones, which hold
- * many batches, the few that threads work on. */
+ * many batches, the few that threads work on. Pages in pieces take next to nothing, but the list is walked. */
 #define KEPT  ((uint64_t)24 << 20)
 #define MOST  ((uint64_t)192 << 20)
 #define FEW   8u
 #define LEAST 3u
+#define MANY  1024u
 
 /* The block first, so that a pointer to one is a pointer to the other. */
 typedef struct entry {
@@ -31,6 +32,7 @@ struct kf_pq_cache {
   entry **entries;
   size_t n, room;
   uint64_t bytes, time;
+  kf_pq_scratch *scratch; /* that nobody uses: one for each thread at most */
 };
 
 kf_pq_cache *kf_pq_cache_new(void) {
@@ -47,6 +49,8 @@ static void drop(kf_pq_cache *cache, size_t i) {
   cache->entries[i] = cache->entries[--cache->n];
   cache->bytes -= e->block.bytes;
   if (e->block.dict != NULL) ((entry *)(uintptr_t)e->block.dict)->users--;
+  for (kf_pq_scratch *s = cache->scratch; s != NULL; s = s->next)
+    if (s->of == &e->block.pieces) s->of = NULL;
   kf_pq_block_free(&e->block);
   kf_free(e);
 }
@@ -71,6 +75,10 @@ void kf_pq_cache_forget(kf_pq_cache *cache, const kf_pq_column *column) {
 void kf_pq_cache_free(kf_pq_cache *cache) {
   if (cache == NULL) return;
   kf_pq_cache_forget(cache, NULL);
+  for (kf_pq_scratch *s; (s = cache->scratch) != NULL;) {
+    cache->scratch = s->next;
+    kf_pq_scratch_free(s);
+  }
   pthread_cond_destroy(&cache->changed);
   pthread_mutex_destroy(&cache->lock);
   kf_free(cache->entries);
@@ -78,7 +86,8 @@ void kf_pq_cache_free(kf_pq_cache *cache) {
 }
 
 static bool is_full(const kf_pq_cache *cache) {
-  return (cache->bytes > KEPT && cache->n > FEW) || (cache->bytes > MOST && cache->n > LEAST);
+  return cache->n > MANY || (cache->bytes > KEPT && cache->n > FEW) ||
+         (cache->bytes > MOST && cache->n > LEAST);
 }
 
 static void trim(kf_pq_cache *cache) {
@@ -113,6 +122,31 @@ void kf_pq_cache_let_go(kf_pq_cache *cache, const kf_pq_block *block) {
   pthread_mutex_unlock(&cache->lock);
 }
 
+/* --- buffers --------------------------------------------------------------------------------- */
+
+/* While it is lent nobody clears `of`, so it must not be that of a page which others may drop. */
+kf_pq_scratch *kf_pq_cache_lend(kf_pq_cache *cache, const kf_pq_pieces *of, uint32_t piece) {
+  pthread_mutex_lock(&cache->lock);
+  kf_pq_scratch **at = &cache->scratch;
+  for (kf_pq_scratch **s = at; *s != NULL; s = &(*s)->next)
+    if (of != NULL && (*s)->of == of && (*s)->piece == piece) at = s;
+  kf_pq_scratch *found = *at;
+  if (found != NULL) *at = found->next;
+  pthread_mutex_unlock(&cache->lock);
+  if (found == NULL) return kf_pq_scratch_new();
+  if (found->of != of) found->of = NULL;
+  return found;
+}
+
+void kf_pq_cache_take_back(kf_pq_cache *cache, kf_pq_scratch *scratch) {
+  pthread_mutex_lock(&cache->lock);
+  scratch->next = cache->scratch;
+  cache->scratch = scratch;
+  pthread_mutex_unlock(&cache->lock);
+}
+
+/* --- pages ----------------------------------------------------------------------------------- */
+
 static entry *add(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page) {
   entry *e = kf_alloc_zero(1, sizeof *e);
   if (e == NULL || !kf_grow((void **)&cache->entries, &cache->room, cache->n, sizeof e)) {
@@ -132,7 +166,14 @@ static kf_status load(kf_pq_cache *cache, const kf_pq_column *column, uint32_t p
   kf_pq_shape shape = kf_pq_shape_of(column, page);
   if (p->dictionary != KF_PQ_NONE)
     KF_TRY(kf_pq_cache_get(cache, column, p->dictionary, &dictionary, err));
-  kf_status status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, out, err);
+  kf_pq_scratch *scratch = kf_pq_cache_lend(cache, NULL, 0);
+  kf_status status = KF_OK;
+  if (scratch == NULL) {
+    status = kf_fail_memory(err);
+  } else {
+    status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, scratch, out, err);
+    kf_pq_cache_take_back(cache, scratch);
+  }
   if (status == KF_OK)
     out->dict = dictionary;
   else if (dictionary != NULL)

@@ -140,6 +140,23 @@ kf_status kf_pq_page_read(const kf_in *in, uint64_t *at, uint64_t end, kf_pq_pag
   return KF_OK;
 }
 
+/* --- memory ---------------------------------------------------------------------------------- */
+
+kf_pq_scratch *kf_pq_scratch_new(void) {
+  kf_pq_scratch *scratch = kf_alloc(1, sizeof *scratch);
+  if (scratch == NULL) return NULL;
+  scratch->next = NULL;
+  scratch->unpacker = NULL;
+  scratch->of = NULL;
+  return scratch;
+}
+
+void kf_pq_scratch_free(kf_pq_scratch *scratch) {
+  if (scratch == NULL) return;
+  kf_unpack_free(scratch->unpacker);
+  kf_free(scratch);
+}
+
 /* --- bytes ----------------------------------------------------------------------------------- */
 
 static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsigned char *bytes,
@@ -154,40 +171,44 @@ static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsign
                       page->offset);
 }
 
-static kf_status unpack(const kf_in *in, const kf_pq_page *page, const unsigned char *packed,
-                        unsigned char *bytes, kf_err *err) {
+static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
+                        const unsigned char *packed, unsigned char *bytes, kf_err *err) {
   size_t levels = page->version == 2 ? (size_t)page->rep_bytes + page->def_bytes : 0;
   memcpy(bytes, packed, levels);
-  if (kf_unpack((kf_codec)page->codec, packed + levels, page->packed - levels, bytes + levels,
-                page->size - levels))
-    return KF_OK;
+  kf_status status = kf_unpack((kf_codec)page->codec, &scratch->unpacker, packed + levels,
+                               page->packed - levels, bytes + levels, page->size - levels);
+  if (status == KF_OK) return KF_OK;
+  if (status == KF_ERR_MEM) return kf_fail_memory(err);
   return kf_fail_file(err, in->path,
                       "the page at byte %" PRIu64 " is damaged: it cannot be unpacked",
                       page->offset);
 }
 
-kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, unsigned char **bytes,
-                          kf_err *err) {
-  unsigned char *packed = kf_alloc(page->packed, 1), *unpacked = NULL;
+/* A page that is packed; through the scratch memory, if it is small. */
+static kf_status load_packed(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
+                             unsigned char *bytes, kf_err *err) {
+  bool small = page->packed <= sizeof scratch->packed;
+  unsigned char *packed = small ? scratch->packed : kf_alloc(page->packed, 1);
   if (packed == NULL) return kf_fail_memory(err);
   kf_status status = kf_in_read(in, page->offset, packed, page->packed, err);
   if (status == KF_OK) status = check_crc(in, page, packed, err);
-  if (status == KF_OK && page->codec == KF_CODEC_NONE) {
-    if (page->size != page->packed)
-      status =
-          kf_fail_file(err, in->path, "the page at byte %" PRIu64 " has two sizes", page->offset);
-    if (status == KF_OK) {
-      *bytes = packed;
-      return KF_OK;
-    }
-  } else if (status == KF_OK) {
-    unpacked = kf_alloc(page->size, 1);
-    status = unpacked == NULL ? kf_fail_memory(err) : unpack(in, page, packed, unpacked, err);
-  }
-  kf_free(packed);
-  if (status == KF_OK)
-    *bytes = unpacked;
-  else
-    kf_free(unpacked);
+  if (status == KF_OK) status = unpack(in, page, scratch, packed, bytes, err);
+  if (!small) kf_free(packed);
   return status;
+}
+
+static kf_status load(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
+                      unsigned char *bytes, kf_err *err) {
+  if (page->codec != KF_CODEC_NONE) return load_packed(in, page, scratch, bytes, err);
+  if (page->size != page->packed)
+    return kf_fail_file(err, in->path, "the page at byte %" PRIu64 " has two sizes", page->offset);
+  KF_TRY(kf_in_read(in, page->offset, bytes, page->size, err));
+  return check_crc(in, page, bytes, err);
+}
+
+kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
+                          unsigned char **out, kf_err *err) {
+  unsigned char *bytes = kf_alloc(page->size, 1);
+  if (bytes == NULL) return kf_fail_memory(err);
+  KF_HAND_OUT(load(in, page, scratch, bytes, err), out, bytes, kf_free);
 }

@@ -79,7 +79,7 @@ static kf_status find_words(const kf_pq *pq, const char *name, const char *const
   if (name != NULL) {
     char what[192];
     KF_TRY(find_named(pq, name, out, err));
-    if (is_words(*out)) return KF_OK;
+    if (*out == NULL || is_words(*out)) return KF_OK;
     snprintf(what, sizeof what, "column '%.64s' is %s, but %s are texts or integers", name,
              (*out)->type, use);
     return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
@@ -243,8 +243,13 @@ kf_status kf_parquet_open_ids(kf_shard *shard, const char *path, const char *col
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+static bool is_ours(const kf_pq *pq) {
+  const char *format = kf_pq_meta(pq, "format");
+  return format != NULL && strcmp(format, "koofu.dataset") == 0;
+}
+
 static kf_status use_inner_labels(kf_shard *shard, const kf_pq *pq, const kf_data_options *options,
-                                  kf_pq_cache *cache, kf_err *err) {
+                                  kf_pq_cache *cache, kf_names *names, kf_err *err) {
   const kf_pq_leaf *leaf;
   if (options->inner_labels == KF_OFF || options->n_labels > 0) return KF_OK;
   const char *asked = options->label_column != NULL ? options->label_column : options->label_tensor;
@@ -252,13 +257,14 @@ static kf_status use_inner_labels(kf_shard *shard, const kf_pq *pq, const kf_dat
   if (leaf == NULL) return KF_OK;
   shard->guessed = asked == NULL;
   snprintf(shard->label_column, sizeof shard->label_column, "%.63s", leaf->name);
-  return use_labels(&shard->labels, pq, leaf, &shard->in, cache, err);
+  KF_TRY(use_labels(&shard->labels, pq, leaf, &shard->in, cache, err));
+  bool numbers = shard->labels.kind == KF_LABELS_INTEGERS;
+  return numbers && names != NULL && !is_ours(pq) ? kf_hf_names(pq, leaf->name, names, err) : KF_OK;
 }
 
 /* Class names and the encoder, if the file is one of ours. */
 static kf_status use_meta(kf_shard *shard, const kf_pq *pq, kf_names *names, kf_err *err) {
-  const char *format = kf_pq_meta(pq, "format");
-  if (format == NULL || strcmp(format, "koofu.dataset") != 0) return KF_OK;
+  if (!is_ours(pq)) return KF_OK;
   shard->guessed = false;
   KF_TRY(kf_origin_parse(pq->in->path, kf_pq_meta(pq, KF_META_ENCODER),
                          kf_pq_meta(pq, KF_META_ENCODER_CHECKSUM), &shard->origin, err));
@@ -276,7 +282,7 @@ static kf_status use_rows(kf_shard *shard, const kf_pq *pq, const kf_data_option
   KF_TRY(kf_table_size(table, shard->in.path, table->column->rows, table->column->dim, err));
   table->type = table->column->leaf.element;
   table->layout = KF_LAYOUT_PARQUET;
-  KF_TRY(use_inner_labels(shard, pq, options, cache, err));
+  KF_TRY(use_inner_labels(shard, pq, options, cache, names, err));
   bool no_ids = options->id_column != NULL && options->id_column[0] == '\0';
   leaf = NULL;
   if (!no_ids) KF_TRY(find_words(pq, options->id_column, usual_ids, "ids", &leaf, err));
@@ -307,8 +313,7 @@ static const char *shown(kf_arena *arena, const char *text) {
   n = kf_utf8_prefix(text, n < LONGEST ? n : LONGEST);
   char *copy = kf_arena_take(arena, n + 4, 1);
   if (copy == NULL) return NULL;
-  memcpy(copy, text, n);
-  strcpy(copy + n, text[n] != '\0' ? "…" : "");
+  snprintf(copy, n + 4, "%.*s%s", (int)n, text, text[n] != '\0' ? "…" : "");
   return copy;
 }
 

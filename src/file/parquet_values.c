@@ -1,8 +1,8 @@
 /* parquet_values.c - decodes a page: its levels, then its values in whatever encoding.
  *
  * The common case is a page of lists that all have the same length, without a null, in PLAIN: then levels
- * are checked run by run and the values stay where they are. Otherwise levels become bytes, values are
- * decoded one after the other, and nulls are put between them.
+ * are checked run by run and the values stay where they are, if possible in the file (parquet_pieces.c).
+ * Otherwise levels become bytes, values are decoded one after the other, and nulls are put between them.
  *
  * Nothing is believed: a page says how many values it has, and all memory is bounded before it is taken. */
 #include "file/parquet.h"
@@ -18,6 +18,7 @@ typedef struct reader {
   const kf_pq_page *page;
   kf_pq_block *out;
   const kf_pq_block *dictionary;
+  kf_pq_scratch *scratch;
   kf_pq_span rest;     /* what is not read yet of the page */
   unsigned char *defs; /* [n], if there are nulls; NULL: every value is there */
   uint32_t n;          /* values that are there */
@@ -49,6 +50,7 @@ static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
 
 void kf_pq_block_free(kf_pq_block *block) {
   for (size_t i = 0; i < sizeof block->own / sizeof block->own[0]; i++) kf_free(block->own[i]);
+  kf_free(block->pieces.at);
   *block = (kf_pq_block){0};
 }
 
@@ -124,23 +126,33 @@ static kf_status wrong_lengths(const reader *r) {
                       r->page->offset);
 }
 
-static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
+/* The runs of both, which r->rest moves past; *full: every value is there. */
+static kf_status start_levels(reader *r, kf_pq_runs *reps, kf_pq_runs *defs, bool *full) {
   const kf_pq_leaf *leaf = r->leaf;
   const kf_pq_page *page = r->page;
+  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, reps));
+  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, defs));
+  *full = leaf->most_def == 0 || kf_pq_runs_all(*defs, page->n, leaf->most_def);
+  return KF_OK;
+}
+
+/* A missing list with a slot for each of its values, as DuckDB writes arrays, has the same shape. */
+static kf_status check_lengths(const reader *r, const kf_pq_runs *reps, const kf_pq_shape *shape) {
+  uint32_t zero = shape->phase > 0 ? shape->dim - shape->phase : 0;
+  return kf_pq_runs_step(*reps, r->page->n, zero, shape->dim) ? KF_OK : wrong_lengths(r);
+}
+
+static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
   kf_pq_runs reps, defs;
-  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, &reps));
-  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, &defs));
-  r->n = page->n;
-  bool full = leaf->most_def == 0 || kf_pq_runs_all(defs, page->n, leaf->most_def);
+  bool full;
+  KF_TRY(start_levels(r, &reps, &defs, &full));
+  r->n = r->page->n;
   if (!full) {
-    KF_TRY(read_levels(r, defs, leaf->most_def, &r->defs));
+    KF_TRY(read_levels(r, defs, r->leaf->most_def, &r->defs));
     count_values(r);
   }
-  if (leaf->most_rep == 0) return KF_OK;
-  if (shape->dim == 0) return find_starts(r, reps);
-  uint32_t zero = shape->phase > 0 ? shape->dim - shape->phase : 0;
-  /* A missing list with a slot for each of its values, as DuckDB writes arrays, has the same shape. */
-  return kf_pq_runs_step(reps, page->n, zero, shape->dim) ? KF_OK : wrong_lengths(r);
+  if (r->leaf->most_rep == 0) return KF_OK;
+  return shape->dim == 0 ? find_starts(r, reps) : check_lengths(r, &reps, shape);
 }
 
 /* --- indices --------------------------------------------------------------------------------- */
@@ -381,11 +393,80 @@ static kf_status decode_texts(reader *r) {
   return status;
 }
 
+/* --- a page in pieces -------------------------------------------------------------------------- */
+
+/* Where the levels of a page of version 1 end. *there: they do. */
+static kf_status end_of_levels(const reader *r, uint64_t *end, bool *there) {
+  const unsigned most[] = {r->leaf->most_rep, r->leaf->most_def};
+  const kf_pq_pieces *p = &r->out->pieces;
+  *end = 0;
+  *there = true;
+  for (int i = 0; i < 2 && *there; i++) {
+    uint32_t n = 0;
+    if (most[i] == 0) continue;
+    *there = p->size - *end >= sizeof n;
+    if (!*there) return KF_OK;
+    KF_TRY(kf_pq_pieces_read(r->in, p, r->scratch, *end, sizeof n, (unsigned char *)&n, r->err));
+    *end += sizeof n;
+    *there = n <= p->size - *end;
+    *end += n;
+  }
+  return KF_OK;
+}
+
+/* Checks the levels, in `bytes`; *cut: every value is there, and they are as many as the page says. */
+static kf_status check_levels(reader *r, const kf_pq_shape *shape, unsigned char *bytes, uint64_t n,
+                              bool *cut) {
+  kf_pq_pieces *p = &r->out->pieces;
+  kf_pq_runs reps, defs;
+  if (r->page->version == 2)
+    KF_TRY(kf_in_read(r->in, r->page->offset, bytes, n, r->err));
+  else
+    KF_TRY(kf_pq_pieces_read(r->in, p, r->scratch, 0, n, bytes, r->err));
+  r->rest = (kf_pq_span){bytes, bytes + n};
+  KF_TRY(start_levels(r, &reps, &defs, cut));
+  if (!*cut) return KF_OK;
+  KF_TRY(check_lengths(r, &reps, shape));
+  p->values = r->page->version == 2 ? 0 : (uint32_t)n;
+  *cut = (uint64_t)r->page->n * stored_size(r->leaf) <= p->size - p->values;
+  return KF_OK;
+}
+
+/* Whatever is not as it must be here is left to those who look at all of the page, and say so. */
+static kf_status find_pieces(reader *r, const kf_pq_shape *shape, bool *cut) {
+  const kf_pq_page *page = r->page;
+  uint64_t n = (uint64_t)page->rep_bytes + page->def_bytes;
+  KF_TRY(kf_pq_pieces_find(r->in, page, r->scratch, &r->out->pieces, cut, r->err));
+  if (*cut && page->version == 1) KF_TRY(end_of_levels(r, &n, cut));
+  if (!*cut) return KF_OK;
+  unsigned char *bytes = kf_alloc(n, 1);
+  if (bytes == NULL) return kf_fail_memory(r->err);
+  kf_status status = check_levels(r, shape, bytes, n, cut);
+  kf_free(bytes);
+  r->out->n = page->n;
+  r->out->bytes = r->out->pieces.n * sizeof *r->out->pieces.at;
+  return status;
+}
+
+/* Lists of one length, in numbers that are not longer than f32. A checksum is one of all bytes. */
+static bool may_be_cut(const reader *r, const kf_pq_shape *shape) {
+  int codec = r->page->codec;
+  return shape->dim > 0 && r->page->version > 0 && !r->page->has_crc && is_plain(r) &&
+         stored_size(r->leaf) <= sizeof(float) &&
+         (codec == KF_CODEC_NONE || codec == KF_CODEC_SNAPPY);
+}
+
 /* --- a page ---------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
-  unsigned char *bytes;
-  KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
+  unsigned char *bytes = NULL;
+  bool cut = may_be_cut(r, shape);
+  if (cut) {
+    KF_TRY(find_pieces(r, shape, &cut));
+    if (cut) return KF_OK;
+    kf_pq_block_free(r->out);
+  }
+  KF_TRY(kf_pq_page_load(r->in, r->page, r->scratch, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
@@ -396,12 +477,18 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
 }
 
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
-                       const kf_pq_shape *shape, const kf_pq_block *dictionary, kf_pq_block *out,
-                       kf_err *err) {
+                       const kf_pq_shape *shape, const kf_pq_block *dictionary,
+                       kf_pq_scratch *scratch, kf_pq_block *out, kf_err *err) {
   *out = (kf_pq_block){0};
-  reader r = {
-      .in = in, .leaf = leaf, .page = page, .out = out, .dictionary = dictionary, .err = err};
+  reader r = {.in = in,
+              .leaf = leaf,
+              .page = page,
+              .out = out,
+              .dictionary = dictionary,
+              .scratch = scratch,
+              .err = err};
   kf_status status = decode(&r, shape);
+  scratch->of = NULL; /* what it was filled for moves */
   if (status != KF_OK) kf_pq_block_free(out);
   return status;
 }

@@ -61,7 +61,7 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
                           .labels = data->has_labels,
                           .names = &data->names,
                           .id_bytes = id_bytes};
-  /* Mapped rows are no longer what an encoder gives. */
+  layout.origin = save->spec->origin;
   if (save->spec->map == NULL && !data->mapped) layout.origin = &data->origin;
   if (kf_format_of(path) == KF_FORMAT_NPY) {
     KF_TRY(kf_out_open(&out->npy, save->ctx, path, err));
@@ -403,7 +403,7 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
                               const char *path) {
   KF_TRY(check_output(spec, path, &ctx->err));
   KF_TRY(kf_data_refuse_overwrite(data, path, &ctx->err));
-  kf_saver *save;
+  kf_saver *save = NULL;
   KF_TRY(kf_saver_new(ctx, data, spec, &save));
   kf_status status = write_file(save, path);
   sink_abort(&save->out);

@@ -86,6 +86,8 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
     KF_TRY(kf_labels_open_tensor(&shard->labels, &st->in, labels, err));
   shard->mapped = kf_st_find(st, "transform") != NULL;
   if (!shard->mapped) KF_TRY(kf_st_origin(st, &shard->origin, err));
+  const char *made_with = kf_st_meta(st, KF_MADE_WITH);
+  if (made_with != NULL && !kf_parse_hex64(made_with, &shard->made_with)) shard->made_with = 0;
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
 }
 

@@ -10,21 +10,24 @@
 #endif
 #ifdef KF_WITH_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 #endif
 
 const char *kf_codec_refusal(int codec) {
   switch (codec) {
   case KF_CODEC_NONE:
   case KF_CODEC_SNAPPY:
-  case KF_CODEC_LZ4: return NULL;
 #ifdef KF_WITH_ZLIB
-  case KF_CODEC_GZIP: return NULL;
-#else
-  case KF_CODEC_GZIP: return "gzip, but this koofu was built without zlib";
+  case KF_CODEC_GZIP:
 #endif
 #ifdef KF_WITH_ZSTD
-  case KF_CODEC_ZSTD: return NULL;
-#else
+  case KF_CODEC_ZSTD:
+#endif
+  case KF_CODEC_LZ4: return NULL;
+#ifndef KF_WITH_ZLIB
+  case KF_CODEC_GZIP: return "gzip, but this koofu was built without zlib";
+#endif
+#ifndef KF_WITH_ZSTD
   case KF_CODEC_ZSTD: return "Zstandard, but this koofu was built without libzstd";
 #endif
   case 3: return "LZO, which koofu does not read";
@@ -46,36 +49,45 @@ static void repeat(unsigned char *to, size_t back, size_t n) {
 
 /* --- Snappy ---------------------------------------------------------------------------------- */
 
-/* A varint with the size, then elements: the low two bits of the first byte tell a literal from copies
- * with 1, 2 or 4 bytes of distance. */
-static bool unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
-  const unsigned char *end = in + n;
-  unsigned char *to = out, *limit = out + m;
+/* A varint with the size, then elements. */
+size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m) {
   uint64_t size = 0;
   unsigned shift = 0;
+  size_t at = 0;
   do {
-    if (in == end || shift > 28) return false;
-    size |= (uint64_t)(*in & 0x7F) << shift;
+    if (at == n || shift > 28) return 0;
+    size |= (uint64_t)(in[at] & 0x7F) << shift;
     shift += 7;
-  } while (*in++ >= 0x80);
-  if (size != m) return false;
+  } while (in[at++] >= 0x80);
+  return size == m ? at : 0;
+}
+
+/* The low two bits of the first byte tell a literal from copies with 1, 2 or 4 bytes of distance. */
+size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back) {
+  unsigned tag = n > 0 ? *in : 0, kind = tag & 3;
+  size_t more = (tag >> 2) + 1, number = 0;
+  size_t extra = kind == 0 ? (more > 60 ? more - 60 : 0) : kind == 3 ? 4 : kind;
+  if (n < extra + 1) return 0;
+  for (size_t i = 0; i < extra; i++) number |= (size_t)in[i + 1] << 8 * i;
+  *length = kind == 0 && extra > 0 ? number + 1 : kind == 1 ? (tag >> 2 & 7) + 4 : more;
+  if (kind == 1) number |= (size_t)(tag >> 5) << 8;
+  /* Nothing lies at distance 0, nor that far away. */
+  *back = kind == 0 ? 0 : number > 0 ? number : SIZE_MAX;
+  return extra + 1;
+}
+
+bool kf_unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  const unsigned char *end = in + n;
+  unsigned char *to = out, *limit = out + m;
   while (in < end) {
-    unsigned tag = *in++, kind = tag & 3;
-    size_t length = (tag >> 2) + 1, back = 0;
-    size_t extra = kind == 0 ? (length > 60 ? length - 60 : 0) : kind == 3 ? 4 : kind;
-    if ((size_t)(end - in) < extra) return false;
-    size_t number = 0;
-    for (size_t i = 0; i < extra; i++) number |= (size_t)in[i] << 8 * i;
-    in += extra;
-    if (kind == 0) {
-      if (extra > 0) length = number + 1;
-      if (length > (size_t)(end - in) || length > (size_t)(limit - to)) return false;
+    size_t length, back, head = kf_snappy_head(in, (size_t)(end - in), &length, &back);
+    if (head == 0 || length > (size_t)(limit - to) || back > (size_t)(to - out)) return false;
+    in += head;
+    if (back == 0) {
+      if (length > (size_t)(end - in)) return false;
       memcpy(to, in, length);
       in += length;
     } else {
-      back = kind == 1 ? number | (size_t)(tag >> 5) << 8 : number;
-      if (kind == 1) length = (tag >> 2 & 7) + 4;
-      if (back == 0 || back > (size_t)(to - out) || length > (size_t)(limit - to)) return false;
       repeat(to, back, length);
     }
     to += length;
@@ -124,33 +136,56 @@ static bool unpack_lz4(const unsigned char *in, size_t n, unsigned char *out, si
 
 /* --- gzip and Zstandard ------------------------------------------------------------------------ */
 
+/* Both take memory of their own, which may not be there. */
+
 #ifdef KF_WITH_ZLIB
-static bool unpack_gzip(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+static kf_status unpack_gzip(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
   enum { GZIP_OR_ZLIB = 32 };
   z_stream z = {.next_in = (unsigned char *)(uintptr_t)in,
                 .avail_in = (uInt)n,
                 .next_out = out,
                 .avail_out = (uInt)m};
-  if (inflateInit2(&z, GZIP_OR_ZLIB + MAX_WBITS) != Z_OK) return false;
+  if (inflateInit2(&z, GZIP_OR_ZLIB + MAX_WBITS) != Z_OK) return KF_ERR_MEM;
   int code = inflate(&z, Z_FINISH);
   inflateEnd(&z);
-  return code == Z_STREAM_END && z.avail_out == 0 && z.avail_in == 0;
+  if (code == Z_MEM_ERROR) return KF_ERR_MEM;
+  return code == Z_STREAM_END && z.avail_out == 0 && z.avail_in == 0 ? KF_OK : KF_ERR_DATA;
 }
 #endif
 
-bool kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out, size_t m) {
-  if (n == 0 && m == 0) return true; /* a page of nulls alone */
+#ifdef KF_WITH_ZSTD
+static kf_status unpack_zstd(void **state, const unsigned char *in, size_t n, unsigned char *out,
+                             size_t m) {
+  if (*state == NULL) *state = ZSTD_createDCtx();
+  if (*state == NULL) return KF_ERR_MEM;
+  size_t got = ZSTD_decompressDCtx(*state, out, m, in, n);
+  if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) return KF_ERR_MEM;
+  return got == m ? KF_OK : KF_ERR_DATA;
+}
+
+void kf_unpack_free(void *state) { ZSTD_freeDCtx(state); }
+#else
+void kf_unpack_free(void *state) { (void)state; }
+#endif
+
+static kf_status sound(bool is) { return is ? KF_OK : KF_ERR_DATA; }
+
+kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
+                    unsigned char *out, size_t m) {
+  (void)state;
+  if (n == 0 && m == 0) return KF_OK; /* a page of nulls alone */
+  size_t size = codec == KF_CODEC_SNAPPY ? kf_snappy_size(in, n, m) : 0;
   switch (codec) {
-  case KF_CODEC_SNAPPY: return unpack_snappy(in, n, out, m);
-  case KF_CODEC_LZ4: return unpack_lz4(in, n, out, m);
+  case KF_CODEC_SNAPPY: return sound(size > 0 && kf_unpack_snappy(in + size, n - size, out, m));
+  case KF_CODEC_LZ4: return sound(unpack_lz4(in, n, out, m));
 #ifdef KF_WITH_ZLIB
   case KF_CODEC_GZIP: return unpack_gzip(in, n, out, m);
 #endif
 #ifdef KF_WITH_ZSTD
-  case KF_CODEC_ZSTD: return ZSTD_decompress(out, m, in, n) == m;
+  case KF_CODEC_ZSTD: return unpack_zstd(state, in, n, out, m);
 #endif
   default:
     if (n == m) memcpy(out, in, n);
-    return n == m;
+    return sound(n == m);
   }
 }

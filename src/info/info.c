@@ -117,9 +117,10 @@ static kf_status describe_format(kf_ctx *ctx, info *i, const char *path, const c
   if (strcmp(format, "koofu.model") == 0) return describe_model(ctx, out, path);
   if (strcmp(format, KF_GALLERY_FORMAT) == 0) return describe_gallery(ctx, out, path);
   if (strcmp(format, "koofu.answers") != 0) return describe_tensors(ctx, out, path);
-  const kf_st_tensor *rows = kf_st_find(&i->st, "rows");
+  const kf_st_tensor *rows = kf_st_find(&i->st, "rows"), *ends = kf_st_find(&i->st, "indptr");
   out->kind = "answers";
-  out->rows = rows != NULL ? rows->shape[0] : 0;
+  out->rows = rows != NULL ? rows->shape[0] : 0; /* queries */
+  if (ends != NULL) out->rows = ends->shape[0] > 0 ? ends->shape[0] - 1 : 0;
   return KF_OK;
 }
 

@@ -77,8 +77,36 @@ static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ld
   }
 }
 
+/* One row of c, or few: packing b, which is read once, would cost more than the products. c stays in the
+ * first cache, and eight rows of b pass over it at a time. */
+static void NAME(gemm_few)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
+                           size_t ldc, size_t m, size_t n, size_t depth) {
+  enum { STEPS = 8 };
+  for (size_t k = 0; k < depth; k += STEPS) {
+    size_t steps = depth - k < STEPS ? depth - k : STEPS,
+           whole = steps == STEPS ? n - n % LANES : 0;
+    const REAL *rows = b + k * ldb;
+    for (size_t i = 0; i < m; i++) {
+      REAL factor[STEPS], *to = c + i * ldc;
+      for (size_t t = 0; t < steps; t++) factor[t] = a[(k + t) * lda + i];
+      for (size_t j = 0; j < whole; j += LANES) {
+        VEC sum = NAME(load)(to + j);
+        UNROLL
+        for (size_t t = 0; t < STEPS; t++) sum += NAME(load)(rows + t * ldb + j) * factor[t];
+        NAME(store)(to + j, sum);
+      }
+      for (size_t j = whole; j < n; j++)
+        for (size_t t = 0; t < steps; t++) to[j] += rows[t * ldb + j] * factor[t];
+    }
+  }
+}
+
 static void NAME(wide_gemm_tn)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                                size_t ldc, size_t m, size_t n, size_t depth) {
+  if (m <= GEMM_FEW) {
+    NAME(gemm_few)(a, lda, b, ldb, c, ldc, m, n, depth);
+    return;
+  }
   for (size_t i = 0; i < m; i += GEMM_ROWS) {
     size_t rows = m - i < GEMM_ROWS ? m - i : GEMM_ROWS;
     for (size_t k = 0; k < depth; k += GEMM_DEPTH) {

@@ -41,6 +41,7 @@ typedef struct kf_moment_kernel {
 /* The columns of packed rows: the fewest that make equal parts of at most 64, each a multiple of
  * 4. */
 static inline uint32_t kf_scan_dim(uint32_t dim) {
+  if (dim == 0) dim = 1;
   uint32_t parts = (dim + 63) / 64;
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }

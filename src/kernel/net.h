@@ -42,9 +42,21 @@ typedef struct kf_net_product {
    * The columns of prepared rows from n to the next multiple of KF_NET_STEP become zero. */
   float *out; /* NULL: to `prepared` */
   size_t stride;
+  /* f32 rows in parts of so many outputs (a multiple of KF_NET_PANEL), each part `part_step` floats
+   * after the one before; 0: in one part. */
+  size_t part, part_step;
   bool add;       /* f32 rows: add the result instead of storing it */
   void *prepared; /* rows_size(m, n) bytes */
+  /* Packed weights that a later product begins with: may be prefetched. NULL: none. */
+  const void *next;
+  size_t next_size; /* bytes */
 } kf_net_product;
+
+/* Where output j of row i goes, in f32 rows. */
+static inline float *kf_net_out(const kf_net_product *p, size_t i, size_t j) {
+  size_t column = p->part > 0 ? j / p->part * p->part_step + j % p->part : j;
+  return p->out + i * p->stride + column;
+}
 
 /* Attention of one head: out = softmax(scale * q . k^T) . v, over the keys that a query sees. */
 typedef struct kf_net_attention {
@@ -53,8 +65,13 @@ typedef struct kf_net_attention {
   size_t queries, keys, dim;
   float scale;
   bool causal; /* query i sees keys 0 … i; then queries == keys */
-  float *out;  /* [queries], in steps of out_stride floats */
+  /* Where results go: f32 rows, in steps of out_stride floats, or rows from `row` on and columns from
+   * `column` on of rows prepared for a product of depth `depth`. In these, column, dim and depth are
+   * multiples of KF_NET_STEP. */
+  float *out; /* NULL: to `prepared` */
   size_t out_stride;
+  void *prepared;
+  size_t row, column, depth;
   void *scratch; /* attention_size(keys, dim) bytes, 64-byte aligned */
 } kf_net_attention;
 

@@ -4,12 +4,13 @@
  * Rows and weights are in memory tile by tile. The rows of a tile after the last one are read too, but
  * their sums are not used.
  *
- * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel. A strip is taken
- * through all panels of a block of outputs, whose weights are in the second-level cache by then,
- * and DEPTH columns at a time, so that the strip stays in the first-level one.
+ * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel, over all columns.
+ * A strip is taken through all panels of a block of outputs, whose weights are in the second-level
+ * cache by then. Its first columns stay in the first-level cache. The others, and the weights, bypass
+ * it (TILELOADDT1): they would drive out the rest before they are used again.
  *
  * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
- * itself. So the sums of a strip are finished while the tiles compute those of the next: a few rows
+ * itself. So the sums of a panel are finished while the tiles compute those of the next: a few rows
  * at a time, too few to fill the processor's window. */
 #include "kernel/kernel.h"
 
@@ -18,26 +19,33 @@
 #include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define DEPTH      512  /* columns: a strip of this many fills most of the first-level cache */
-#define PANELS     4    /* of a block of outputs */
-#define EDGE       32   /* rows of a strip */
-#define TILE_BYTES 1024 /* bytes of a tile */
+#define CLOSE      512        /* columns of a strip that stay in the first-level cache */
+#define PANELS     4          /* of a block of outputs, at most */
+#define BLOCK      (1u << 20) /* bytes of its weights, at most */
+#define EDGE       32         /* rows of a strip */
+#define TILE_BYTES 1024       /* bytes of a tile */
 #define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
-#define SUM_STRIDE (KF_NET_PANEL * sizeof(float))
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
 static inline void put_bf16(const vec y[PARTS], char *to) {
   _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half. */
-static void pack_tiles(const float *block, size_t stride, char *to) {
+/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half; zeros after `rows`. */
+INLINE void pack_some(const float *block, size_t stride, size_t rows, char *to) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += 64)
     for (size_t half = 0; half < 2; half++) {
-      bits even = as_bits(to_bf16(load(block + half * LANES)));
-      bits odd = as_bits(to_bf16(load(block + stride + half * LANES)));
-      _mm512_store_si512(to + half * TILE_BYTES, either(_mm512_srli_epi32(even, 16), odd));
+      vec even = k < rows ? load(block + half * LANES) : none();
+      vec odd = k + 1 < rows ? load(block + stride + half * LANES) : none();
+      __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+      _mm512_store_si512(to + half * TILE_BYTES, _mm512_permutexvar_epi16(order, pairs));
     }
+}
+
+static void pack_tiles(const float *block, size_t stride, char *to) {
+  pack_some(block, stride, KF_NET_STEP, to);
 }
 
 /* Pairs of columns are dwords, which are transposed. */
@@ -63,16 +71,16 @@ static const format amx = {.element = 2,
 
 /* --- what follows the sums ------------------------------------------------------------------- */
 
-/* Sums of a strip with a block of outputs, finished one row of a panel at a time. */
+/* Sums of a strip with a panel, finished a few rows at a time. */
 typedef struct strip {
   const kf_net_product *p;
-  const float *sums;      /* [panels][EDGE][KF_NET_PANEL] */
-  size_t first, rows;     /* of the product */
-  size_t column, columns; /* and outputs */
-  size_t row, panel;      /* the next; all are done once panel * KF_NET_PANEL >= columns */
+  const float *sums;  /* [EDGE][KF_NET_PANEL] */
+  size_t first, rows; /* of the product */
+  size_t column;      /* the panel's first output */
+  size_t done;        /* rows that are finished */
 } strip;
 
-#define SOME 4 /* rows that are finished at a time */
+#define SOME 2 /* rows that are finished at a time */
 
 /* The last panel, if it is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
@@ -80,22 +88,21 @@ static __attribute__((noinline)) void finish_part(const kf_net_product *p, const
   for (size_t r = 0; r < rows; r++, t.i++) finish(&amx, p, sums + r * KF_NET_PANEL, &t);
 }
 
-/* SOME rows of a panel, or those that remain. */
+/* SOME rows, or those that remain. */
 INLINE void finish_some(strip *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
-  size_t c = s->panel * KF_NET_PANEL, i = s->first + s->row, j = s->column + c;
-  size_t rows = s->rows - s->row < SOME ? s->rows - s->row : SOME;
-  const float *sums = s->sums + s->panel * PANEL_SUMS + s->row * KF_NET_PANEL;
-  s->row += rows;
-  if (s->row == s->rows) s->row = 0, s->panel++;
-  if (s->columns - c < KF_NET_PANEL) {
-    finish_part(p, sums, (target){i, 1, j, s->columns - c}, rows);
+  size_t i = s->first + s->done, j = s->column;
+  size_t rows = s->rows - s->done < SOME ? s->rows - s->done : SOME;
+  const float *sums = s->sums + s->done * KF_NET_PANEL;
+  s->done += rows;
+  if (p->end - j < KF_NET_PANEL) {
+    finish_part(p, sums, (target){i, 1, j, p->end - j}, rows);
     return;
   }
   vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
   if (p->bias != NULL) bias[0] = load(p->bias + j), bias[1] = load(p->bias + j + LANES);
   char *prepared = p->out == NULL ? (char *)p->prepared + place(&amx, p->n, i, j) : NULL;
-  float *out = p->out != NULL ? p->out + i * p->stride + j : NULL;
+  float *out = p->out != NULL ? kf_net_out(p, i, j) : NULL;
   for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
     vec y[PARTS];
     UNROLL
@@ -112,7 +119,7 @@ INLINE void finish_some(strip *s, const kf_activation activation) {
   }
 }
 
-INLINE bool unfinished(const strip *s) { return s->panel * KF_NET_PANEL < s->columns; }
+INLINE bool unfinished(const strip *s) { return s->done < s->rows; }
 
 /* --- products -------------------------------------------------------------------------------- */
 
@@ -126,93 +133,79 @@ INLINE void fetch_ahead(ahead *a) {
   kf_ahead_step(&a->weights);
 }
 
-INLINE void begin_sums(const float *sums, bool fresh, const bool both) {
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    if (both) {
-      _tile_zero(2);
-      _tile_zero(3);
-    }
-    return;
-  }
-  _tile_loadd(0, sums, SUM_STRIDE);
-  _tile_loadd(1, sums + 16, SUM_STRIDE);
+INLINE void begin_sums(const bool both) {
+  _tile_zero(0);
+  _tile_zero(1);
   if (both) {
-    _tile_loadd(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
-    _tile_loadd(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+    _tile_zero(2);
+    _tile_zero(3);
   }
 }
 
-INLINE void end_sums(float *sums, const bool both) {
-  _tile_stored(0, sums, SUM_STRIDE);
-  _tile_stored(1, sums + 16, SUM_STRIDE);
+/* To rows of sums, `stride` floats apart. */
+INLINE void end_sums(float *sums, size_t stride, const bool both) {
+  _tile_stored(0, sums, stride * sizeof *sums);
+  _tile_stored(1, sums + 16, stride * sizeof *sums);
   if (both) {
-    _tile_stored(2, sums + 16 * KF_NET_PANEL, SUM_STRIDE);
-    _tile_stored(3, sums + 16 * KF_NET_PANEL + 16, SUM_STRIDE);
+    _tile_stored(2, sums + 16 * stride, stride * sizeof *sums);
+    _tile_stored(3, sums + 16 * stride + 16, stride * sizeof *sums);
   }
 }
 
-/* How often rows are finished: `times` after so many `steps`, as many rows of the strip before as
- * are multiplied. */
-typedef struct finish_pace {
-  size_t steps, times, left;
-} finish_pace;
-
-INLINE finish_pace pace_for(size_t depth) {
-  size_t steps = depth * SOME / (EDGE * KF_NET_STEP), rows = depth * SOME;
-  if (steps < 1) steps = 1;
-  return (finish_pace){steps, steps > 1 ? 1 : (EDGE * KF_NET_STEP + rows - 1) / rows, steps};
-}
-
-/* Adds the products of 32 rows, or 16, with one panel over some columns to `sums`. Tiles 0 to 3 are
- * sums, 4 and 5 rows, 6 and 7 weights. Every so often, rows of the strip before are finished. */
-INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t steps, float *sums,
-                      bool fresh, const bool both, strip *before, finish_pace *pace, ahead *next,
-                      const kf_activation activation) {
-  begin_sums(sums, fresh, both);
-  for (size_t k = 0; k < steps; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
-    _tile_stream_loadd(6, weights, 64);
-    _tile_stream_loadd(7, weights + TILE_BYTES, 64);
+/* Adds the products of 32 rows, or 16, with one panel over KF_NET_STEP columns. Tiles 0 to 3 are
+ * sums, 4 and 5 rows, 6 and 7 weights. */
+INLINE void multiply_step(const char *x, size_t half, const char *weights, const bool close,
+                          const bool both) {
+  _tile_stream_loadd(6, weights, 64);
+  if (close)
     _tile_loadd(4, x, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if (both) {
+  else
+    _tile_stream_loadd(4, x, 64);
+  _tile_stream_loadd(7, weights + TILE_BYTES, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  if (both) {
+    if (close)
       _tile_loadd(5, x + half, 64);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-    fetch_ahead(next);
-    if (--pace->left > 0) continue;
-    pace->left = pace->steps;
-    for (size_t i = 0; i < pace->times && unfinished(before); i++) finish_some(before, activation);
+    else
+      _tile_stream_loadd(5, x + half, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
   }
-  end_sums(sums, both);
 }
 
-/* All sums of strip s, to `sums`, while the one before is finished. */
+/* The sums of 32 rows, or 16, with one panel. Meanwhile the strip before is finished, as many of its
+ * rows as are multiplied. */
+INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t depth, float *sums,
+                      const bool both, strip *before, ahead *next, const kf_activation activation) {
+  size_t due = 0; /* rows, times the steps of this panel */
+  begin_sums(both);
+  for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
+    if (k < CLOSE)
+      multiply_step(x, half, weights, true, both);
+    else
+      multiply_step(x, half, weights, false, both);
+    fetch_ahead(next);
+    for (due += EDGE * KF_NET_STEP; due >= SOME * depth; due -= SOME * depth)
+      if (unfinished(before)) finish_some(before, activation);
+  }
+  end_sums(sums, KF_NET_PANEL, both);
+}
+
+/* All sums of strip s, while the one before is finished. */
 INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
                       const kf_activation activation) {
   const kf_net_product *p = s->p;
-  size_t depth = padded(p->k), parts = (depth - 1) / DEPTH + 1;
-  size_t part = padded((depth + parts - 1) / parts), panel = panel_bytes(&amx, p->k);
-  size_t half = rows_bytes(&amx, 16, p->k);
-  finish_pace pace = pace_for(depth);
-  const char *rows = (const char *)p->x + place(&amx, p->k, s->first, 0);
-  const char *weights = (const char *)p->weights + s->column / KF_NET_PANEL * panel;
+  size_t depth = padded(p->k), half = rows_bytes(&amx, 16, p->k);
+  const char *x = (const char *)p->x + place(&amx, p->k, s->first, 0);
+  const char *w = (const char *)p->weights + s->column / KF_NET_PANEL * panel_bytes(&amx, p->k);
   /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
   __asm__ volatile("" : : : "memory");
-  for (size_t k = 0; k < depth; k += part)
-    for (size_t c = 0; c < s->columns; c += KF_NET_PANEL) {
-      size_t steps = depth - k < part ? depth - k : part;
-      const char *x = rows + place(&amx, p->k, 0, k);
-      const char *w = weights + c / KF_NET_PANEL * panel + k * KF_NET_PANEL * amx.weight;
-      float *to = sums + c / KF_NET_PANEL * PANEL_SUMS;
-      if (s->rows > 16)
-        sum_panel(x, half, w, steps, to, k == 0, true, before, &pace, next, activation);
-      else
-        sum_panel(x, half, w, steps, to, k == 0, false, before, &pace, next, activation);
-    }
+  if (s->rows > 16)
+    sum_panel(x, half, w, depth, sums, true, before, next, activation);
+  else
+    sum_panel(x, half, w, depth, sums, false, before, next, activation);
+  while (unfinished(before)) finish_some(before, activation);
 }
 
 /* So many bytes from `offset` on, over so many steps. */
@@ -225,12 +218,13 @@ INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
-/* The weights after a block of outputs, to be prefetched while all strips are multiplied with it. */
-INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t steps) {
-  size_t panel = panel_bytes(&amx, p->k);
-  size_t some = after < p->end ? panels_of(at_most(p->end - after, PANELS * KF_NET_PANEL)) : 0;
-  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel,
-                  (p->m + EDGE - 1) / EDGE * steps);
+/* The weights after a block of outputs, or of a later product, to be prefetched while all strips are
+ * multiplied with the block. */
+INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t columns, size_t steps) {
+  size_t panel = panel_bytes(&amx, p->k), all = (p->m + EDGE - 1) / EDGE * steps;
+  if (after >= p->end) return ahead_of(p->next, 0, p->next_size, all);
+  size_t some = panels_of(at_most(p->end - after, columns));
+  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel, all);
 }
 
 /* The strip at row i, unless it is in the second-level cache anyway. */
@@ -240,20 +234,22 @@ INLINE kf_ahead rows_ahead(const kf_net_product *p, size_t i, size_t steps) {
 }
 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
-  float sums[2][PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  float sums[2][PANEL_SUMS] __attribute__((aligned(64)));
   strip before = {.p = p};
   ahead next;
-  size_t now = 0;
-  for (size_t j = p->first; j < p->end; j += PANELS * KF_NET_PANEL) {
-    size_t columns = at_most(p->end - j, PANELS * KF_NET_PANEL);
+  size_t now = 0, fit = BLOCK / panel_bytes(&amx, p->k);
+  size_t most = (fit > 0 ? at_most(fit, PANELS) : 1) * KF_NET_PANEL;
+  for (size_t j = p->first; j < p->end; j += most) {
+    size_t columns = at_most(p->end - j, most);
     size_t steps = panels_of(columns) * (padded(p->k) / KF_NET_STEP);
-    next.weights = weights_ahead(p, j + PANELS * KF_NET_PANEL, steps);
-    for (size_t i = 0; i < p->m; i += EDGE, now ^= 1) {
-      strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j, columns, 0, 0};
+    next.weights = weights_ahead(p, j + columns, most, steps);
+    for (size_t i = 0; i < p->m; i += EDGE) {
       next.rows = rows_ahead(p, i + EDGE, steps);
-      sum_strip(&s, sums[now], &before, &next, activation);
-      while (unfinished(&before)) finish_some(&before, activation);
-      before = s;
+      for (size_t c = 0; c < columns; c += KF_NET_PANEL, now ^= 1) {
+        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, 0};
+        sum_strip(&s, sums[now], &before, &next, activation);
+        before = s;
+      }
     }
   }
   while (unfinished(&before)) finish_some(&before, activation);
@@ -266,6 +262,136 @@ static void amx_multiply(const kf_net_product *p) {
   case KF_ACT_QUICK_GELU: multiply_by(p, KF_ACT_QUICK_GELU); break;
   case KF_ACT_GELU: multiply_by(p, KF_ACT_GELU); break;
   case KF_ACT_GELU_TANH: multiply_by(p, KF_ACT_GELU_TANH); break;
+  }
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+/* Queries are taken by strips of EDGE. The scores of a strip are computed before the softmax of the
+ * one before, which the tiles then do not wait for. */
+
+/* Tiles 0 to 3 to `sums`: 32 rows, or 16, times one panel of `depth` columns. */
+INLINE void multiply_panel(const char *x, size_t half, const char *weights, size_t depth,
+                           float *sums, size_t stride, const bool both) {
+  begin_sums(both);
+  for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES)
+    multiply_step(x, half, weights, true, both);
+  end_sums(sums, stride, both);
+}
+
+/* The rows of a strip from row i on, times all panels of the weights of n outputs. */
+INLINE void multiply_strip(const char *rows, size_t i, size_t count, const char *weights, size_t n,
+                           size_t k, float *sums, size_t stride, size_t next_panel) {
+  const char *x = rows + place(&amx, k, i, 0);
+  size_t half = rows_bytes(&amx, 16, k), panel = panel_bytes(&amx, k);
+  for (size_t c = 0; c < n; c += KF_NET_PANEL, weights += panel, sums += next_panel)
+    if (count > 16)
+      multiply_panel(x, half, weights, padded(k), sums, stride, true);
+    else
+      multiply_panel(x, half, weights, padded(k), sums, stride, false);
+}
+
+static void pack_values(const kf_net_attention *a, char *to) {
+  size_t panel = panel_bytes(&amx, a->keys), c = 0;
+  for (; c + KF_NET_PANEL <= a->dim; c += KF_NET_PANEL) {
+    char *at = to + c / KF_NET_PANEL * panel;
+    for (size_t i = 0; i < a->keys; i += KF_NET_STEP, at += 2 * TILE_BYTES) {
+      const float *block = a->v + i * a->kv_stride + c;
+      if (a->keys - i < KF_NET_STEP)
+        pack_some(block, a->kv_stride, a->keys - i, at);
+      else
+        pack_some(block, a->kv_stride, KF_NET_STEP, at);
+    }
+  }
+  if (c < a->dim)
+    pack_columns(&amx, a->v + c, a->kv_stride, a->dim - c, a->keys, to + c / KF_NET_PANEL * panel);
+}
+
+/* Adds 32 bf16, the lower half first. */
+INLINE vec add_pairs(vec sum, __m512i y) {
+  __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(y));
+  __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(y, 1));
+  sum = add(sum, as_vec(_mm512_slli_epi32(low, 16)));
+  return add(sum, as_vec(_mm512_slli_epi32(high, 16)));
+}
+
+/* What `soften` does, rounding pairs of vectors at once. */
+INLINE float soften_row(const float *score, float scale, size_t seen, size_t keys, char *to) {
+  vec largest = all(largest_score(score, scale, seen)), sum = none();
+  for (size_t j = 0; j < keys; j += KF_NET_STEP, to += TILE_BYTES) {
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++) {
+      size_t at = j + (size_t)v * LANES;
+      vec x = V(sub_ps)(times(load(score + at), all(scale)), largest);
+      y[v] = seen_or(exponential(x), at, seen, 0);
+    }
+    __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]);
+    _mm512_store_si512(to, pairs);
+    sum = add_pairs(sum, pairs);
+  }
+  return add_halves(&sum);
+}
+
+/* Rows of weighted values, divided by the sums of their weights. */
+INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
+                            size_t column, const float *part) {
+  size_t width = at_most(a->dim - column, KF_NET_PANEL);
+  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
+    float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
+    if (width < KF_NET_PANEL) {
+      for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
+      continue;
+    }
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++) y[v] = times(load(sums + v * LANES), all(part[r]));
+    if (out == NULL)
+      put_bf16(y, (char *)a->prepared + place(&amx, a->depth, a->row + i + r, a->column + column));
+    for (int v = 0; out != NULL && v < PARTS; v++) store(out + v * LANES, y[v]);
+  }
+}
+
+/* Softmax and values of a strip: `rows` queries from row r of the block on, which begins at query i. */
+INLINE void finish_strip(const kf_net_attention *a, const attention_space *s, size_t i, size_t r,
+                         size_t rows) {
+  float part[EDGE], sums[PANELS * PANEL_SUMS] __attribute__((aligned(64)));
+  for (size_t q = 0; q < rows; q++)
+    part[q] = 1.0f / soften_row(s->score + (r + q) * padded(a->keys), a->scale,
+                                a->causal ? i + r + q + 1 : a->keys, a->keys,
+                                s->weight + place(&amx, a->keys, r + q, 0));
+  __asm__ volatile("" : : : "memory"); /* as in sum_strip */
+  for (size_t c = 0; c < a->dim; c += PANELS * KF_NET_PANEL) {
+    size_t columns = at_most(a->dim - c, PANELS * KF_NET_PANEL);
+    multiply_strip(s->weight, r, rows, s->values + c / KF_NET_PANEL * panel_bytes(&amx, a->keys),
+                   columns, a->keys, sums, KF_NET_PANEL, PANEL_SUMS);
+    for (size_t p = 0; p < columns; p += KF_NET_PANEL)
+      finish_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
+  }
+}
+
+INLINE void score_strip(const kf_net_attention *a, const attention_space *s, size_t r,
+                        size_t rows) {
+  size_t stride = padded(a->keys);
+  multiply_strip(s->query, r, rows, s->keys, a->keys, a->dim, s->score + r * stride, stride,
+                 KF_NET_PANEL);
+}
+
+static void amx_attention(const kf_net_attention *a) {
+  attention_space s = divide(&amx, a->scratch, a->keys, a->dim);
+  for (size_t j = 0; j < a->keys; j += KF_NET_PANEL)
+    pack_rows(&amx, a->k + j * a->kv_stride, a->kv_stride, at_most(a->keys - j, KF_NET_PANEL),
+              a->dim, s.keys + j / KF_NET_PANEL * panel_bytes(&amx, a->dim));
+  pack_values(a, s.values);
+  for (size_t i = 0; i < a->queries; i += QUERIES) {
+    size_t n = at_most(a->queries - i, QUERIES);
+    prepare_rows(&amx, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
+    __asm__ volatile("" : : : "memory"); /* as in sum_strip */
+    score_strip(a, &s, 0, at_most(n, EDGE));
+    for (size_t r = 0; r < n; r += EDGE) {
+      if (r + EDGE < n) score_strip(a, &s, r + EDGE, at_most(n - r - EDGE, EDGE));
+      finish_strip(a, &s, i, r, at_most(n - r, EDGE));
+    }
   }
 }
 

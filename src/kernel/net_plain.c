@@ -127,17 +127,17 @@ static void multiply(const rules *r, const kf_net_product *p) {
   size_t depth = padded(p->k);
   for (size_t i = 0; i < p->m; i++) {
     const float *x = (const float *)p->x + i * depth;
-    float *out = p->out != NULL ? p->out + i * p->stride : NULL;
-    float *prepared = out == NULL ? (float *)p->prepared + i * padded(p->n) : NULL;
+    float *prepared = p->out == NULL ? (float *)p->prepared + i * padded(p->n) : NULL;
     for (size_t j = p->first; j < p->end; j++) {
       float y = r->dot(x, (const float *)p->weights + j * depth, depth);
       y = activate(p->activation, p->bias != NULL ? y + p->bias[j] : y);
-      if (out == NULL)
+      if (prepared != NULL)
         prepared[j] = r->round(y);
       else
-        out[j] = p->add ? out[j] + y : y;
+        *kf_net_out(p, i, j) = p->add ? *kf_net_out(p, i, j) + y : y;
     }
-    for (size_t j = p->n; out == NULL && p->end == p->n && j < padded(p->n); j++) prepared[j] = 0;
+    if (prepared != NULL && p->end == p->n)
+      for (size_t j = p->n; j < padded(p->n); j++) prepared[j] = 0;
   }
 }
 
@@ -192,7 +192,11 @@ static void attention(const rules *r, const kf_net_attention *a) {
     float part = 1.0f / soften(r, weight, a->causal ? i + 1 : a->keys, a->keys);
     for (size_t c = 0; c < a->dim; c++) {
       fill_row(r, a->v + c, a->kv_stride, a->keys, column);
-      a->out[i * a->out_stride + c] = r->dot(weight, column, padded(a->keys)) * part;
+      float y = r->dot(weight, column, padded(a->keys)) * part;
+      if (a->out != NULL)
+        a->out[i * a->out_stride + c] = y;
+      else
+        ((float *)a->prepared)[(a->row + i) * a->depth + a->column + c] = r->round(y);
     }
   }
 }

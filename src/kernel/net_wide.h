@@ -377,8 +377,9 @@ typedef struct target {
   size_t i, rows, j, width;
 } target;
 
+/* Columns [j, j + width) of row i; `out` is their place in f32 rows. */
 INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t j, size_t width,
-                      vec y[PARTS]) {
+                      float *out, vec y[PARTS]) {
   float buffer[KF_NET_PANEL] __attribute__((aligned(64))) = {0};
   if (p->out == NULL && width < KF_NET_PANEL) { /* zeros follow the last column */
     float part[KF_NET_PANEL];
@@ -392,7 +393,7 @@ INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t
     f->put(y, (char *)p->prepared + place(f, p->n, i, j));
     return;
   }
-  float *out = p->out + i * p->stride + j, *to = width == KF_NET_PANEL ? out : buffer;
+  float *to = width == KF_NET_PANEL ? out : buffer;
   if (p->add) {
     if (to == buffer) memcpy(buffer, out, width * sizeof *out);
     UNROLL
@@ -409,12 +410,13 @@ INLINE void finish_panel(const format *f, const kf_net_product *p, kf_activation
   UNROLL
   for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* adding it changes nothing */
   if (p->bias != NULL) take(p->bias, t->j + t->width, t->j, bias);
+  float *out = p->out != NULL ? kf_net_out(p, t->i, t->j) : NULL;
   for (size_t i = 0; i < t->rows; i++, sums += BLOCK_N) {
     vec y[PARTS];
     UNROLL
     for (int v = 0; v < PARTS; v++)
       y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
-    write_row(f, p, t->i + i, t->j, t->width, y);
+    write_row(f, p, t->i + i, t->j, t->width, p->out != NULL ? out + i * p->stride : NULL, y);
   }
 }
 
@@ -464,7 +466,7 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 typedef struct attention_space {
   char *keys, *values, *query, *weight;
-  float *score;
+  float *score, *out;
   size_t size;
 } attention_space;
 
@@ -476,6 +478,7 @@ INLINE attention_space divide(const format *f, char *at, size_t keys, size_t dim
   s.query = at, at += rows_bytes(f, QUERIES, dim);
   s.weight = at, at += rows_bytes(f, QUERIES, keys);
   s.score = (float *)(void *)at, at += QUERIES * padded(keys) * sizeof(float);
+  s.out = (float *)(void *)at, at += QUERIES * padded(dim) * sizeof(float);
   s.size = (size_t)(at - from);
   return s;
 }
@@ -543,6 +546,18 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
   return add_halves(sum);
 }
 
+/* Scales a row of results, number i of the queries, and puts it where it belongs. */
+INLINE void write_attended(const format *f, const kf_net_attention *a, size_t i, float *row,
+                           float part) {
+  for (size_t c = 0; a->out != NULL && c < a->dim; c++) row[c] *= part;
+  for (size_t c = 0; a->out == NULL && c < a->dim; c += KF_NET_PANEL) {
+    vec y[PARTS];
+    UNROLL
+    for (int v = 0; v < PARTS; v++) y[v] = times(load(row + c + v * LANES), all(part));
+    f->put(y, (char *)a->prepared + place(f, a->depth, a->row + i, a->column + c));
+  }
+}
+
 INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                    const kf_net_attention *a) {
   attention_space s = divide(f, a->scratch, a->keys, a->dim);
@@ -555,7 +570,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                  a->keys, s.values + c / KF_NET_PANEL * panel_bytes(f, a->keys));
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
-    float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
+    float part[QUERIES] = {0}, *out = a->out != NULL ? a->out + i * a->out_stride : s.out;
+    size_t stride = a->out != NULL ? a->out_stride : padded(a->dim);
     prepare_rows(f, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
@@ -575,11 +591,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .n = a->dim,
                                  .end = a->dim,
                                  .out = out,
-                                 .stride = a->out_stride});
-    for (size_t r = 0; r < n; r++) {
-      float *row = out + r * a->out_stride;
-      for (size_t c = 0; c < a->dim; c++) row[c] *= part[r];
-    }
+                                 .stride = stride});
+    for (size_t r = 0; r < n; r++) write_attended(f, a, i + r, out + r * stride, part[r]);
   }
 }
 
@@ -639,12 +652,13 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The product of a format whose sums are made in blocks. */
+/* The product of a format whose sums are made in blocks, and the attention made of it. */
 #define NET_MULTIPLY(name)                                                                         \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
+  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }
 
-/* The table of a format and its functions, whose names all begin with `name`; name_multiply is
- * there. */
+/* The table of a format and its functions, whose names all begin with `name`; name_multiply and
+ * name_attention are there. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
@@ -660,7 +674,6 @@ INLINE float value_at(const char *x) {
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
-  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
                                        .rows_size = name##_rows_size,                              \

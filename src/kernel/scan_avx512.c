@@ -1,8 +1,13 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
  * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so every sum is too
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
- * offsets of their rows. Up to six queries go with four panels, in 24 registers of sums. Most of the
- * time none of these sums reaches its floor; that is seen in the registers, and they are not stored. */
+ * offsets of their rows.
+ *
+ * Six queries and four panels are a tile, with 24 registers of sums. Four tiles share their panels,
+ * which the first of them brings to the first-level cache; each prefetches a quarter of the next
+ * four panels. Most of the time no sum reaches its floor. That is seen in the registers, by maxima
+ * and additions, which other units do while the multipliers are busy; a comparison for every query
+ * would stop these. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -11,51 +16,60 @@
 
 #include <string.h>
 
-#define GROUP 6
+#define GROUP 24
+#define TILE  6
 #define QUAD  KF_PANELS_STEP
-#define ROWS  (QUAD * KF_PANEL)
+#define SOME  32 /* panels whose offsets are brought to units of a sum at a time */
 
-/* A packed group: the correction of sums, [GROUP] in 64 bytes, then the queries, [GROUP][dim]. */
-static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim + 63) / 64 * 64; }
+/* A packed group: the correction of sums, [GROUP] in 128 bytes, then the queries of each tile,
+ * [dim / 4][n][4]. */
+#define START_SIZE 128
+static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
+
+static size_t tile_queries(size_t n, size_t first) { return n - first < TILE ? n - first : TILE; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
+  char *to = (char *)packed + START_SIZE;
   for (size_t q = 0; q < n; q++) start[q] = kf_scan_start(queries + q * dim, dim);
-  memcpy((char *)packed + 64, queries, n * dim);
+  for (size_t first = 0; first < n; first += TILE)
+    for (uint32_t i = 0; i < dim; i += 4)
+      for (size_t q = first; q < first + tile_queries(n, first); q++, to += 4)
+        memcpy(to, queries + q * dim + i, 4);
 }
 
-/* What a tile of four panels and up to six queries gives. */
-typedef struct tile {
-  int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
-  __mmask16 reached[GROUP]; /* lanes of which a sum is at least the floor */
-} tile;
+/* The state of a scan. */
+typedef struct avx512_scan {
+  const kf_scan *s;
+  kf_ahead ahead;
+  kf_hit *to;                                                  /* where the next hit goes */
+  int32_t more[GROUP];                                         /* less than the floor by this */
+  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64))); /* minus the offsets */
+  int32_t sums[TILE][QUAD * KF_PANEL] __attribute__((aligned(64))); /* of a tile with hits */
+} avx512_scan;
 
-/* The tile of n queries and the panels from p on; false if no sum reaches its floor, and then nothing is
- * stored. */
-typedef bool avx512_multiply_fn(const kf_scan *s, size_t p, const int32_t floor[GROUP], tile *to);
-
-/* n is a constant where this is inlined, so that the sums are registers. */
-static inline __attribute__((always_inline)) bool
-multiply(const kf_scan *s, size_t p, const size_t n, const int32_t *floor, tile *to) {
-  const char *queries = (const char *)s->queries + 64;
-  size_t dim = s->dim, panel = dim * KF_PANEL;
-  const uint8_t *rows = s->panels + p * panel;
-  __m512i sum[GROUP][QUAD];
+/* The sums of n queries with four panels. n is a constant where this is inlined, so that the sums
+ * are registers. */
+static inline __attribute__((always_inline)) void
+multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n, const int32_t *start,
+         const uint8_t *ahead, __m512i sum[TILE][QUAD]) {
+  size_t panel = dim * KF_PANEL;
+  __asm__("" ::: "memory"); /* what sums start at is read for every tile: registers are all taken */
   UNROLL
   for (size_t v = 0; v < QUAD; v++) {
-    __m512i offset = offsets16(s->offset + (p + v) * KF_PANEL, s->unit);
-    sum[0][v] = _mm512_sub_epi32(_mm512_setzero_si512(), offset);
+    sum[0][v] = _mm512_load_si512(start + v * KF_PANEL);
     UNROLL
     for (size_t q = 1; q < n; q++) sum[q][v] = sum[0][v];
   }
-  for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL) {
+  for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
     __m512i x[QUAD];
     UNROLL
     for (size_t v = 0; v < QUAD; v++) x[v] = _mm512_load_si512(rows + v * panel);
+    _mm_prefetch((const char *)ahead + i * KF_PANEL, _MM_HINT_T0);
     UNROLL
     for (size_t q = 0; q < n; q++) {
       int32_t four;
-      memcpy(&four, queries + q * dim + i, 4);
+      memcpy(&four, query + 4 * q, 4);
       __m512i y = _mm512_set1_epi32(four);
       UNROLL
       for (size_t v = 0; v < QUAD; v++) {
@@ -64,92 +78,143 @@ multiply(const kf_scan *s, size_t p, const size_t n, const int32_t *floor, tile 
       }
     }
   }
-  unsigned any = 0;
-  __mmask16 reached[GROUP];
+}
+
+/* A bit for each of n queries from `first` on: whether one of its sums reaches its floor. Only then sums are
+ * stored. */
+static inline __attribute__((always_inline)) unsigned
+reach(avx512_scan *w, size_t first, const size_t n, const __m512i sum[TILE][QUAD]) {
+  __m512i above[TILE], all;
   UNROLL
   for (size_t q = 0; q < n; q++) {
-    __m512i largest = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
-                                       _mm512_max_epi32(sum[q][2], sum[q][3]));
-    reached[q] = _mm512_cmpge_epi32_mask(largest, _mm512_set1_epi32(floor[q]));
-    any |= reached[q];
+    __m512i most = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
+                                    _mm512_max_epi32(sum[q][2], sum[q][3]));
+    above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(w->more[first + q]));
+    all = q == 0 ? above[0] : _mm512_max_epi32(all, above[q]);
   }
-  if (__builtin_expect(any == 0, 1)) return false;
+  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
+  unsigned reached = 0;
   UNROLL
   for (size_t q = 0; q < n; q++) {
-    to->reached[q] = reached[q];
-    if (reached[q] == 0) continue;
+    reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
     UNROLL
-    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(to->sums[q] + v * KF_PANEL, sum[q][v]);
+    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[q] + v * KF_PANEL, sum[q][v]);
   }
-  return true;
+  return reached;
+}
+
+/* Writes the hits of the queries from `first` on that have some among four panels. */
+static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, unsigned reached,
+                                                size_t row) {
+  const kf_scan *s = w->s;
+  for (; reached != 0; reached &= reached - 1) {
+    size_t q = (size_t)__builtin_ctz(reached);
+    __m512i least = _mm512_set1_epi32(-w->more[first + q]);
+    uint64_t which = 0;
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++)
+      which |=
+          (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(w->sums[q] + v * KF_PANEL), least)
+          << v * KF_PANEL;
+    for (; which != 0; which &= which - 1) {
+      uint32_t bit = (uint32_t)__builtin_ctzll(which);
+      *w->to++ = (kf_hit){.query = (uint32_t)(first + q),
+                          .row = (uint32_t)row + bit,
+                          .dot = w->sums[q][bit] + ((const int32_t *)s->queries)[first + q] -
+                                 w->start[(row + bit) % (SOME * KF_PANEL)]};
+    }
+  }
+}
+
+/* Raises the peaks of n queries by four panels. */
+static inline __attribute__((always_inline)) void raise_peaks(const size_t n, int32_t *peaks,
+                                                              const __m512i sum[TILE][QUAD]) {
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++) {
+      int32_t *at = peaks + q * KF_PEAKS + v * KF_PANEL;
+      _mm512_store_si512(at, _mm512_max_epi32(_mm512_load_si512(at), sum[q][v]));
+    }
+  }
+}
+
+/* Queries [first, last), n at a time, over all panels: for hits or, if there are some, for peaks. */
+static inline __attribute__((always_inline)) void go(avx512_scan *w, size_t first, size_t last,
+                                                     const size_t n, int32_t *peaks) {
+  const kf_scan *s = w->s;
+  const size_t dim = s->dim, panel = dim * KF_PANEL;
+  __m512i sum[TILE][QUAD];
+  unsigned reached;
+  for (size_t some = 0; some < s->n_panels; some += SOME) {
+    size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels;
+    for (size_t p = some; p < end; p++)
+      _mm512_store_si512(
+          w->start + (p - some) * KF_PANEL,
+          _mm512_sub_epi32(_mm512_setzero_si512(), offsets16(s->offset + p * KF_PANEL, s->unit)));
+    for (size_t p = some; p < end; p += QUAD) {
+      const uint8_t *rows = s->panels + p * panel, *next = rows + QUAD * panel;
+      const char *query = (const char *)s->queries + START_SIZE + first * dim;
+      kf_ahead_step(&w->ahead);
+      for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
+        multiply(rows, dim, query, n, w->start + (p - some) * KF_PANEL, next, sum);
+        if (peaks != NULL)
+          raise_peaks(n, peaks + q * KF_PEAKS, (const __m512i(*)[QUAD])sum);
+        else if ((reached = reach(w, q, n, (const __m512i(*)[QUAD])sum)) != 0)
+          take_hits(w, q, reached, p * KF_PANEL);
+      }
+    }
+  }
 }
 
 /* One function for each number of queries, and out of line: inlined, the compiler would keep the
  * sums in memory. */
-#define MULTIPLY(n)                                                                                \
-  static __attribute__((noinline)) bool multiply_##n(const kf_scan *s, size_t p,                   \
-                                                     const int32_t floor[GROUP], tile *to) {       \
-    return multiply(s, p, n, floor, to);                                                           \
+typedef void avx512_go_fn(avx512_scan *w, size_t first, size_t last, int32_t *peaks);
+#define GO(n)                                                                                      \
+  static __attribute__((noinline)) void scan_##n(avx512_scan *w, size_t first, size_t last,        \
+                                                 int32_t *peaks) {                                 \
+    (void)peaks;                                                                                   \
+    go(w, first, last, n, NULL);                                                                   \
+  }                                                                                                \
+  static __attribute__((noinline)) void peaks_##n(avx512_scan *w, size_t first, size_t last,       \
+                                                  int32_t *peaks) {                                \
+    go(w, first, last, n, peaks);                                                                  \
   }
-MULTIPLY(1)
-MULTIPLY(2)
-MULTIPLY(3)
-MULTIPLY(4)
-MULTIPLY(5)
-MULTIPLY(6)
+GO(1)
+GO(2)
+GO(3)
+GO(4)
+GO(5)
+GO(6)
+static avx512_go_fn *const scan_n[] = {scan_1, scan_2, scan_3, scan_4, scan_5, scan_6};
+static avx512_go_fn *const peaks_n[] = {peaks_1, peaks_2, peaks_3, peaks_4, peaks_5, peaks_6};
 
-/* Writes the hits of query q among four panels, and returns where the next one goes. */
-static inline kf_hit *look_at(const kf_scan *s, size_t q, size_t row, int32_t floor,
-                              const int32_t *sums, kf_hit *to) {
-  __m512i least = _mm512_set1_epi32(floor);
-  uint64_t which = 0;
-  UNROLL
-  for (size_t v = 0; v < QUAD; v++)
-    which |= (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(sums + v * KF_PANEL), least)
-             << v * KF_PANEL;
-  for (; __builtin_expect(which != 0, 0); which &= which - 1) {
-    uint32_t bit = (uint32_t)__builtin_ctzll(which);
-    int32_t offset = kf_scan_offset(s->offset[row + bit], s->unit);
-    *to++ = (kf_hit){.query = (uint32_t)q,
-                     .row = (uint32_t)row + bit,
-                     .dot = sums[bit] + ((const int32_t *)s->queries)[q] + offset};
-  }
-  return to;
+/* Tiles of six queries, and one of those that are left. */
+static void all_queries(avx512_scan *w, const kf_scan *s, avx512_go_fn *const *go_n,
+                        int32_t *peaks) {
+  size_t full = s->n / TILE * TILE, left = s->n - full;
+  w->s = s;
+  w->to = s->hits;
+  w->ahead = kf_ahead_of(s, s->n_panels / QUAD);
+  if (full > 0) go_n[TILE - 1](w, 0, full, peaks);
+  if (left > 0) go_n[left - 1](w, full, s->n, peaks);
 }
 
-static avx512_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
-                                                 multiply_4, multiply_5, multiply_6};
-
 static size_t scan(const kf_scan *s) {
-  const size_t n = s->n;
-  if (n == 0 || s->n_panels == 0) return 0;
-  tile found;
-  int32_t floor[GROUP];
-  kf_hit *to = s->hits;
-  kf_ahead ahead = kf_ahead_of(s, s->n_panels / QUAD);
-  for (size_t q = 0; q < n; q++) floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
-  for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    kf_ahead_step(&ahead);
-    if (!multiply_n[n - 1](s, p, floor, &found)) continue;
-    for (size_t q = 0; q < n; q++)
-      if (found.reached[q] != 0) to = look_at(s, q, p * KF_PANEL, floor[q], found.sums[q], to);
-  }
-  return (size_t)(to - s->hits);
+  if (s->n == 0 || s->n_panels == 0) return 0;
+  avx512_scan w;
+  for (size_t q = 0; q < s->n; q++) w.more[q] = ((const int32_t *)s->queries)[q] - s->floor[q];
+  all_queries(&w, s, scan_n, NULL);
+  return (size_t)(w.to - s->hits);
 }
 
 static void peaks(const kf_scan *s, int32_t *peaks) {
-  const size_t n = s->n;
-  if (n == 0) return;
-  tile found;
-  int32_t none[GROUP];
-  for (size_t q = 0; q < n; q++) none[q] = INT32_MIN; /* which every sum reaches */
-  for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
-  for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    (void)multiply_n[n - 1](s, p, none, &found);
-    for (size_t q = 0; q < n; q++)
-      kf_raise_peaks(peaks + q * KF_PEAKS, found.sums[q], ((const int32_t *)s->queries)[q],
-                     KF_PEAKS);
-  }
+  avx512_scan w;
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  if (s->n == 0 || s->n_panels == 0) return;
+  all_queries(&w, s, peaks_n, peaks);
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++)
+    peaks[i] += ((const int32_t *)s->queries)[i / KF_PEAKS];
 }
 
 const kf_scan_kernel kf_scan_avx512 = {

@@ -194,6 +194,7 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 
 #define GEMM_ROWS  192
 #define GEMM_DEPTH 128
+#define GEMM_FEW   (MR - 1) /* rows of c for which b is not packed */
 
 #define REAL    double
 #define VEC     doubles

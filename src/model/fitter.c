@@ -314,18 +314,25 @@ double kf_fitter_kappa(const kf_fitter *f) {
 
 /* --- classes -------------------------------------------------------------------------------- */
 
+typedef struct classes_job {
+  const kf_fitter *fitter;
+  kf_model *model;
+  kf_map_of_means by;
+} classes_job;
+
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const model_job *j = argument;
+  const classes_job *j = argument;
   uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
-  return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
-                              left < KF_MAP_ROWS ? left : KF_MAP_ROWS, j->fitter->between, first,
-                              err);
+  return kf_model_set_classes(j->model, &j->by, first, left < KF_MAP_ROWS ? left : KF_MAP_ROWS,
+                              j->fitter->between, first, err);
 }
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
-  model_job j = {.fitter = f, .model = m};
-  return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
+  classes_job j = {.fitter = f, .model = m};
+  size_t tasks = (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
+  KF_TRY(kf_map_of_means_begin(f->ctx, &m->map, m->n_classes, &j.by));
+  return kf_map_of_means_end(&j.by, kf_parallel(f->ctx, tasks, set_classes, &j));
 }
 
 /* The version, and the checksum of the statistics: of both, if they differ. */

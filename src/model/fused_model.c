@@ -298,6 +298,7 @@ static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text
   const kf_origin *added = kf_text_origin(text);
   if (status == KF_OK && added != NULL)
     status = kf_origin_join(&f.out->map.origin, added, &ctx->err);
+  if (status == KF_OK) kf_model_name_text(f.out, text);
   if (status == KF_OK) status = alpha != NULL ? fuse(&f, *alpha) : replace_text(&f);
   kf_arena_free(&f.arena);
   KF_HAND_OUT(status, out, f.out, kf_model_free);

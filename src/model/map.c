@@ -1,8 +1,8 @@
 /* map.c - a map, and rows that go through it: f(x) = T (x / |x| - centre), scaled to unit length
  * again.
  *
- * Rows are taken 64 at a time, transposed into f64 (so that the product kernel reads both factors
- * by columns), multiplied, and rounded to f32 once, at the end. */
+ * Rows are taken KF_MAP_ROWS at a time, transposed into f64 (the product kernel reads both factors by
+ * columns), multiplied, and rounded to f32 once, at the end. */
 #include "model/model.h"
 
 #include <math.h>
@@ -44,12 +44,52 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
          (!centred || memcmp(a->mean, b->mean, d * sizeof *a->mean) == 0);
 }
 
-kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
+/* Over everything that decides where a row is mapped to. */
+static uint64_t map_checksum(const kf_map *map) {
+  kf_checksum sum;
+  const uint32_t head[] = {map->dim_in, map->dim_out, map->normalized, (uint32_t)map->centre};
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, head, sizeof head);
+  kf_checksum_add(&sum, map->transform,
+                  (uint64_t)map->dim_out * map->dim_in * sizeof *map->transform);
+  if (map->centre == KF_CENTRE_MEAN)
+    kf_checksum_add(&sum, map->mean, (uint64_t)map->dim_in * sizeof *map->mean);
+  return kf_checksum_value(&sum);
+}
+
+/* Mapped rows are no longer an encoder's: the map makes them, so it is what they come from. */
+static kf_origin origin_of_mapped(const kf_map *map, const kf_origin *of) {
+  static const char mapped[] = ", mapped";
+  kf_origin out = {.any = of->any};
+  char name[sizeof out.name] = "mapped rows";
+  size_t n = strlen(of->name);
+  if (of->known && n + sizeof mapped <= sizeof name) {
+    memcpy(name, of->name, n);
+    memcpy(name + n, mapped, sizeof mapped);
+  }
+  kf_origin_set(&out, name, map_checksum(map), of->from);
+  return out;
+}
+
+kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err) {
+  const kf_origin *origin = &data->origin;
   KF_TRY(kf_data_refuse_mapped(data, err));
+  if (!origin->known || origin->any || origin->checksum != map_checksum(map)) return KF_OK;
+  return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
+                     "its rows were mapped by this model already; give the original rows");
+}
+
+kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
+  KF_TRY(kf_map_refuse_mapped(map, data, err));
   KF_TRY(kf_origin_agree(&data->origin, &map->origin, err));
   if (data->dim == map->dim_in) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "has %u columns, but the model takes %u",
                      data->dim, map->dim_in);
+}
+
+kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data) {
+  KF_ENTER(ctx, model != NULL && data != NULL);
+  return kf_map_check_data(&model->map, data, err);
 }
 
 kf_status kf_fail_range(const kf_map *map, kf_err *err) {
@@ -62,16 +102,21 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err) {
 
 uint64_t kf_map_scratch(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
 
+/* Rows less the centre, in columns. */
+static void centre_columns(const kf_map *map, const double *x, uint64_t n, double *columns) {
+  size_t dim_in = map->dim_in;
+  for (size_t k = 0; k < dim_in; k++) {
+    double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
+    for (size_t i = 0; i < n; i++) columns[k * n + i] = x[i * dim_in + k] - centre;
+  }
+}
+
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out) {
   size_t dim_in = map->dim_in, dim_out = map->dim_out;
-  for (size_t k = 0; k < dim_in; k++) {
-    double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
-    for (size_t i = 0; i < n; i++) scratch[k * KF_MAP_ROWS + i] = x[i * dim_in + k] - centre;
-  }
+  centre_columns(map, x, n, scratch);
   memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(scratch, KF_MAP_ROWS, map->transposed, dim_out, out, dim_out, n, dim_out,
-                   dim_in);
+  kernels->gemm_tn(scratch, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
 }
 
 /* `shift` is added to the rows before they are mapped; NULL: nothing. */
@@ -79,7 +124,7 @@ static void map_shifted(const kf_map *map, const kf_kernels *kernels, const floa
                         const double *norm2, const double *shift, uint64_t n, double *scratch,
                         double *out) {
   uint32_t dim_in = map->dim_in;
-  double *x = scratch + kf_map_scratch(map);
+  double *x = scratch + n * dim_in;
   for (uint64_t i = 0; i < n; i++) {
     double scale = !map->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
@@ -93,13 +138,30 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
   map_shifted(map, kernels, rows, norm2, NULL, n, scratch, out);
 }
 
-void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
-  uint64_t d = map->dim_in, l = map->dim_out;
+/* --- class means ------------------------------------------------------------------------------ */
+
+kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out) {
+  out->map = map;
+  out->b = (kf_matrix){.depth = map->dim_in, .n = map->dim_out, .b = map->transposed};
+  KF_TRY(kf_products_begin(ctx, (double)n * map->dim_in * map->dim_out, &out->on));
+  kf_status status = kf_matrix_place(&out->on, &out->b);
+  return status == KF_OK ? KF_OK : kf_products_end(&out->on, status);
+}
+
+kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status) {
+  return kf_products_end(&m->on, status);
+}
+
+kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
+                             uint32_t n, double *scratch, double *means, double *mapped,
+                             kf_err *err) {
+  uint64_t d = m->map->dim_in, l = m->map->dim_out;
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  kf_map_f64(map, kernels, means, n, scratch, mapped);
+  centre_columns(m->map, means, n, scratch);
+  KF_TRY(kf_matrix_times(&m->on, &m->b, scratch, n, n, mapped, err));
   for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+  return KF_OK;
 }
 
 /* --- f32 ------------------------------------------------------------------------------------- */
@@ -134,7 +196,7 @@ static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *
                      const double *norm2, const double *shift, uint64_t n, bool normalize,
                      double *buffer, float *out) {
   uint32_t dim_out = map->dim_out;
-  double *mapped = buffer + 2 * kf_map_scratch(map);
+  double *mapped = buffer + 2 * n * map->dim_in;
   map_shifted(map, kernels, rows, norm2, shift, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
@@ -158,8 +220,8 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
 kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err) {
-  uint64_t mapped = KF_MAP_ROWS * (uint64_t)map->dim_out;
-  double *buffer = kf_alloc(2 * kf_map_scratch(map) + mapped, sizeof *buffer);
+  uint64_t together = n < KF_MAP_ROWS ? n : KF_MAP_ROWS;
+  double *buffer = kf_alloc(together * (2 * (uint64_t)map->dim_in + map->dim_out), sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
@@ -236,8 +298,10 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
   KF_OPTIONS(kf_transform_options, o, options);
   KF_TRY(kf_map_check_data(&model->map, data, err));
   kf_mapping mapping;
+  const kf_origin origin = origin_of_mapped(&model->map, &data->origin);
   kf_save_spec spec = {.what = "transform",
                        .dim = model->map.dim_out,
+                       .origin = &origin,
                        .dtype = dtype,
                        .keep_bad = true,
                        .map = transform_for_save,

@@ -58,6 +58,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err) {
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
   to->temperature = from->temperature;
+  to->text_from = from->text_from;
+  to->text_made_with = from->text_made_with;
   to->reject = from->reject;
   to->reject_share = from->reject_share;
   return KF_OK;
@@ -72,6 +74,23 @@ kf_status kf_model_make_text(kf_model *m, kf_err *err) {
   KF_TAKE_ZERO(&m->arena, m->fused, k * l);
   KF_TAKE_ZERO(&m->arena, m->evidence, 2 * k);
   return m->arena.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Of two texts, as of two statistics: the checksum of both checksums. */
+static uint64_t both(uint64_t before, uint64_t added) {
+  const uint64_t two[] = {before, added};
+  kf_checksum sum;
+  if (before == 0) return added;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, two, sizeof two);
+  return kf_checksum_value(&sum);
+}
+
+void kf_model_name_text(kf_model *m, const kf_text *text) {
+  uint64_t made_with = kf_text_made_with(text);
+  bool known = made_with != 0 && (m->text_from == 0 || m->text_made_with != 0);
+  m->text_made_with = known ? both(m->text_made_with, made_with) : 0;
+  m->text_from = both(m->text_from, kf_text_checksum(text));
 }
 
 void kf_model_copy_text(const kf_model *from, kf_model *to) {
@@ -123,18 +142,20 @@ double kf_largest_count(const int64_t *counts, uint32_t n) {
   return (double)largest;
 }
 
-kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
+kf_status kf_model_set_classes(kf_model *m, const kf_map_of_means *by, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
   double *means = kf_alloc(n * (d + l) + kf_map_scratch(&m->map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + n * d, *scratch = mapped + n * l;
-  kf_map_class_means(&m->map, kernels, stats, from, n, scratch, means, mapped);
-  kf_shrink_means(m, stats->counts + from, n, mapped);
-  kf_model_set_means(m, kernels, k, n, means, mapped);
-  memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
+  kf_status status = kf_map_class_means(by, stats, from, n, scratch, means, mapped, err);
+  if (status == KF_OK) {
+    kf_shrink_means(m, stats->counts + from, n, mapped);
+    kf_model_set_means(m, by->on.ctx->kernels, k, n, means, mapped);
+    memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
+  }
   kf_free(means);
-  return KF_OK;
+  return status;
 }
 
 /* --- one more class -------------------------------------------------------------------------- */
@@ -200,7 +221,10 @@ static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *s
   uint64_t l = model->map.dim_out, k = model->n_classes;
   KF_TRY(kf_model_copy(model, larger, &ctx->err));
   KF_TRY(kf_origin_join(&larger->map.origin, &sum->origin, &ctx->err));
-  KF_TRY(kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, &ctx->err));
+  kf_map_of_means by;
+  KF_TRY(kf_map_of_means_begin(ctx, &larger->map, 1, &by));
+  KF_TRY(kf_map_of_means_end(
+      &by, kf_model_set_classes(larger, &by, model->n_classes, 1, sum, 0, &ctx->err)));
   move_threshold(model, larger);
   if (model->text == NULL) return KF_OK;
   KF_TRY(kf_model_make_text(larger, &ctx->err));

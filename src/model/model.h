@@ -35,6 +35,8 @@ void kf_map_finish(kf_map *map);
 /* The map for text, with its own arena: Q = (T T^T)^(-1/2) T in place of T (text_map.c). */
 kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena *arena);
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
+/* KF_ERR_DATA if the rows of a data set are of a gallery with a map, or were mapped by this one. */
+kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err);
 /* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
  * already. */
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
@@ -59,10 +61,20 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
 kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err);
+/* A map for the means of classes, on devices where that pays for n of them; `begin` and `end` as
+ * kf_products_begin and kf_products_end. */
+typedef struct kf_map_of_means {
+  const kf_map *map;
+  kf_products on;
+  kf_matrix b;
+} kf_map_of_means;
+kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out);
+kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
- * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. */
-void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped);
+ * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. On any thread. */
+kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
+                             uint32_t n, double *scratch, double *means, double *mapped,
+                             kf_err *err);
 
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
@@ -119,6 +131,8 @@ struct kf_model {
   double temperature;
   double reject;              /* a row whose best score is worse is of no known class */
   double reject_share;        /* of known rows that the threshold keeps; 0: there is no threshold */
+  uint64_t text_from;         /* kf_text_checksum of its text; 0: none, or not known */
+  uint64_t text_made_with;    /* kf_text_made_with of it; 0: not known */
   kf_slots_owner *on_devices; /* [2] the map, without and with unit length: stays for later calls */
   kf_arena arena;
 };
@@ -137,6 +151,8 @@ kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
 /* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
 kf_status kf_check_alpha(double alpha, kf_err *err);
+/* Notes which text a model is made of; one that had some keeps that, too. */
+void kf_model_name_text(kf_model *model, const kf_text *text);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
 /* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
@@ -169,7 +185,7 @@ static inline bool kf_prior_of_cosines(const kf_model *model) {
 double kf_largest_count(const int64_t *counts, uint32_t n);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
-kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
+kf_status kf_model_set_classes(kf_model *model, const kf_map_of_means *by, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
 static inline kf_classes kf_model_class_list(const kf_model *model) {
@@ -251,7 +267,7 @@ kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
 /* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
 
-/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
+/* c = a^T b in f64, on all threads or devices; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
 typedef struct kf_product {
   const double *a, *b;
@@ -262,10 +278,10 @@ typedef struct kf_product {
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
-/* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
- * scratch, [D][n]. */
-void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
-                  const double *x, size_t n, double *columns, double *out);
+/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: scratch,
+ * [D][n]. On any thread. */
+kf_status kf_turn_rows(const kf_products *p, const kf_matrix *turn, const double *x, size_t n,
+                       double *columns, double *out, kf_err *err);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
  * bits) of the symmetric a [n][n]. The same bits on every machine. */
@@ -301,7 +317,7 @@ kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x
 
 const kf_names *kf_text_names(const kf_text *text);
 /* What KF_MADE_WITH says in its file; 0: nothing. */
-void kf_text_set_made_with(kf_text *text, uint64_t checksum);
+uint64_t kf_text_made_with(const kf_text *text);
 kf_classes kf_text_class_list(const kf_text *text);
 /* KF_ERR_DATA if its rows are not as long as those of images, or of another encoder. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, const kf_origin *origin, kf_err *err);

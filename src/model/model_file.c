@@ -90,6 +90,8 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
   if (m->prior > 0) KF_TRY(kf_stw_meta_f64(w, "prior", m->prior, err));
   KF_TRY(kf_stw_origin(w, &m->map.origin, err));
+  if (m->text_from != 0) KF_TRY(kf_stw_meta_hex(w, "text_from", m->text_from, err));
+  if (m->text_made_with != 0) KF_TRY(kf_stw_meta_hex(w, "text_made_with", m->text_made_with, err));
   KF_TRY(write_confidence(w, m, err));
   kf_st_field fields[MOST_FIELDS];
   size_t n = model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
@@ -127,6 +129,12 @@ static kf_status read_dims(const kf_st *st, uint32_t *dim_in, uint32_t *dim_out,
   return KF_OK;
 }
 
+static kf_status read_sum_if_there(const kf_st *st, const char *key, uint64_t *out, kf_err *err) {
+  const char *digits = kf_st_meta(st, key);
+  if (digits == NULL || kf_parse_hex64(digits, out)) return KF_OK;
+  return kf_fail_file(err, st->in.path, "metadata '%s' is not 16 hexadecimal digits", key);
+}
+
 /* The header has been checked (rules.c), except for what must be there. */
 static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   int64_t normalized;
@@ -136,10 +144,9 @@ static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   if (centre == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'centre'");
   map->method = kf_st_meta(st, "method") != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
   map->normalized = normalized != 0;
-  const char *by = kf_st_meta(st, "fitted_by"), *from = kf_st_meta(st, "fitted_from");
+  const char *by = kf_st_meta(st, "fitted_by");
   if (by != NULL) snprintf(map->fitted_by, sizeof map->fitted_by, "%s", by);
-  if (from != NULL && !kf_parse_hex64(from, &map->fitted_from))
-    return kf_fail_file(err, st->in.path, "metadata 'fitted_from' is not 16 hexadecimal digits");
+  KF_TRY(read_sum_if_there(st, "fitted_from", &map->fitted_from, err));
   map->centre = strcmp(centre, "mean") == 0 ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   return KF_OK;
 }
@@ -199,6 +206,8 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   KF_TRY(read_if_there(st, "reject", &m->reject, err));
   KF_TRY(read_if_there(st, "reject_share", &m->reject_share, err));
   KF_TRY(read_if_there(st, "prior", &m->prior, err));
+  KF_TRY(read_sum_if_there(st, "text_from", &m->text_from, err));
+  KF_TRY(read_sum_if_there(st, "text_made_with", &m->text_made_with, err));
   KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);
 }

@@ -16,7 +16,7 @@ struct kf_text {
   kf_names names; /* n = 0: no names */
   float *rows;    /* [n_classes][dim] */
   kf_origin origin;
-  uint64_t made_with; /* as in kf_data */
+  uint64_t made_with; /* of encoder, prompts and classes, if it was made of such; 0: not known */
 };
 
 /* --- averaging ------------------------------------------------------------------------------- */
@@ -119,6 +119,7 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
   KF_TRY(count_classes(data, o, &t->names, &t->n_classes, err));
   t->dim = data->dim;
   t->origin = data->origin;
+  t->made_with = data->made_with != 0 ? data->made_with : data->read_with;
   t->rows = kf_alloc((uint64_t)t->n_classes * t->dim, sizeof *t->rows);
   return t->rows != NULL ? average(ctx, data, o, t) : kf_fail_memory(err);
 }
@@ -178,12 +179,24 @@ void kf_text_free(kf_text *t) {
 uint32_t kf_text_classes(const kf_text *t) { return t->n_classes; }
 uint32_t kf_text_dim(const kf_text *t) { return t->dim; }
 const float *kf_text_rows(const kf_text *t) { return t->rows; }
-void kf_text_set_made_with(kf_text *t, uint64_t checksum) { t->made_with = checksum; }
+uint64_t kf_text_made_with(const kf_text *t) { return t->made_with; }
 const kf_origin *kf_text_origin(const kf_text *t) { return kf_origin_known(&t->origin); }
 const kf_names *kf_text_names(const kf_text *t) { return &t->names; }
 
 const char *kf_text_class_name(const kf_text *t, uint32_t k) {
   return k < t->names.n ? t->names.name[k] : NULL;
+}
+
+uint64_t kf_text_checksum(const kf_text *t) {
+  const uint32_t head[] = {t->n_classes, t->dim, t->names.n};
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, head, sizeof head);
+  for (uint32_t k = 0; k < t->n_classes; k++)
+    kf_checksum_add(&sum, t->rows + (uint64_t)k * t->dim, t->dim * sizeof *t->rows);
+  for (uint32_t k = 0; k < t->names.n; k++)
+    kf_checksum_add(&sum, t->names.name[k], strlen(t->names.name[k]) + 1);
+  return kf_checksum_value(&sum);
 }
 
 kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
@@ -316,6 +329,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   m->signal = NULL; /* these are about means of rows */
   m->prior = 0;
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
+  kf_model_name_text(m, text);
   if (status == KF_OK) status = kf_origin_join(&m->map.origin, &text->origin, err);
   if (status == KF_OK) status = take_text(ctx, text, centre, m);
   KF_HAND_OUT(status, out, m, kf_model_free);

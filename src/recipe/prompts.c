@@ -417,7 +417,10 @@ static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts
   if (status == KF_OK)
     status = kf_data_open_memory(ctx, rows, p->n, dim, p->classes,
                                  (const char *const *)p->names.name, p->names.n, &data);
-  if (status == KF_OK) data->origin = *kf_encoder_origin(encoder);
+  if (status == KF_OK) {
+    data->origin = *kf_encoder_origin(encoder);
+    if (p->classes != NULL) data->made_with = kf_prompts_checksum(p, encoder);
+  }
   if (status == KF_OK)
     status =
         text != NULL ? kf_text_new(ctx, data, options, text) : kf_data_save(ctx, data, dtype, path);

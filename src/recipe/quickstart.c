@@ -129,7 +129,6 @@ static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
   KF_TRY(take_earlier(q, path, made_with));
   if (q->text != NULL) return KF_OK;
   KF_TRY(kf_text_new_from_prompts(q->ctx, q->encoder, prompts, NULL, &q->text));
-  kf_text_set_made_with(q->text, made_with);
   return kf_text_save(q->ctx, q->text, path);
 }
 

@@ -77,7 +77,7 @@ static const kf_slots_kind kind = {.what = "probabilities",
 static void forget_others(struct kf_prototypes_devices *devices, const kf_prototypes_use *use) {
   double scales[] = {use->temperature, use->squares ? 2 * use->temperature : 0};
   pthread_mutex_lock(&devices->sums.lock);
-  bool same = memcmp(scales, devices->scales, sizeof scales) == 0;
+  bool same = scales[0] == devices->scales[0] && scales[1] == devices->scales[1];
   memcpy(devices->scales, scales, sizeof scales);
   pthread_mutex_unlock(&devices->sums.lock);
   if (!same) kf_slots_forget(&devices->sums);

@@ -18,29 +18,47 @@ typedef struct class_list {
   const char *path;
 } class_list;
 
-static kf_status take_class(void *argument, uint64_t line, const char *text, size_t length,
-                            kf_err *err) {
-  const class_list *l = argument;
+/* false: it is not the number of a class, as it must be if classes have no names. */
+static bool want_class(const class_list *l, const char *text, size_t length) {
   int64_t class = -1;
-  if (length == 0) return KF_OK;
   if (l->dict != NULL) class = kf_dict_find(l->dict, text, length);
   for (size_t i = 0; l->dict == NULL && i < length; i++) {
-    if (text[i] < '0' || text[i] > '9' || length > 9)
-      return kf_fail_file(err, l->path, "line %llu is not the number of a class",
-                          (unsigned long long)line);
+    if (text[i] < '0' || text[i] > '9' || length > 9) return false;
     class = (i > 0 ? class * 10 : 0) + (text[i] - '0');
   }
   if (class >= 0 && class < (int64_t)l->gallery->n_classes) l->wanted[class] = true;
-  return KF_OK;
+  return true;
 }
 
-static kf_status keep_classes(const kf_gallery *g, const char *path, kf_filter *f, kf_err *err) {
-  class_list l = {.gallery = g, .path = path};
+static kf_status take_line(void *argument, uint64_t line, const char *text, size_t length,
+                           kf_err *err) {
+  const class_list *l = argument;
+  if (length == 0 || want_class(l, text, length)) return KF_OK;
+  return kf_fail_file(err, l->path, "line %llu is not the number of a class",
+                      (unsigned long long)line);
+}
+
+static kf_status take_classes(class_list *l, const kf_filter_options *o, kf_err *err) {
+  for (uint64_t i = 0; i < o->n_names; i++) {
+    const char *name = o->names[i];
+    if (name == NULL || name[0] == '\0')
+      return kf_fail(err, KF_ERR_ARG, "class %llu is missing", (unsigned long long)i);
+    if (!want_class(l, name, strlen(name)))
+      return kf_fail(err, KF_ERR_ARG,
+                     "'%.200s' is not the number of a class, and the gallery has no names of "
+                     "classes",
+                     name);
+  }
+  return o->classes != NULL ? kf_lines_read(o->classes, take_line, l, err) : KF_OK;
+}
+
+static kf_status keep_classes(const kf_gallery *g, const kf_filter_options *o, kf_filter *f,
+                              kf_err *err) {
+  class_list l = {.gallery = g, .path = o->classes};
   if (g->labels == NULL) return kf_fail(err, KF_ERR_DATA, "the gallery has no labels to choose by");
-  if (g->names.n > 0) KF_TRY(kf_dict_new_from_names(&g->names, path, &l.dict, err));
+  if (g->names.n > 0) KF_TRY(kf_dict_new_from_names(&g->names, "the gallery", &l.dict, err));
   l.wanted = kf_alloc_zero((uint64_t)g->n_classes + 1, sizeof *l.wanted);
-  kf_status status =
-      l.wanted != NULL ? kf_lines_read(path, take_class, &l, err) : kf_fail_memory(err);
+  kf_status status = l.wanted != NULL ? take_classes(&l, o, err) : kf_fail_memory(err);
   for (uint64_t i = 0; status == KF_OK && i < g->rows; i++)
     if (g->labels[i] < 0 || !l.wanted[g->labels[i]]) f->bits[i / 64] &= ~((uint64_t)1 << i % 64);
   kf_free(l.wanted);
@@ -67,7 +85,7 @@ static kf_status fill(const kf_gallery *g, const kf_filter_options *o, kf_filter
   f->bits = kf_alloc(g->rows / 64 + 1, sizeof *f->bits);
   if (f->bits == NULL) return kf_fail_memory(err);
   memset(f->bits, 0xFF, (g->rows / 64 + 1) * sizeof *f->bits);
-  if (o->classes != NULL) KF_TRY(keep_classes(g, o->classes, f, err));
+  if (o->classes != NULL || o->names != NULL) KF_TRY(keep_classes(g, o, f, err));
   if (o->ids != NULL) KF_TRY(keep_ids(g, o->ids, f, err));
   for (uint64_t i = 0; i < g->rows; i++) f->n += kf_filter_takes(f, i);
   if (f->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery is left to search in");
@@ -85,6 +103,8 @@ kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_filter_
   KF_NOTHING(out);
   KF_ENTER(ctx, gallery != NULL && out != NULL);
   KF_OPTIONS(kf_filter_options, o, options);
+  if (o.names == NULL && o.n_names > 0)
+    return kf_fail(err, KF_ERR_ARG, "a list of classes is missing");
   kf_filter *f = kf_alloc_zero(1, sizeof *f);
   if (f == NULL) return kf_fail_memory(err);
   KF_HAND_OUT(fill(gallery, &o, f, err), out, f, kf_filter_free);
@@ -101,9 +121,34 @@ uint64_t kf_filter_rows(const kf_filter *f) { return f->n; }
 
 kf_status kf_filter_check(const kf_filter *f, const kf_gallery *g, kf_err *err) {
   if (f == NULL) return KF_OK;
-  if (f->of != g) return kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
-  if (g->rows != kf_index_rows(g->index))
-    return kf_fail(err, KF_ERR_ARG, "rows that are divided among ranks cannot be filtered");
+  return f->of == g ? KF_OK : kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
+}
+
+uint64_t kf_filter_count(const kf_filter *f, uint64_t first, uint64_t end) {
+  uint64_t n = 0;
+  for (uint64_t i = first; i < end; i++) n += kf_filter_takes(f, i);
+  return n;
+}
+
+kf_status kf_filter_narrow(const kf_filter *f, uint64_t first, uint64_t end, kf_filter **out,
+                           kf_err *err) {
+  uint64_t words = (end - first) / 64 + 1;
+  kf_filter *own = kf_alloc_zero(1, sizeof *own);
+  if (own == NULL) return kf_fail_memory(err);
+  own->of = f->of;
+  own->bits = kf_alloc_zero(words, sizeof *own->bits);
+  own->rows = kf_alloc(kf_filter_count(f, first, end), sizeof *own->rows);
+  if (own->bits == NULL || own->rows == NULL) {
+    kf_filter_free(own);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t i = 0; i < end - first; i++) {
+    if (!kf_filter_takes(f, first + i)) continue;
+    own->bits[i / 64] |= (uint64_t)1 << i % 64;
+    own->rows[own->n++] = i;
+  }
+  own->sparse = own->n <= (end - first) / SPARSE;
+  *out = own;
   return KF_OK;
 }
 

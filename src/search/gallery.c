@@ -52,7 +52,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   g->sound = true;
   /* Up to here files were read from end to end, from now on at random. */
   for (uint32_t i = 0; i < g->n_parts; i++)
-    posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
+    if (!g->parts[i].in.parked) posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
 }
 
@@ -131,11 +131,16 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 /* --- queries --------------------------------------------------------------------------------- */
 
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
-  if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
+  if (g->space.map != NULL) KF_TRY(kf_map_refuse_mapped(g->space.map, data, err));
   KF_TRY(kf_origin_agree(&data->origin, &g->origin, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
                      "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
+}
+
+kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data) {
+  KF_ENTER(ctx, gallery != NULL && data != NULL);
+  return kf_gallery_check_data(gallery, data, err);
 }
 
 /* As many queries as a thread searches with in about half a second, so that a request to stop is

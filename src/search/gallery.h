@@ -4,8 +4,6 @@
 
 #include "search/search.h"
 
-#include <time.h>
-
 /* The space in which rows are compared. */
 typedef struct kf_space {
   uint32_t dim;
@@ -22,9 +20,8 @@ struct kf_text_map {
 
 /* Rows in one file: that of a gallery, or a change of it. */
 typedef struct kf_gallery_part {
-  kf_in in;                /* stays open: leave-one-out and rerank_from_disk read rows */
-  struct timespec changed; /* when the file was last changed before it was opened */
-  uint32_t change;         /* its number; 0: the file of the gallery */
+  kf_in in;        /* stays open, or parked: leave-one-out and rerank_from_disk read rows */
+  uint32_t change; /* its number; 0: the file of the gallery */
   kf_type type;
   uint64_t offset;      /* of the rows in the file */
   uint64_t first, rows; /* place of its first row; with those that have been removed */
@@ -139,7 +136,7 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
 kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                            uint64_t first, uint64_t n, const kf_search_options *options,
                            float **out, kf_search_report *report);
-/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery, or cannot be used with this one. */
+/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery. */
 kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
 /* kf_rows_taking_part with a filter. */
 uint64_t kf_filter_most(const kf_filter *filter, uint64_t rows, const int64_t *leave_out,

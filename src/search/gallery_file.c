@@ -8,7 +8,6 @@
 #include "search/index.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
@@ -21,19 +20,10 @@ kf_status kf_gallery_refuse_overwrite(const kf_gallery *g, const char *path, kf_
   return KF_OK;
 }
 
-static kf_status stat_part(const kf_gallery_part *part, struct stat *info, kf_err *err) {
-  if (fstat(part->in.fd, info) == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_IO, "%s: cannot be examined any more", part->in.path);
-}
-
 kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
-  for (const kf_gallery_part *part = g->parts; part < g->parts + g->n_parts; part++) {
-    struct stat info;
-    KF_TRY(stat_part(part, &info, err));
-    if ((uint64_t)info.st_size != part->in.size || info.st_mtim.tv_sec != part->changed.tv_sec ||
-        info.st_mtim.tv_nsec != part->changed.tv_nsec)
+  for (const kf_gallery_part *part = g->parts; part < g->parts + g->n_parts; part++)
+    if (!kf_in_unchanged(&part->in))
       return kf_fail_file(err, part->in.path, "changed since it was loaded");
-  }
   return KF_OK;
 }
 
@@ -284,10 +274,9 @@ static kf_status read_batches(reading *r, kf_err *err) {
 /* --- all of it -------------------------------------------------------------------------------- */
 
 /* The file of a part is taken over from its header. */
-static kf_status take_part(kf_gallery *g, kf_st *st, uint32_t change, uint64_t offset,
-                           uint64_t first, uint64_t rows, kf_err *err) {
+static void take_part(kf_gallery *g, kf_st *st, uint32_t change, uint64_t offset, uint64_t first,
+                      uint64_t rows) {
   kf_gallery_part *part = &g->parts[g->n_parts++];
-  struct stat info;
   *part = (kf_gallery_part){.in = st->in,
                             .change = change,
                             .type = kf_type_of(g->space.dtype),
@@ -295,9 +284,6 @@ static kf_status take_part(kf_gallery *g, kf_st *st, uint32_t change, uint64_t o
                             .first = first,
                             .rows = rows};
   st->in = (kf_in){.fd = -1, .path = part->in.path}; /* for messages; the part closes it */
-  KF_TRY(stat_part(part, &info, err));
-  part->changed = info.st_mtim;
-  return KF_OK;
 }
 
 static kf_status take_parts(reading *r, kf_err *err) {
@@ -306,11 +292,11 @@ static kf_status take_parts(reading *r, kf_err *err) {
   g->parts = kf_alloc_zero((uint64_t)c->n + 1, sizeof *g->parts);
   if (g->parts == NULL) return kf_fail_memory(err);
   uint64_t offset = kf_st_find(&r->st, KF_TENSOR_ROWS)->offset;
-  KF_TRY(take_part(g, &r->st, 0, offset, 0, c->base_rows, err));
+  take_part(g, &r->st, 0, offset, 0, c->base_rows);
   for (uint32_t i = 0; i < c->n; i++) {
     kf_change *change = &c->change[i];
     if (change->rows > 0)
-      KF_TRY(take_part(g, &change->st, i + 1, change->offset, change->first, change->rows, err));
+      take_part(g, &change->st, i + 1, change->offset, change->first, change->rows);
   }
   g->places = c->places;
   g->rows = c->places - c->n_removed;

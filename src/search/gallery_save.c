@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- the space of the rows -------------------------------------------------------------------- */
 
@@ -171,15 +172,15 @@ static int64_t old_id_bytes(const kf_gallery_writer *w) {
 
 /* Of a gallery alone, what was added to it stays known. */
 static uint32_t n_batches(const kf_gallery_writer *w) {
-  return w->data == NULL ? w->old->n_batches : 0;
+  return w->data == NULL && w->old != NULL ? w->old->n_batches : 0;
 }
 
 static bool has_ids(const kf_gallery_writer *w) {
-  return w->id_ends != NULL || (w->data == NULL && w->old->ids != NULL);
+  return w->id_ends != NULL || (w->data == NULL && w->old != NULL && w->old->ids != NULL);
 }
 
 static bool has_labels(const kf_gallery_writer *w) {
-  return w->data != NULL ? w->data->has_labels : w->old->has_labels;
+  return w->data != NULL ? w->data->has_labels : w->old != NULL && w->old->has_labels;
 }
 
 static kf_status declare(const kf_gallery_writer *w, kf_err *err) {
@@ -247,14 +248,11 @@ static kf_status write_tensors(kf_gallery_writer *w, kf_err *err) {
   KF_TRY(kf_writer_put_labels(w));
   if (ids && old != NULL) KF_TRY(copy_ids(w, err));
   if (ids) KF_TRY(kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err));
-  if (n_batches(w) == 0) return KF_OK;
+  if (old == NULL || n_batches(w) == 0) return KF_OK;
   return kf_stw_write(file, old->batches, n_batches(w) * sizeof *old->batches, err);
 }
 
-static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
-  bool sweeps = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
-  DIR *changes = NULL;
-  if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
+static kf_status put_in_place(kf_gallery_writer *w, kf_err *err) {
   if (w->guard.fd >= 0) kf_stw_replaces(w->file, &w->guard);
   uint64_t added = kf_writer_rows(w);
   w->done = (kf_gallery_change){.rows = added + (w->old != NULL ? w->old->rows : 0),
@@ -262,9 +260,20 @@ static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
                                 .bytes = kf_stw_bytes(w->file)};
   kf_stw *file = w->file;
   w->file = NULL; /* freed by the commit in any case */
-  kf_status status = kf_stw_commit(file, err);
-  /* A file that is written anew has no changes. */
+  return kf_stw_commit(file, err);
+}
+
+/* Puts the file in its place and removes changes: a file that is written anew has none. Another process that
+ * finds it there waits with changes of its own until that is done. */
+static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
+  bool sweeps = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
+  DIR *changes = NULL;
+  int lock = -1;
+  if (sweeps) KF_TRY(kf_stw_lock(w->file, &lock, err));
+  kf_status status = sweeps ? kf_sweep_begin(path, &changes, err) : KF_OK;
+  if (status == KF_OK) status = put_in_place(w, err);
   kf_sweep_end(path, changes, status == KF_OK, 0);
+  if (lock >= 0) close(lock);
   /* Other ranks must not see them any more. */
   return status == KF_OK ? kf_agree_on(w->ctx, status) : status;
 }
@@ -366,10 +375,9 @@ static kf_status compact(kf_gallery_writer *w, const char *path, kf_err *err) {
   w->k = old->k;
   w->done.rows = old->rows;
   if (old->n_changes > 0) return write_gallery(w, path, err);
-  DIR *changes = NULL;
-  bool sweeps = old->others && w->ctx->ranks.rank == 0;
-  if (sweeps) KF_TRY(kf_sweep_begin(path, &changes, err));
-  kf_sweep_end(path, changes, sweeps, 0);
+  DIR *changes = NULL; /* of other files, or an empty folder that a kill left */
+  if (w->ctx->ranks.rank == 0) KF_TRY(kf_sweep_begin(path, &changes, err));
+  kf_sweep_end(path, changes, true, 0);
   return KF_OK;
 }
 

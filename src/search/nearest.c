@@ -4,11 +4,13 @@
  * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
  * them with the floor of each query and hands out the few rows that reach it. Those go to the
  * shortlist of the query, which raises the floor. The first floor comes from a look at the first
- * rows.
+ * rows. From that look, floors of many queries are guessed (guess.h); those that were guessed too
+ * high are searched again.
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own slice of the rows, and the shortlists are merged. */
 #include "search/nearest.h"
+#include "search/guess.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,19 +23,33 @@
 
 /* --- finders --------------------------------------------------------------------------------- */
 
+/* Which queries are searched, and how. */
+typedef struct search_plan {
+  const uint64_t *numbers; /* [n] of queries of the request; NULL: all, in order */
+  uint64_t n;
+  const kf_guesser *guesser; /* NULL: no floor is guessed */
+  kf_guess_sample *samples;  /* [n] of what was found; NULL: not wanted */
+  unsigned char *again;      /* [n] is set where a guess was too high, and there is no answer */
+} search_plan;
+
 /* Searches a batch of queries at a time. */
 typedef struct finder {
   const kf_request *r;
   const kf_index *index;
   uint32_t k, capacity;
-  uint64_t first;         /* number of the first query of the batch at hand */
-  kf_query_groups groups; /* its queries; what follows is by their places */
+  const search_plan *plan;
+  uint64_t first;         /* place in the plan of the first query of the batch at hand */
+  float *queries;         /* [batch][dim] its queries */
+  kf_query_groups groups; /* the same, rounded; what follows is by their places */
   double *margin;         /* [batch] in the block at hand */
+  double *guess;          /* [batch] floors that are guessed; -INFINITY: none */
+  double *sign;           /* [batch] what guesses are made from; NaN: none */
   kf_shortlist *lists;    /* [batch] */
   float *fetched;         /* [KF_SCORE_ROWS][dim], scratch like what follows */
   int32_t *peaks;         /* [group][KF_PEAKS] */
   double *lowest;         /* [group][KF_PEAKS] */
   uint64_t candidates;
+  uint64_t guessed, wrong; /* queries with a guess, and those whose guess was too high */
   kf_arena arena;
 } finder;
 
@@ -51,7 +67,8 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
 }
 
 /* Makes a finder of a zeroed one, which it is again after a failure. */
-static kf_status finder_make(finder *f, const kf_request *r, uint32_t batch, kf_err *err) {
+static kf_status finder_make(finder *f, const kf_request *r, const search_plan *plan,
+                             uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
   uint64_t group = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
@@ -60,11 +77,15 @@ static kf_status finder_make(finder *f, const kf_request *r, uint32_t batch, kf_
   kf_scored *scored;
   kf_fine *fine;
   f->r = r;
+  f->plan = plan;
   f->index = index;
   f->k = r->k;
   f->capacity = capacity_for(r->k);
   kf_query_groups_make(&f->groups, index, r->kernels, batch, arena);
+  KF_TAKE(arena, f->queries, batch * (uint64_t)index->dim);
   KF_TAKE(arena, f->margin, batch);
+  KF_TAKE(arena, f->guess, batch);
+  KF_TAKE(arena, f->sign, batch);
   KF_TAKE(arena, f->lists, batch);
   KF_TAKE(arena, f->fetched, KF_SCORE_ROWS * (uint64_t)index->dim);
   KF_TAKE(arena, f->peaks, group * KF_PEAKS);
@@ -88,13 +109,27 @@ static kf_status finder_make(finder *f, const kf_request *r, uint32_t batch, kf_
 
 /* --- the first pass -------------------------------------------------------------------------- */
 
-static void take_queries(finder *f, uint64_t first, uint32_t n) {
-  f->first = first;
-  kf_query_groups_take(&f->groups, f->r->queries + first * f->index->dim, n, true);
-  for (uint32_t i = 0; i < n; i++) kf_shortlist_start(&f->lists[i], f->k);
+static uint64_t number_at(const search_plan *plan, uint64_t place) {
+  return plan->numbers != NULL ? plan->numbers[place] : place;
 }
 
-static uint64_t query_at(const finder *f, uint32_t i) { return f->first + f->groups.order[i]; }
+/* Queries are read for many rows, so they lie side by side, from a line of the cache on. */
+static void take_queries(finder *f, uint64_t first, uint32_t n) {
+  uint64_t dim = f->index->dim;
+  f->first = first;
+  for (uint32_t i = 0; i < n; i++)
+    memcpy(f->queries + i * dim, f->r->queries + number_at(f->plan, first + i) * dim,
+           dim * sizeof *f->queries);
+  kf_query_groups_take(&f->groups, f->queries, n, true);
+  for (uint32_t i = 0; i < n; i++) {
+    kf_shortlist_start(&f->lists[i], f->k);
+    f->guess[i] = -INFINITY;
+    f->sign[i] = NAN;
+  }
+}
+
+static uint64_t place_of(const finder *f, uint32_t i) { return f->first + f->groups.order[i]; }
+static uint64_t query_at(const finder *f, uint32_t i) { return number_at(f->plan, place_of(f, i)); }
 
 /* The row that it leaves out; negative: none. */
 static int64_t left_out(const finder *f, uint32_t i) {
@@ -178,7 +213,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   uint32_t first = kf_group_first(g, group);
   for (uint32_t i = first; i < first + s.n; i++) {
     f->margin[i] = kf_margin(index, &g->query[i], block);
-    g->floor[i] = kf_floor(f->lists[i].least, f->margin[i], value_of_one, block);
+    g->floor[i] = kf_floor(fmax(f->lists[i].least, f->guess[i]), f->margin[i], value_of_one, block);
   }
   s.next = next;
   s.next_size = next_size;
@@ -196,7 +231,9 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 
 /* --- the first floor ------------------------------------------------------------------------- */
 
-#define PEAK_ROWS 1024u
+#define PEAK_ROWS   1024u
+#define WRONG       16u /* guesses, and one in so many, that may be wrong */
+#define WRONG_SHARE 8u
 
 /* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too
  * large. */
@@ -219,6 +256,13 @@ static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
     double least = value - 0x1p-40 * fabs(value) - margin;
     if (abs(peaks[r]) < KF_SCAN_LIMIT / 2 && least > lower[r]) lower[r] = least;
   }
+}
+
+/* Not if too many guesses were wrong: a query that is searched twice costs more than some hits. */
+static void guess_floor(finder *f, uint32_t i) {
+  if (f->plan->guesser == NULL || f->wrong > WRONG + f->guessed / WRONG_SHARE) return;
+  f->guess[i] = kf_guess(f->plan->guesser, f->sign[i]);
+  f->guessed += f->guess[i] > -INFINITY;
 }
 
 /* Divides rows from `begun` on into KF_PEAKS classes by their number: the best of each class is a
@@ -244,7 +288,9 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
   for (uint32_t i = 0; i < n; i++) {
     int64_t without = left_out(f, first + i);
     if (without >= 0) f->lowest[i * KF_PEAKS + without % KF_PEAKS] = -INFINITY;
-    kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
+    f->sign[first + i] =
+        kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
+    guess_floor(f, first + i);
   }
 }
 
@@ -317,20 +363,28 @@ void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *sco
   }
 }
 
-/* Scores the remaining rows of query i, and writes its answer. */
+/* Scores the remaining rows of query i, and writes its answer, unless rows that its guess ruled out
+ * may be in it: all others are known to be below `least`. */
 static kf_status finish(finder *f, uint32_t i, kf_err *err) {
-  const kf_request *r = f->r;
+  const search_plan *plan = f->plan;
   kf_shortlist *list = &f->lists[i];
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
-  kf_request_answer(r, query_at(f, i), list->scored);
+  if (list->least < f->guess[i]) {
+    f->wrong++;
+    plan->again[place_of(f, i)] = 1;
+    return KF_OK;
+  }
+  if (plan->samples != NULL)
+    plan->samples[place_of(f, i)] = (kf_guess_sample){.sign = f->sign[i], .key = list->least};
+  kf_request_answer(f->r, query_at(f, i), list->scored);
   return KF_OK;
 }
 
-/* Queries of the request from `first` on, at most `batch`. */
+/* Queries of the plan from `first` on, at most `batch`. */
 static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
-  uint64_t left = f->r->n - first;
+  uint64_t left = f->plan->n - first;
   take_queries(f, first, left < batch ? (uint32_t)left : batch);
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
   for (uint32_t i = 0; i < f->groups.n; i++) KF_TRY(finish(f, i, err));
@@ -340,8 +394,9 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
   if (r->n == 0) return KF_OK;
   uint32_t batch = batch_for(r->k, r->n);
+  search_plan plan = {.n = r->n};
   finder f = {0};
-  kf_status status = finder_make(&f, r, batch, err);
+  kf_status status = finder_make(&f, r, &plan, batch, err);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += batch)
     status = find(&f, first, batch, err);
   if (candidates != NULL) *candidates += f.candidates;
@@ -359,7 +414,8 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 /* --- many queries, divided among threads ----------------------------------------------------- */
 
 typedef struct parallel_job {
-  kf_request r;
+  const kf_request *r;
+  const search_plan *plan;
   uint32_t batch;
   uint64_t slices; /* of the rows, if these are divided */
   finder *finders; /* one for each worker, or for each slice */
@@ -368,7 +424,7 @@ typedef struct parallel_job {
 static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err) {
   const parallel_job *j = argument;
   finder *f = &j->finders[worker];
-  if (f->r == NULL) KF_TRY(finder_make(f, &j->r, j->batch, err));
+  if (f->r == NULL) KF_TRY(finder_make(f, j->r, j->plan, j->batch, err));
   return find(f, (uint64_t)i * j->batch, j->batch, err);
 }
 
@@ -377,15 +433,15 @@ static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err
 static kf_status find_in_slice(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const parallel_job *j = argument;
-  KF_TRY(finder_make(&j->finders[i], &j->r, j->batch, err));
-  take_queries(&j->finders[i], 0, (uint32_t)j->r.n);
-  uint64_t blocks = j->r.index->n_blocks;
+  KF_TRY(finder_make(&j->finders[i], j->r, j->plan, j->batch, err));
+  take_queries(&j->finders[i], 0, (uint32_t)j->plan->n);
+  uint64_t blocks = j->r->index->n_blocks;
   return scan_blocks(&j->finders[i], blocks * i / j->slices, blocks * (i + 1) / j->slices, err);
 }
 
 static kf_status merge_slices(const parallel_job *j, kf_err *err) {
   finder *f = &j->finders[0];
-  for (uint32_t i = 0; i < j->r.n; i++) {
+  for (uint32_t i = 0; i < j->plan->n; i++) {
     kf_scorer scorer = scorer_for(f, i);
     for (uint64_t s = 1; s < j->slices; s++)
       KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[s].lists[i], f->k, f->capacity,
@@ -396,21 +452,25 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
   return KF_OK;
 }
 
-/* Batches of equal size, a few for each thread, so that none waits long for the last. */
-static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
+/* Batches of equal size, a few for each thread, so that none waits long for the last; many queries in
+ * whole groups. */
+static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads, size_t group) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
   uint64_t batches = rounds * threads;
-  uint32_t batch = batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
-  return batch > 0 ? batch : 1;
+  uint64_t batch = batches < 2 ? n : (n + batches - 1) / batches;
+  uint64_t whole = (batch + group - 1) / group * group;
+  if (batch > 4 * group && whole <= most) batch = whole;
+  return batch > 0 ? (uint32_t)batch : 1;
 }
 
-static kf_status nearest_aligned(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
-  uint64_t n = r->n;
+static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_plan *plan,
+                                uint64_t *candidates) {
+  uint64_t n = plan->n;
   const kf_index *index = r->index;
-  parallel_job j = {.r = *r, .batch = batch_for(r->k, n), .slices = ctx->threads};
+  parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
-  if (!few) j.batch = even_batch(n, j.batch, ctx->threads);
+  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
   j.finders = kf_alloc_zero(ctx->threads, sizeof *j.finders);
   if (j.finders == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, find_in_slice, &j)
@@ -424,18 +484,62 @@ static kf_status nearest_aligned(kf_ctx *ctx, const kf_request *r, uint64_t *can
   return status;
 }
 
-/* Each query is read for many rows, so it should begin with a line of the cache. */
-kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
-  if ((uintptr_t)r->queries % 64 == 0) return nearest_aligned(ctx, r, candidates);
-  uint64_t size = r->index->dim * sizeof(float);
-  float *aligned = kf_alloc(r->n, size);
-  if (aligned == NULL) return kf_fail_memory(&ctx->err);
-  memcpy(aligned, r->queries, r->n * size);
-  kf_request same = *r;
-  same.queries = aligned;
-  kf_status status = nearest_aligned(ctx, &same, candidates);
-  kf_free(aligned);
+/* --- with guesses ----------------------------------------------------------------------------- */
+
+/* Whether there are enough queries to learn from some, and enough rows that a floor rises for long. */
+static bool guesses_pay(const kf_request *r) {
+  return r->n >= 8ull * KF_GUESS_SAMPLES && r->index->n >= 32ull * PEAK_ROWS &&
+         r->k <= KF_PEAKS / 2 && r->index->lead.n == 0 && r->only == NULL;
+}
+
+/* The queries of the request in two parts: KF_GUESS_SAMPLES of them, spread over all, and the rest. */
+static void divide_queries(uint64_t n, uint64_t *numbers) {
+  uint64_t *some = numbers, *rest = numbers + KF_GUESS_SAMPLES, taken = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    bool take = taken < KF_GUESS_SAMPLES && i / (n / KF_GUESS_SAMPLES) == taken;
+    if (take)
+      some[taken++] = i;
+    else
+      *rest++ = i;
+  }
+}
+
+/* Some queries first, the others with floors guessed from what these found, and once more those that
+ * were guessed too high. */
+static kf_status search_guessing(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+  uint64_t *numbers, rest = r->n - KF_GUESS_SAMPLES, wrong = 0;
+  unsigned char *again;
+  kf_guess_sample *samples;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, numbers, r->n);
+  KF_TAKE_ZERO(&arena, again, rest);
+  KF_TAKE(&arena, samples, KF_GUESS_SAMPLES);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK) {
+    divide_queries(r->n, numbers);
+    search_plan plan = {.numbers = numbers, .n = KF_GUESS_SAMPLES, .samples = samples};
+    status = search_planned(ctx, r, &plan, candidates);
+  }
+  if (status == KF_OK) {
+    kf_guesser guesser = kf_guesser_of(samples, KF_GUESS_SAMPLES);
+    search_plan plan = {
+        .numbers = numbers + KF_GUESS_SAMPLES, .n = rest, .guesser = &guesser, .again = again};
+    status = search_planned(ctx, r, &plan, candidates);
+  }
+  for (uint64_t i = 0; status == KF_OK && i < rest; i++)
+    if (again[i] != 0) numbers[wrong++] = numbers[KF_GUESS_SAMPLES + i];
+  if (wrong > 0) {
+    search_plan plan = {.numbers = numbers, .n = wrong};
+    status = search_planned(ctx, r, &plan, candidates);
+  }
+  kf_arena_free(&arena);
   return status;
+}
+
+kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+  if (guesses_pay(r)) return search_guessing(ctx, r, candidates);
+  search_plan plan = {.n = r->n};
+  return search_planned(ctx, r, &plan, candidates);
 }
 
 #define CHECKED 256u
@@ -469,9 +573,10 @@ static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) 
 
 /* --- several ranks ----------------------------------------------------------------------------- */
 
-kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                               uint32_t k, kf_scored *out, uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, NULL, false};
+kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                               const float *queries, uint64_t n, uint32_t k, kf_scored *out,
+                               uint64_t *candidates) {
+  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, only, false};
   return nearest_here(ctx, &r, candidates);
 }
 
@@ -505,10 +610,10 @@ kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_fi
                                  uint64_t *candidates) {
   kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, only, false};
   uint64_t found = 0;
-  kf_status status =
-      index->source.all > 0
-          ? kf_index_nearest_in_parts(ctx, index, queries, n, k, leave_out, rows, scores, &found)
-          : share_queries(ctx, &r, &found);
+  kf_status status = index->source.all > 0
+                         ? kf_index_nearest_in_parts(ctx, index, only, queries, n, k, leave_out,
+                                                     rows, scores, &found)
+                         : share_queries(ctx, &r, &found);
   status = kf_sum_u64(ctx, status, &found, 1);
   if (candidates != NULL) *candidates += found;
   return status;

@@ -15,6 +15,7 @@
 typedef struct parts {
   kf_ctx *ctx;
   const kf_index *index;
+  kf_filter *only;      /* which rows of this rank take part; NULL: all */
   const float *queries; /* [n][dim] */
   uint64_t n;
   uint32_t k;
@@ -102,9 +103,10 @@ static kf_status search_some(parts *p, uint64_t first, uint64_t some, uint64_t *
   kf_ctx *ctx = p->ctx;
   const kf_ranks *r = &ctx->ranks;
   uint32_t own = r->rank;
-  kf_status status =
-      kf_index_nearest_raw(ctx, p->index, p->queries + first * p->index->dim, some, p->width[own],
-                           p->lists + p->begin[own] * some, candidates);
+  kf_status status = KF_OK;
+  if (p->width[own] > 0)
+    status = kf_index_nearest_raw(ctx, p->index, p->only, p->queries + first * p->index->dim, some,
+                                  p->width[own], p->lists + p->begin[own] * some, candidates);
   for (uint32_t i = 0; i < r->size; i++) r->ends[i] = (p->begin[i] + p->width[i]) * some;
   KF_TRY(kf_join(ctx, status, p->lists, sizeof *p->lists));
   kf_range share = kf_share_of(r, some, 1);
@@ -117,31 +119,53 @@ static kf_status search_some(parts *p, uint64_t first, uint64_t some, uint64_t *
   return kf_join(ctx, status, p->scores + first * p->k, p->k * sizeof *p->scores);
 }
 
-kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates) {
+/* How long the lists of each rank are. Returns rows in the lists of one query. */
+static uint64_t set_widths(const parts *p, const kf_filter *only) {
+  const kf_ranks *r = &p->ctx->ranks;
+  uint64_t each = 0;
+  kf_share_ends(r, p->index->source.all, 1);
+  for (uint32_t i = 0; i < r->size; i++) {
+    uint64_t first = i > 0 ? r->ends[i - 1] : 0;
+    uint64_t own = only != NULL ? kf_filter_count(only, first, r->ends[i]) : r->ends[i] - first;
+    uint64_t wanted = p->k + (p->leave_out != NULL ? 1u : 0u); /* one may be the row left out */
+    p->begin[i] = each;
+    p->width[i] = (uint32_t)(own < wanted ? own : wanted);
+    each += p->width[i];
+  }
+  return each;
+}
+
+kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                                    const float *queries, uint64_t n, uint32_t k,
+                                    const int64_t *leave_out, int64_t *rows, double *scores,
+                                    uint64_t *candidates) {
   uint32_t ranks = ctx->ranks.size;
-  parts p = {ctx, index, queries, n, k, leave_out, rows, scores, .width = NULL};
+  parts p = {.ctx = ctx,
+             .index = index,
+             .queries = queries,
+             .n = n,
+             .k = k,
+             .leave_out = leave_out,
+             .rows = rows,
+             .scores = scores};
+  kf_status status = KF_OK;
+  if (only != NULL)
+    status = kf_filter_narrow(only, index->source.first, index->source.first + index->source.rows,
+                              &p.only, &ctx->err);
   KF_TAKE(&p.arena, p.width, ranks);
   KF_TAKE(&p.arena, p.begin, ranks);
   KF_TAKE(&p.arena, p.next, ranks);
   KF_TAKE(&p.arena, p.x, index->dim);
   KF_TAKE(&p.arena, p.y, index->dim);
-  uint64_t each = 0; /* rows in the lists of one query */
-  kf_share_ends(&ctx->ranks, index->source.all, 1);
-  for (uint32_t i = 0; !p.arena.failed && i < ranks; i++) {
-    uint64_t own = ctx->ranks.ends[i] - (i > 0 ? ctx->ranks.ends[i - 1] : 0);
-    uint64_t wanted = k + (leave_out != NULL ? 1u : 0u); /* one of them may be the row left out */
-    p.begin[i] = each;
-    p.width[i] = (uint32_t)(own < wanted ? own : wanted);
-    each += p.width[i];
-  }
+  uint64_t each = p.arena.failed ? 0 : set_widths(&p, only);
   uint64_t at_once = each > 0 ? LIST_BYTES / (each * sizeof *p.lists) : 1;
   if (at_once < 1) at_once = 1;
   KF_TAKE(&p.arena, p.lists, each * (at_once < n ? at_once : n));
-  kf_status status = kf_agree_on(ctx, p.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK);
+  if (status == KF_OK && p.arena.failed) status = kf_fail_memory(&ctx->err);
+  status = kf_agree_on(ctx, status);
   for (uint64_t first = 0; status == KF_OK && first < n; first += at_once)
     status = search_some(&p, first, n - first < at_once ? n - first : at_once, candidates);
+  kf_filter_free(p.only);
   kf_arena_free(&p.arena);
   return status;
 }

@@ -76,6 +76,11 @@ struct kf_filter {
 static inline bool kf_filter_takes(const kf_filter *filter, uint64_t row) {
   return filter == NULL || (filter->bits[row / 64] >> row % 64 & 1) != 0;
 }
+/* How many of rows [first, end) take part; and a filter of these alone, counted from the first, for
+ * kf_filter_free. */
+uint64_t kf_filter_count(const kf_filter *filter, uint64_t first, uint64_t end);
+kf_status kf_filter_narrow(const kf_filter *filter, uint64_t first, uint64_t end, kf_filter **out,
+                           kf_err *err);
 /* kf_index_nearest_parallel among some rows (NULL: all); k has been checked. */
 kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
                                  const float *queries, uint64_t n, uint32_t k,

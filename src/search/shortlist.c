@@ -53,9 +53,12 @@ static void note_lower(kf_shortlist *list, uint32_t k, double lower) {
   if (list->lower[0] > list->least) list->least = list->lower[0];
 }
 
-void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
+double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
+  double sum = 0;
   for (uint32_t i = 0; i < n; i++) note_lower(list, k, lower[i]);
+  for (uint32_t i = 0; i < k; i++) sum += list->lower[i];
   forget_bounds(list, k); /* of rows that will be offered */
+  return sum / k;
 }
 
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {

@@ -32,8 +32,8 @@ typedef struct kf_shortlist {
 void kf_shortlist_start(kf_shortlist *list, uint32_t k);
 
 /* Says that n different rows with at least these keys will be offered; called before the first
- * is. */
-void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
+ * is. Returns the mean of the k largest; not finite if there are fewer. */
+double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
 
 /* Adds a row, unless it is out. There must be room for it. */
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row);
@@ -80,12 +80,14 @@ kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint
 /* --- rows divided among ranks (parts.c) ------------------------------------------------------------ */
 
 /* The k nearest rows of this rank, with their canonical scores, [n][k]; rows by their numbers among all.
- * (nearest.c) */
-kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                               uint32_t k, kf_scored *out, uint64_t *candidates);
-/* kf_index_nearest_parallel for all ranks together. */
-kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates);
+ * only: NULL, or which of its rows take part. (nearest.c) */
+kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                               const float *queries, uint64_t n, uint32_t k, kf_scored *out,
+                               uint64_t *candidates);
+/* kf_index_nearest_among for all ranks together. */
+kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
+                                    const float *queries, uint64_t n, uint32_t k,
+                                    const int64_t *leave_out, int64_t *rows, double *scores,
+                                    uint64_t *candidates);
 
 #endif

@@ -5,6 +5,9 @@
  * queries, so one query is as parallel as many. The answers of a query are then put in the order of a
  * search: by exact scores, where canonical ones are too close to tell.
  *
+ * If rows are divided among ranks, each finds those of its own, and all are brought together before they are
+ * put in order, which every rank does alike.
+ *
  * Groups are the connected parts of the graph of all such pairs. Each is named by its lowest row, so the
  * order in which pairs come does not matter. */
 #include "search/gallery.h"
@@ -65,16 +68,19 @@ static bool is_over(const range_job *j) {
   return j->bounded && atomic_load_explicit(&j->answers, memory_order_relaxed) > MOST_ANSWERS;
 }
 
+/* row: by its number among those of this rank. */
 static void take(void *argument, uint64_t query, uint64_t row) {
   slice *s = argument;
   const range_job *j = s->job;
-  if (s->status != KF_OK || !kf_filter_takes(j->only, row) || is_over(j)) return;
-  if (j->leave_out != NULL && j->leave_out[query] == (int64_t)row) return;
+  uint64_t number = row + j->gallery->first;
+  if (s->status != KF_OK || !kf_filter_takes(j->only, number) || is_over(j)) return;
+  if (j->leave_out != NULL && j->leave_out[query] == (int64_t)number) return;
   answer a = {.query = (uint32_t)query};
   s->scorer.query = &j->query[query];
   s->scorer.x = j->queries + query * j->index->dim;
   s->status = kf_score_rows(&s->scorer, &row, 1, &a.scored, s->err);
   if (s->status != KF_OK || !reaches(j, a.scored.value)) return;
+  a.scored.row = number;
   if (!kf_grow((void **)&s->found, &s->room, s->n, sizeof *s->found)) {
     s->status = kf_fail_memory(s->err);
     return;
@@ -117,6 +123,55 @@ static kf_status find(range_job *j) {
   return kf_parallel(ctx, (size_t)j->n_slices, search_slice, j);
 }
 
+/* --- of all ranks -------------------------------------------------------------------------------- */
+
+static bool is_divided(const kf_gallery *g) { return g->rows != kf_index_rows(g->index); }
+
+/* Copies what this rank has found to its place among the answers of all. */
+static void copy_own(const range_job *j, answer *to) {
+  for (uint64_t s = 0; s < j->n_slices; s++) {
+    if (j->slices[s].n > 0) memcpy(to, j->slices[s].found, j->slices[s].n * sizeof *to);
+    to += j->slices[s].n;
+  }
+}
+
+/* Brings the answers of all ranks together, unless they are too many; as one slice. */
+static kf_status join_ranks(range_job *j, kf_status status) {
+  kf_ctx *ctx = j->ctx;
+  const kf_ranks *r = &ctx->ranks;
+  uint64_t *each = kf_alloc_zero(r->size, sizeof *each), total = 0, begin = 0;
+  if (status == KF_OK && each == NULL) status = kf_fail_memory(&ctx->err);
+  if (status == KF_OK) each[r->rank] = atomic_load(&j->answers);
+  status = kf_join_each(ctx, status, each, sizeof *each);
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) {
+    if (i == r->rank) begin = total;
+    total += each[i];
+    r->ends[i] = total;
+  }
+  kf_free(each);
+  if (status != KF_OK) return status;
+  atomic_store(&j->answers, total);
+  if (is_over(j)) return KF_OK;
+  answer *all = kf_alloc(total + 1, sizeof *all);
+  if (all == NULL)
+    status = kf_fail_memory(&ctx->err);
+  else
+    copy_own(j, all + begin);
+  status = kf_join(ctx, status, all, sizeof *all);
+  for (uint64_t s = 0; s < j->n_slices; s++) {
+    kf_free(j->slices[s].found);
+    j->slices[s].found = NULL;
+    j->slices[s].n = 0;
+  }
+  if (status != KF_OK) {
+    kf_free(all);
+    return status;
+  }
+  j->slices[0].found = all;
+  j->slices[0].n = (size_t)total;
+  return KF_OK;
+}
+
 /* --- in order ----------------------------------------------------------------------------------- */
 
 typedef struct sorter {
@@ -127,6 +182,7 @@ typedef struct sorter {
 
 static kf_status fetch(const range_job *j, uint64_t row, float *to, kf_err *err) {
   const kf_index *index = j->index;
+  if (is_divided(j->gallery)) return kf_gallery_fetch(j->gallery, j->ctx->kernels, row, 1, to, err);
   if (index->in_place)
     return index->source.fetch(index->source.self, j->ctx->kernels, row, 1, to, err);
   kf_index_copy(index, j->ctx->kernels, row, 1, to);
@@ -262,6 +318,7 @@ static kf_status answer_some(range_job *j, ranges *out, uint64_t *candidates, bo
                          ? kf_fail_memory(&j->ctx->err)
                          : find(j);
   for (uint64_t s = 0; s < j->n_slices; s++) *candidates += j->slices[s].scorer.candidates;
+  if (is_divided(j->gallery)) status = join_ranks(j, status);
   *over = status == KF_OK && is_over(j);
   if (status == KF_OK && !*over) status = finish(j);
   clear(j);
@@ -272,11 +329,10 @@ static kf_status answer_some(range_job *j, ranges *out, uint64_t *candidates, bo
   return status;
 }
 
-static kf_status check_limit(const kf_gallery *g, double limit, kf_err *err) {
+static kf_status check_limit(const kf_gallery *g, double limit, const kf_filter *only,
+                             kf_err *err) {
   if (isnan(limit)) return kf_fail(err, KF_ERR_ARG, "the limit of a search is not a number");
-  if (g->rows == kf_index_rows(g->index)) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG,
-                 "rows that are divided among ranks cannot be searched within a limit");
+  return kf_filter_check(only, g, err);
 }
 
 /* As many of n ready queries as can be answered together. */
@@ -313,8 +369,7 @@ kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float 
   KF_NOTHING(out);
   KF_ENTER(ctx, gallery != NULL && out != NULL && (n == 0 || queries != NULL));
   KF_OPTIONS(kf_search_options, o, options);
-  KF_TRY(check_limit(gallery, limit, err));
-  KF_TRY(kf_filter_check(o.only, gallery, err));
+  KF_TRY(check_limit(gallery, limit, o.only, err));
   if (n > QUERIES) n = QUERIES;
   float *ready;
   KF_TRY(kf_gallery_ready(ctx, gallery, queries, 0, n, &o, &ready, report));
@@ -338,8 +393,7 @@ kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
     return kf_fail(
         err, KF_ERR_ARG, "%llu rows from row %llu go past the end of a gallery of %llu rows",
         (unsigned long long)n, (unsigned long long)first, (unsigned long long)gallery->rows);
-  KF_TRY(check_limit(gallery, limit, err));
-  KF_TRY(kf_filter_check(only, gallery, err));
+  KF_TRY(check_limit(gallery, limit, only, err));
   KF_TRY(kf_gallery_unchanged(gallery, err));
   if (n > QUERIES) n = QUERIES;
   float *own;

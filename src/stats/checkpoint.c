@@ -73,18 +73,28 @@ static uint64_t key_of(const plan *p) {
   return kf_checksum_value(&sum);
 }
 
+/* A decimal number below n. */
+static bool take_number(const char **text, uint32_t n, uint32_t *out) {
+  uint64_t value = 0;
+  const char *at = *text;
+  for (; *at >= '0' && *at <= '9' && value < n; at++) value = value * 10 + (uint64_t)(*at - '0');
+  *out = (uint32_t)value;
+  bool found = at > *text && value < n;
+  *text = at;
+  return found;
+}
+
 /* "0-3,7-7": from the text to marks. false: it is something else, or a piece is marked already. */
 static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
   while (*text != '\0') {
-    unsigned first, last;
-    int length = 0;
-    if (sscanf(text, "%u-%u%n", &first, &last, &length) != 2 || last < first || last >= n)
+    uint32_t first = 0, last = 0;
+    if (!take_number(&text, n, &first) || *text++ != '-' || !take_number(&text, n, &last) ||
+        last < first)
       return false;
     for (uint32_t i = first; i <= last; i++) {
       if (done[i]) return false;
       done[i] = 1;
     }
-    text += length;
     if (*text == ',') text++;
   }
   return true;

@@ -70,13 +70,13 @@ kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const cha
 kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && out != NULL);
-  kf_stw *w;
+  kf_stw *w = NULL;
   KF_TRY(kf_stw_open_memory(true, &w, err));
   return kf_stw_take(w, write_all(w, stats, err), out, err);
 }
 
 kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err) {
-  kf_stw *w;
+  kf_stw *w = NULL;
   KF_TRY(kf_stw_open_nowhere(&w, err));
   return kf_stw_end_nowhere(w, write_all(w, stats, err), out, err);
 }

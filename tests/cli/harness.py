@@ -41,7 +41,7 @@ def equal(got, wanted, what):
 
 def set_limits(limits):
     for limit, soft in limits.items():
-        resource.setrlimit(limit, (soft, resource.getrlimit(limit)[1]))
+        resource.setrlimit(limit, soft if isinstance(soft, tuple) else (soft, resource.getrlimit(limit)[1]))
 
 
 def seconds_of(process):
@@ -115,7 +115,8 @@ class Box:
 
     def run(self, *words, env=None, feed=None, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, limits=None, cwd="",
             pass_fds=()):
-        """feed: what comes through a pipe as standard input; limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
+        """feed: what comes through a pipe as standard input; limits: {resource.RLIMIT_...: soft limit}, where the hard ones
+        stay, or both."""
         words = self.command(*words)
         more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
         if limits:

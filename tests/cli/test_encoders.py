@@ -69,13 +69,40 @@ def every_file_knows_its_encoder(box):
     check(encoder_of(box, "other.safetensors")[1] != known[1], "another model")
     # Rows that were mapped are no longer the encoder's; those of a list of classes still are.
     box.works("transform", names["model"], names["data"], "-o", "mapped.safetensors")
-    equal(encoder_of(box, "mapped.safetensors"), (None, None), "mapped rows")
+    mapped = encoder_of(box, "mapped.safetensors")
+    equal(mapped[0], "clip-f32, mapped", "mapped rows")
+    check(mapped[1] != known[1], "the map's checksum is not the encoder's")
     box.works("convert", names["gallery"], "-o", "from-gallery.safetensors")
     equal(encoder_of(box, "from-gallery.safetensors"), (None, None), "mapped rows of a gallery")
     box.works("convert", names["data"], "--only", "names.txt", "-o", "some.safetensors")
     equal(encoder_of(box, "some.safetensors"), known, "some rows")
     box.works("convert", names["data"], "-o", "copy.safetensors")
     equal(encoder_of(box, "copy.safetensors"), known, "a copy")
+
+
+@test
+def rows_are_mapped_once(box):
+    """A model refuses rows that it mapped itself, even if it does not know the encoder."""
+    box.works("synth", "--seed", "3", "--dim", "16", "--classes", "4", "--per-class", "10", "-o", "raw.safetensors")
+    box.works("fit", "raw.safetensors", "--lambda", "1x", "-o", "m.safetensors")
+    box.works("fit", "raw.safetensors", "--lambda", "3x", "-o", "other.safetensors")
+    box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+    for name in ("mapped.safetensors", "mapped.parquet"):
+        box.works("transform", "m.safetensors", "raw.safetensors", "-o", name)
+        for words in (
+            ["transform", "m.safetensors", name, "-o", "again.safetensors"],
+            ["classify", "m.safetensors", name],
+            ["eval", "m.safetensors", name],
+            ["index", name, "--model", "m.safetensors", "-o", "again.safetensors"],
+            ["search", "g.safetensors", name, "-k", "2"],
+        ):
+            box.refuses(BAD_DATA, *words, naming=[name, "mapped by this model already"])
+            box.works(*words, ANY)
+        # What is made of mapped rows goes with mapped rows, not with those of another map.
+        box.works("fit", name, "--lambda", "1x", "-o", "second.safetensors")
+        box.works("eval", "second.safetensors", name)
+        box.works("transform", "other.safetensors", "raw.safetensors", "-o", "elsewhere.safetensors")
+        box.refuses(BAD_DATA, "eval", "second.safetensors", "elsewhere.safetensors", naming=["elsewhere.safetensors"])
 
 
 def without_encoder(box, name, out):

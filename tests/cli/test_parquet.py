@@ -97,6 +97,25 @@ def labels_by_number(box):
 
 
 @test
+def class_names_of_hugging_face(box):
+    """A column that the file calls a ClassLabel gets its names, unless others are given."""
+    rows, _ = golden()
+    path = GOLDEN / "pyarrow-huggingface-n23.parquet"
+    box.works("convert", path, "--label-column", "number", "-o", "o.safetensors")
+    tensors, metadata = read_safetensors(box.read("o.safetensors"))
+    equal((tensors["labels"], json.loads(metadata["classes"])), (rows.numbers(23), rows.NAMES), "numbers and names")
+    box.write("others.txt", "A\nB\nC\n")
+    box.works("convert", path, "--label-column", "number", "--classes", "others.txt", "-o", "o.safetensors")
+    equal(json.loads(read_safetensors(box.read("o.safetensors"))[1]["classes"]), ["A", "B", "C"], "names that were given")
+    box.works("convert", path, "--label-column", "class", "-o", "o.safetensors")
+    equal(json.loads(read_safetensors(box.read("o.safetensors"))[1]["classes"]), sorted(rows.NAMES), "a column of text")
+    bad = path.read_bytes().replace(b'["dog", "cat", "red fox"]', b'["dog", "dog", "red fox"]')
+    box.write("bad.parquet", bad)
+    box.refuses(BAD_DATA, "convert", "bad.parquet", "--label-column", "number", "-o", "o.safetensors", naming="'dog'")
+    box.works("convert", "bad.parquet", "--label-column", "number", "--classes", "others.txt", "-o", "o.safetensors")
+
+
+@test
 def same_bits_as_npy(box):
     """Statistics do not depend on where rows come from, nor on threads."""
     rows, _ = golden()

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import random
+import resource
+import struct
 
 from harness import BAD_DATA, USAGE, check, equal, test
-from files import npy
+from files import f32, npy, read_safetensors, reseal
 
 
 def rows_of(n, dim=8, seed=1):
@@ -63,6 +66,50 @@ def within_a_limit(box):
         equal(pairs, {(f"p{i}", f"p{j}") for i in range(60) for j in range(60) if i != j and near(metric, score(metric, rows[i], rows[j]), limit)}, "pairs")
 
 
+def sparse(box, name):
+    """The answers in a .safetensors: (row, score) of each query; and its metadata."""
+    tensors, metadata = read_safetensors(box.read(name))
+    ends, rows, scores = (tensors[key] for key in ("indptr", "rows", "scores"))
+    equal((ends[0], ends[-1], len(scores)), (0, len(rows), len(rows)), "ends and lengths")
+    return [list(zip(rows[a:b], scores[a:b])) for a, b in zip(ends, ends[1:])], metadata
+
+
+def listed(box, *words):
+    """The same from JSON."""
+    answers = json.loads(box.works("search", "g.safetensors", *words, "--json").out)["answers"]
+    return {a["query"]: [(n["row"] + 60 * (n.get("gallery") == "g2.safetensors"), n["score"]) for n in a["neighbours"]] for a in answers}
+
+
+@test
+def as_a_sparse_matrix(box):
+    for metric, limit in LIMITS.items():
+        rows = make(box, metric)
+        many = [rows[i % 60] for i in range(1300)]  # more than are written at once
+        many[7] = many[600] = many[601] = many[1299] = [0.0] * 8
+        box.write("many.npy", npy(many))
+        for words, n in ((("q.npy",), 5), (("--itself",), 60), (("many.npy", "--skip-bad"), 1300), (("q.npy", "--also", "g2.safetensors"), 5)):
+            make(box, metric, name="g2.safetensors", start=100)
+            words = (*words, "--within", limit)
+            wanted = listed(box, *words)
+            result = box.works("search", "g.safetensors", *words, "-o", "near.safetensors")
+            check("the rows within" in result.err, result.err)
+            found, metadata = sparse(box, "near.safetensors")
+            equal(len(found), n, "queries")
+            for i, answers in enumerate(found):
+                equal(answers, wanted.get(i, []), f"{metric}, {words}, query {i}")
+            equal((metadata["format"], metadata["metric"], float(metadata["limit"])), ("koofu.answers", metric, limit), "metadata")
+            about = json.loads(box.works("info", "--json", "near.safetensors").out)
+            equal((about["kind"], about["rows"]), ("answers", n), "info")
+        box.works("search", "g.safetensors", "many.npy", "--skip-bad", "--within", limit, "--threads", 1, "-o", "one.safetensors")
+        box.works("search", "g.safetensors", "many.npy", "--skip-bad", "--within", limit, "--threads", 3, "-o", "three.safetensors")
+        equal(box.read("one.safetensors"), box.read("three.safetensors"), "threads")
+    box.works("search", "g.safetensors", "q.npy", "--within", "1e9", "-o", "none.safetensors")
+    equal(sparse(box, "none.safetensors")[0], [[]] * 5, "nothing is near enough")
+    box.works("search", "g.safetensors", "q.npy", "--within", LIMITS["inner"], "-o", "near.parquet")
+    about = json.loads(box.works("info", "--json", "near.parquet").out)
+    equal(about["rows"], sum(map(len, listed(box, "q.npy", "--within", LIMITS["inner"]).values())), "records")
+
+
 @test
 def among_some_rows(box):
     rows = make(box, "cosine")
@@ -112,7 +159,7 @@ def near_duplicates(box):
 def what_does_not_go_together(box):
     make(box, "cosine")
     for words, naming in ((["q.npy", "--within", "x"], "--within must be a number"), (["q.npy", "--within", "0.5", "-k", "3"], "-k"),
-                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
+                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".safetensors, .parquet or .tsv"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
                           (["--unique", "0.9", "--within", "0.5"], "--unique"), (["--unique", "0.9", "--itself"], "--unique"),
                           (["q.npy", "--keep", "k.txt"], "--keep"), (["q.npy", "--metric", "inner"], "--metric")):
         box.refuses(USAGE, "search", "g.safetensors", *words, naming=naming)
@@ -182,3 +229,64 @@ def several_galleries(box):
     box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="labels")
     box.works("index", "x.npy", "--labels", "labels.txt", "--metric", "inner", "-o", "d.safetensors")
     box.refuses(BAD_DATA, "search", "a.safetensors", "q.npy", "--also", "d.safetensors", naming="ids")
+
+
+def change_after(data, number, previous, row, name):
+    """A change that adds one row, made of another that does."""
+    size = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8:8 + size]), bytearray(data[8 + size:])
+    header["__metadata__"].update(number=str(number), previous=previous)
+
+    def put(tensor, content):
+        begin, end = header[tensor]["data_offsets"]
+        check(len(content) == end - begin, f"{tensor}: {len(content)} bytes")
+        body[begin:end] = content
+
+    put("embeddings", f32([row]))
+    put("batches", struct.pack("<Q", number))
+    put("id_bytes", name.encode())
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    data = reseal(struct.pack("<Q", len(text)) + text + bytes(body))
+    return data, data[data.index(b'"checksum":"') + 12:][:16].decode()
+
+
+@test
+def more_changes_than_descriptors(box):
+    """A gallery that was appended to 2,000 times is read with 256 descriptors by everything that reads galleries."""
+    n = 2000
+    rng = random.Random(3)
+    rows = [[rng.gauss(0, 1) for _ in range(8)] for _ in range(n + 20)]
+    box.write("base.npy", npy(rows[:20]))
+    box.write("ids.txt", "".join(f"i{i:04}\n" for i in range(20)))
+    box.works("index", "base.npy", "--ids", "ids.txt", "-o", "g.safetensors")
+    box.write("one.npy", npy(rows[20:21]))
+    box.write("one.txt", "i0020\n")
+    box.works("index", "one.npy", "--ids", "one.txt", "--append", "g.safetensors")
+    first = os.listdir(box.path("g.safetensors.changes"))[0]
+    data = box.read(f"g.safetensors.changes/{first}")
+    previous = data[data.index(b'"checksum":"') + 12:][:16].decode()
+    for i in range(1, n):
+        data, previous = change_after(data, i + 1, previous, rows[20 + i], f"i{20 + i:04}")
+        box.write(f"g.safetensors.changes/{first[:17]}{i + 1:06}.safetensors", data)
+    box.write("all.npy", npy(rows))
+    box.write("all.txt", "".join(f"i{i:04}\n" for i in range(n + 20)))
+    box.works("index", "all.npy", "--ids", "all.txt", "-o", "h.safetensors")
+    box.write("q.npy", npy(rows[:7]))
+    few = {"limits": {resource.RLIMIT_NOFILE: (256, 256)}}
+    for words in (["search", "@", "q.npy", "-k", 9], ["search", "@", "q.npy", "-k", 9, "--rerank-from-disk"],
+                  ["search", "@", "--itself", "-k", 2], ["search", "@", "q.npy", "--within", "0.3"], ["search", "@", "--unique", "0.9"]):
+        answers = [box.works(*(name if word == "@" else word for word in words), **few).out for name in ("g.safetensors", "h.safetensors")]
+        equal(answers[0], answers[1], f"{words}")
+    box.works("verify", "g.safetensors", **few)
+    for name in "gh":
+        box.works("convert", f"{name}.safetensors", "-o", f"{name}-set.safetensors", **few)
+    equal(box.read("g-set.safetensors"), box.read("h-set.safetensors"), "as a data set")
+    box.write("gone.txt", "i0003\ni1999\n")
+    box.works("index", "g.safetensors", "--remove", "gone.txt", **few)
+    box.write("more.txt", "i9999\n")
+    box.works("index", "one.npy", "--ids", "more.txt", "--append", "g.safetensors", **few)
+    box.works("index", "g.safetensors", "--compact", **few)
+    about = json.loads(box.works("info", "--json", "g.safetensors").out)
+    equal(about["rows"], n + 20 - 2 + 1, "after it was made one file")
+    check(not os.path.isdir(box.path("g.safetensors.changes")), "changes are left")

@@ -96,6 +96,59 @@ def names_that_are_long_or_strange(box):
     box.refuses(BAD_DATA, "embed", CLIP, "a.tar", "-o", OUT, naming=["a.tar/1.png", "twice"])
 
 
+def sealed(header, as_signed=False):
+    """A header with the right sum of its bytes, which some old programs added up as signed."""
+    header[148:156] = b" " * 8
+    total = sum(b - 256 if as_signed and b > 127 else b for b in header)
+    header[148:156] = f"{total:06o}\0 ".encode()
+    return bytes(header)
+
+
+@test
+def headers_of_other_programs(box):
+    """What Python's tarfile does not write, or only for members of many gigabytes."""
+    pixels = png(bytes(range(48)), 4, 4)
+    content = pixels + bytes(-len(pixels) % 512)  # whole blocks: nothing is filled up
+    box.write("a.tar", tar([("1.png", content), ("2.png", content)]))
+    box.works("embed", CLIP, "a.tar", "-o", OUT)
+    wanted = read_safetensors(box.read(OUT))[0]["embeddings"]
+    equal(wanted[0], wanted[1], "two of the same picture")
+    plain = tar([("1.png", content)])
+    first, rest = bytearray(plain[:512]), plain[512:]
+    binary, signed, pax = bytearray(first), bytearray(first), bytearray(first)
+    binary[124:136] = b"\x80" + len(content).to_bytes(11, "big")
+    signed[329:337] = b"\xff" * 8
+    pax[124:136] = b"%011o\0" % 0
+    record = b" size=%d\n" % len(content)
+    record = b"%d" % (len(record) + 2) + record
+    about = bytearray(tar([("x", record)])[:1024])
+    about[156:157] = b"x"
+    for name, archive_of in (("binary", sealed(binary) + rest), ("signed", sealed(signed, True) + rest),
+                             ("pax", sealed(about[:512]) + bytes(about[512:]) + sealed(pax) + rest)):
+        box.write("a.tar", archive_of)
+        box.works("embed", CLIP, "a.tar", "-o", OUT, "--no-resume")
+        equal(read_safetensors(box.read(OUT))[0]["embeddings"], wanted[:1], name)
+    long = "/".join(["folder" * 5] * 4) + "/1.png"
+    box.write("a.tar", tar([(long, pixels)], form=tarfile.USTAR_FORMAT))
+    box.works("embed", CLIP, "a.tar", "-o", OUT, "--no-resume")
+    equal(ids_of(read_safetensors(box.read(OUT))[0]), [f"a.tar/{long}"], "a name in two parts")
+    first[156:157] = b"S"
+    box.write("a.tar", sealed(first) + rest)
+    box.refuses(BAD_DATA, "embed", CLIP, "a.tar", "-o", OUT, naming=["a.tar", "sparse"])
+
+
+@test
+def samples_of_which_parts_are_missing(box):
+    """What one sample lacks is not taken from the one before it."""
+    (_, _, one), (_, _, two) = samples(2)
+    box.write("a.tar", tar([*one, two[0], (".png", one[0][1]), (".txt", b"of no sample")]))
+    box.works("embed", CLIP, "a.tar", "--metadata", "m.jsonl", "-o", OUT)
+    lines = [json.loads(line) for line in box.read("m.jsonl").decode().splitlines()]
+    equal([line["id"] for line in lines], ["a.tar/000000.png", "a.tar/000001.png"], "hidden files are no samples")
+    equal(lines[1], {"row": 1, "id": "a.tar/000001.png", "class": None, "text": None, "json": None}, "the second sample")
+    equal(read_safetensors(box.read(OUT))[0]["labels"], [0, -1], "labels")
+
+
 @test
 def bad_archives(box):
     found = samples(3)
@@ -138,6 +191,7 @@ def bad_members(box):
     check("a.tar/c.json" in result.err and "a.tar/d.txt" in result.err, f"{result}")
     lines = [json.loads(line) for line in box.read("m.jsonl").decode().splitlines()]
     equal([line["id"] for line in lines], ids_of(read_safetensors(box.read(OUT))[0]), "rows and lines agree")
+    equal([line["row"] for line in lines], list(range(len(lines))), "numbers of rows")
     equal((lines[2]["json"], lines[3]["text"]), (None, None), "what is damaged is null")
     box.refuses(IO, "embed", CLIP, "a.tar", "--skip-bad", "--metadata", "none/m.jsonl", "-o", "y.safetensors", naming=["none/m.jsonl"])
     check(not os.path.exists(box.path("y.safetensors")), "refused before the work")

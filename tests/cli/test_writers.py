@@ -140,6 +140,49 @@ def changes_that_are_killed(box):
     equal([f for f in box.files() if ".changes" in f], [], "changes that are left")
 
 
+def stopped_after_its_rename(box, *words):
+    """A process that has put a file in its place and has not done anything since: its folder is synced next."""
+    shim = os.path.join(os.path.dirname(box.program), "tests", "torture_calls.so")
+    if not os.path.exists(shim):
+        raise Skipped("the library that stops a program at a call is not built")
+    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    stop = {"FAULT_KIND": "fsync", "FAULT_AT": "2", "FAULT_SIGNAL": str(int(signal.SIGSTOP))}
+    process = subprocess.Popen(box.command(*words), cwd=box.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env=box.environment(LD_PRELOAD=shim, ASAN_OPTIONS=options, **stop))
+    equal(os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code, os.CLD_STOPPED, "it stops")
+    return process
+
+
+@test
+def an_append_while_changes_are_removed(box):
+    """A gallery is made one file, or written anew with the same bytes, which removes its changes; not those that are made of
+    the new file meanwhile."""
+    names = numbered(box, 3)
+    for again, rows in ((["g.safetensors", "--compact"], [0, 1, 2]), ([names[0], "--metric", "euclidean", "-o", "g.safetensors"], [0, 2])):
+        box.works("index", names[0], "--metric", "euclidean", "-o", "g.safetensors")
+        box.works("index", names[1], "--append", "g.safetensors")
+        box.write("g.safetensors.changes/note", "something else, so that the folder stays")
+        process = stopped_after_its_rename(box, "index", *again, "-q")
+        other = box.start("index", names[2], "--append", "g.safetensors", "-q")
+        try:
+            other.communicate(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            pass  # it waits
+        process.send_signal(signal.SIGCONT)
+        for done in (process, other):
+            err = done.communicate(timeout=60)[1]
+            equal((done.returncode, err), (0, b""), "status")
+        equal(numbers_in(box, "g.safetensors"), rows, "rows")
+
+
+@test
+def a_folder_that_a_kill_left(box):
+    box.works("index", *numbered(box, 1), "--metric", "euclidean", "-o", "g.safetensors")
+    os.mkdir(box.path("g.safetensors.changes"))
+    box.works("index", "g.safetensors", "--compact")
+    equal(box.files(), {"0.npy", "g.safetensors"}, "files")
+
+
 @test
 def the_same_rows_again(box):
     box.write("x.safetensors", data_set())

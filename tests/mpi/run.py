@@ -196,6 +196,12 @@ def search(s):
     same_file(s, "gallery.safetensors", "index", "train.safetensors", "--model", "model.safetensors", "-o")
     same_file(s, "near.safetensors", "search", "gallery.safetensors", "test.safetensors", "-k", "7", "-o")
     same_text(s, "search", "gallery.safetensors", "--itself", "-k", "2")
+    same_file(s, "within.safetensors", "search", "gallery.safetensors", "test.safetensors", "--within", "0.5", "-o")
+    same_text(s, "search", "gallery.safetensors", "--itself", "--within", "0.6")
+    same_text(s, "search", "gallery.safetensors", "--unique", "0.9")
+    with open(s.path("some.txt"), "w", encoding="ascii") as file:
+        file.writelines(f"c{k:04}\n" for k in range(0, 40, 3))
+    same_file(s, "some.safetensors", "search", "gallery.safetensors", "test.safetensors", "--only", "some.txt", "-k", "5", "-o")
     same_text(s, "eval", "model.safetensors", "test.safetensors", "--gallery", "gallery.safetensors", "--json", prepare=without_times)
 
 

@@ -7,6 +7,7 @@ The name of a file says what tests/cli/test_parquet.py must find in it: PROGRAM-
 have 'nulls' (rows 2, 3 and the last one are null) or 'nan' (a null element in row 1).
 """
 
+import json
 import pathlib
 import sys
 
@@ -21,6 +22,7 @@ import rows as golden
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "parquet"
 N = 23
+MANY = 9000  # whose rows take more than two pieces of 64 KiB
 
 
 def lists(n, kind=pa.float32(), nulls=False, hole=False):
@@ -76,6 +78,10 @@ def of_pyarrow():
     write("crc", arrow(), write_page_checksum=True)
     write("statistics", arrow(), write_page_index=True)
     write("item", arrow(), use_compliant_nested_type=False)
+    features = {"embedding": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"},
+                "number": {"names": golden.NAMES, "_type": "ClassLabel"}}
+    write("huggingface", arrow().replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})}),
+          store_schema=True)
     write("categories", arrow(label=pa.dictionary(pa.int32(), pa.string())))
     for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.uint64()):
         write(f"{kind}", arrow(6, number=kind), 6)
@@ -95,6 +101,8 @@ def of_pyarrow():
                         pa.field("embedding", pa.list_(pa.field("element", pa.float32(), False)), False)])
     write("required", table.cast(schema))
     raw = [row.tobytes() for row in golden.rows(N)]
+    for version in ("1.0", "2.0"):
+        write(f"pieces-f16-v{version[0]}", arrow(MANY, pa.float16()), MANY, use_dictionary=["key", "class"], data_page_version=version)
     write("bytes", table.set_column(3, "embedding", pa.array(raw, pa.binary())))
     write("bytes-fixed", table.set_column(3, "embedding", pa.array(raw, pa.binary(4 * golden.DIM))))
 
@@ -113,16 +121,19 @@ def of_polars():
 
 
 def of_duckdb():
-    table, holes = arrow(), arrow(nulls=True)
+    table, holes, many = arrow(), arrow(nulls=True), arrow(MANY)
     connection = duckdb.connect()
+    connection.register("many", many)
     connection.register("t", table)
     connection.register("holes", holes)
     for name, source, options in (("default", "t", ""), ("zstd", "t", "codec zstd"), ("v2", "t", "parquet_version v2"),
                                   ("none", "t", "codec uncompressed"), ("gzip", "t", "codec gzip"), ("lz4", "t", "codec lz4_raw"),
                                   ("nulls", "holes", ""), ("v2-nulls", "holes", "parquet_version v2"),
-                                  ("array", f"(select key, class, number, embedding::float[{golden.DIM}] as embedding from t)", "")):
+                                  ("array", f"(select key, class, number, embedding::float[{golden.DIM}] as embedding from t)", ""),
+                                  ("pieces", "many", "dictionary_size_limit 0")):
         more = f", {options}" if options else ""
-        connection.sql(f"copy (select * from {source}) to '{OUT}/duckdb-{name}-n{N}.parquet' (format parquet{more})")
+        n = MANY if source == "many" else N
+        connection.sql(f"copy (select * from {source}) to '{OUT}/duckdb-{name}-n{n}.parquet' (format parquet{more})")
 
 
 def of_pandas():

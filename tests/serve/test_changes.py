@@ -10,7 +10,7 @@ import time
 
 from files import npy
 from harness import check, equal, test
-from server import LONG, Server, small_world
+from server import LONG, Server, pictured, small_world
 
 KILLS = 200 if LONG else 10
 
@@ -61,6 +61,44 @@ def added_classes_last(box):
 
 
 @test
+def numbers_are_not_used_twice(box):
+    """Not even that of the last class, taken away by a server that has added nothing itself."""
+    words = small_world(box)
+    with Server(box, *words) as server:
+        for i in range(2):
+            server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+    with Server(box, *words) as server:
+        server.works("DELETE", "/v1/classes/new%201", status=204)
+        server.works("POST", "/v1/classes", {"name": "new 2", "rows": rows_of(2)}, status=201)
+    equal(sorted(os.listdir(box.path("model.safetensors.journal"))), ["000001.safetensors", "000003.safetensors"], "files")
+
+
+@test
+def classes_of_words_last(box):
+    """A class by its name alone is one of text after a restart, too."""
+    _, words = pictured(box)
+    with Server(box, *words) as server:
+        answer = server.works("POST", "/v1/classes", {"name": "bee", "text": True}, status=201)
+        check(answer["class"]["text"], f"the class: {answer}")
+        classes = server.works("GET", "/v1/classes")["classes"]
+        before = server.works("POST", "/v1/classify", {"row_numbers": [0, 7, 13]})["results"]
+    with Server(box, *words) as server:
+        equal(server.works("GET", "/v1/classes")["classes"], classes, "classes after a restart")
+        equal(server.works("POST", "/v1/classify", {"row_numbers": [0, 7, 13]})["results"], before, "the same answers")
+
+
+@test
+def what_a_killed_server_was_writing_goes(box):
+    words = small_world(box)
+    journal = box.path("model.safetensors.journal")
+    box.write("model.safetensors.journal/.000001.safetensors.aB3.part", "half")
+    box.write("model.safetensors.journal/.notes.part", "not ours")
+    with Server(box, *words) as server:
+        equal(names(server), [f"class {k}" for k in range(4)], "classes")
+    equal(os.listdir(journal), [".notes.part"], "what is left")
+
+
+@test
 def a_kill_loses_nothing_that_was_confirmed(box):
     words, rng = small_world(box), random.Random(1)
     confirmed, number, gone = set(), 0, set()
@@ -96,6 +134,23 @@ def a_kill_loses_nothing_that_was_confirmed(box):
         check(confirmed <= have, f"lost: {confirmed - have}")
     left = [name for name in os.listdir(box.path("model.safetensors.journal")) if not name[:6].isdigit()]
     equal(left, [], "half files")
+
+
+@test
+def a_class_that_cannot_be_read_meanwhile(box):
+    """It does not vanish when another one is taken away."""
+    file = "model.safetensors.journal/000001.safetensors"
+    with Server(box, *small_world(box)) as server:
+        for i in range(2):
+            server.works("POST", "/v1/classes", {"name": f"new {i}", "rows": rows_of(i)}, status=201)
+        before = names(server)
+        os.rename(box.path(file), box.path("kept"))
+        os.symlink("nowhere", box.path(file))
+        server.refuses(507, "DELETE", "/v1/classes/new%201", naming="000001")
+        equal(names(server), before, "nothing changed")
+        os.rename(box.path("kept"), box.path(file))
+        server.works("DELETE", "/v1/classes/new%201", status=204)
+        equal(names(server), before[:-1], "the other one is still there")
 
 
 @test

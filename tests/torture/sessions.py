@@ -105,6 +105,7 @@ def all_sessions():
         session("search-living", "search", "@living.safetensors", "@q.npy", "-k", 2, "--only-ids", "@two-ids.txt"),
         session("search-also", "search", "@gallery.safetensors", "@q.npy", "-k", 3, "--also", "@living.safetensors"),
         session("search-within", "search", "@living.safetensors", "@q.npy", "--within", "0.2", "--only", "@some.txt"),
+        session("search-sparse", "search", "@living.safetensors", "@q.npy", "--within", "0.2", *out, **one),
         session("search-unique", "search", "@living.safetensors", "--unique", "0.5", "--keep", "keep.txt", old=standing("keep.txt"), writes=["keep.txt"]),
         session("index-f16", "index", "@set.safetensors", "--dtype", "f16", *out, **one),
         session("index-bf16", "index", "@set.safetensors", "--dtype", "bf16", *out, **one),

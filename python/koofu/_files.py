@@ -1,0 +1,115 @@
+"""Files: what is in one, and whether it is sound."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from koofu import _koofu
+from koofu._types import Path, fs
+
+_METHODS = {0: None, 1: "shrunk", 2: "paper"}
+_PRIORS = {0: None, 1: "equal", 2: "training"}
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is in a file. None: it does not say, or such files have no such thing."""
+
+    path: str
+    #: ``"npy"``, ``"npz"``, ``"safetensors"``, ``"parquet"``, ``"fvecs"``, ``"fbin"``, ``"tar"``,
+    #: ``"csv"``, ``"tsv"`` or ``"text"``.
+    format: str
+    #: ``"embeddings"``, ``"labels"``, ``"data set"``, ``"statistics"``, ``"model"``, ``"gallery"``,
+    #: ``"answers"``, ``"tensors"``, ``"table"``, ``"archive"`` or ``"lines"``.
+    kind: str
+    #: Of the file.
+    bytes: int
+    rows: int
+    dim: Optional[int]
+    classes: Optional[int]
+    #: Columns of mapped rows: of models, and of galleries.
+    dim_out: Optional[int]
+    #: Whether rows have ids.
+    ids: bool
+    normalized: Optional[bool]
+    lambda_: Optional[float]
+    temperature: Optional[float]
+    reject: Optional[float]
+    method: Optional[str]
+    priors: Optional[str]
+    metric: Optional[str]
+    #: The encoder that made the embeddings.
+    encoder: Optional[str]
+    #: Of what the file holds, 16 hexadecimal digits.
+    checksum: Optional[str]
+    #: The version that fitted the map, such as ``"koofu 0.2.0"``.
+    fitted_by: Optional[str]
+    #: The checksum of the statistics that it was fitted from.
+    fitted_from: Optional[str]
+    #: Of models with text: the checksum of that (:attr:`koofu.Text.checksum`).
+    text_from: Optional[str]
+    #: The checksum of the encoder, prompts and classes that the text was made of.
+    text_made_with: Optional[str]
+    #: ``(name, dtype, shape)`` of each array; of tables, of each column.
+    tensors: list[tuple[str, str, tuple[int, ...]]]
+    #: All that the file says of itself, as text.
+    metadata: dict[str, str]
+
+
+def _describe(path: Path, verify: bool) -> Info:
+    found: dict[str, Any] = _koofu.file_info(fs(path), int(verify))
+    said: dict[str, str] = found["metadata"]
+    model = found["kind"] == "model"
+    return Info(
+        path=os.fsdecode(path),
+        format=found["format"],
+        kind=found["kind"],
+        bytes=found["bytes"],
+        rows=found["rows"],
+        dim=found["dim"] or None,
+        classes=found["classes"] or None,
+        dim_out=found["dim_out"] or None,
+        ids=bool(found["ids"]),
+        normalized=None if found["normalized"] < 0 else bool(found["normalized"]),
+        lambda_=found["lambda_"] if model else None,
+        temperature=found["temperature"] or None,
+        reject=found["reject"] if found["reject_share"] > 0 else None,
+        method=_METHODS[found["method"]],
+        priors=_PRIORS[found["priors"]],
+        metric=said.get("metric") if found["kind"] == "gallery" else None,
+        encoder=found["encoder"],
+        checksum=said.get("checksum"),
+        fitted_by=said.get("fitted_by"),
+        fitted_from=said.get("fitted_from"),
+        text_from=said.get("text_from"),
+        text_made_with=said.get("text_made_with"),
+        tensors=found["tensors"],
+        metadata=said,
+    )
+
+
+def info(path: Path) -> Info:
+    """Describes any file that koofu reads or writes, from its header.
+
+    Statistics, models and galleries are read whole, so a description also says that the file is
+    sound.
+
+    >>> import numpy as np, koofu, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "rows.npy")
+    >>> np.save(path, np.eye(4, 8, dtype="f4"))
+    >>> found = koofu.info(path)
+    >>> found.kind, found.rows, found.dim, found.tensors
+    ('embeddings', 4, 8, [('array', '<f4', (4, 8))])
+    """
+    return _describe(path, False)
+
+
+def verify(path: Path) -> Info:
+    """Reads all of a file, and raises a :class:`koofu.KooFuValueError` that says what is wrong first.
+
+    Beyond :func:`info`, every row must be finite and have a length, every label must be a class and
+    every id text; an array of an ``.npz`` must have its checksum, an archive its end.
+    """
+    return _describe(path, True)

@@ -1,0 +1,31 @@
+/* guess.h - floors guessed beforehand. Stays in this room.
+ *
+ * A floor that rises from row to row lets many more rows through than the last one would: about k for
+ * each time that the rows seen so far have doubled. What the last floor of a query will be can be
+ * guessed from its look at the first rows, by a straight line through those of some queries that were
+ * searched to the end. The line lies well below them. A guess decides no answer: a query in which
+ * fewer than k rows turn out to be above its guess is searched again without one. */
+#ifndef KF_SEARCH_GUESS_H
+#define KF_SEARCH_GUESS_H
+
+#include <stdint.h>
+
+#define KF_GUESS_SAMPLES 96u /* queries that the line is drawn through */
+
+/* Of one query. */
+typedef struct kf_guess_sample {
+  double sign; /* the mean of the k best among the first rows; not finite: none */
+  double key;  /* of its k-th nearest row, a lower bound */
+} kf_guess_sample;
+
+/* key = base + slope * sign */
+typedef struct kf_guesser {
+  double base, slope;
+} kf_guesser;
+
+/* Draws the line. One that guesses nothing, if there are too few. */
+kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n);
+/* The floor of a query; minus infinity: there is no telling. */
+double kf_guess(const kf_guesser *guesser, double sign);
+
+#endif
