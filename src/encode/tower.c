@@ -27,13 +27,9 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16u /* rows of a share */
-#define SOME  4u  /* rows normalised at a time, which are still in the cache when prepared */
-/* Sized for the second-level cache: the columns of heads that are made and attended to at a time, and
- * the rows that are finished at a time. */
-#define HEAD_COLUMNS 128u
-#define ROWS_AT_ONCE 256u         /* a multiple of WHOLE */
-#define WHOLE        32u          /* rows: whole strips of every kernel */
+#define BLOCK        16u /* rows of a share */
+#define SOME         4u  /* rows normalised at a time, which are still in the cache when prepared */
+#define HEAD_COLUMNS 256u /* of heads that are made and attended to at a time: for the cache */
 #define FIRST        (256u << 10) /* bytes of weights that are prefetched for the next product */
 
 struct kf_walk {
@@ -62,8 +58,7 @@ struct kf_walk {
 
   /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
-  size_t m;    /* its rows */
-  size_t from; /* the first of them, normalising */
+  size_t m; /* its rows */
   const kf_norm *norm;
   kf_net_product product;
   size_t shares;      /* of the product's columns */
@@ -149,15 +144,14 @@ static void norm_block(kf_walk *w, size_t i, size_t worker) {
   float *line = line_of(w, worker);
   for (; row < end; row += SOME) {
     size_t n = end - row < SOME ? end - row : SOME;
-    w->net->layer_norm(w->x + (w->from + row) * d, d, n, d, w->norm->gamma, w->norm->beta,
-                       w->tower->config.eps, line, d);
-    w->net->prepare(line, d, w->from + row, n, d, w->ready);
+    w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
+                       line, d);
+    w->net->prepare(line, d, row, n, d, w->ready);
   }
 }
 
-static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t from, size_t m) {
+static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
   w->norm = norm;
-  w->from = from;
   w->m = m;
   return do_step(w, blocks(m), norm_block);
 }
@@ -234,17 +228,15 @@ static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, b
  * query, no other. */
 static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
-  if (!heads_apart(w))
-    return multiply(w, w->ready, m, &layer->qkv,
-                    (kf_net_product){.out = w->qkv, .stride = 3 * w->width});
+  kf_net_product to = {.out = w->qkv, .stride = 3 * w->width};
+  if (heads_apart(w)) to.stride = to.part = dim, to.part_step = w->room * dim;
+  if (!heads_apart(w) || (w->heads == heads && !w->one_query))
+    return multiply(w, w->ready, m, &layer->qkv, before(w, &layer->out, to));
   for (size_t kind = 0; kind < 3; kind++) {
     bool few = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
     kf_linear part = heads_of(w, &layer->qkv, kind, false);
     kf_linear next = more ? heads_of(w, &layer->qkv, (kind + 1) % 3, kind == 2) : layer->out;
-    kf_net_product to = {.out = head_rows(w, kind, w->head, 0),
-                         .stride = dim,
-                         .part = dim,
-                         .part_step = w->room * dim};
+    to.out = head_rows(w, kind, w->head, 0);
     KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
                     before(w, &next, to)));
   }
@@ -295,45 +287,19 @@ static kf_status attend_all(kf_walk *w, size_t m, const kf_layer *layer, bool on
   return KF_OK;
 }
 
-/* Rows that are finished at a time, in parts of about the same size; whole strips for every kernel.
- * Threads that share the work get all. */
-static size_t rows_at_once(const kf_walk *w, size_t m) {
-  if (w->split) return m;
-  size_t parts = (m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, rows = (m + parts - 1) / parts;
-  return (rows + WHOLE - 1) / WHOLE * WHOLE;
-}
-
-/* What comes after a layer; NULL: nothing. */
-typedef struct sequel {
-  const kf_norm *norm;
-  const kf_linear *linear;
-} sequel;
-
-/* The rest of a layer for m rows from row `from` on, a multiple of WHOLE: the output projection,
- * added to x or in its place, and the MLP; then the norm of what comes next. */
-static kf_status finish_rows(kf_walk *w, const kf_layer *layer, size_t from, size_t m, bool add,
-                             sequel next) {
-  size_t d = w->width, offset = w->net->rows_size(from, d);
-  kf_net_product to_x = {.out = w->x + from * d, .stride = d, .add = add};
-  KF_TRY(multiply(w, w->attended + offset, m, &layer->out, before(w, &layer->fc1, to_x)));
-  KF_TRY(normalize(w, &layer->norm_mlp, from, m));
+/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the two
+ * products of the MLP. `next` is multiplied with after them. */
+static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add,
+                              const kf_linear *next) {
+  kf_net_product to_x = {.out = w->x, .stride = w->width, .add = add};
   kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
-  KF_TRY(multiply(w, w->ready + offset, m, &layer->fc1, before(w, &layer->fc2, to_wide)));
-  to_x.add = true;
-  KF_TRY(multiply(w, w->wide, m, &layer->fc2, before(w, next.linear, to_x)));
-  return next.norm != NULL ? normalize(w, next.norm, from, m) : KF_OK;
-}
-
-/* The same for rows 0 … m-1, some at a time: they stay in the cache from one product to the next. */
-static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add, sequel next) {
   w->m = m;
   if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
-  for (size_t from = 0, some = rows_at_once(w, m); from < m; from += some) {
-    bool last = m - from <= some;
-    sequel then = {next.norm, last ? next.linear : &layer->out};
-    KF_TRY(finish_rows(w, layer, from, last ? m - from : some, add, then));
-  }
-  return KF_OK;
+  KF_TRY(multiply(w, w->attended, m, &layer->out, before(w, &layer->fc1, to_x)));
+  KF_TRY(normalize(w, &layer->norm_mlp, m));
+  KF_TRY(multiply(w, w->ready, m, &layer->fc1, before(w, &layer->fc2, to_wide)));
+  to_x.add = true;
+  return multiply(w, w->wide, m, &layer->fc2, before(w, next, to_x));
 }
 
 /* Keeps one row of x for each sequence. */
@@ -342,9 +308,9 @@ static void keep_pooled(kf_walk *w) {
     memmove(w->x + s * w->width, w->x + pooled_row(w, s) * w->width, w->width * sizeof *w->x);
 }
 
-/* A layer, for rows that are normalised already; and the norm of what comes next. */
-static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, sequel next) {
+static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last, const kf_linear *next) {
   size_t rows = w->first[w->n];
+  KF_TRY(normalize(w, &layer->norm_attention, rows));
   KF_TRY(attend_all(w, rows, layer, last));
   if (last) keep_pooled(w);
   return finish_layer(w, layer, last ? w->n : rows, true, next);
@@ -357,14 +323,15 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
-/* SigLIP, after the last norm: the query of the probe attends to every sequence. If its query is not
+/* SigLIP: the query of the probe attends to every sequence. If its query is not
  * made alone, the probe is one more row after all others. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
+  KF_TRY(normalize(w, &t->after, rows));
   if (!heads_apart(w)) KF_TRY(do_step(w, 1, prepare_probe));
   KF_TRY(attend_all(w, heads_apart(w) ? rows : rows + 1, &t->head, true));
-  KF_TRY(finish_layer(w, &t->head, w->n, false, (sequel){0}));
+  KF_TRY(finish_layer(w, &t->head, w->n, false, NULL));
   memcpy(out, w->x, w->n * d * sizeof *out);
   return KF_OK;
 }
@@ -372,15 +339,13 @@ static kf_status run_head(kf_walk *w, float *out) {
 static kf_status run_layers(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   bool pool = t->probe == NULL;
-  const kf_layer *end = t->layers + t->config.layers;
-  KF_TRY(normalize(w, &t->layers->norm_attention, 0, w->first[w->n]));
-  for (const kf_layer *layer = t->layers; layer < end; layer++) {
-    bool last = layer + 1 == end;
-    sequel next = {&t->after, pool ? &t->projection : &t->head.qkv};
-    if (!last) next = (sequel){&layer[1].norm_attention, &layer[1].qkv};
-    KF_TRY(run_layer(w, layer, pool && last, next));
+  for (uint32_t i = 0; i < t->config.layers; i++) {
+    bool last = i + 1 == t->config.layers;
+    const kf_linear *end = pool ? &t->projection : &t->head.qkv;
+    KF_TRY(run_layer(w, &t->layers[i], pool && last, last ? end : &t->layers[i + 1].qkv));
   }
   if (!pool) return run_head(w, out);
+  KF_TRY(normalize(w, &t->after, w->n));
   return multiply(w, w->ready, w->n, &t->projection,
                   (kf_net_product){.out = out, .stride = t->projection.n});
 }
@@ -502,8 +467,7 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   w->width = c->width;
   bool images = c->patch_size > 0;
   size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
-  size_t some = split || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
-  size_t wide = larger(net->rows_size(some, c->inner), net->rows_size(sequences, d));
+  size_t wide = larger(net->rows_size(rows, c->inner), net->rows_size(sequences, d));
   if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;

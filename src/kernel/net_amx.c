@@ -10,8 +10,8 @@
  * it (TILELOADDT1): they would drive out the rest before they are used again.
  *
  * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
- * itself. So the sums of a panel are finished while the tiles compute those of the next: a few rows
- * at a time, too few to fill the processor's window. */
+ * itself. So the sums of a panel are finished while the tiles compute those of the next: a row at a
+ * time, too little to fill the processor's window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -71,52 +71,44 @@ static const format amx = {.element = 2,
 
 /* --- what follows the sums ------------------------------------------------------------------- */
 
-/* Sums of a strip with a panel, finished a few rows at a time. */
+/* Sums of a strip with a panel, finished row by row. */
 typedef struct strip {
   const kf_net_product *p;
   const float *sums;  /* [EDGE][KF_NET_PANEL] */
   size_t first, rows; /* of the product */
   size_t column;      /* the panel's first output */
+  float *out;         /* where the first row goes, if that is f32 */
   size_t done;        /* rows that are finished */
 } strip;
 
-#define SOME 2 /* rows that are finished at a time */
-
-/* The last panel, if it is not full. */
+/* A row of the last panel, if it is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
-                                                  target t, size_t rows) {
-  for (size_t r = 0; r < rows; r++, t.i++) finish(&amx, p, sums + r * KF_NET_PANEL, &t);
+                                                  size_t i, size_t j) {
+  finish(&amx, p, sums, &(target){i, 1, j, p->end - j});
 }
 
-/* SOME rows, or those that remain. */
-INLINE void finish_some(strip *s, const kf_activation activation) {
+INLINE void finish_row(strip *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
-  size_t i = s->first + s->done, j = s->column;
-  size_t rows = s->rows - s->done < SOME ? s->rows - s->done : SOME;
   const float *sums = s->sums + s->done * KF_NET_PANEL;
-  s->done += rows;
+  float *out = p->out != NULL ? s->out + s->done * p->stride : NULL;
+  size_t i = s->first + s->done++, j = s->column;
   if (p->end - j < KF_NET_PANEL) {
-    finish_part(p, sums, (target){i, 1, j, p->end - j}, rows);
+    finish_part(p, sums, i, j);
     return;
   }
-  vec bias[PARTS] = {all(-0.0f), all(-0.0f)}; /* adding it changes nothing */
-  if (p->bias != NULL) bias[0] = load(p->bias + j), bias[1] = load(p->bias + j + LANES);
-  char *prepared = p->out == NULL ? (char *)p->prepared + place(&amx, p->n, i, j) : NULL;
-  float *out = p->out != NULL ? kf_net_out(p, i, j) : NULL;
-  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
-    vec y[PARTS];
-    UNROLL
-    for (int v = 0; v < PARTS; v++)
-      y[v] = activate(activation, add(load(sums + v * LANES), bias[v]));
-    if (prepared != NULL) {
-      put_bf16(y, prepared + r * 64);
-      continue;
-    }
-    UNROLL
-    for (int v = 0; v < PARTS; v++)
-      store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
-    out += p->stride;
+  vec y[PARTS];
+  UNROLL
+  for (int v = 0; v < PARTS; v++) {
+    vec bias = p->bias != NULL ? load(p->bias + j + v * LANES) : all(-0.0f); /* changes nothing */
+    y[v] = activate(activation, add(load(sums + v * LANES), bias));
   }
+  if (out == NULL) {
+    put_bf16(y, (char *)p->prepared + place(&amx, p->n, i, j));
+    return;
+  }
+  UNROLL
+  for (int v = 0; v < PARTS; v++)
+    store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
 }
 
 INLINE bool unfinished(const strip *s) { return s->done < s->rows; }
@@ -186,8 +178,8 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t de
     else
       multiply_step(x, half, weights, false, both);
     fetch_ahead(next);
-    for (due += EDGE * KF_NET_STEP; due >= SOME * depth; due -= SOME * depth)
-      if (unfinished(before)) finish_some(before, activation);
+    for (due += EDGE * KF_NET_STEP; due >= depth; due -= depth)
+      if (unfinished(before)) finish_row(before, activation);
   }
   end_sums(sums, KF_NET_PANEL, both);
 }
@@ -205,7 +197,7 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
     sum_panel(x, half, w, depth, sums, true, before, next, activation);
   else
     sum_panel(x, half, w, depth, sums, false, before, next, activation);
-  while (unfinished(before)) finish_some(before, activation);
+  while (unfinished(before)) finish_row(before, activation);
 }
 
 /* So many bytes from `offset` on, over so many steps. */
@@ -246,13 +238,14 @@ INLINE void multiply_by(const kf_net_product *p, const kf_activation activation)
     for (size_t i = 0; i < p->m; i += EDGE) {
       next.rows = rows_ahead(p, i + EDGE, steps);
       for (size_t c = 0; c < columns; c += KF_NET_PANEL, now ^= 1) {
-        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, 0};
+        float *out = p->out != NULL ? kf_net_out(p, i, j + c) : NULL;
+        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, out, 0};
         sum_strip(&s, sums[now], &before, &next, activation);
         before = s;
       }
     }
   }
-  while (unfinished(&before)) finish_some(&before, activation);
+  while (unfinished(&before)) finish_row(&before, activation);
 }
 
 static void amx_multiply(const kf_net_product *p) {
@@ -270,12 +263,26 @@ static void amx_multiply(const kf_net_product *p) {
 /* Queries are taken by strips of EDGE. The scores of a strip are computed before the softmax of the
  * one before, which the tiles then do not wait for. */
 
+/* What multiply_step does, with weights that are in the first-level cache. */
+INLINE void attend_step(const char *x, size_t half, const char *weights, const bool both) {
+  _tile_loadd(6, weights, 64);
+  _tile_loadd(4, x, 64);
+  _tile_loadd(7, weights + TILE_BYTES, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  if (both) {
+    _tile_loadd(5, x + half, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
 /* Tiles 0 to 3 to `sums`: 32 rows, or 16, times one panel of `depth` columns. */
 INLINE void multiply_panel(const char *x, size_t half, const char *weights, size_t depth,
                            float *sums, size_t stride, const bool both) {
   begin_sums(both);
   for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES)
-    multiply_step(x, half, weights, true, both);
+    attend_step(x, half, weights, both);
   end_sums(sums, stride, both);
 }
 
