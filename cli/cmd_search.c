@@ -371,7 +371,8 @@ static int check_limits(cli_run *cli) {
   if (s->within && s->unique) return fail_usage(cli, "--within cannot be used with --unique");
   if (s->k.given) return fail_usage(cli, "-k cannot be used with %s", option);
   if (s->html) return fail_usage(cli, "--html cannot be used with %s", option);
-  if (s->unique && (s->itself || s->only || s->only_ids || cli->args.encoder.folder))
+  if (s->unique &&
+      (s->itself || s->only || s->only_ids || cli->args.encoder.folder || cli->args.operands.n > 1))
     return fail_usage(cli,
                       "--unique looks at all rows, and takes neither queries nor a choice of rows");
   if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;

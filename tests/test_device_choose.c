@@ -60,8 +60,8 @@ static void starts(void **state) {
   enum { M = 70, N = 45, DEPTH = 30 };
   kf_ctx *ctx = device_ctx(2, "cuda");
   double *a = numbers(DEPTH * M, 1), *b = numbers(DEPTH * N, 2), *start = numbers(N, 3);
-  double got[M * N], want[M * N];
-  float a_f32[DEPTH * M], b_f32[DEPTH * N], got_f32[M * N], want_f32[M * N];
+  double got[M * N] = {0}, want[M * N] = {0};
+  float a_f32[DEPTH * M], b_f32[DEPTH * N], got_f32[M * N] = {0}, want_f32[M * N] = {0};
   for (size_t i = 0; i < DEPTH * M; i++) a_f32[i] = (float)a[i];
   for (size_t i = 0; i < DEPTH * N; i++) b_f32[i] = (float)b[i];
   for (size_t j = 0; j < N; j += 2) start[j] = -0.0;

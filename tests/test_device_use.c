@@ -425,6 +425,14 @@ static void where_it_pays(void **state) {
     assert_ok(ctx, kf_transform(ctx, p.model, p.w.rows, p.w.n, NULL, out));
     assert_int_equal(twin->mapped, slow ? 0 : p.w.n / 8 * 9);
     kf_ctx_free(ctx);
+    ctx = device_ctx(16,
+                     NULL); /* as many threads map rows of 64 columns faster than they are copied */
+    assert_ok(ctx, kf_devices_find(ctx, &found));
+    p.model->on_devices[1].work = 0x1p50;
+    assert_ok(ctx, kf_transform(ctx, p.model, p.w.rows, p.w.n, NULL, out));
+    assert_int_equal(twin->mapped, slow ? 0 : p.w.n / 8 * 9);
+    p.model->on_devices[1].work = 0;
+    kf_ctx_free(ctx);
     forget(&p);
   }
   free(out);

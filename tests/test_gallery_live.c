@@ -375,7 +375,7 @@ static void missing_and_damaged(void **state) {
   /* Exchanged, missing, damaged. */
   const char *aside = lasting("aside");
   assert_int_equal(rename(first, aside), 0);
-  assert_error(ctx, KF_ERR_DATA, "of 2 changes, 1 are missing", open_it(l.path));
+  assert_error(ctx, KF_ERR_DATA, "1 of 2 changes is missing", open_it(l.path));
   copy_file(second, first);
   assert_error(ctx, KF_ERR_DATA, "another change than its name says", open_it(l.path));
   copy_file(aside, first);

@@ -171,6 +171,27 @@ static void leading_directions(void **state) {
     }
 }
 
+/* So does one that may stop after some of all directions, where rows fall off after these or do not. */
+static void stops(void **state) {
+  (void)state;
+  static const uint32_t ks[] = {1, 15, 200};
+  for (size_t i = 0; i < N_KINDS; i++)
+    for (size_t m = (i + 1) % 3; m < 3; m += 2) {
+      if (!suits(&kinds[i], metrics[m])) continue;
+      problem p = make_problem(&kinds[i], 700, 33, 30, 1 + i);
+      if (i % 4 == 2) round_problem(&p);
+      answer a = solve(&p, metrics[m]);
+      for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+        for (uint32_t stop = 4; test_has_isa(isa) && stop < 33; stop += 8 + 4 * (isa % 3))
+          check(
+              &a,
+              &(how){.isa = isa, .threads = 1 + stop % 3, .in_place = stop % 8 == 0, .stop = stop},
+              ks, 3, NULL);
+      free_answer(&a);
+      free_problem(&p);
+    }
+}
+
 /* Rows in a few directions, and little in the others. */
 static void narrow(const shape *s, uint64_t i, float *x) {
   normals(s, i, 1, x);
@@ -216,7 +237,7 @@ static void ask_in_every_way(const answer *a) {
     for (size_t b = 0; b < 4 && test_has_isa(isa); b++)
       for (size_t t = 0; t < 3; t++)
         for (int from = 0; from < 4; from++)
-          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1, 0}, ks, 1,
+          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1, 0, 0}, ks, 1,
                 NULL);
 }
 
@@ -602,6 +623,52 @@ static void first_pass_filters(void **state) {
   free_problem(&p);
 }
 
+/* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
+ * a kind whose neighbours come late, and the others of one whose neighbours come first: their guesses are
+ * far too high, so that they must be searched again. */
+static void guesses_that_are_wrong(void **state) {
+  (void)state;
+  enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
+  float *rows = malloc(sizeof(float) * N * DIM), *queries = malloc(sizeof(float) * QUERIES * DIM);
+  int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
+                       malloc(sizeof(int64_t) * QUERIES * K)};
+  double *scores[2] = {malloc(sizeof(double) * QUERIES * K), malloc(sizeof(double) * QUERIES * K)};
+  uint64_t seed = 3;
+  for (uint64_t i = 0; i < N; i++) {
+    for (uint32_t j = 0; j < DIM; j++) rows[i * DIM + j] = 0.5f * (float)test_uniform(&seed);
+    if (i < 200) rows[i * DIM] += 1;                     /* what most queries look for */
+    if (i < 1000 && i % 50 == 0) rows[i * DIM + 1] += 1; /* and the others, which go first: */
+    if (i > 2000 && i % 50 == 0) rows[i * DIM + 1] += 5; /* five times more later on */
+  }
+  for (uint64_t q = 0; q < QUERIES; q++) {
+    bool first = q % SPREAD == 0;
+    float length =
+        first ? (float)(1 + q / SPREAD % 3) : 1; /* what they see first tells what they find */
+    for (uint32_t j = 0; j < DIM; j++)
+      queries[q * DIM + j] =
+          length * ((j == (first ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed));
+  }
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!test_has_isa(isa)) continue;
+    kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
+    kf_index_options options = {.metric = KF_METRIC_INNER};
+    kf_index *index;
+    assert_ok(ctx, kf_index_new(ctx, rows, N, DIM, &options, &index));
+    for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
+      assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
+                               scores[0] + q * K, NULL));
+    assert_ok(ctx, kf_search(ctx, index, queries, QUERIES, K, NULL, found[1], scores[1], NULL));
+    assert_memory_equal(found[0], found[1], sizeof(int64_t) * QUERIES * K);
+    assert_memory_equal(scores[0], scores[1], sizeof(double) * QUERIES * K);
+    assert_true(found[1][0] > 2000 && found[1][K] < 200);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+  }
+  for (int i = 0; i < 2; i++) free(found[i]), free(scores[i]);
+  free(rows);
+  free(queries);
+}
+
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
@@ -664,6 +731,8 @@ int main(void) {
       cmocka_unit_test(many_rows),
       cmocka_unit_test(squares_of_distances_decide),
       cmocka_unit_test(leading_directions),
+      cmocka_unit_test(stops),
+      cmocka_unit_test(guesses_that_are_wrong),
       cmocka_unit_test(leading_by_rule),
       cmocka_unit_test(batches_threads_and_sources),
       cmocka_unit_test(many_queries),

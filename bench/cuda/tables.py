@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The tables of docs/gpu.md from a log of `make bench-cuda`: tables.py BUILD/bench-cuda.log [docs/gpu.md].
 
-Prints them; with a document, puts them there in the place of the old ones, which begin with the same line.
+Prints them; with a document, puts them there in the place of the old ones, which begin with the same line, and
+renews the figures of the sentences after them.
 """
 
 import re
@@ -104,6 +105,21 @@ def statistics(sections):
     ]
 
 
+def sentences(text, sections):
+    """The figures in what follows the tables."""
+    large = lines_of(sections.get("13 million rows", ""))
+    real = [lines_of(part) for title, part in sections.items() if title.startswith("real rows")]
+    first = re.search(r" 768: index made in [\d.]+ s, brought to the device in ([\d.]+) s", sections[PAPER])
+    if large:
+        now = f"10,000 queries in {ms(large[0].ms)} ms, with {float(large[0].gigabytes):.1f} GB"
+        text = re.sub(r"10,000 queries in [\d.,]+ ms, with [\d.]+ GB", now, text)
+    if real and real[0]:
+        text = re.sub(r"(up to 1,281,167 rows:) [\d.,]+ ms", rf"\1 {ms(real[0][0].ms)} ms", text)
+    if first:
+        text = re.sub(r"(also copies it:) [\d.]+ s", rf"\1 {float(first[1]):.1f} s", text)
+    return text
+
+
 def put(text, table):
     """The text with the table instead of the one that begins with the same line."""
     begin = text.index(table[0])
@@ -123,6 +139,7 @@ def main():
         text = file.read()
     for table in tables:
         text = put(text, table)
+    text = sentences(text, sections)
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         file.write(text)
 

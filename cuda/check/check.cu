@@ -483,7 +483,7 @@ static times once(kf_dev_queries *q, const kf_dev_rows *rows, const float *x, ui
     MUST(api->settle(q, k, 1, &left));
   }
   lap(&t.more);
-  MUST(api->answers(q, 0, nq, answers));
+  MUST(api->answers(q, 0, n, answers));
   lap(&t.answers);
   t.all = seconds() - start;
   return t;

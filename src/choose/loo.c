@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define BATCH KF_LOO_BATCH
-#define TOP   5u
+#define BATCH    KF_LOO_BATCH
+#define TOP      5u
+#define OF_BYTES 16.0 /* products in the time of one of f64 */
 
 /* --- making it ------------------------------------------------------------------------------- */
 
@@ -275,7 +276,7 @@ static kf_status prepare_job(loo_job *j, const kf_fuse_point *points) {
 
 /* What is resident on devices, if it is they who multiply. */
 static kf_status place_job(loo_job *j) {
-  j->by_products = j->on.use.slots != NULL;
+  j->by_products = kf_loo_reach_pays(j->loo, &j->on);
   KF_TRY(kf_matrix_place(&j->on, &j->loo->turn));
   return j->by_products ? kf_loo_reach_place(&j->reach, j->loo, &j->on, &j->arena) : KF_OK;
 }
@@ -293,10 +294,10 @@ static kf_status count_rows(loo_job *j, const char *what, const kf_fuse_point *p
   return kf_each_batch(j->loo->ctx, j->data, &pass);
 }
 
-/* Products of numbers. */
+/* Products of numbers; those of an index are of bytes. */
 static double counting_work(const loo_job *j) {
   const kf_loo *loo = j->loo;
-  double each = (double)kf_loo_width(loo) * loo->n * (double)j->n_points;
+  double each = (double)kf_loo_width(loo) * loo->n * (double)j->n_points / OF_BYTES;
   return turning_work(loo, j->data->rows) + (double)j->data->rows * each;
 }
 

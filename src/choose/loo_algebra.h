@@ -90,6 +90,8 @@ typedef struct kf_loo_reach_scratch {
   float *products, *offsets; /* [KF_LOO_BATCH][n] */
   uint32_t *list;            /* [n] */
 } kf_loo_reach_scratch;
+/* Whether to do so in the place of indexes. */
+bool kf_loo_reach_pays(const kf_loo *loo, const kf_products *on);
 /* Places class means and text; what they are made of is taken from the arena. */
 kf_status kf_loo_reach_place(kf_loo_reach *r, const kf_loo *loo, kf_products *on, kf_arena *arena);
 /* Readies a view without an index. */

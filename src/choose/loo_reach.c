@@ -16,27 +16,64 @@
 #include <math.h>
 #include <string.h>
 
-#define LARGEST 1e15 /* numbers for which squares and their sums stay far below the largest f32 */
+/* Columns, for each thread of the CPU. Products bring a number for each row and class from the device,
+ * whatever the columns; an index costs the CPU a product of bytes for each column (measured with
+ * bench/cuda/worth.c beside AMX). */
+#define WORTH_PRODUCTS 48u
+#define LARGEST        1e15 /* numbers for which squares and their sums stay far below the largest f32 */
+
+/* Class means and text on their way to columns. */
+typedef struct turning {
+  const kf_loo *loo;
+  float *means, *text; /* [D][n] */
+  double *most;        /* [tasks] of the numbers of the means */
+} turning;
+
+static kf_status turn_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const turning *t = argument;
+  const kf_loo *loo = t->loo;
+  uint64_t n = loo->n, dim = loo->dim, first = i * (uint64_t)KF_LOO_BATCH;
+  uint64_t end = first + KF_LOO_BATCH < n ? first + KF_LOO_BATCH : n;
+  double most = 0;
+  for (uint64_t d = 0; d < dim; d++)
+    for (uint64_t j = first; j < end; j++) {
+      double x = loo->means[j * dim + d];
+      most = fmax(most, fabs(x));
+      t->means[d * n + j] = fabs(x) < LARGEST ? (float)x : 0;
+      if (t->text != NULL) t->text[d * n + j] = (float)loo->text[j * dim + d];
+    }
+  t->most[i] = most;
+  return KF_OK;
+}
+
+static kf_status turn_all(kf_loo_reach *r, turning *t, kf_arena *arena) {
+  const kf_loo *loo = t->loo;
+  uint64_t n = loo->n, dim = loo->dim, tasks = (n + KF_LOO_BATCH - 1) / KF_LOO_BATCH;
+  KF_TAKE(arena, t->means, dim * n);
+  KF_TAKE(arena, t->most, tasks);
+  if (loo->text != NULL) KF_TAKE(arena, t->text, dim * n);
+  if (arena->failed) return kf_fail_memory(&loo->ctx->err);
+  KF_TRY(kf_parallel(loo->ctx, tasks, turn_some, t));
+  r->most = 0;
+  for (uint64_t i = 0; i < tasks; i++) r->most = fmax(r->most, t->most[i]);
+  return KF_OK;
+}
 
 kf_status kf_loo_reach_place(kf_loo_reach *r, const kf_loo *loo, kf_products *on, kf_arena *arena) {
-  uint64_t n = loo->n, dim = loo->dim;
-  float *means, *text = NULL;
-  KF_TAKE(arena, means, dim * n);
-  if (loo->text != NULL) KF_TAKE(arena, text, dim * n);
-  if (arena->failed) return kf_fail_memory(&loo->ctx->err);
-  r->most = 0;
-  for (uint64_t j = 0; j < n; j++)
-    for (uint64_t d = 0; d < dim; d++) {
-      double x = loo->means[j * dim + d];
-      r->most = fmax(r->most, fabs(x));
-      means[d * n + j] = r->most < LARGEST ? (float)x : 0;
-      if (text != NULL) text[d * n + j] = (float)loo->text[j * dim + d];
-    }
-  r->means = (kf_matrix){.depth = dim, .n = n, .b_f32 = means};
+  turning t = {.loo = loo};
+  KF_TRY(turn_all(r, &t, arena));
+  r->means = (kf_matrix){.depth = loo->dim, .n = loo->n, .b_f32 = t.means};
   KF_TRY(kf_matrix_place(on, &r->means));
-  if (text == NULL) return KF_OK;
-  r->text = (kf_matrix){.depth = dim, .n = n, .b_f32 = text};
+  if (t.text == NULL) return KF_OK;
+  r->text = (kf_matrix){.depth = loo->dim, .n = loo->n, .b_f32 = t.text};
   return kf_matrix_place(on, &r->text);
+}
+
+bool kf_loo_reach_pays(const kf_loo *loo, const kf_products *on) {
+  if (on->use.slots == NULL) return false;
+  return kf_devices_asked(loo->ctx) || kf_loo_width(loo) >= WORTH_PRODUCTS * loo->ctx->threads;
 }
 
 kf_status kf_loo_reach_view(kf_loo_view *v) {

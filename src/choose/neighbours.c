@@ -262,7 +262,8 @@ kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_mo
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (!data->has_labels)
-    return kf_fail(err, KF_ERR_DATA, "k cannot be chosen: the rows have no labels");
+    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
+                       "the rows have no labels, so k cannot be chosen");
   if (model == NULL) return choose_in_turn(ctx, data, NULL, &o, out);
   KF_TRY(kf_map_check_data(&model->map, data, err));
   kf_stats_options how = {.normalize = model->map.normalized ? KF_ON : KF_OFF};

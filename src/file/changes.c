@@ -242,8 +242,8 @@ static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *ou
   }
   *out = highest;
   if (n == highest) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: of %" PRIu32 " changes, %" PRIu32 " are missing", folder,
-                 highest, highest - n);
+  return kf_fail(err, KF_ERR_DATA, "%s: %" PRIu32 " of %" PRIu32 " changes %s missing", folder,
+                 highest - n, highest, highest - n == 1 ? "is" : "are");
 }
 
 static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, DIR *dir,
@@ -265,7 +265,7 @@ static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, 
 static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, kf_err *err) {
   const char *sum = kf_st_meta(st, "checksum");
   const kf_st_tensor *rows = kf_st_find(st, KF_TENSOR_ROWS);
-  if (rows == NULL || rows->ndim != 2) return KF_OK; /* as others will say */
+  if (rows == NULL || rows->ndim != 2 || rows->shape[1] == 0) return KF_OK; /* as others will say */
   c->places = c->base_rows = rows->shape[0];
   if (sum == NULL || !kf_parse_hex64(sum, &c->base)) return KF_OK;
   char folder[PATH_MAX];

@@ -87,7 +87,7 @@ static void NAME(gemm_few)(const REAL *a, size_t lda, const REAL *b, size_t ldb,
            whole = steps == STEPS ? n - n % LANES : 0;
     const REAL *rows = b + k * ldb;
     for (size_t i = 0; i < m; i++) {
-      REAL factor[STEPS], *to = c + i * ldc;
+      REAL factor[STEPS] = {0}, *to = c + i * ldc;
       for (size_t t = 0; t < steps; t++) factor[t] = a[(k + t) * lda + i];
       for (size_t j = 0; j < whole; j += LANES) {
         VEC sum = NAME(load)(to + j);

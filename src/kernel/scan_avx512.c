@@ -42,18 +42,17 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
 typedef struct avx512_scan {
   const kf_scan *s;
   kf_ahead ahead;
-  kf_hit *to;                                                  /* where the next hit goes */
-  int32_t more[GROUP];                                         /* less than the floor by this */
-  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64))); /* minus the offsets */
+  kf_hit *to;               /* where the next hit goes */
+  int32_t more[GROUP];      /* what sums are less than the floor by, at most */
+  int32_t stop_more[GROUP]; /* the same at the stop */
+  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64)));      /* minus the offsets */
   int32_t sums[TILE][QUAD * KF_PANEL] __attribute__((aligned(64))); /* of a tile with hits */
 } avx512_scan;
 
-/* The sums of n queries with four panels. n is a constant where this is inlined, so that the sums
- * are registers. */
-static inline __attribute__((always_inline)) void
-multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n, const int32_t *start,
-         const uint8_t *ahead, __m512i sum[TILE][QUAD]) {
-  size_t panel = dim * KF_PANEL;
+/* Where the sums of n queries with four panels start. n is a constant where this is inlined, so that
+ * the sums are registers. */
+static inline __attribute__((always_inline)) void begin(const size_t n, const int32_t *start,
+                                                        __m512i sum[TILE][QUAD]) {
   __asm__("" ::: "memory"); /* what sums start at is read for every tile: registers are all taken */
   UNROLL
   for (size_t v = 0; v < QUAD; v++) {
@@ -61,7 +60,15 @@ multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n, con
     UNROLL
     for (size_t q = 1; q < n; q++) sum[q][v] = sum[0][v];
   }
-  for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
+}
+
+/* Adds their products over the first columns. */
+static inline __attribute__((always_inline)) void multiply(const uint8_t *rows, size_t dim,
+                                                           size_t columns, const char *query,
+                                                           const size_t n, const uint8_t *ahead,
+                                                           __m512i sum[TILE][QUAD]) {
+  size_t panel = dim * KF_PANEL;
+  for (size_t i = 0; i < columns; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
     __m512i x[QUAD];
     UNROLL
     for (size_t v = 0; v < QUAD; v++) x[v] = _mm512_load_si512(rows + v * panel);
@@ -80,16 +87,32 @@ multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n, con
   }
 }
 
-/* A bit for each of n queries from `first` on: whether one of its sums reaches its floor. Only then sums are
- * stored. */
+/* Adds the tails of four panels at the stop. */
+static inline __attribute__((always_inline)) void add_tails(const kf_scan *s, const uint8_t *rows,
+                                                            size_t first, const size_t n,
+                                                            __m512i sum[TILE][QUAD]) {
+  size_t panel = s->dim * KF_PANEL;
+  __m512i x[QUAD];
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++) x[v] = _mm512_load_si512(rows + s->stop * KF_PANEL + v * panel);
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    __m512i y = _mm512_set1_epi8(s->tail[first + q]);
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++) sum[q][v] = _mm512_dpbusd_epi32(sum[q][v], x[v], y);
+  }
+}
+
+/* A bit for each of n queries: whether one of its sums reaches its floor, which it is less than by
+ * `more` at most. Only then sums are stored. */
 static inline __attribute__((always_inline)) unsigned
-reach(avx512_scan *w, size_t first, const size_t n, const __m512i sum[TILE][QUAD]) {
+reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD]) {
   __m512i above[TILE], all;
   UNROLL
   for (size_t q = 0; q < n; q++) {
     __m512i most = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
                                     _mm512_max_epi32(sum[q][2], sum[q][3]));
-    above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(w->more[first + q]));
+    above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(more[q]));
     all = q == 0 ? above[0] : _mm512_max_epi32(all, above[q]);
   }
   if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
@@ -103,10 +126,21 @@ reach(avx512_scan *w, size_t first, const size_t n, const __m512i sum[TILE][QUAD
   return reached;
 }
 
+/* Writes the hits of query q: rows from `row` on whose bit is set in `which`. */
+static inline void write_hits(avx512_scan *w, size_t q, size_t row, uint64_t which,
+                              const int32_t *sums) {
+  int32_t start = ((const int32_t *)w->s->queries)[q];
+  for (; which != 0; which &= which - 1) {
+    uint32_t bit = (uint32_t)__builtin_ctzll(which);
+    *w->to++ = (kf_hit){.query = (uint32_t)q,
+                        .row = (uint32_t)row + bit,
+                        .dot = sums[bit] + start - w->start[(row + bit) % (SOME * KF_PANEL)]};
+  }
+}
+
 /* Writes the hits of the queries from `first` on that have some among four panels. */
 static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, unsigned reached,
                                                 size_t row) {
-  const kf_scan *s = w->s;
   for (; reached != 0; reached &= reached - 1) {
     size_t q = (size_t)__builtin_ctz(reached);
     __m512i least = _mm512_set1_epi32(-w->more[first + q]);
@@ -116,13 +150,48 @@ static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, un
       which |=
           (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(w->sums[q] + v * KF_PANEL), least)
           << v * KF_PANEL;
-    for (; which != 0; which &= which - 1) {
-      uint32_t bit = (uint32_t)__builtin_ctzll(which);
-      *w->to++ = (kf_hit){.query = (uint32_t)(first + q),
-                          .row = (uint32_t)row + bit,
-                          .dot = w->sums[q][bit] + ((const int32_t *)s->queries)[first + q] -
-                                 w->start[(row + bit) % (SOME * KF_PANEL)]};
+    write_hits(w, first + q, row, which, w->sums[q]);
+  }
+}
+
+/* The sums of a query with a panel from those with tails at the stop. */
+static inline __m512i go_on(const kf_scan *s, const uint8_t *rows, const char *query, size_t n,
+                            int8_t tail, __m512i sum) {
+  __m512i other = _mm512_setzero_si512(), y;
+  const uint8_t *end = rows + s->dim * KF_PANEL;
+  int32_t four;
+  rows += s->stop * KF_PANEL;
+  query += s->stop * n;
+  sum = _mm512_dpbusd_epi32(sum, _mm512_load_si512(rows), _mm512_set1_epi8((int8_t)-tail));
+  while ((rows += 4 * KF_PANEL) < end) {
+    memcpy(&four, query += 4 * n, 4);
+    y = _mm512_dpbusd_epi32(other, _mm512_load_si512(rows), _mm512_set1_epi32(four));
+    other = sum; /* two chains of sums */
+    sum = y;
+  }
+  return _mm512_add_epi32(sum, other);
+}
+
+/* The same for sums at the stop, which are brought to their ends first. n: queries of the tile. */
+static __attribute__((noinline)) void take_stopped(avx512_scan *w, size_t first, size_t n,
+                                                   unsigned reached, size_t row) {
+  const kf_scan *s = w->s;
+  const char *query = (const char *)s->queries + START_SIZE + first * s->dim;
+  for (; reached != 0; reached &= reached - 1) {
+    size_t q = (size_t)__builtin_ctz(reached);
+    __m512i least = _mm512_set1_epi32(-w->more[first + q]);
+    __m512i least_there = _mm512_set1_epi32(-w->stop_more[first + q]);
+    uint64_t which = 0;
+    for (size_t v = 0; v < QUAD; v++) {
+      int32_t *sums = w->sums[q] + v * KF_PANEL;
+      __m512i sum = _mm512_load_si512(sums);
+      if (_mm512_cmpge_epi32_mask(sum, least_there) == 0) continue;
+      sum = go_on(s, s->panels + (row + v * KF_PANEL) * s->dim, query + 4 * q, n,
+                  s->tail[first + q], sum);
+      which |= (uint64_t)_mm512_cmpge_epi32_mask(sum, least) << v * KF_PANEL;
+      _mm512_store_si512(sums, sum);
     }
+    write_hits(w, first + q, row, which, w->sums[q]);
   }
 }
 
@@ -140,11 +209,12 @@ static inline __attribute__((always_inline)) void raise_peaks(const size_t n, in
 }
 
 /* Queries [first, last), n at a time, over all panels: for hits or, if there are some, for peaks. */
-static inline __attribute__((always_inline)) void go(avx512_scan *w, size_t first, size_t last,
-                                                     const size_t n, int32_t *peaks) {
+static inline __attribute__((always_inline)) void
+go(avx512_scan *w, size_t first, size_t last, const size_t n, const bool stops, int32_t *peaks) {
   const kf_scan *s = w->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
   __m512i sum[TILE][QUAD];
+  const int32_t *more = stops ? w->stop_more : w->more;
   unsigned reached;
   for (size_t some = 0; some < s->n_panels; some += SOME) {
     size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels;
@@ -157,10 +227,16 @@ static inline __attribute__((always_inline)) void go(avx512_scan *w, size_t firs
       const char *query = (const char *)s->queries + START_SIZE + first * dim;
       kf_ahead_step(&w->ahead);
       for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
-        multiply(rows, dim, query, n, w->start + (p - some) * KF_PANEL, next, sum);
+        begin(n, w->start + (p - some) * KF_PANEL, sum);
+        multiply(rows, dim, stops ? s->stop : dim, query, n, next, sum);
+        if (stops) add_tails(s, rows, q, n, sum);
         if (peaks != NULL)
           raise_peaks(n, peaks + q * KF_PEAKS, (const __m512i(*)[QUAD])sum);
-        else if ((reached = reach(w, q, n, (const __m512i(*)[QUAD])sum)) != 0)
+        else if ((reached = reach(w, more + q, n, (const __m512i(*)[QUAD])sum)) == 0)
+          continue;
+        else if (stops)
+          take_stopped(w, q, n, reached, p * KF_PANEL);
+        else
           take_hits(w, q, reached, p * KF_PANEL);
       }
     }
@@ -174,11 +250,16 @@ typedef void avx512_go_fn(avx512_scan *w, size_t first, size_t last, int32_t *pe
   static __attribute__((noinline)) void scan_##n(avx512_scan *w, size_t first, size_t last,        \
                                                  int32_t *peaks) {                                 \
     (void)peaks;                                                                                   \
-    go(w, first, last, n, NULL);                                                                   \
+    go(w, first, last, n, false, NULL);                                                            \
+  }                                                                                                \
+  static __attribute__((noinline)) void stop_##n(avx512_scan *w, size_t first, size_t last,        \
+                                                 int32_t *peaks) {                                 \
+    (void)peaks;                                                                                   \
+    go(w, first, last, n, true, NULL);                                                             \
   }                                                                                                \
   static __attribute__((noinline)) void peaks_##n(avx512_scan *w, size_t first, size_t last,       \
                                                   int32_t *peaks) {                                \
-    go(w, first, last, n, peaks);                                                                  \
+    go(w, first, last, n, false, peaks);                                                           \
   }
 GO(1)
 GO(2)
@@ -187,6 +268,7 @@ GO(4)
 GO(5)
 GO(6)
 static avx512_go_fn *const scan_n[] = {scan_1, scan_2, scan_3, scan_4, scan_5, scan_6};
+static avx512_go_fn *const stop_n[] = {stop_1, stop_2, stop_3, stop_4, stop_5, stop_6};
 static avx512_go_fn *const peaks_n[] = {peaks_1, peaks_2, peaks_3, peaks_4, peaks_5, peaks_6};
 
 /* Tiles of six queries, and one of those that are left. */
@@ -200,11 +282,24 @@ static void all_queries(avx512_scan *w, const kf_scan *s, avx512_go_fn *const *g
   if (left > 0) go_n[left - 1](w, full, s->n, peaks);
 }
 
+/* The correction of a sum over the columns before the stop and the tail. */
+static int32_t stop_start(const kf_scan *s, size_t q) {
+  size_t first = q / TILE * TILE, n = tile_queries(s->n, first);
+  const int8_t *query = (const int8_t *)s->queries + START_SIZE + first * s->dim + 4 * (q - first);
+  int32_t sum = 4 * s->tail[q];
+  for (uint32_t i = 0; i < s->stop; i += 4, query += 4 * n)
+    sum += query[0] + query[1] + query[2] + query[3];
+  return -128 * sum;
+}
+
 static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
   avx512_scan w;
-  for (size_t q = 0; q < s->n; q++) w.more[q] = ((const int32_t *)s->queries)[q] - s->floor[q];
-  all_queries(&w, s, scan_n, NULL);
+  for (size_t q = 0; q < s->n; q++) {
+    w.more[q] = ((const int32_t *)s->queries)[q] - s->floor[q];
+    if (s->stop > 0) w.stop_more[q] = stop_start(s, q) - s->floor[q];
+  }
+  all_queries(&w, s, s->stop > 0 ? stop_n : scan_n, NULL);
   return (size_t)(w.to - s->hits);
 }
 
@@ -217,7 +312,12 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
     peaks[i] += ((const int32_t *)s->queries)[i / KF_PEAKS];
 }
 
-const kf_scan_kernel kf_scan_avx512 = {
-    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
+const kf_scan_kernel kf_scan_avx512 = {.group = GROUP,
+                                       .most = 127,
+                                       .stops = true,
+                                       .size = size,
+                                       .pack = pack,
+                                       .scan = scan,
+                                       .peaks = peaks};
 
 #endif

@@ -6,13 +6,16 @@
  * what to do about it. */
 #include "model/model.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Products of f64, for each thread of the CPU: three milliseconds; what it takes to make the map
+/* Products of f64, for each thread of the CPU: half a millisecond; what it takes to make the map
  * resident, with its page-locked memory; and to open a device (measured with bench/cuda/worth.c). */
-#define WORTH_A_PUT   0x1p25
+#define WORTH_A_PUT   0x1p21
 #define WORTH_A_COPY  0x1p29
 #define WORTH_A_START 0x1p32
+/* Products for each number that is copied, for each thread: a narrow map is done before its rows are there. */
+#define WORTH_COPYING 2.5
 /* Without being asked, only devices whose f64 is not much slower than their f32. */
 #define MOST_RATIO 4u
 
@@ -61,6 +64,12 @@ static kf_dev_status wait_for(const kf_slot *slot, bool *odd, char *message, siz
 static const kf_slots_kind kind = {
     .what = "map", .offered = offered, .make = make, .drop = drop, .put = put, .wait = wait_for};
 
+static double worth_a_put(const kf_ctx *ctx, const kf_map *map) {
+  double products = (double)map->dim_in * map->dim_out;
+  bool narrow = products < WORTH_COPYING * ctx->threads * ((double)map->dim_in + map->dim_out);
+  return narrow ? INFINITY : WORTH_A_PUT;
+}
+
 kf_status kf_mapping_begin(kf_ctx *ctx, const kf_map *map, bool unit, kf_slots_owner *owner,
                            uint64_t rows, kf_mapping *out) {
   *out = (kf_mapping){.map = map, .kernels = ctx->kernels, .unit = unit};
@@ -71,7 +80,7 @@ kf_status kf_mapping_begin(kf_ctx *ctx, const kf_map *map, bool unit, kf_slots_o
                         .in = sizeof(double) + map->dim_in * sizeof(float),
                         .out = map->dim_out * sizeof(float),
                         .work = (double)rows * map->dim_in * map->dim_out,
-                        .worth_a_put = WORTH_A_PUT,
+                        .worth_a_put = worth_a_put(ctx, map),
                         .worth_a_copy = WORTH_A_COPY,
                         .worth_a_start = WORTH_A_START};
   return kf_slots_begin(ctx, owner, &plan, &out->use);

@@ -178,9 +178,12 @@ static kf_status take_ids(kf_gallery *g, const kf_gallery_part *part, const kf_i
                           uint64_t first, uint64_t n, kf_err *err) {
   uint64_t lengths[IDS_AT_ONCE], place = part->first + first;
   int64_t end = place > 0 ? g->id_ends[place - 1] : 0;
+  uint64_t begin = part->first > 0 ? (uint64_t)g->id_ends[part->first - 1] : 0;
   kf_string bytes = {0};
   kf_status status = kf_ids_fetch(ids, &part->in, first, n, lengths, &bytes, err);
   const char *from = bytes.data;
+  if (status == KF_OK && (uint64_t)end + bytes.n - begin > ids->n_bytes) /* room is for those */
+    status = kf_fail_file(err, part->in.path, "was changed while it was read");
   for (uint64_t i = 0; status == KF_OK && i < n; from += lengths[i++]) {
     char *id = g->ids + end + place + i; /* after the ids before it, and a NUL for each */
     memcpy(id, from, lengths[i]);

@@ -70,8 +70,12 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
                     kf_row_block *block, double *seen, int8_t *bytes) {
   double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
   double length = sqrt(fmax(seen2, m->length2));
-  if (kf_fits_bytes(m) && (block->scale == 0 || m->largest < 127.4 * (double)block->scale)) {
-    kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
+  int tail = 0;
+  bool fits = kf_fits_bytes(m) && (block->scale == 0 || m->largest < 127.4 * (double)block->scale);
+  if (fits) kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
+  if (fits && index->lead.stop > 0) tail = kf_lead_tail(&index->lead, bytes);
+  if (fits && tail <= 127) {
+    if (tail > 0) memset(bytes + index->lead.stop, tail, KF_LEAD_TAIL);
     index->offset[row] = (float)m->h;
     block->length = fmaxf(block->length, kf_round_up(length));
     block->error = fmaxf(block->error, kf_round_up(sqrt(kernels->dot(index->seen, seen, seen))));
@@ -289,7 +293,7 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   else if (!index->in_place)
     KF_TAKE(arena, index->rows, index->n * index->dim);
   if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
-  if (index->lead.n > 0) {
+  if (index->fine_dim > 0) {
     KF_TAKE(arena, index->fine, index->n * index->fine_dim);
     KF_TAKE(arena, index->fine_scale, index->n);
     KF_TAKE(arena, index->fine_error, index->n);
@@ -352,19 +356,16 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
     s->row[i + r] = kf_measure(index, kernels, largest, s->y);
     length2[r] = s->row[i + r].length2;
     for (uint32_t j = 0; j < index->dim; j++) s->columns[j * KF_LEAD_ROWS + r] = (float)s->y[j];
-    set_fine(index, kernels, first + i + r, largest, s->y);
+    if (index->fine_dim > 0) set_fine(index, kernels, first + i + r, largest, s->y);
   }
   float *seen = s->seen + i * index->seen;
   kf_lead_see(&index->lead, kernels, index->dim, s->columns, length2, n, s->products, seen);
-  for (uint32_t r = 0; r < n; r++) {
-    double largest = 0;
-    for (uint32_t j = 0; j < index->seen; j++)
-      largest = fmax(largest, fabs((double)seen[r * index->seen + j]));
-    s->row[i + r].largest = s->largest[i + r] = largest;
-  }
+  for (uint32_t r = 0; r < n; r++)
+    s->row[i + r].largest = s->largest[i + r] =
+        kf_lead_largest(&index->lead, seen + r * (uint64_t)index->seen);
 }
 
-/* Leading directions, and rows whole in fine. */
+/* Leading directions, and rows whole in fine where these are few. */
 static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                   uint64_t n, const float *rows, const build_scratch *s) {
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
@@ -449,11 +450,13 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
   KF_TAKE_ZERO(&index->arena, index->centre, index->dim);
   if (index->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(find_centre(index, ctx->kernels, &ctx->err));
-  if (source->lead > 0 || source->queries >= MANY_QUERIES)
-    KF_TRY(kf_lead_find(ctx, index, source->lead));
+  if (source->lead > 0 || source->stop > 0 || source->queries >= MANY_QUERIES)
+    KF_TRY(kf_lead_find(ctx, index, source->lead, source->stop));
   index->seen = index->lead.n > 0 ? index->lead.n + KF_LEAD_TAIL : index->dim;
   index->padded = kf_scan_dim(index->seen);
-  index->fine_dim = index->lead.n > 0 ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
+  bool few =
+      index->lead.n > 0 && index->lead.stop == 0; /* directions, and rows whole beside them */
+  index->fine_dim = few ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
   return make_arrays(index, &ctx->err);
@@ -516,9 +519,8 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
-  if (index->lead.n > 0)
-    bytes += index->n * (index->fine_dim + 2 * sizeof(float)) +
-             (uint64_t)index->dim * index->lead.n * sizeof(float);
+  if (index->fine_dim > 0) bytes += index->n * (index->fine_dim + 2 * sizeof(float));
+  bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place) return bytes;
   return bytes +
          index->n * index->dim * (index->halves != NULL ? sizeof *index->halves : sizeof(float));

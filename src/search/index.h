@@ -10,7 +10,8 @@
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
  * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p,
  * and a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits
- * with a scale of their own, queries of 14, |v - a| <= margin. */
+ * with a scale of their own, queries of 14, |v - a| <= margin. If it takes all directions, so that a
+ * scan can stop after some, both ends are known as without them. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -51,8 +52,8 @@ struct kf_index {
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
-  /* With leading directions, rows whole in 8 bits, row by row. */
-  uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE */
+  /* With few directions, rows whole in 8 bits, row by row. */
+  uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [n][fine_dim], each byte the value + 128 */
   float *fine_scale, *fine_error; /* [n] y is about scale * fine, to this error in length */
   /* A query's factor is at least this, so that the offsets of most blocks are not too large in
@@ -208,6 +209,8 @@ typedef struct kf_query_groups {
   float *factor;      /* [n_groups] */
   size_t packed_size; /* bytes of a packed group */
   char *packed;       /* [n_groups][packed_size] */
+  int8_t *tail;       /* [n] with a stop, see kf_scan */
+  bool *stops;        /* [n_groups] whether all of them have one */
   kf_hit *hits;       /* [group * block_rows] of the last scan */
   /* scratch */
   kf_query *given; /* [n] by query */

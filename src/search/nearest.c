@@ -218,7 +218,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   s.next = next;
   s.next_size = next_size;
   size_t n_hits = g->scan->scan(&s);
-  if (index->lead.n > 0) return take_leading(f, first, row, n_hits, err);
+  if (index->fine_dim > 0) return take_leading(f, first, row, n_hits, err);
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
@@ -240,8 +240,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
   if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
-  if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
-  if (f->r->only != NULL) return 0;   /* the best may not take part */
+  if (f->index->fine_dim > 0) return 0; /* few directions give no lower bound */
+  if (f->r->only != NULL) return 0;     /* the best may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
@@ -489,7 +489,7 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
 /* Whether there are enough queries to learn from some, and enough rows that a floor rises for long. */
 static bool guesses_pay(const kf_request *r) {
   return r->n >= 8ull * KF_GUESS_SAMPLES && r->index->n >= 32ull * PEAK_ROWS &&
-         r->k <= KF_PEAKS / 2 && r->index->lead.n == 0 && r->only == NULL;
+         r->k <= KF_PEAKS / 2 && r->index->fine_dim == 0 && r->only == NULL;
 }
 
 /* The queries of the request in two parts: KF_GUESS_SAMPLES of them, spread over all, and the rest. */

@@ -146,7 +146,7 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
   if (!data->has_labels)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABEL_TENSOR, "the rows have no labels");
+    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABEL_TENSOR, "the rows have no labels");
   bool normalize = o.normalize != KF_OFF;
   int exponent = normalize ? KF_FIXED_BITS : o.exponent;
   if (!normalize && !o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
@@ -334,7 +334,7 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
   KF_TRY(kf_data_refuse_mapped(data, err));
   KF_TRY(kf_origin_agree(&data->origin, &stats->origin, err));
   if (!data->has_labels)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
+    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABELS, "the rows have no labels");
   bool bad = data->skip_bad; /* then rows may be fewer */
   if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
       !kf_names_equal(&stats->names, &data->names) ||

@@ -65,8 +65,9 @@ def same_rows(box, file, rows, n, bad, words):
     x, labels, ids, names = read_set(box, "o.safetensors")
     kept = [i for i in range(n) if i not in bad]
     check((x == rows.rows(n)[kept]).all(), f"{file}: rows")
-    equal([names[k] for k in labels], [rows.classes(n)[i] for i in kept], f"{file}: labels")
-    equal(ids, [rows.keys(n)[i] for i in kept], f"{file}: ids")
+    classes, keys = rows.classes(n), rows.keys(n)
+    equal([names[k] for k in labels], [classes[i] for i in kept], f"{file}: labels")
+    equal(ids, [keys[i] for i in kept], f"{file}: ids")
 
 
 @test

@@ -161,8 +161,14 @@ def what_does_not_go_together(box):
     for words, naming in ((["q.npy", "--within", "x"], "--within must be a number"), (["q.npy", "--within", "0.5", "-k", "3"], "-k"),
                           (["q.npy", "--within", "0.5", "-o", "out.npy"], ".safetensors, .parquet or .tsv"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
                           (["--unique", "0.9", "--within", "0.5"], "--unique"), (["--unique", "0.9", "--itself"], "--unique"),
+                          (["q.npy", "--unique", "0.9"], "neither queries"),
                           (["q.npy", "--keep", "k.txt"], "--keep"), (["q.npy", "--metric", "inner"], "--metric")):
         box.refuses(USAGE, "search", "g.safetensors", *words, naming=naming)
+    box.works("index", "q.npy", "-o", "bare.safetensors")
+    box.write("list.txt", "a\n")
+    box.refuses(BAD_DATA, "search", "bare.safetensors", "q.npy", "--only", "list.txt", naming="bare.safetensors: has no labels")
+    box.refuses(BAD_DATA, "search", "bare.safetensors", "q.npy", "--only-ids", "list.txt", naming="bare.safetensors: has no ids")
+    box.refuses(BAD_DATA, "fit", "q.npy", "-o", "m.safetensors", naming="q.npy: the rows have no labels")
 
 
 @test

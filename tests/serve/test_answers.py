@@ -110,10 +110,30 @@ def pictures_and_words(box):
         equal(found(answer), near, "neighbours of a picture")
         equal(answer["results"][0]["neighbours"][0]["id"], paths[4], "its id")
         equal(found(server.works("POST", "/v1/search", {"texts": ["a small owl"], "k": 4})), said, "neighbours of words")
-        check(len(server.works("POST", "/v1/classify", {"texts": ["an ant"]})["results"][0]["classes"]) == 3, "classes of words")
+        ant = server.works("POST", "/v1/classify", {"texts": ["an ant"]})["results"][0]
+        check(len(ant["classes"]) == 3, "classes of words")
+        row = server.works("POST", "/v1/embeddings", {"input": "an ant", "space": "raw"})["data"][0]["embedding"]
+        as_picture = server.works("POST", "/v1/classify", {"rows": [row]})["results"][0]
+        check(ant["classes"][0]["score"] != as_picture["classes"][0]["score"], "words are brought to where pictures are")
         bad = server.refuses(422, "POST", "/v1/classify", {"images": [uri(box.read(paths[0])), uri(b"no picture")]}, naming="picture 1")
         check("picture 1: picture" not in bad.json["error"]["message"], f"named once: {bad}")
         server.refuses(422, "POST", "/v1/classify", box.read(paths[0])[:60], "image/png", naming="picture 0")
+
+
+@test
+def searches_that_wait_together(box):
+    """Each gets the answer that it gets alone, whatever others want of the same gallery."""
+    words, rows = small_world(box), [[(i * 7 + j * 3) % 11 - 5.5 for j in range(8)] for i in range(60)]
+    asked = [{"rows": rows[i:i + 30], "k": 1 + i % 7, "space": "raw" if i % 2 else "koofu"} for i in range(30)]
+    with Server(box, *words) as server:
+        alone = [found(server.works("POST", "/v1/search", body)) for body in asked]
+        for _ in range(3):
+            owns = [server.connect() for _ in asked]
+            for own, body in zip(owns, asked):
+                own.request("POST", "/v1/search", body=json.dumps(body), headers={"Content-Type": "application/json"})
+            equal([found(json.loads(own.getresponse().read())) for own in owns], alone, "answers")
+            for own in owns:
+                own.close()
 
 
 @test

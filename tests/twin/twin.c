@@ -45,7 +45,11 @@ static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, 
 
 static kf_device_api table;
 
+/* Unless it is so already: other threads may look at it. */
 static void set_table(void) {
+  if (table.tile_rows == kf_twin.tile_rows && table.pad == kf_twin.pad &&
+      table.most_best == kf_twin.most_best)
+    return;
   table.tile_rows = (uint32_t)kf_twin.tile_rows;
   table.pad = (uint32_t)kf_twin.pad;
   table.most_best = (uint32_t)kf_twin.most_best;
