@@ -203,7 +203,8 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
 /* So many bytes from `offset` on, over so many steps. */
 INLINE kf_ahead ahead_of(const void *base, size_t offset, size_t bytes, size_t steps) {
   const uint8_t *from = bytes > 0 ? (const uint8_t *)base + offset : NULL;
-  return (kf_ahead){from, bytes > 0 ? from + bytes : NULL, (bytes / steps + 63) / 64 * 64};
+  size_t each = steps > 0 ? bytes / steps : bytes;
+  return (kf_ahead){from, bytes > 0 ? from + bytes : NULL, (each + 63) / 64 * 64};
 }
 
 INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
