@@ -84,6 +84,21 @@ static void codecs(void **state) {
   }
 }
 
+/* What follows the end of a stream is damage. */
+static void gzip_ends_with_the_page(void **state) {
+  (void)state;
+  static const unsigned char gzip[] = {31, 139, 8,  0, 0,  0,  0,  0,  2, 3, 75, 76, 74,
+                                       78, 4,   35, 0, 24, 72, 45, 70, 9, 0, 0,  0,  0};
+  unsigned char out[9];
+  void *state_of = NULL;
+  if (kf_codec_refusal(KF_CODEC_GZIP) != NULL) skip();
+  size_t n = sizeof gzip - 1;
+  assert_int_equal(kf_unpack(KF_CODEC_GZIP, &state_of, gzip, n, out, 9), KF_OK);
+  assert_memory_equal(out, "abcabcabc", 9);
+  assert_int_equal(kf_unpack(KF_CODEC_GZIP, &state_of, gzip, n + 1, out, 9), KF_ERR_DATA);
+  assert_int_equal(kf_unpack(KF_CODEC_GZIP, &state_of, gzip, n - 1, out, 9), KF_ERR_DATA);
+}
+
 /* --- pages in pieces -------------------------------------------------------------------------- */
 
 /* What Snappy packs, as it grows, and what it stands for. */
@@ -357,6 +372,7 @@ int main(void) {
                                      cmocka_unit_test(any_bytes_of_pieces),
                                      cmocka_unit_test(pages_without_pieces),
                                      cmocka_unit_test(codecs),
+                                     cmocka_unit_test(gzip_ends_with_the_page),
                                      cmocka_unit_test(deep_metadata),
                                      cmocka_unit_test(whole_files),
                                      cmocka_unit_test(threads_share_pages),
