@@ -16,6 +16,7 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "parquet"
+ODD = ROOT / "tests" / "golden" / "parquet_odd"
 sys.path.insert(0, str(ROOT / "tests" / "parquet"))
 
 
@@ -84,6 +85,25 @@ def files_of_other_programs(box):
         said = box.refuses(BAD_DATA, "convert", path, *columns_of(path), "-o", "p.safetensors", naming=[path.name, "--skip-bad"])
         group = "row group 0, row 2: it is null" if nulls else "row group 0, row 1: column 2 is NaN"
         check(group in said.err, f"{path.name}: {said}")
+
+
+@test
+def odd_files(box):
+    """Damage under a checksum, lists of other lengths, numbers that are null or wrap around."""
+    golden()
+    damaged = bytearray((ODD / "crc.parquet").read_bytes())
+    at = damaged.index(numpy.float32([-1.875, -1.5, -1.125]).tobytes()[:8])
+    damaged[at + 2] ^= 1
+    box.write("crc.parquet", bytes(damaged))
+    box.works("convert", ODD / "crc.parquet", "-o", "o.safetensors")
+    box.refuses(BAD_DATA, "convert", "crc.parquet", "-o", "o.safetensors", naming="checksum is wrong")
+    box.refuses(BAD_DATA, "convert", ODD / "ragged.parquet", "-o", "o.safetensors", naming="length is not that of the others")
+    box.refuses(BAD_DATA, "convert", ODD / "ragged-nulls.parquet", "--skip-bad", "-o", "o.safetensors", naming="row 2 has 3 values")
+    box.works("convert", ODD / "labels.parquet", "--label-column", "label", "--keep-unlabelled", "-o", "o.safetensors")
+    equal(read_safetensors(box.read("o.safetensors"))[0]["labels"], [1, -1, 0], "a null is no class")
+    box.works("convert", ODD / "wraps.parquet", "--id-column", "number", "-o", "o.safetensors")
+    tensors = read_safetensors(box.read("o.safetensors"))[0]
+    equal(tensors["id_bytes"], b"2147483647-21474836485", "sums of 32 bits")
 
 
 @test

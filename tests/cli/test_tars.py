@@ -92,6 +92,7 @@ def names_that_are_long_or_strange(box):
         equal(ids_of(read_safetensors(box.read(OUT))[0]), [f"a.tar/{n}" for n in (*names[:3], "./x.jpeg", "a.b/c.webp")], form)
     box.write("a.tar", tar([("1.png", pixels), ("1.jpg", pixels), ("2.png", pixels)]))
     check("left out 1 picture beside" in box.works("embed", CLIP, "a.tar", "-o", OUT).err, "the second picture")
+    equal(ids_of(read_safetensors(box.read(OUT))[0]), ["a.tar/1.png", "a.tar/2.png"], "the first of each sample")
     box.write("a.tar", tar([("1.png", pixels), ("2.png", pixels), ("1.png", pixels)]))
     box.refuses(BAD_DATA, "embed", CLIP, "a.tar", "-o", OUT, naming=["a.tar/1.png", "twice"])
 

@@ -4,7 +4,8 @@
     tools/test_parquet.sh BUILD --golden
 
 The name of a file says what tests/cli/test_parquet.py must find in it: PROGRAM-WHAT-nROWS.parquet, where WHAT may
-have 'nulls' (rows 2, 3 and the last one are null) or 'nan' (a null element in row 1).
+have 'nulls' (rows 2, 3 and the last one are null) or 'nan' (a null element in row 1). Those in tests/golden/parquet_odd
+hold something else, which test_parquet.py says itself.
 """
 
 import json
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 import rows as golden
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "parquet"
+ODD = OUT.parent / "parquet_odd"
 N = 23
 MANY = 9000  # whose rows take more than two pieces of 64 KiB
 
@@ -107,6 +109,22 @@ def of_pyarrow():
     write("bytes-fixed", table.set_column(3, "embedding", pa.array(raw, pa.binary(4 * golden.DIM))))
 
 
+def odd():
+    def put(name, **columns):
+        options = {"use_dictionary": False, "store_schema": False, "write_page_checksum": name == "crc"}
+        if "number" in columns:
+            options["column_encoding"] = {"number": "DELTA_BINARY_PACKED"}
+        pq.write_table(pa.table(columns), ODD / f"{name}.parquet", **options)
+
+    def ragged(*lengths):
+        return pa.array([None if n is None else [1.0] * n for n in lengths], pa.list_(pa.float32()))
+    put("crc", embedding=arrow()["embedding"])
+    put("ragged", embedding=ragged(4, 3, 5, 4))
+    put("ragged-nulls", embedding=ragged(4, None, 3, 4))
+    put("labels", embedding=ragged(2, 2, 2), label=pa.array([1, None, 0], pa.int32()))
+    put("wraps", embedding=ragged(2, 2, 2), number=pa.array([2**31 - 1, -2**31, 5], pa.int32()))
+
+
 def of_polars():
     def frame(kind, **more):
         return pl.DataFrame({"key": golden.keys(N), "class": golden.classes(N), "number": golden.numbers(N),
@@ -149,7 +167,8 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for path in OUT.glob("*.parquet"):
         path.unlink()
-    for make in (of_pyarrow, of_polars, of_duckdb, of_pandas):
+    ODD.mkdir(parents=True, exist_ok=True)
+    for make in (odd, of_pyarrow, of_polars, of_duckdb, of_pandas):
         make()
     print(f"{len(list(OUT.iterdir()))} files, {sum(p.stat().st_size for p in OUT.iterdir())} bytes")
 
