@@ -316,6 +316,7 @@ typedef struct kf_transform_options {
   kf_switch normalize;
   uint64_t reserved[4];
 } kf_transform_options;
+KF_API kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data);
 KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                               const kf_transform_options *options, float *out);
 KF_API kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *data,
@@ -369,6 +370,7 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k);
 KF_API const float *kf_text_rows(const kf_text *text);
+KF_API uint64_t kf_text_checksum(const kf_text *text);
 KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_centre centre, kf_model **out);
@@ -476,6 +478,7 @@ KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row);
 KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
+KF_API kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data);
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);
@@ -486,7 +489,9 @@ typedef struct kf_filter_options {
   const char
       *classes;
   const kf_id_list *ids;
-  uint64_t reserved[4];
+  const char *const *names;
+  uint64_t n_names;
+  uint64_t reserved[2];
 } kf_filter_options;
 KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
                                const kf_filter_options *options, kf_filter **out);

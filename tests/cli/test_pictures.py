@@ -124,7 +124,10 @@ def text_of_classes(box):
     equal(lines["embeddings"], read_safetensors(box.read("rows.safetensors"))[0]["embeddings"], "the prompts themselves")
     check("labels" not in lines and "classes" not in metadata, "no labels")
     box.works("text-prototypes", "lines.safetensors", "--classes", "names.txt", "-o", "steps.safetensors")
-    equal(box.read("steps.safetensors"), box.read("text.safetensors"), "by way of koofu prompts")
+    # lines of text do not say which prompts of which classes they were
+    tensors, metadata = read_safetensors(box.read("text.safetensors"))
+    check(len(metadata.pop("made_with")) == 16, "the prompts are named")
+    equal(read_safetensors(box.read("steps.safetensors")), (tensors, metadata), "by way of koofu prompts")
     for threads in (1, 2, 5):
         box.works("embed-text", CLIP, "--classes", "names.txt", "--threads", threads, "-o", "again.safetensors")
         equal(box.read("again.safetensors"), box.read("text.safetensors"), f"{threads} threads")
