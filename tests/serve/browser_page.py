@@ -80,6 +80,11 @@ class Page:
         self.tab.window(width, height, scheme, still=still)
         self.tab.go(f"{self.url}/{place}")
 
+    def reload(self):
+        """And waits for the new document: the old one may look like it."""
+        self.value("window.isOld = true, location.reload()")
+        self.wait("!window.isOld && document.readyState === 'complete'")
+
     def wait(self, expression, seconds=60):
         """Until the expression is true or an element is there. OSError if that never happens: the test ends there."""
         self.tab.wait(f"(() => {{ const v = {expression}; return typeof v === 'object' ? v !== null : v; }})()", seconds)

@@ -19,12 +19,13 @@ def looks(page, size):
     paper = "getComputedStyle(document.body).backgroundColor"
     dark = page.value(paper)
     page.click("#theme")
-    check(page.value(paper) != dark and "light" in page.value("document.querySelector('#theme').ariaLabel"), f"{page.where}: no light theme")
-    page.value("location.reload()")
+    page.wait(f"{paper} !== '{dark}' && document.querySelector('#theme').ariaLabel.includes('light')")
+    page.reload()
     page.wait("document.documentElement.dataset.theme === 'light' && document.querySelector('#classes-list tbody tr')")
     page.click("#theme")
-    check(page.value(paper) == dark, f"{page.where}: no dark theme")
+    page.wait(f"{paper} === '{dark}'")
     page.click("#theme")
+    page.wait("!document.documentElement.dataset.theme")
     page.quiet()
 
 
@@ -97,7 +98,7 @@ def token(page, size):
     page.fill("#token", TOKEN)
     page.tab.key("Enter")
     page.wait("!document.querySelector('#token-dialog').open && document.querySelector('#facts').textContent")
-    page.value("location.reload()")
+    page.reload()
     page.wait("document.querySelector('#facts').textContent")
     check(not page.value("document.querySelector('#token-dialog').open"), f"{page.where}: the token is forgotten")
     page.quiet()
