@@ -1,5 +1,6 @@
 /* check_maps.cu - maps and the sums of softmax against plain loops, to the bit; and how fast they are. */
 #include "check_maps.h"
+#include "../../tests/twin/twin_exp.h"
 
 #include <chrono>
 #include <math.h>
@@ -136,25 +137,6 @@ static int check_mappings() {
 
 /* --- probabilities ---------------------------------------------------------------------------- */
 
-static double power2(int n) { return ldexp(1.0, n); }
-
-/* kf_exp of src/base/explog.c for what is not positive. */
-static double exp_of(double x) {
-  if (x < -746) return 0;
-  double rounded = (x * 0x1.71547652b82fep+0 + 0x1.8p+52) - 0x1.8p+52;
-  double high = x - rounded * 0x1.62e42ffp-1, low = rounded * -0x1.718432a1b0e26p-35;
-  double r = high - low, r2 = r * r, r4 = r2 * r2;
-  double a =
-      (0x1p-1 + r * 0x1.5555555555555p-3) + r2 * (0x1.5555555555555p-5 + r * 0x1.1111111111111p-7);
-  double b = (0x1.6c16c16c16c17p-10 + r * 0x1.a01a01a01a01ap-13) +
-             r2 * (0x1.a01a01a01a01ap-16 + r * 0x1.71de3a556c734p-19);
-  double c = (0x1.27e4fb7789f5cp-22 + r * 0x1.ae64567f544e4p-26) +
-             r2 * (0x1.1eed8eff8d898p-29 + r * 0x1.6124613a86d09p-33);
-  double y = 1 + (high + (r * r * (a + r4 * (b + r4 * c)) - low));
-  int n = (int)rounded;
-  return n < -1021 ? y * power2(n + 200) * 0x1p-200 : y * power2(n);
-}
-
 struct odds_case {
   kf_dev_metric metric;
   int narrow;
@@ -184,7 +166,7 @@ static kf_dev_sums sums_plainly(const odds_case &c, const double *scales, const 
   for (uint32_t s = 0; s < c.n_scales; s++) {
     double lane[4] = {0};
     for (uint32_t i = 0; i < c.n_rows; i++)
-      lane[i % 4] += exp_of(scales[s] * (scores[i] - out.most));
+      lane[i % 4] += kf_twin_exp(scales[s] * (scores[i] - out.most));
     out.sum[s] = (lane[0] + lane[1]) + (lane[2] + lane[3]);
   }
   return out;
