@@ -222,9 +222,9 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
+    uint64_t at = kf_row_at(index, row + h->row);
     double value = (double)h->dot * factor - (double)index->offset[row + h->row];
-    if (takes_part(f, i, row + h->row))
-      KF_TRY(take_hit(f, i, row + h->row, value, f->margin[i], err));
+    if (takes_part(f, i, at)) KF_TRY(take_hit(f, i, at, value, f->margin[i], err));
   }
   return KF_OK;
 }
@@ -287,7 +287,9 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
   }
   for (uint32_t i = 0; i < n; i++) {
     int64_t without = left_out(f, first + i);
-    if (without >= 0) f->lowest[i * KF_PEAKS + without % KF_PEAKS] = -INFINITY;
+    for (uint64_t at = begun; without >= 0 && at < begun + rows; at++)
+      if (kf_row_at(index, at) == (uint64_t)without)
+        f->lowest[i * KF_PEAKS + at % KF_PEAKS] = -INFINITY;
     f->sign[first + i] =
         kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
     guess_floor(f, first + i);
