@@ -31,7 +31,8 @@ static void all_instruction_sets(const answer *a, unsigned turn) {
     how h = {.isa = isa,
              .threads = 1 + turn % 2,
              .in_place = turn / 2 % 2 == 1,
-             .from_data = turn / 4 % 2 == 1};
+             .from_data = turn / 4 % 2 == 1,
+             .window = turn % 3 == 1 ? 128 : 0};
     check(a, &h, ks, n_ks, NULL);
   }
 }
@@ -237,8 +238,8 @@ static void ask_in_every_way(const answer *a) {
     for (size_t b = 0; b < 4 && test_has_isa(isa); b++)
       for (size_t t = 0; t < 3; t++)
         for (int from = 0; from < 4; from++)
-          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1, 0, 0}, ks, 1,
-                NULL);
+          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1, 0, 0, 0}, ks,
+                1, NULL);
 }
 
 static void batches_threads_and_sources(void **state) {
@@ -669,6 +670,116 @@ static void guesses_that_are_wrong(void **state) {
   free(queries);
 }
 
+/* Rows with small numbers come first in their windows, all rows are in one place, and fewer are scored. */
+static void rows_in_order(void **state) {
+  (void)state;
+  enum { N = 40000, DIM = 24, QUERIES = 800, K = 10 };
+  problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 5);
+  for (uint64_t i = 0; i < N; i += 40) /* some are longer, and make others coarse */
+    for (uint32_t j = 0; j < DIM; j++) p.rows[i * DIM + j] *= 3;
+  int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
+                       malloc(sizeof(int64_t) * QUERIES * K)};
+  uint64_t candidates[2] = {0};
+  for (size_t m = 0; m < 3; m++)
+    for (int way = 0; way < 2; way++) {
+      kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+      kf_source source = {
+          .rows = N, .dim = DIM, .fetch = fetch_problem, .self = &p, .window = way == 0 ? 0 : 4096};
+      kf_index *index;
+      assert_ok(ctx, kf_index_build(ctx, &source, metrics[m], false, &index));
+      assert_true((index->order != NULL) == (way == 1));
+      bool *seen = calloc(N, sizeof *seen);
+      for (uint64_t at = 0; at < index->n_blocks * index->block_rows; at++) {
+        uint64_t row = kf_row_at(index, at);
+        if (at < index->window_rows) assert_int_equal(row, at);
+        if (row < N) assert_false(seen[row]);
+        if (row < N) seen[row] = true;
+      }
+      for (uint64_t i = 0; i < N; i++) assert_true(seen[i]);
+      for (uint64_t b = 64; way == 1 && b + 1 < index->n_blocks; b++) /* after the first window */
+        if (b % 64 != 63) assert_true(index->blocks[b].scale <= index->blocks[b + 1].scale * 1.01f);
+      kf_search_report report = {0};
+      assert_ok(ctx, kf_search(ctx, index, p.queries, QUERIES, K, NULL, found[way], NULL, &report));
+      candidates[way] += report.candidates;
+      free(seen);
+      kf_index_free(index);
+      kf_ctx_free(ctx);
+      if (way == 1) assert_memory_equal(found[0], found[1], sizeof(int64_t) * QUERIES * K);
+    }
+  print_message("%.1f candidates a query, %.1f in order\n", (double)candidates[0] / QUERIES / 3,
+                (double)candidates[1] / QUERIES / 3);
+  assert_true(candidates[1] < candidates[0]);
+  free(found[0]);
+  free(found[1]);
+  free_problem(&p);
+}
+
+static kf_status fetch_floats(const void *self, const kf_kernels *kernels, uint64_t first,
+                              uint64_t n, float *rows, kf_err *err) {
+  (void)kernels, (void)err;
+  memcpy(rows, (const float *)self + first * 24, n * 24 * sizeof *rows);
+  return KF_OK;
+}
+
+/* The f64 sum of a long row loses what makes it the nearest, so that a short one seems nearer: the
+ * lengths of rows tell that sums cannot decide. */
+static void sums_that_lose_the_nearest(void **state) {
+  (void)state;
+  enum { N = 256, DIM = 24, LONG = 200, SHORT = 130 };
+  const float huge = 0x1p30f;
+  float *rows = calloc(N * DIM, sizeof *rows), query[DIM] = {0};
+  query[0] = query[16] = huge;
+  query[8] = 1;
+  for (uint64_t i = 0; i < N; i++) { /* rows and their opposites, so that the mean is zero */
+    float sign = i % 2 == 0 ? 1 : -1, *x = rows + i * DIM;
+    x[1] = i / 2 == SHORT / 2 || i / 2 == LONG / 2 ? 0 : sign * huge;
+    x[0] = i / 2 == LONG / 2 ? sign * huge : 0; /* huge^2 + 1 - huge^2, in one lane */
+    x[8] = i / 2 == LONG / 2 ? sign : i / 2 == SHORT / 2 ? sign / 2 : 0;
+    x[16] = -x[0];
+  }
+  for (uint32_t window = 0; window <= 64; window += 64) {
+    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    kf_source source = {
+        .rows = N, .dim = DIM, .fetch = fetch_floats, .self = rows, .window = window};
+    kf_index *index;
+    int64_t found[2];
+    assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
+    assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, NULL, NULL));
+    assert_int_equal(found[0], LONG);
+    assert_int_equal(found[1], SHORT);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+  }
+  free(rows);
+}
+
+/* Few queries, whose rows are divided among threads: those that a thread looks at first, and that are in
+ * order, look for their neighbours without themselves. */
+static void rows_in_order_without_themselves(void **state) {
+  (void)state;
+  enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12, WINDOW = 1024 };
+  problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
+  kf_ctx *ctx = test_ctx(THREADS, KF_ISA_AUTO);
+  kf_source source = {.rows = N, .dim = DIM, .fetch = fetch_problem, .self = &p, .window = WINDOW};
+  kf_index *index;
+  int64_t own[QUERIES], found[QUERIES];
+  assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_COSINE, false, &index));
+  for (uint32_t q = 0; q < QUERIES; q++) {
+    uint64_t slice = index->n_blocks * (1 + q % (THREADS - 1)) / THREADS * index->block_rows;
+    own[q] = (int64_t)kf_row_at(index, slice + 37 * q);
+    memcpy(p.queries + q * DIM, p.rows + own[q] * DIM, DIM * sizeof *p.rows);
+  }
+  answer a = solve(&p, KF_METRIC_COSINE);
+  double scores[QUERIES];
+  char text[256];
+  assert_ok(ctx, search_all(ctx, index, &p, 1, 0, own, found, scores, NULL));
+  assert_int_equal(count_wrong(&a, 1, own, found, scores, text), 0);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  free_answer(&a);
+  free_problem(&p);
+}
+
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
@@ -733,6 +844,9 @@ int main(void) {
       cmocka_unit_test(leading_directions),
       cmocka_unit_test(stops),
       cmocka_unit_test(guesses_that_are_wrong),
+      cmocka_unit_test(rows_in_order),
+      cmocka_unit_test(rows_in_order_without_themselves),
+      cmocka_unit_test(sums_that_lose_the_nearest),
       cmocka_unit_test(leading_by_rule),
       cmocka_unit_test(batches_threads_and_sources),
       cmocka_unit_test(many_queries),

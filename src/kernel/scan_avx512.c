@@ -103,6 +103,33 @@ static inline __attribute__((always_inline)) void add_tails(const kf_scan *s, co
   }
 }
 
+/* Stores the sums of n queries. */
+static inline __attribute__((always_inline)) void store_all(avx512_scan *w, const size_t n,
+                                                            const __m512i sum[TILE][QUAD]) {
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[q] + v * KF_PANEL, sum[q][v]);
+  }
+}
+
+/* Stores those of one of them. Stores hold up the multipliers, moves by masks do not. */
+static inline __attribute__((always_inline)) void
+store_one(avx512_scan *w, size_t one, const size_t n, const __m512i sum[TILE][QUAD]) {
+  static const __mmask16 only[TILE][TILE] = {
+      {0xffff},          {0, 0xffff},          {0, 0, 0xffff},
+      {0, 0, 0, 0xffff}, {0, 0, 0, 0, 0xffff}, {0, 0, 0, 0, 0, 0xffff}};
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++) {
+    __m512i x = sum[0][v];
+    __asm__ volatile("" : "+v"(x)); /* so that the compiler keeps no copy of all sums in memory */
+    UNROLL
+    for (size_t q = 1; q < n; q++)
+      __asm__ volatile("vmovdqa32 %1, %0%{%2%}" : "+v"(x) : "v"(sum[q][v]), "Yk"(only[one][q]));
+    _mm512_store_si512(w->sums[one] + v * KF_PANEL, x);
+  }
+}
+
 /* A bit for each of n queries: whether one of its sums reaches its floor, which it is less than by
  * `more` at most. Only then sums are stored. */
 static inline __attribute__((always_inline)) unsigned
@@ -118,11 +145,12 @@ reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TIL
   if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
   unsigned reached = 0;
   UNROLL
-  for (size_t q = 0; q < n; q++) {
+  for (size_t q = 0; q < n; q++)
     reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
-    UNROLL
-    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[q] + v * KF_PANEL, sum[q][v]);
-  }
+  if (__builtin_expect((reached & (reached - 1)) == 0, 1))
+    store_one(w, (size_t)__builtin_ctz(reached), n, sum);
+  else
+    store_all(w, n, sum);
   return reached;
 }
 

@@ -8,38 +8,54 @@
 #define DEVIATIONS 3.0
 #define FARTHER    1.25
 
-static const kf_guesser nothing = {.base = -INFINITY};
+/* A line through signs and keys, [n]. */
+typedef struct line {
+  double base, slope;
+} line;
 
-kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n) {
-  double sign = 0, key = 0, signs2 = 0, both = 0, misses2 = 0, lowest = 0;
-  uint32_t used = 0;
+static double key_at(line l, double sign) {
+  double key = l.base + l.slope * sign;
+  return isfinite(key) ? key : -INFINITY;
+}
+
+static line draw(const double *sign, const double *key, uint32_t n) {
+  double mean_sign = 0, mean_key = 0, signs2 = 0, both = 0, misses2 = 0, lowest = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (!isfinite(samples[i].sign) || !isfinite(samples[i].key)) continue;
-    sign += samples[i].sign;
-    key += samples[i].key;
-    used++;
+    mean_sign += sign[i] / n;
+    mean_key += key[i] / n;
   }
-  if (used < n / 2 || used < 2) return nothing;
-  sign /= used;
-  key /= used;
   for (uint32_t i = 0; i < n; i++) {
-    if (!isfinite(samples[i].sign) || !isfinite(samples[i].key)) continue;
-    signs2 += (samples[i].sign - sign) * (samples[i].sign - sign);
-    both += (samples[i].sign - sign) * (samples[i].key - key);
+    signs2 += (sign[i] - mean_sign) * (sign[i] - mean_sign);
+    both += (sign[i] - mean_sign) * (key[i] - mean_key);
   }
-  kf_guesser g = {.slope = signs2 > 0 ? both / signs2 : 0};
-  g.base = key - g.slope * sign;
+  line l = {.slope = signs2 > 0 ? both / signs2 : 0};
+  l.base = mean_key - l.slope * mean_sign;
   for (uint32_t i = 0; i < n; i++) {
-    if (!isfinite(samples[i].sign) || !isfinite(samples[i].key)) continue;
-    double miss = samples[i].key - kf_guess(&g, samples[i].sign);
+    double miss = key[i] - key_at(l, sign[i]);
     misses2 += miss * miss;
     lowest = fmin(lowest, miss);
   }
-  g.base -= fmax(DEVIATIONS * sqrt(misses2 / used), -FARTHER * lowest);
-  return isfinite(g.base) && isfinite(g.slope) ? g : nothing;
+  l.base -= fmax(DEVIATIONS * sqrt(misses2 / n), -FARTHER * lowest);
+  return l;
 }
 
-double kf_guess(const kf_guesser *guesser, double sign) {
-  double key = guesser->base + guesser->slope * sign;
-  return isfinite(key) ? key : -INFINITY;
+kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n) {
+  kf_guesser g;
+  for (uint32_t look = 0; look < KF_GUESS_LOOKS; look++) {
+    double sign[KF_GUESS_SAMPLES], key[KF_GUESS_SAMPLES];
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < n && used < KF_GUESS_SAMPLES; i++) {
+      if (!isfinite(samples[i].sign[look]) || !isfinite(samples[i].key)) continue;
+      sign[used] = samples[i].sign[look];
+      key[used++] = samples[i].key;
+    }
+    line l = used < n / 2 || used < 2 ? (line){.base = -INFINITY} : draw(sign, key, used);
+    g.line[look].base = l.base;
+    g.line[look].slope = l.slope;
+  }
+  return g;
+}
+
+double kf_guess(const kf_guesser *guesser, uint32_t look, double sign) {
+  return key_at((line){guesser->line[look].base, guesser->line[look].slope}, sign);
 }

@@ -10,22 +10,25 @@
 
 #include <stdint.h>
 
-#define KF_GUESS_SAMPLES 96u /* queries that the line is drawn through */
+#define KF_GUESS_SAMPLES 96u /* queries that the lines are drawn through */
+#define KF_GUESS_LOOKS   12u /* at a query, that its floor is guessed after */
 
 /* Of one query. */
 typedef struct kf_guess_sample {
-  double sign; /* the mean of the k best among the first rows; not finite: none */
-  double key;  /* of its k-th nearest row, a lower bound */
+  double sign[KF_GUESS_LOOKS]; /* the mean of the best rows so far; not finite: none */
+  double key;                  /* of its k-th nearest row, a lower bound */
 } kf_guess_sample;
 
-/* key = base + slope * sign */
+/* For each look, key = base + slope * sign. */
 typedef struct kf_guesser {
-  double base, slope;
+  struct {
+    double base, slope;
+  } line[KF_GUESS_LOOKS];
 } kf_guesser;
 
-/* Draws the line. One that guesses nothing, if there are too few. */
+/* Draws the lines; those with too few samples guess nothing. */
 kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n);
 /* The floor of a query; minus infinity: there is no telling. */
-double kf_guess(const kf_guesser *guesser, double sign);
+double kf_guess(const kf_guesser *guesser, uint32_t look, double sign);
 
 #endif

@@ -272,6 +272,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 #define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
+#define WINDOW       8u /* blocks in which rows are put in order; at most 2^16 rows */
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
@@ -279,6 +280,7 @@ static uint32_t choose_block(const kf_index *index) {
            all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
+  if (index->source.window > 0) rows = step;
   return rows < step ? step : (uint32_t)(rows / step * step);
 }
 
@@ -288,6 +290,10 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
+  if (index->window_rows > 0) {
+    KF_TAKE(arena, index->order, places);
+    KF_TAKE_ZERO(arena, index->window_longest, places / index->window_rows + 1);
+  }
   if (!index->in_place && index->source.dtype != KF_F32)
     KF_TAKE(arena, index->halves, index->n * index->dim);
   else if (!index->in_place)
@@ -299,6 +305,14 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
     KF_TAKE(arena, index->fine_error, index->n);
   }
   return arena->failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* In how many rows they are put in order; 0: they stay as they are. Rows that are not kept would have to
+ * be read twice; leading directions leave few rows to look at again. */
+static uint32_t choose_window(const kf_index *index) {
+  uint32_t given = index->source.window, rows = given > 0 ? given : WINDOW * index->block_rows;
+  bool many = index->n >= 4ull * rows || given > 0;
+  return many && !index->in_place && index->lead.n == 0 ? rows : 0;
 }
 
 /* The scale of a block: that of its largest number, but a few rows far above the others are left
@@ -313,12 +327,14 @@ static float block_scale(double *largest, uint64_t n) {
 typedef struct build_job {
   kf_ctx *ctx;
   kf_index *index;
+  float *largest; /* [n] of each row; only if rows are put in order */
 } build_job;
 
 typedef struct build_scratch {
   double *y;       /* [dim + KF_LEAD_TAIL] */
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
+  float *decoded;  /* [dim] if rows are put in order */
   /* with leading directions */
   kf_measured *row; /* [n] */
   float *seen;      /* [n][index->seen] */
@@ -330,19 +346,29 @@ static kf_row_block start_block(double *largest, uint64_t n) {
   return (kf_row_block){.scale = block_scale(largest, n)};
 }
 
-/* Rows whole. */
-static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
-                                uint64_t n, const float *rows, const build_scratch *s) {
+/* Centres n rows from number `first` on, to find their largest numbers. */
+static void find_largest(const kf_index *index, uint64_t first, uint64_t n, const float *rows,
+                         const build_scratch *s) {
   for (uint64_t i = 0; i < n; i++)
     s->largest[i] =
         kf_centre_row(index, rows + i * index->dim, kf_row_scale_at(index, first + i), s->y);
+}
+
+/* Sets a row at a place. */
+static void place_row(kf_index *index, const kf_kernels *kernels, uint64_t place, uint64_t row,
+                      const float *x, kf_row_block *block, const build_scratch *s) {
+  double largest = kf_centre_row(index, x, kf_row_scale_at(index, row), s->y);
+  kf_measured m = kf_measure(index, kernels, largest, s->y);
+  set_row(index, kernels, place, &m, block, s->y, s->bytes);
+}
+
+/* Rows whole. */
+static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
+                                uint64_t n, const float *rows, const build_scratch *s) {
+  find_largest(index, first, n, rows, s);
   kf_row_block block = start_block(s->largest, n);
-  for (uint64_t i = 0; i < n; i++) {
-    double largest =
-        kf_centre_row(index, rows + i * index->dim, kf_row_scale_at(index, first + i), s->y);
-    kf_measured m = kf_measure(index, kernels, largest, s->y);
-    set_row(index, kernels, first + i, &m, &block, s->y, s->bytes);
-  }
+  for (uint64_t i = 0; i < n; i++)
+    place_row(index, kernels, first + i, first + i, rows + i * index->dim, &block, s);
   return block;
 }
 
@@ -379,14 +405,11 @@ static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, ui
   return block;
 }
 
-static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t number, uint64_t n,
-                       const float *rows, const build_scratch *s) {
+/* Fills a block up, and adds to its bounds what does not depend on a row. */
+static void end_block(kf_index *index, uint64_t number, uint64_t n, kf_row_block block,
+                      int8_t *bytes) {
   uint64_t first = number * index->block_rows;
-  for (uint64_t i = 0; index->norm2 != NULL && i < n; i++)
-    index->norm2[first + i] = kernels->norm2(rows + i * index->dim, index->dim);
-  kf_row_block block =
-      (index->lead.n > 0 ? build_leading : build_whole)(index, kernels, first, n, rows, s);
-  for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
+  for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, bytes);
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
   block.fixed =
       kf_round_up(2 * kf_rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
@@ -394,38 +417,153 @@ static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t numb
   index->blocks[number] = block;
 }
 
+static uint64_t rows_of_block(const kf_index *index, uint64_t number) {
+  uint64_t left = index->n - number * index->block_rows;
+  return left < index->block_rows ? left : index->block_rows;
+}
+
+static kf_status make_scratch(const kf_index *index, uint64_t n, build_scratch *s, kf_arena *arena,
+                              kf_err *err) {
+  KF_TAKE(arena, s->y, index->dim + (uint64_t)KF_LEAD_TAIL);
+  KF_TAKE(arena, s->largest, n);
+  KF_TAKE(arena, s->bytes, index->padded);
+  if (index->order != NULL) KF_TAKE(arena, s->decoded, index->dim);
+  if (index->lead.n > 0) {
+    KF_TAKE(arena, s->row, n);
+    KF_TAKE(arena, s->seen, n * index->seen);
+    KF_TAKE(arena, s->columns, index->dim * (uint64_t)KF_LEAD_ROWS);
+    KF_TAKE(arena, s->products, index->lead.n * (uint64_t)KF_LEAD_ROWS);
+  }
+  return arena->failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Reads n rows, keeps what is to be kept of them, and measures their lengths. */
+static kf_status keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                           float *rows, kf_err *err) {
+  KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
+  if (index->halves != NULL)
+    kf_encode_f32(kernels, kf_type_of(index->source.dtype), rows, n * index->dim,
+                  index->halves + first * index->dim);
+  for (uint64_t i = 0; index->norm2 != NULL && i < n; i++)
+    index->norm2[first + i] = kernels->norm2(rows + i * index->dim, index->dim);
+  return KF_OK;
+}
+
+/* Reads the rows of a block and packs them or, if they are to be put in order, finds out how large their
+ * numbers are. */
 static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
   const build_job *j = argument;
   kf_index *index = j->index;
   const kf_kernels *kernels = j->ctx->kernels;
-  uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
-  uint64_t n = left < index->block_rows ? left : index->block_rows;
+  uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
   float *rows = index->rows != NULL ? index->rows + first * index->dim : NULL;
   build_scratch s = {0};
   kf_arena arena = {0};
-  KF_TAKE(&arena, s.y, index->dim + (uint64_t)KF_LEAD_TAIL);
-  KF_TAKE(&arena, s.largest, n);
-  KF_TAKE(&arena, s.bytes, index->padded);
-  if (index->lead.n > 0) {
-    KF_TAKE(&arena, s.row, n);
-    KF_TAKE(&arena, s.seen, n * index->seen);
-    KF_TAKE(&arena, s.columns, index->dim * (uint64_t)KF_LEAD_ROWS);
-    KF_TAKE(&arena, s.products, index->lead.n * (uint64_t)KF_LEAD_ROWS);
-  }
   if (index->rows == NULL) KF_TAKE(&arena, rows, n * index->dim);
-  kf_status status = arena.failed
-                         ? kf_fail_memory(err)
-                         : index->source.fetch(index->source.self, kernels, first, n, rows, err);
-  if (status == KF_OK && index->halves != NULL)
-    kf_encode_f32(kernels, kf_type_of(index->source.dtype), rows, n * index->dim,
-                  index->halves + first * index->dim);
-  if (status == KF_OK) build_rows(index, kernels, i, n, rows, &s);
+  kf_status status = make_scratch(index, n, &s, &arena, err);
+  if (status == KF_OK) status = keep_rows(index, kernels, first, n, rows, err);
+  if (status == KF_OK && j->largest != NULL) {
+    find_largest(index, first, n, rows, &s);
+    for (uint64_t r = 0; r < n; r++) j->largest[first + r] = kf_round_up(s.largest[r]);
+  } else if (status == KF_OK) {
+    kf_row_block block =
+        (index->lead.n > 0 ? build_leading : build_whole)(index, kernels, first, n, rows, &s);
+    end_block(index, i, n, block, s.bytes);
+  }
   kf_arena_free(&arena);
   bool long_work = index->n * index->dim > (1u << 26);
   if (status == KF_OK)
     status = kf_task_progress(j->ctx, worker, long_work ? "load" : NULL, first + n, index->n, err);
   return status;
 }
+
+/* --- rows in order ---------------------------------------------------------------------------- */
+
+/* (Always inline, as in shortlist.c.) */
+#define AHEAD 8
+static inline __attribute__((always_inline)) void prefetch_row(const kf_index *index,
+                                                               uint64_t row) {
+  const char *x = index->rows != NULL ? (const char *)(index->rows + row * index->dim)
+                                      : (const char *)(index->halves + row * index->dim);
+  for (uint32_t i = 0; i < 4 * 64; i += 64) __builtin_prefetch(x + i);
+}
+
+/* Packs a block of rows that are in order. */
+static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const build_job *j = argument;
+  kf_index *index = j->index;
+  const kf_kernels *kernels = j->ctx->kernels;
+  uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
+  build_scratch s = {0};
+  kf_arena arena = {0};
+  kf_status status = make_scratch(index, n, &s, &arena, err);
+  if (status == KF_OK) {
+    for (uint64_t r = 0; r < n; r++) s.largest[r] = (double)j->largest[kf_row_at(index, first + r)];
+    kf_row_block block = start_block(s.largest, n);
+    for (uint64_t r = 0; r < n; r++) {
+      uint64_t row = kf_row_at(index, first + r);
+      if (r + AHEAD < n) prefetch_row(index, kf_row_at(index, first + r + AHEAD));
+      const float *x = index->rows != NULL ? index->rows + row * index->dim : s.decoded;
+      if (index->rows == NULL) kf_index_copy(index, kernels, row, 1, s.decoded);
+      place_row(index, kernels, first + r, row, x, &block, &s);
+    }
+    end_block(index, i, n, block, s.bytes);
+  }
+  kf_arena_free(&arena);
+  return status;
+}
+
+#define DIGIT 256
+
+/* Puts the places of a window in rising order of eight bits of a key; equal ones stay in their order. */
+static void sort_by_digit(const uint32_t *key, int shift, uint64_t n, const uint16_t *from,
+                          uint16_t *to) {
+  uint32_t places[DIGIT + 1] = {0};
+  for (uint64_t i = 0; i < n; i++) places[(key[i] >> shift) % DIGIT + 1]++;
+  for (int d = 0; d < DIGIT; d++) places[d + 1] += places[d];
+  for (uint64_t i = 0; i < n; i++) to[places[(key[from[i]] >> shift) % DIGIT]++] = from[i];
+}
+
+/* Puts the rows of a window in order. Sixteen bits of numbers that are not negative say enough: they are
+ * within a hundredth of each other. */
+static kf_status order_window(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const build_job *j = argument;
+  kf_index *index = j->index;
+  uint64_t first = (uint64_t)i * index->window_rows, places = index->n_blocks * index->block_rows;
+  uint64_t all = places - first < index->window_rows ? places - first : index->window_rows;
+  uint64_t n = index->n - first < all ? index->n - first : all;
+  uint16_t *order = index->order + first, *other;
+  uint32_t *key;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, other, n);
+  KF_TAKE(&arena, key, n);
+  for (uint64_t r = 0; r < all; r++) order[r] = (uint16_t)r;
+  if (!arena.failed && i > 0) {
+    memcpy(key, j->largest + first, n * sizeof *key);
+    sort_by_digit(key, 16, n, order, other);
+    sort_by_digit(key, 24, n, other, order);
+  }
+  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
+  kf_arena_free(&arena);
+  return status;
+}
+
+/* Reads all rows, puts them in order, and packs them. */
+static kf_status build_ordered(build_job *j) {
+  kf_index *index = j->index;
+  uint64_t windows = (index->n + index->window_rows - 1) / index->window_rows;
+  j->largest = kf_alloc(index->n, sizeof *j->largest);
+  kf_status status = j->largest != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
+  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)index->n_blocks, build_block, j);
+  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)windows, order_window, j);
+  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)index->n_blocks, pack_block, j);
+  kf_free(j->largest);
+  return status;
+}
+
+/* --- the whole --------------------------------------------------------------------------------- */
 
 /* The longest row, and the median over blocks of the factor with which their offsets come to
  * 2^27. */
@@ -436,6 +574,10 @@ static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   for (uint64_t i = 0; i < index->n_blocks; i++) {
     const kf_row_block *b = &index->blocks[i];
     index->longest = fmax(index->longest, (double)b->longest);
+    if (index->order != NULL) {
+      float *longest = &index->window_longest[i * index->block_rows / index->window_rows];
+      *longest = fmaxf(*longest, b->longest);
+    }
     if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
   }
   qsort(factor, n, sizeof *factor, by_value);
@@ -459,6 +601,7 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
   index->fine_dim = few ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
+  index->window_rows = choose_window(index);
   return make_arrays(index, &ctx->err);
 }
 
@@ -481,7 +624,9 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   index->devices = kf_index_devices_new();
   kf_status status = index->devices != NULL ? prepare(ctx, index) : kf_fail_memory(&ctx->err);
   build_job j = {.ctx = ctx, .index = index};
-  if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
+  if (status == KF_OK)
+    status = index->order != NULL ? build_ordered(&j)
+                                  : kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
   KF_HAND_OUT(status, out, index, kf_index_free);
 }
@@ -519,6 +664,7 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
+  if (index->order != NULL) bytes += places * sizeof *index->order;
   if (index->fine_dim > 0) bytes += index->n * (index->fine_dim + 2 * sizeof(float));
   bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place) return bytes;

@@ -46,12 +46,18 @@ struct kf_index {
   double longest;       /* not less than any |y| */
   double farthest;      /* not less than any |x|, also of other ranks; if there are some */
 
-  /* The 8-bit copy, in panels, and h of each row; the last block is filled up. */
+  /* The 8-bit copy, in panels, and h of each row, by place; the last block is filled up. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
+  /* In a window of some blocks, rows with small numbers come first, since a block whose rows are alike
+   * loses less to rounding. The first window stays as it is: guesses are made from it. */
+  uint32_t window_rows;
+  uint16_t *
+      order; /* [n_blocks * block_rows] the row at a place, counted from its window; NULL: the same */
+  float *window_longest; /* [windows] not less than any |y|; only with `order` */
   /* With few directions, rows whole in 8 bits, row by row. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [n][fine_dim], each byte the value + 128 */
@@ -128,6 +134,12 @@ double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a ro
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 
+/* The row at a place; n or more: none. */
+static inline uint64_t kf_row_at(const kf_index *index, uint64_t place) {
+  if (index->order == NULL) return place;
+  return place / index->window_rows * index->window_rows + index->order[place];
+}
+
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
  * anything is possible. */
 static inline double kf_margin(const kf_index *index, const kf_query *query,
@@ -169,6 +181,7 @@ static inline double kf_row_length(const kf_index *index, const kf_query *query,
                                    double score) {
   if (index->metric == KF_METRIC_COSINE) return 2 + index->centre_length;
   if (index->metric == KF_METRIC_EUCLIDEAN) return query->length + 2 * sqrt(score);
+  if (index->order != NULL) return (double)index->window_longest[row / index->window_rows];
   bool bounded = index->offset[row] > -INFINITY;
   return bounded ? (double)index->blocks[row / index->block_rows].length : index->longest;
 }

@@ -42,12 +42,12 @@ typedef struct finder {
   float *queries;         /* [batch][dim] its queries */
   kf_query_groups groups; /* the same, rounded; what follows is by their places */
   double *margin;         /* [batch] in the block at hand */
-  double *guess;          /* [batch] floors that are guessed; -INFINITY: none */
-  double *sign;           /* [batch] what guesses are made from; NaN: none */
+  double *sign;           /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: none */
   kf_shortlist *lists;    /* [batch] */
   float *fetched;         /* [KF_SCORE_ROWS][dim], scratch like what follows */
   int32_t *peaks;         /* [group][KF_PEAKS] */
   double *lowest;         /* [group][KF_PEAKS] */
+  kf_pending *sorted;     /* [capacity] */
   uint64_t candidates;
   uint64_t guessed, wrong; /* queries with a guess, and those whose guess was too high */
   kf_arena arena;
@@ -84,12 +84,12 @@ static kf_status finder_make(finder *f, const kf_request *r, const search_plan *
   kf_query_groups_make(&f->groups, index, r->kernels, batch, arena);
   KF_TAKE(arena, f->queries, batch * (uint64_t)index->dim);
   KF_TAKE(arena, f->margin, batch);
-  KF_TAKE(arena, f->guess, batch);
-  KF_TAKE(arena, f->sign, batch);
+  KF_TAKE(arena, f->sign, batch * (uint64_t)KF_GUESS_LOOKS);
   KF_TAKE(arena, f->lists, batch);
   KF_TAKE(arena, f->fetched, KF_SCORE_ROWS * (uint64_t)index->dim);
   KF_TAKE(arena, f->peaks, group * KF_PEAKS);
   KF_TAKE(arena, f->lowest, group * KF_PEAKS);
+  KF_TAKE(arena, f->sorted, capacity);
   KF_TAKE(arena, pending, batch * capacity);
   KF_TAKE(arena, lower, batch * k);
   KF_TAKE(arena, scored, batch * k);
@@ -121,11 +121,8 @@ static void take_queries(finder *f, uint64_t first, uint32_t n) {
     memcpy(f->queries + i * dim, f->r->queries + number_at(f->plan, first + i) * dim,
            dim * sizeof *f->queries);
   kf_query_groups_take(&f->groups, f->queries, n, true);
-  for (uint32_t i = 0; i < n; i++) {
-    kf_shortlist_start(&f->lists[i], f->k);
-    f->guess[i] = -INFINITY;
-    f->sign[i] = NAN;
-  }
+  for (uint32_t i = 0; i < n; i++) kf_shortlist_start(&f->lists[i], f->k);
+  for (uint32_t i = 0; i < n * KF_GUESS_LOOKS; i++) f->sign[i] = NAN;
 }
 
 static uint64_t place_of(const finder *f, uint32_t i) { return f->first + f->groups.order[i]; }
@@ -141,7 +138,8 @@ static kf_scorer scorer_for(finder *f, uint32_t i) {
                      .kernels = f->r->kernels,
                      .query = &f->groups.query[i],
                      .x = kf_groups_row(&f->groups, i),
-                     .fetched = f->fetched};
+                     .fetched = f->fetched,
+                     .sorted = f->sorted};
 }
 
 static kf_status make_room(finder *f, uint32_t i, kf_err *err) {
@@ -213,7 +211,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   uint32_t first = kf_group_first(g, group);
   for (uint32_t i = first; i < first + s.n; i++) {
     f->margin[i] = kf_margin(index, &g->query[i], block);
-    g->floor[i] = kf_floor(fmax(f->lists[i].least, f->guess[i]), f->margin[i], value_of_one, block);
+    g->floor[i] =
+        kf_floor(fmax(f->lists[i].least, f->lists[i].guess), f->margin[i], value_of_one, block);
   }
   s.next = next;
   s.next_size = next_size;
@@ -222,9 +221,9 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
+    uint64_t at = kf_row_at(index, row + h->row);
     double value = (double)h->dot * factor - (double)index->offset[row + h->row];
-    if (takes_part(f, i, row + h->row))
-      KF_TRY(take_hit(f, i, row + h->row, value, f->margin[i], err));
+    if (takes_part(f, i, at)) KF_TRY(take_hit(f, i, at, value, f->margin[i], err));
   }
   return KF_OK;
 }
@@ -258,11 +257,30 @@ static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
   }
 }
 
-/* Not if too many guesses were wrong: a query that is searched twice costs more than some hits. */
-static void guess_floor(finder *f, uint32_t i) {
+/* Takes a look at query i, and guesses its floor from that. Not if too many guesses were wrong: a query
+ * that is searched twice costs more than some hits. */
+static void guess_floor(finder *f, uint32_t i, uint32_t look, double sign) {
+  kf_shortlist *list = &f->lists[i];
+  f->sign[i * KF_GUESS_LOOKS + look] = sign;
   if (f->plan->guesser == NULL || f->wrong > WRONG + f->guessed / WRONG_SHARE) return;
-  f->guess[i] = kf_guess(f->plan->guesser, f->sign[i]);
-  f->guessed += f->guess[i] > -INFINITY;
+  double guess = kf_guess(f->plan->guesser, look, sign);
+  if (!(guess > list->guess)) return;
+  f->guessed += list->guess == -INFINITY;
+  list->guess = guess;
+}
+
+/* The rows after which look `look` is taken, of n; 0: there is none. The first one is at the peaks. */
+static uint64_t look_after(uint32_t look, uint64_t n) {
+  uint64_t rows = (uint64_t)PEAK_ROWS << look;
+  return look < KF_GUESS_LOOKS && rows <= n / 3 ? rows : 0;
+}
+
+/* Looks at all queries. */
+static void take_look(finder *f, uint32_t look, bool last) {
+  for (uint32_t i = 0; i < f->groups.n; i++) {
+    guess_floor(f, i, look, kf_shortlist_mean(&f->lists[i], f->k));
+    f->lists[i].last = last;
+  }
 }
 
 /* Divides rows from `begun` on into KF_PEAKS classes by their number: the best of each class is a
@@ -287,10 +305,12 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
   }
   for (uint32_t i = 0; i < n; i++) {
     int64_t without = left_out(f, first + i);
-    if (without >= 0) f->lowest[i * KF_PEAKS + without % KF_PEAKS] = -INFINITY;
-    f->sign[first + i] =
+    for (uint64_t at = begun; without >= 0 && at < begun + rows; at++)
+      if (kf_row_at(index, at) == (uint64_t)without)
+        f->lowest[i * KF_PEAKS + at % KF_PEAKS] = -INFINITY;
+    double sign =
         kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
-    guess_floor(f, first + i);
+    guess_floor(f, first + i, 0, sign);
   }
 }
 
@@ -325,6 +345,8 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
   uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
   uint32_t groups = f->groups.n_groups;
   uint64_t seen = peak_rows(f, last - begun);
+  uint32_t look = 1;
+  bool looks = f->plan->guesser != NULL || f->plan->samples != NULL;
   kf_status status = KF_OK;
   if (f->r->only != NULL && f->r->only->sparse) return take_few(f, begun, last, err);
   if (scan->begin != NULL) scan->begin(index->padded);
@@ -338,6 +360,11 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
     for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
       size_t from = size * g / groups, to = size * (g + 1) / groups;
       status = scan_group(f, g, row, rows, next + from, to - from, err);
+    }
+    uint64_t after = look_after(look, last - begun);
+    if (looks && after > 0 && row + rows - begun >= after) {
+      take_look(f, look, look_after(look + 1, last - begun) == 0);
+      look++;
     }
   }
   if (scan->end != NULL) scan->end();
@@ -365,19 +392,22 @@ void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *sco
 
 /* Scores the remaining rows of query i, and writes its answer, unless rows that its guess ruled out
  * may be in it: all others are known to be below `least`. */
-static kf_status finish(finder *f, uint32_t i, kf_err *err) {
+static kf_status finish(finder *f, uint32_t i, kf_shortlist *next, kf_err *err) {
   const search_plan *plan = f->plan;
   kf_shortlist *list = &f->lists[i];
   kf_scorer scorer = scorer_for(f, i);
-  KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
+  KF_TRY(kf_shortlist_settle(list, f->k, next, &scorer, err));
   f->candidates += scorer.candidates;
-  if (list->least < f->guess[i]) {
+  if (list->least < list->guess) {
     f->wrong++;
     plan->again[place_of(f, i)] = 1;
     return KF_OK;
   }
-  if (plan->samples != NULL)
-    plan->samples[place_of(f, i)] = (kf_guess_sample){.sign = f->sign[i], .key = list->least};
+  if (plan->samples != NULL) {
+    kf_guess_sample *sample = &plan->samples[place_of(f, i)];
+    memcpy(sample->sign, f->sign + i * KF_GUESS_LOOKS, sizeof sample->sign);
+    sample->key = list->least;
+  }
   kf_request_answer(f->r, query_at(f, i), list->scored);
   return KF_OK;
 }
@@ -387,7 +417,11 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
   uint64_t left = f->plan->n - first;
   take_queries(f, first, left < batch ? (uint32_t)left : batch);
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
-  for (uint32_t i = 0; i < f->groups.n; i++) KF_TRY(finish(f, i, err));
+  for (uint32_t i = 0; i < f->groups.n; i++) {
+    kf_shortlist *next = i + 1 < f->groups.n ? &f->lists[i + 1] : NULL;
+    if (next != NULL) kf_shortlist_ready(next, f->sorted);
+    KF_TRY(finish(f, i, next, err));
+  }
   return KF_OK;
 }
 
@@ -447,7 +481,7 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
       KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[s].lists[i], f->k, f->capacity,
                                 f->margin[i], &scorer, err));
     f->candidates += scorer.candidates;
-    KF_TRY(finish(f, i, err));
+    KF_TRY(finish(f, i, NULL, err));
   }
   return KF_OK;
 }

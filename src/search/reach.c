@@ -19,8 +19,10 @@ static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group
     g->floor[i] = kf_floor(key, kf_margin(index, &g->query[i], block), one, block);
   }
   size_t n_hits = g->scan->scan(&s);
-  for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++)
-    if (row + h->row < index->n) use(argument, g->order[first + h->query], row + h->row);
+  for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
+    uint64_t at = kf_row_at(index, row + h->row);
+    if (at < index->n) use(argument, g->order[first + h->query], at);
+  }
 }
 
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,

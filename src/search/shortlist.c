@@ -17,9 +17,9 @@ static void forget_bounds(kf_shortlist *list, uint32_t k) {
 }
 
 void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
-  list->least = -INFINITY;
+  list->least = list->guess = -INFINITY;
   list->n_pending = list->n_scored = 0;
-  list->refined = false;
+  list->refined = list->ready = list->last = false;
   forget_bounds(list, k);
 }
 
@@ -47,22 +47,38 @@ static void replace_smallest(double *lower, uint32_t k, double x) {
   lower[at] = x;
 }
 
+/* The first of the best half of k. */
+static uint32_t half(uint32_t k) { return k / 2; }
+
+/* A bound that is not above the guess cannot raise `least` above it. It matters for the next guess alone,
+ * if it is in the best half. */
 static void note_lower(kf_shortlist *list, uint32_t k, double lower) {
   if (!(lower > list->lower[0])) return;
+  if (lower <= list->guess && (list->last || lower <= list->lower[half(k)])) return;
   replace_smallest(list->lower, k, lower);
   if (list->lower[0] > list->least) list->least = list->lower[0];
 }
 
-double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
+double kf_shortlist_mean(const kf_shortlist *list, uint32_t k) {
   double sum = 0;
+  for (uint32_t i = half(k); i < k; i++) sum += list->lower[i];
+  return sum / (k - half(k));
+}
+
+double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) note_lower(list, k, lower[i]);
-  for (uint32_t i = 0; i < k; i++) sum += list->lower[i];
+  double mean = kf_shortlist_mean(list, k);
   forget_bounds(list, k); /* of rows that will be offered */
-  return sum / k;
+  return mean;
+}
+
+static bool is_out(const kf_shortlist *list, double upper) {
+  return upper < list->least || upper < list->guess;
 }
 
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {
-  if (upper < list->least) return;
+  if (is_out(list, upper)) return;
+  list->ready = false;
   list->pending[list->n_pending++] = (kf_pending){.upper = upper, .row = row};
   note_lower(list, k, lower);
 }
@@ -227,76 +243,97 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
 
 /* --- pending rows ---------------------------------------------------------------------------- */
 
+/* Without branches, which would be mispredicted half of the time. */
 static void drop(kf_shortlist *list) {
   uint32_t kept = 0;
-  for (uint32_t i = 0; i < list->n_pending; i++)
-    if (!(list->pending[i].upper < list->least)) list->pending[kept++] = list->pending[i];
+  double least = list->least > list->guess ? list->least : list->guess;
+  for (uint32_t i = 0; i < list->n_pending; i++) {
+    list->pending[kept] = list->pending[i];
+    kept += !(list->pending[i].upper < least);
+  }
   list->n_pending = kept;
 }
 
-/* The pending rows as a heap with the largest upper bound on top. */
-static void settle_down(kf_pending *heap, uint32_t n, uint32_t at) {
-  kf_pending x = heap[at];
-  uint32_t child;
-  while ((child = 2 * at + 1) < n) {
-    if (child + 1 < n && heap[child + 1].upper > heap[child].upper) child++;
-    if (!(heap[child].upper > x.upper)) break;
-    heap[at] = heap[child];
-    at = child;
+/* Puts pending rows in falling order of their upper bounds, but for those that are about the same:
+ * the order decides how many rows are scored, not which are found. */
+#define STEPS 64
+static void put_in_order(kf_shortlist *list, kf_pending *sorted) {
+  kf_pending *x = list->pending;
+  uint32_t n = list->n_pending, places[STEPS + 1] = {0};
+  double most = -INFINITY, least = INFINITY;
+  for (uint32_t i = 0; i < n; i++) {
+    double upper = x[i].upper < INFINITY ? x[i].upper : -INFINITY;
+    most = upper > most ? upper : most;
+    least = x[i].upper < least ? x[i].upper : least;
   }
-  heap[at] = x;
-}
-
-static kf_pending pop(kf_shortlist *list) {
-  kf_pending top = list->pending[0];
-  list->pending[0] = list->pending[--list->n_pending];
-  if (list->n_pending > 1) settle_down(list->pending, list->n_pending, 0);
-  return top;
+  double per = most - least > 1e-300 ? (STEPS - 2) / (most - least) : 0;
+#define STEP_OF(upper) ((upper) <= most ? 1 + (uint32_t)(int32_t)((most - (upper)) * per) : 0)
+  for (uint32_t i = 0; i < n; i++) places[STEP_OF(x[i].upper) + 1]++;
+  for (uint32_t i = 0; i < STEPS; i++) places[i + 1] += places[i];
+  for (uint32_t i = 0; i < n; i++) sorted[places[STEP_OF(x[i].upper)]++] = x[i];
+#undef STEP_OF
+  memcpy(x, sorted, n * sizeof *x);
 }
 
 /* Rows lie anywhere in memory, so they are prefetched some time before they are scored. Of long
  * rows only the beginning: the processor then prefetches the rest itself. (Always inline: gcc takes
  * a call of this for one without effect, and drops it.) */
-#define AHEAD       (4 * KF_SCORE_ROWS)
-#define AHEAD_BYTES 1024u
+#define AHEAD       (2 * KF_SCORE_ROWS) /* in the list at hand */
+#define AHEAD_BYTES 8192u               /* in the next list, and of a row: */
+#define ROW_BYTES   256u
 static inline __attribute__((always_inline)) void prefetch(const kf_index *index, uint64_t row) {
   bool half = index->halves != NULL;
   const char *x = half ? (const char *)(index->halves + row * index->dim)
                        : (const char *)(index->rows + row * index->dim);
   size_t bytes = index->dim * (half ? sizeof *index->halves : sizeof(float));
   if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
-  for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
+  for (size_t at = 0; at < bytes && at < ROW_BYTES; at += 64) __builtin_prefetch(x + at);
 }
 
-/* Scores up to `most` pending rows, best first, while their upper bounds are at least `margin`
- * above `least`. */
+static inline __attribute__((always_inline)) void ask_for(kf_shortlist *list, const kf_index *index,
+                                                          uint32_t to) {
+  for (; list->asked < to && list->asked < list->n_pending && !index->in_place; list->asked++)
+    prefetch(index, list->pending[list->asked].row);
+}
+
+/* Scores up to `most` pending rows, which are in order, if their upper bounds are at least `margin` above
+ * `least`. */
 static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, double margin,
-                            kf_scorer *scorer, kf_err *err) {
-  kf_pending next[AHEAD] = {{0}};
-  uint32_t n = 0;
-  for (uint32_t i = list->n_pending / 2; i-- > 0;) settle_down(list->pending, list->n_pending, i);
-  for (;;) {
-    for (; n < AHEAD && most > 0 && list->n_pending > 0 &&
-           !(list->pending[0].upper - margin < list->least);
-         n++, most--) {
-      next[n] = pop(list);
-      if (!scorer->index->in_place) prefetch(scorer->index, next[n].row);
-    }
+                            kf_shortlist *next, kf_scorer *scorer, kf_err *err) {
+  const kf_index *index = scorer->index;
+  uint32_t kept = 0, at = 0, ahead = (uint32_t)(AHEAD_BYTES / (index->dim * sizeof(float) + 1));
+  if (ahead < AHEAD) ahead = AHEAD;
+  while (at < list->n_pending) {
     uint64_t numbers[KF_SCORE_ROWS];
     uint32_t taken = 0;
-    for (; taken < n && taken < KF_SCORE_ROWS && !(next[taken].upper < list->least); taken++)
-      numbers[taken] = next[taken].row;
-    if (taken == 0) return KF_OK;
+    for (; at < list->n_pending && taken < KF_SCORE_ROWS; at++)
+      if (most > 0 && !is_out(list, list->pending[at].upper - margin)) {
+        numbers[taken++] = list->pending[at].row;
+        most--;
+      } else
+        list->pending[kept++] = list->pending[at];
+    if (taken == 0) continue;
+    if (most > 0) ask_for(list, index, at + AHEAD);
+    if (next != NULL && next->asked < ahead) ask_for(next, index, next->asked + KF_SCORE_ROWS);
     KF_TRY(score(list, k, scorer, numbers, taken, err));
-    n -= taken;
-    memmove(next, next + taken, n * sizeof *next);
   }
+  list->n_pending = kept;
+  return KF_OK;
 }
 
-kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer, kf_err *err) {
+void kf_shortlist_ready(kf_shortlist *list, kf_pending *sorted) {
   drop(list);
-  KF_TRY(score_best(list, k, UINT32_MAX, 0, scorer, err));
+  put_in_order(list, sorted);
+  list->asked = 0;
+  list->ready = true;
+}
+
+kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next, kf_scorer *scorer,
+                              kf_err *err) {
+  if (!list->ready) kf_shortlist_ready(list, scorer->sorted);
+  KF_TRY(score_best(list, k, UINT32_MAX, 0, next, scorer, err));
   list->n_pending = 0;
+  list->ready = false;
   return KF_OK;
 }
 
@@ -315,16 +352,19 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
                                  kf_scorer *scorer, kf_err *err) {
   drop(list);
   if (list->n_pending <= capacity / 2) return KF_OK;
-  KF_TRY(score_best(list, k, k, margin, scorer, err));
+  kf_shortlist_ready(list, scorer->sorted);
+  KF_TRY(score_best(list, k, k, margin, NULL, scorer, err));
   take_scores_as_bounds(list, k, scorer);
   drop(list);
+  list->ready = false;
   if (list->n_pending <= capacity / 4 * 3) return KF_OK;
-  return kf_shortlist_settle(list, k, scorer, err);
+  return kf_shortlist_settle(list, k, NULL, scorer, err);
 }
 
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
+  list->ready = false;
   for (uint32_t i = 0; i < other->n_scored; i++)
     KF_TRY(note_score(list, k, scorer, newcomer_of(scorer, other->scored[i]), err));
   for (uint32_t i = 0; i < k; i++) note_lower(list, k, other->lower[i]);

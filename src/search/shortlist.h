@@ -20,19 +20,28 @@ typedef struct kf_scored {
 typedef struct kf_shortlist {
   /* k rows are known to have keys of at least this; rows below it are out. */
   double least;
+  /* The same, but a guess; minus infinity: none. If `least` is below it in the end, it was wrong, and
+   * the list is not the answer. */
+  double guess;
   uint32_t n_pending, n_scored;
+  uint32_t asked;      /* pending rows that are prefetched, since kf_shortlist_ready */
   kf_pending *pending; /* [capacity] */
   double *lower;       /* [k] the best lower bounds so far, the smallest first */
   kf_scored *scored;   /* [k] in order: by score, then by row */
   kf_fine *fine;       /* [k] of them; high is NaN where it is not known */
   bool refined;        /* some are; otherwise `fine` is not in use */
+  bool ready;          /* pending rows are in order, since kf_shortlist_ready */
+  bool last;           /* the guess is the last one: kf_shortlist_mean will not be asked for */
 } kf_shortlist;
 
 /* Empties the list. */
 void kf_shortlist_start(kf_shortlist *list, uint32_t k);
 
-/* Says that n different rows with at least these keys will be offered; called before the first
- * is. Returns the mean of the k largest; not finite if there are fewer. */
+/* The mean of the best half of k lower bounds; not finite if there are fewer. */
+double kf_shortlist_mean(const kf_shortlist *list, uint32_t k);
+
+/* Says that n different rows with at least these keys will be offered; called before the first is.
+ * Returns the mean of the best half of the k largest. */
 double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
 
 /* Adds a row, unless it is out. There must be room for it. */
@@ -45,6 +54,7 @@ typedef struct kf_scorer {
   const kf_query *query;
   const float *x;      /* the query as given */
   float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place or in f16; at least 2 */
+  kf_pending *sorted;  /* [capacity of the list], scratch; NULL: no row is pending */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
@@ -70,9 +80,13 @@ kf_status kf_shortlist_note(kf_shortlist *list, uint32_t k, const kf_scorer *sco
  * of a row is about this much above its key. */
 kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
                                  kf_scorer *scorer, kf_err *err);
+/* Puts pending rows in the order in which kf_shortlist_settle scores them. */
+void kf_shortlist_ready(kf_shortlist *list, kf_pending *sorted);
 /* Scores pending rows, best first, until no other can be among the k nearest; none is pending
- * afterwards. */
-kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer, kf_err *err);
+ * afterwards. next: another list, which is ready and will be settled next, or NULL: its rows are
+ * prefetched meanwhile. */
+kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next, kf_scorer *scorer,
+                              kf_err *err);
 /* Adds the rows of another list of the same query, over other rows. */
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err);
