@@ -25,6 +25,7 @@ typedef struct kf_bench {
   double *product[3]; /* [2 rows][n] */
   /* The same, if products are in f32. */
   float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
+  kf_inverse_batch inverse;     /* without directions */
   double *wide;                 /* [2 r][D] of a block */
   double *u;                    /* [2 r][rank] of a block */
   double *scores;               /* [r][n] */
@@ -77,9 +78,16 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
     KF_TAKE(arena, b->z_f32, rows * rank);
     KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
   }
+  if (l->view.may_invert) {
+    b->inverse = (kf_inverse_batch){.at = b->at, .own = b->own, .classes = b->classes};
+    b->inverse.powers[0] = b->columns_f32;
+    KF_TAKE(arena, b->inverse.powers[1], 2 * rows * dim);
+    KF_TAKE(arena, b->inverse.powers[2], 2 * rows * dim);
+  }
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
     if (!l->euclidean) KF_TAKE(arena, b->product_f32[m], 2 * rows * n);
+    b->inverse.product[m] = b->product_f32[m];
     KF_TAKE(arena, b->block.product[m], r2 * n);
   }
   KF_TAKE(arena, b->wide, r2 * dim);
@@ -172,6 +180,11 @@ static kf_status multiply(const kf_products *on, const kf_left_out *l, kf_bench 
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
+  if (v->inverted) {
+    b->inverse.n = n;
+    b->inverse.n_classes = n_classes;
+    return kf_inverse_multiply(on, v, &b->inverse, err);
+  }
   if (v->has_gram) n_classes = 0;
   if (v->fast) {
     KF_TRY(turn_fast(on, v, b, n, err));
@@ -229,12 +242,16 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
       b->wide[k * dim + d] = (x[d] - mean[d]) * v->root[d];
       b->wide[(r + k) * dim + d] = x[d] * v->root[d];
     }
+    set_products(v, b, i + k, n, k);
+    if (v->inverted) {
+      kf_inverse_moments(v, &b->inverse, i, &to->moments);
+      continue;
+    }
     const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
     for (uint64_t d = 0; d < rank; d++) {
       b->u[k * rank + d] = z[d] - of_class[d];
       b->u[(r + k) * rank + d] = z[d];
     }
-    set_products(v, b, i + k, n, k);
   }
 }
 
