@@ -607,7 +607,7 @@ static void test_no_factor(void **state) {
   uint64_t n;
   assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &without, 1, &n));
   assert_true(b.l->view.inverted && b.l->view.has_between);
-  b.l->view.between[5 * 20 + 5] = (double)NAN;
+  b.l->view.means[5 * 20 + 5] = (double)NAN;
   assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &with, 1, &n));
   assert_false(b.l->view.inverted);
   assert_true(fabs(with.loss - without.loss) < 1e-5);

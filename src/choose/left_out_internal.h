@@ -36,11 +36,10 @@ typedef struct kf_view {
   kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
   /* Without directions (left_out_inverse.c): rows and class means as they are in the whitened space,
-   * columns_f32[1] multiplied with M^-1, which is in directions_f32 then. */
+   * columns_f32[1] multiplied with M^-1, which is in directions_f32 then; S_b is in `means`. */
   bool may_invert, inverted, has_between;
-  double *between, *pivots; /* [D][D], [D] */
-  float *lower;             /* [D][D] scratch */
-  double fewer[2][KF_MOMENTS];
+  double *pivots;              /* [D] */
+  double fewer[2][KF_MOMENTS]; /* coefficients */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */
@@ -143,16 +142,18 @@ typedef struct kf_inverse_batch {
   uint32_t n_classes;
   float *powers[3];  /* [D][n + n_classes] rows, then class means, times M^-k, in columns */
   float *product[3]; /* [n + n_classes][n of all classes] */
+  double *same;      /* [KF_MOMENTS][n + n_classes] */
+  double *cross;     /* [KF_MOMENTS][n] */
 } kf_inverse_batch;
 
 /* Takes the memory, and says whether it can be done: may_invert. */
 void kf_inverse_make(kf_view *v, kf_arena *arena);
 /* Goes to the lambda of v->root, and places `by`. good: false where rounding is in the way. */
 kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good);
-/* Fills in powers and products. On any thread, as are those that follow. */
+/* Fills in powers, products and moments. On any thread, as are those that follow. */
 kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,
                               kf_err *err);
-void kf_inverse_moments(const kf_view *v, const kf_inverse_batch *b, uint64_t i, kf_moments *to);
+void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_moments *to);
 /* g1 and g2 [2][2] of a block of one row, for a class with `count` rows. */
 void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, double *g1, double *g2);
 /* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */

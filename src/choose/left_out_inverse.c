@@ -66,13 +66,10 @@ static void set_fewer(kf_view *v, double n) {
 
 void kf_inverse_make(kf_view *v, kf_arena *arena) {
   const kf_left_out *l = v->l;
-  uint64_t dim = l->dim;
   v->may_invert = v->shrunk && !l->euclidean && l->groups == NULL && l->n > l->dim &&
                   l->n_kinds == 1 && l->kinds[0].count >= LEAST_COUNT;
   if (!v->may_invert) return;
-  KF_TAKE(arena, v->between, dim * dim);
-  KF_TAKE(arena, v->pivots, dim);
-  KF_TAKE(arena, v->lower, dim * dim);
+  KF_TAKE(arena, v->pivots, l->dim);
   set_fewer(v, l->kinds[0].count);
 }
 
@@ -87,7 +84,7 @@ static uint64_t end_of(const kf_view *v, size_t block) {
   return end < v->l->dim ? end : v->l->dim;
 }
 
-/* M from the diagonal on, in the memory of columns[2]. */
+/* M from the diagonal on. Like its factors it is in the memory of columns, which are set later. */
 static kf_status set_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -96,7 +93,7 @@ static kf_status set_rows(void *argument, size_t block, size_t worker, kf_err *e
   double count = v->l->kinds[0].count, strength = count * v->kappa * count;
   for (uint64_t i = block * ROWS; i < end_of(v, block); i++) {
     double *to = v->columns[2] + i * dim, scale = strength * v->root[i];
-    for (uint64_t j = i; j < dim; j++) to[j] = v->between[i * dim + j] * (scale * v->root[j]);
+    for (uint64_t j = i; j < dim; j++) to[j] = v->means[i * dim + j] * (scale * v->root[j]);
     to[i] += 1;
   }
   return KF_OK;
@@ -108,7 +105,7 @@ static kf_status narrow_rows(void *argument, size_t block, size_t worker, kf_err
   const kf_view *v = argument;
   uint64_t dim = v->l->dim;
   for (uint64_t i = block * ROWS * dim; i < end_of(v, block) * dim; i++)
-    v->lower[i] = (float)v->columns[2][i];
+    v->columns_f32[0][i] = (float)v->columns[2][i];
   return KF_OK;
 }
 
@@ -118,7 +115,7 @@ static kf_status square_rows(void *argument, size_t block, size_t worker, kf_err
   (void)err;
   const kf_view *v = argument;
   uint64_t dim = v->l->dim, first = block * ROWS, rows = end_of(v, block) - first;
-  const float *from = v->lower + first * dim + first;
+  const float *from = v->columns_f32[0] + first * dim + first;
   float *to = v->directions_f32 + first * dim + first;
   for (uint64_t i = 0; i < rows; i++) memset(to + i * dim, 0, (dim - first) * sizeof *to);
   v->l->ctx->kernels->gemm_tn_f32(from, dim, from, dim, to, dim, rows, dim - first, dim - first);
@@ -137,13 +134,13 @@ static kf_status mirror_rows(void *argument, size_t block, size_t worker, kf_err
   return KF_OK;
 }
 
-/* sum_k m_k m_k^T, the upper triangle. */
+/* sum_k m_k m_k^T, the upper triangle, in the memory of means; until there are directions again. */
 static kf_status find_between(kf_view *v) {
   const kf_left_out *l = v->l;
   if (v->has_between) return KF_OK;
   KF_TRY(kf_multiply(l->ctx, (kf_product){.a = l->means,
                                           .b = l->means,
-                                          .c = v->between,
+                                          .c = v->means,
                                           .m = l->dim,
                                           .n = l->dim,
                                           .depth = l->n,
@@ -253,12 +250,20 @@ kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good) {
 
 /* --- a batch ----------------------------------------------------------------------------------- */
 
-/* Products of columns i of x and j of y, [D][stride]. */
-static double product_of(const float *x, uint64_t i, const float *y, uint64_t j, uint64_t stride,
-                         uint64_t dim) {
-  double sum = 0;
-  for (uint64_t d = 0; d < dim; d++) sum += (double)x[d * stride + i] * (double)y[d * stride + j];
-  return sum;
+/* The moments of all columns with themselves, and of rows with their classes. */
+static void find_moments(const kf_view *v, const kf_inverse_batch *b) {
+  uint64_t stride = b->n + b->n_classes;
+  double *same = b->same, *cross = b->cross;
+  memset(same, 0, KF_MOMENTS * stride * sizeof *same);
+  memset(cross, 0, KF_MOMENTS * b->n * sizeof *cross);
+  for (uint64_t d = 0; d < v->l->dim; d++)
+    for (uint32_t k = 0; k < KF_MOMENTS; k++) {
+      const float *x = b->powers[k / 2] + d * stride, *y = b->powers[(k + 1) / 2] + d * stride;
+      const float *mean = y + b->n;
+      double *of_same = same + k * stride, *of_cross = cross + k * b->n;
+      for (uint64_t i = 0; i < stride; i++) of_same[i] += (double)x[i] * (double)y[i];
+      for (uint64_t i = 0; i < b->n; i++) of_cross[i] += (double)x[i] * (double)mean[b->own[i]];
+    }
 }
 
 kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,
@@ -279,18 +284,18 @@ kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_invers
   kernels->gemm_tn_f32(v->directions_f32, dim, x, stride, sx, stride, dim, b->n, dim);
   memset(ssx, 0, dim * stride * sizeof *ssx);
   kernels->gemm_tn_f32(v->directions_f32, dim, sx, stride, ssx, stride, dim, stride, dim);
+  find_moments(v, b);
   KF_TRY(kf_matrix_times(on, &v->by[0], x, stride, stride, b->product[0], err));
   KF_TRY(kf_matrix_times(on, &v->by[1], x, stride, stride, b->product[1], err));
   return kf_matrix_times(on, &v->by[1], sx, stride, stride, b->product[2], err);
 }
 
-void kf_inverse_moments(const kf_view *v, const kf_inverse_batch *b, uint64_t i, kf_moments *to) {
-  uint64_t dim = v->l->dim, stride = b->n + b->n_classes, m = b->n + b->own[i];
-  for (int k = 0; k < KF_MOMENTS; k++) {
-    const float *x = b->powers[k / 2], *y = b->powers[(k + 1) / 2];
-    to->zz[k] = product_of(x, i, y, i, stride, dim);
-    to->zm[k] = product_of(x, i, y, m, stride, dim);
-    to->mm[k] = product_of(x, m, y, m, stride, dim);
+void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_moments *to) {
+  uint64_t stride = b->n + b->n_classes;
+  for (uint32_t k = 0; k < KF_MOMENTS; k++) {
+    to->zz[k] = b->same[k * stride + i];
+    to->zm[k] = b->cross[k * b->n + i];
+    to->mm[k] = b->same[k * stride + b->n + b->own[i]];
   }
 }
 

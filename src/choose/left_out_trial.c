@@ -23,7 +23,7 @@ typedef struct kf_bench {
   double *z;          /* [rows][rank] along the directions of class means */
   double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
   double *product[3]; /* [2 rows][n] */
-  /* The same, if products are in f32. */
+  /* The same, if products are in f32, in the same memory but for z. */
   float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
   kf_inverse_batch inverse;     /* without directions */
   double *wide;                 /* [2 r][D] of a block */
@@ -73,20 +73,20 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->whitened, rows * dim);
   KF_TAKE(arena, b->z, rows * rank);
   KF_TAKE(arena, b->columns, 2 * rows * rank);
-  if (!l->euclidean) {
-    KF_TAKE(arena, b->whitened_f32, rows * dim);
-    KF_TAKE(arena, b->z_f32, rows * rank);
-    KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
-  }
+  if (!l->euclidean) KF_TAKE(arena, b->z_f32, rows * rank);
+  b->whitened_f32 = (float *)(void *)b->whitened;
+  b->columns_f32 = (float *)(void *)b->columns;
   if (l->view.may_invert) {
     b->inverse = (kf_inverse_batch){.at = b->at, .own = b->own, .classes = b->classes};
     b->inverse.powers[0] = b->columns_f32;
     KF_TAKE(arena, b->inverse.powers[1], 2 * rows * dim);
     KF_TAKE(arena, b->inverse.powers[2], 2 * rows * dim);
+    KF_TAKE(arena, b->inverse.same, KF_MOMENTS * 2 * rows);
+    KF_TAKE(arena, b->inverse.cross, KF_MOMENTS * rows);
   }
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
-    if (!l->euclidean) KF_TAKE(arena, b->product_f32[m], 2 * rows * n);
+    b->product_f32[m] = (float *)(void *)b->product[m];
     b->inverse.product[m] = b->product_f32[m];
     KF_TAKE(arena, b->block.product[m], r2 * n);
   }
@@ -244,7 +244,7 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
     }
     set_products(v, b, i + k, n, k);
     if (v->inverted) {
-      kf_inverse_moments(v, &b->inverse, i, &to->moments);
+      kf_inverse_moments(&b->inverse, i, &to->moments);
       continue;
     }
     const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;

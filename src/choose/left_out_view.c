@@ -232,6 +232,7 @@ kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bo
     KF_TRY(kf_inverse_set(v, on, &good));
     if (good) return KF_OK;
   }
+  v->has_between = false;
   KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
   return place_classes(v, on);
