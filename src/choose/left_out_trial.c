@@ -386,9 +386,24 @@ static void choose_blocks(trial *t) {
   }
 }
 
+/* Rows of a batch of this trial, at most: all threads have equally many batches, about. */
+static uint64_t rows_of_batch(const trial *t) {
+  const kf_left_out *l = t->l;
+  uint64_t rows = 0, threads = l->ctx->ranks.threads;
+  for (uint64_t k = 0; k < l->n_blocks; k++) {
+    uint64_t r = l->start[k + 1] - l->start[k];
+    if (t->chosen[k] && !kf_again_pays(l, r)) rows += r;
+  }
+  if (rows == 0) return 0;
+  uint64_t batches = (rows + l->most_rows - 1) / l->most_rows;
+  batches = (batches + threads - 1) / threads * threads;
+  uint64_t share = (rows + batches - 1) / batches;
+  return share > LEAST_BATCH ? share : l->most_rows < LEAST_BATCH ? l->most_rows : LEAST_BATCH;
+}
+
 static void make_batches(trial *t) {
   const kf_left_out *l = t->l;
-  uint64_t rows = 0;
+  uint64_t rows = 0, most = rows_of_batch(t);
   for (uint64_t k = 0; k < l->n_blocks; k++) {
     if (!t->chosen[k]) continue;
     uint64_t r = l->start[k + 1] - l->start[k];
@@ -396,7 +411,7 @@ static void make_batches(trial *t) {
       t->large[t->n_large++] = k;
       continue;
     }
-    if (t->n_blocks == 0 || rows + r > l->most_rows) {
+    if (t->n_blocks == 0 || rows + r > most) {
       t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
       rows = 0;
     }
