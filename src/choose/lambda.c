@@ -4,15 +4,15 @@
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
  * nothing.
  *
- * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 0.3 times the mean
+ * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
  * loss is flat where it still falls, so the search ends there. If it still falls at a tenth, it mostly
- * falls as far as that: the end is looked at before what lies between. With many classes some
+ * falls as far as that, so the end is looked at before what lies between. With many classes some
  * hundred rows are enough for that; the temperature then comes from all rows of the sample.
  *
  * Distances are used for rows in units of their own, often many rows of few columns, where the
- * method without lambda is sound. There the smallest lambda counts whose loss is within a standard
- * error of the least. */
+ * method without lambda is sound. There the search starts from 1 and 0.3, and the smallest lambda counts
+ * whose loss is within a standard error of the least. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -292,8 +292,9 @@ static kf_status descend(lambda_search *s) {
   bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
   s->trial.most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   s->trial.fast = !distances;
-  KF_TRY(descend_at(s, &d, 0));
-  KF_TRY(descend_at(s, &d, -STEP));
+  int first = distances ? 0 : FAR_EIGHTH + STEP;
+  KF_TRY(descend_at(s, &d, first));
+  KF_TRY(descend_at(s, &d, first - STEP));
   KF_TRY(bracket(s, &d));
   KF_TRY(try_lowest(s, &d));
   find_best(s->choice);
