@@ -74,9 +74,10 @@ struct kf_left_out {
   uint64_t *start; /* [n_blocks + 1] */
   uint64_t n_blocks;
   uint64_t largest; /* rows of a block, without those that are fitted again */
-  bool *there;      /* [rows.n] which rows were read */
-  double *turned;   /* [rows.n][D] centred */
-  double *length;   /* [rows.n] of each row, not centred; with text */
+  double **turned;  /* [rows.n] rows [D], centred; NULL: not read yet */
+  double *read;     /* [n_read][D] they are in, one after the other as they were read */
+  uint64_t n_read;
+  double *length; /* [rows.n] of each row, not centred; with text */
   kf_left_out_count count;
   /* Memory of trials, which come one after the other. */
   kf_view view;

@@ -273,7 +273,7 @@ kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_invers
   float *x = b->powers[0], *sx = b->powers[1], *ssx = b->powers[2];
   for (uint64_t d = 0; d < dim; d++) {
     for (uint64_t i = 0; i < b->n; i++)
-      x[d * stride + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
+      x[d * stride + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
     for (uint32_t k = 0; k < b->n_classes; k++) {
       x[d * stride + b->n + k] = v->columns_f32[0][d * l->n + b->classes[k]];
       sx[d * stride + b->n + k] = v->columns_f32[1][d * l->n + b->classes[k]];

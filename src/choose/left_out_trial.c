@@ -156,8 +156,7 @@ static kf_status turn_exact(const kf_products *on, const kf_view *v, kf_bench *b
   const kf_left_out *l = v->l;
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++)
-      b->whitened[d * n + i] = l->turned[b->at[i] * dim + d] * v->root[d];
+    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
   return kf_matrix_times(on, &v->turn, b->whitened, n, n, b->z, err);
 }
 
@@ -168,7 +167,7 @@ static kf_status turn_fast(const kf_products *on, const kf_view *v, kf_bench *b,
   size_t dim = l->dim, rank = v->rank;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
-      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
+      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
   KF_TRY(kf_matrix_times(on, &v->turn, b->whitened_f32, n, n, b->z_f32, err));
   for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
   return KF_OK;
@@ -199,7 +198,7 @@ static kf_status multiply_text(const kf_products *on, const kf_left_out *l, kf_b
                                kf_err *err) {
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i] * dim + d];
+    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d];
   KF_TRY(kf_matrix_times(on, &l->text, b->whitened, n, n, b->text, err));
   for (uint64_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
@@ -237,7 +236,7 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
   to->u = b->u;
   for (uint64_t k = 0; k < r; k++) {
     uint64_t place = b->classes[b->own[i + k]];
-    const double *x = l->turned + b->at[i + k] * dim, *mean = l->means + place * dim;
+    const double *x = l->turned[b->at[i + k]], *mean = l->means + place * dim;
     for (uint64_t d = 0; d < dim; d++) {
       b->wide[k * dim + d] = (x[d] - mean[d]) * v->root[d];
       b->wide[(r + k) * dim + d] = x[d] * v->root[d];
@@ -352,8 +351,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   if (l->weights != NULL) KF_TAKE(&arena, b.weights, l->n);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK)
-    status =
-        kf_again_score(&l->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
+    status = kf_again_score(&l->view, r, l->rows.label + first, l->turned[first], b.scores);
   if (status == KF_OK) {
     for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
     if (l->with_text) status = multiply_text(&t->on, l, &b, r, &ctx->err);
