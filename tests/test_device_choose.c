@@ -240,6 +240,9 @@ static void large_classes(void **state) {
   same_fit(&p, (kf_fit_options){0}, 1, "cuda");
   same_fit(&p, (kf_fit_options){.priors = KF_PRIORS_TRAINING}, 3, "cuda");
   same_fit(&p, (kf_fit_options){.text = p.text}, 2, "cuda");
+  for (uint64_t i = 0; i < p.w.n; i++)
+    p.w.labels[i] = (int32_t)(i / 32); /* nothing tells them apart */
+  same_fit(&p, (kf_fit_options){0}, 2, "cuda");
   clear_problem(&p);
 }
 

@@ -38,7 +38,8 @@ typedef struct kf_view {
   /* Without directions (left_out_inverse.c): rows and class means as they are in the whitened space,
    * columns_f32[1] multiplied with M^-1, which is in directions_f32 then; S_b is in `means`. */
   bool may_invert, inverted, has_between;
-  double *pivots;              /* [D] */
+  kf_matrix as_is; /* in the place of by[0], which may still be placed with directions */
+  double *pivots;  /* [D] */
   double fewer[2][KF_MOMENTS]; /* coefficients */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
@@ -149,7 +150,7 @@ typedef struct kf_inverse_batch {
 
 /* Takes the memory, and says whether it can be done: may_invert. */
 void kf_inverse_make(kf_view *v, kf_arena *arena);
-/* Goes to the lambda of v->root, and places `by`. good: false where rounding is in the way. */
+/* Goes to the lambda of v->root, and places as_is and by[1]. good: false where rounding is in the way. */
 kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good);
 /* Fills in powers, products and moments. On any thread, as are those that follow. */
 kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,

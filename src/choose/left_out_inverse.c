@@ -75,8 +75,8 @@ void kf_inverse_make(kf_view *v, kf_arena *arena) {
 
 /* --- M^-1 -------------------------------------------------------------------------------------- */
 
-static kf_status by_rows(const kf_view *v, kf_task_fn task) {
-  return kf_parallel(v->l->ctx, (v->l->dim + ROWS - 1) / ROWS, task, (void *)v);
+static kf_status by_rows(kf_view *v, kf_task_fn task) {
+  return kf_parallel(v->l->ctx, (v->l->dim + ROWS - 1) / ROWS, task, v);
 }
 
 static uint64_t end_of(const kf_view *v, size_t block) {
@@ -192,7 +192,7 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   const means_job *job = argument;
   const kf_view *v = job->v;
   uint64_t dim = v->l->dim, first = i * job->share, left = dim - first;
-  return kf_matrix_times(job->on, &v->by[0], v->directions_f32 + first, dim,
+  return kf_matrix_times(job->on, &v->as_is, v->directions_f32 + first, dim,
                          left < job->share ? left : job->share, v->columns_f32[1] + first * v->l->n,
                          err);
 }
@@ -220,9 +220,9 @@ static kf_status each_share(means_job *job, uint64_t n, kf_task_fn task) {
   return kf_parallel(job->v->l->ctx, (n + job->share - 1) / job->share, task, job);
 }
 
-static kf_status place(kf_view *v, kf_products *on, uint32_t m) {
-  v->by[m] = (kf_matrix){.depth = v->l->dim, .n = v->l->n, .b_f32 = v->columns_f32[m]};
-  return kf_matrix_place(on, &v->by[m]);
+static kf_status place(const kf_view *v, kf_products *on, const float *columns, kf_matrix *to) {
+  *to = (kf_matrix){.depth = v->l->dim, .n = v->l->n, .b_f32 = columns};
+  return kf_matrix_place(on, to);
 }
 
 /* Whether shrinking leaves enough of class means. */
@@ -241,11 +241,11 @@ kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good) {
   KF_TRY(invert(v, good));
   if (!*good) return KF_OK;
   KF_TRY(each_share(&job, l->n, whiten));
-  KF_TRY(place(v, on, 0));
+  KF_TRY(place(v, on, v->columns_f32[0], &v->as_is));
   KF_TRY(each_share(&job, l->dim, multiply_rows));
   KF_TRY(each_share(&job, l->n, set_squares));
   *good = v->inverted = enough_left(v);
-  return *good ? place(v, on, 1) : KF_OK;
+  return *good ? place(v, on, v->columns_f32[1], &v->by[1]) : KF_OK;
 }
 
 /* --- a batch ----------------------------------------------------------------------------------- */
@@ -285,7 +285,7 @@ kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_invers
   memset(ssx, 0, dim * stride * sizeof *ssx);
   kernels->gemm_tn_f32(v->directions_f32, dim, sx, stride, ssx, stride, dim, stride, dim);
   find_moments(v, b);
-  KF_TRY(kf_matrix_times(on, &v->by[0], x, stride, stride, b->product[0], err));
+  KF_TRY(kf_matrix_times(on, &v->as_is, x, stride, stride, b->product[0], err));
   KF_TRY(kf_matrix_times(on, &v->by[1], x, stride, stride, b->product[1], err));
   return kf_matrix_times(on, &v->by[1], sx, stride, stride, b->product[2], err);
 }
