@@ -58,8 +58,7 @@ def product(shape, precision):
 FLOORS = [
     Floor("stats", "statistics, 768 f16", limit("300,000 rows/s"), COST, {"amx": 1}),
     Floor("fit", "fit, λ given", LDA, FASTER, {"avx512": 15, "amx": 25}),
-    # With AMX statistics are so fast that the eigenproblems of choosing are most of a fit.
-    Floor("fit", "fit, default", GIVEN, COST, {"avx2": 2.5, "avx512": 2.5, "amx": 4}),
+    Floor("fit", "fit, default", GIVEN, COST, {"all": 2.5}),
     Floor("fit", "fit, default", LDA, FASTER, {"all": 5}),
     Floor("fit", "fit, default", GRID, FASTER, {"all": 300}),
     Floor("fit", "fit, default", GRID_JOBS, FASTER, {"avx512": 150, "amx": 150}),

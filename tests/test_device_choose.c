@@ -233,6 +233,19 @@ static void by_likelihood(void **state) {
   clear_problem(&few);
 }
 
+/* More classes than columns, and so many rows in each that the curve needs no directions. */
+static void large_classes(void **state) {
+  (void)state;
+  problem p = make_problem(640, 12, 20, false, 0);
+  same_fit(&p, (kf_fit_options){0}, 1, "cuda");
+  same_fit(&p, (kf_fit_options){.priors = KF_PRIORS_TRAINING}, 3, "cuda");
+  same_fit(&p, (kf_fit_options){.text = p.text}, 2, "cuda");
+  for (uint64_t i = 0; i < p.w.n; i++)
+    p.w.labels[i] = (int32_t)(i / 32); /* nothing tells them apart */
+  same_fit(&p, (kf_fit_options){0}, 2, "cuda");
+  clear_problem(&p);
+}
+
 static void uneven_classes(void **state) {
   (void)state;
   problem unit = make_problem(420, 9, 14, true, 0), raw = make_problem(420, 9, 6, true, 1);
@@ -406,9 +419,9 @@ static void where_it_pays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      CASE(products),       CASE(starts),        CASE(little_room),        CASE(by_likelihood),
-      CASE(uneven_classes), CASE(by_hits),       CASE(of_any_size),        CASE(on_several_devices),
-      CASE(faults),         CASE(where_it_pays), CASE(only_where_it_pays),
+      CASE(products),           CASE(starts),         CASE(little_room),   CASE(by_likelihood),
+      CASE(large_classes),      CASE(uneven_classes), CASE(by_hits),       CASE(of_any_size),
+      CASE(on_several_devices), CASE(faults),         CASE(where_it_pays), CASE(only_where_it_pays),
   };
   return device_run(tests, device_keep, device_let_go);
 }

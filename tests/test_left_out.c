@@ -507,6 +507,113 @@ static void test_fast(void **state) {
   }
 }
 
+/* --- without directions ------------------------------------------------------------------------- */
+
+enum { MANY = 30 }; /* classes */
+
+static void keep_scores(void *argument, uint64_t row, int32_t label, const double *scores) {
+  (void)label;
+  memcpy((double *)argument + row * MANY, scores, MANY * sizeof *scores);
+}
+
+/* Scores of a point of the curve, where classes have equally many rows, next to those with directions.
+ * With priors or without, and next to text. */
+static void check_inverse(uint64_t each, bool inverts, kf_priors priors, const float *text,
+                          double tolerance) {
+  static const double relative[] = {0.001, 0.03, 0.3, 1};
+  bench b = make_bench(each * MANY, 20, MANY, 2);
+  kf_left_out_options by = {.sample = b.w.n, .text = text};
+  kf_left_out_free(b.l);
+  assert_ok(b.ctx, kf_fitter_set_priors(b.fitter, priors));
+  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &by, &b.l));
+  double *exact = malloc(2 * b.w.n * MANY * sizeof *exact), *curve = exact + b.w.n * MANY;
+  for (size_t i = 0; i < 4; i++) {
+    kf_left_out_trial trial = {.lambda = relative[i] * kf_fitter_mean_eigenvalue(b.fitter),
+                               .see = keep_scores,
+                               .argument = exact};
+    kf_left_out_point p[2] = {{.alpha = 1}, {.alpha = 1}};
+    uint64_t n;
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &p[0], 1, &n));
+    assert_false(b.l->view.inverted);
+    trial.curve = trial.fast = true;
+    trial.argument = curve;
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &p[1], 1, &n));
+    assert_true(b.l->view.inverted == inverts);
+    assert_memory_not_equal(exact, curve, b.w.n * MANY * sizeof *exact);
+    for (uint64_t k = 0; k < b.w.n * MANY; k++)
+      if (!(fabs(exact[k] - curve[k]) < tolerance))
+        fail_msg("row %u, class %u: %.9f, but %.9f at %gx", (unsigned)(k / MANY),
+                 (unsigned)(k % MANY), curve[k], exact[k], relative[i]);
+    assert_true(fabs(p[0].loss - p[1].loss) < 1e-5);
+    assert_true(fabs(p[0].temperature / p[1].temperature - 1) < 1e-4);
+  }
+  free(exact);
+  free_bench(&b);
+}
+
+static void test_without_directions(void **state) {
+  (void)state;
+  float text[MANY * 20] = {0};
+  for (uint32_t k = 0; k < MANY; k++) text[k * 20 + k % 20] = k < 20 ? 1 : -1;
+  check_inverse(32, true, KF_PRIORS_DEFAULT, NULL, 2e-6);
+  check_inverse(60, true, KF_PRIORS_TRAINING, NULL, 1e-6);
+  check_inverse(32, true, KF_PRIORS_DEFAULT, text, 1e-6);
+  check_inverse(31, false, KF_PRIORS_DEFAULT, NULL, 1e-6);
+}
+
+/* Classes of different sizes, groups, and few classes need directions. */
+static void test_needs_directions(void **state) {
+  (void)state;
+  static const uint32_t groups[960];
+  bench b = make_bench(959, 20, MANY, 2);
+  assert_false(b.l->view.may_invert);
+  free_bench(&b);
+  b = make_bench(960, 30, MANY, 2);
+  assert_false(b.l->view.may_invert);
+  free_bench(&b);
+  b = make_bench(960, 29, MANY, 2);
+  assert_true(b.l->view.may_invert);
+  kf_left_out_free(b.l);
+  kf_left_out_options by = {.sample = 960, .groups = groups};
+  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &by, &b.l));
+  assert_false(b.l->view.may_invert);
+  free_bench(&b);
+}
+
+/* Where class means are shrunk to next to nothing, f32 could not tell what is left of them. */
+static void test_nothing_left(void **state) {
+  (void)state;
+  bench b = make_bench(960, 20, MANY, 2);
+  for (double relative = 1; relative < 1e5; relative *= 10) {
+    kf_left_out_trial trial = {.lambda = relative * kf_fitter_mean_eigenvalue(b.fitter)};
+    kf_left_out_point exact = {0}, curve = {0};
+    uint64_t n;
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &exact, 1, &n));
+    trial.curve = trial.fast = true;
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &curve, 1, &n));
+    if (relative == 1 || relative > 999) assert_true(b.l->view.inverted == (relative == 1));
+    assert_true(fabs(exact.loss - curve.loss) < 1e-4);
+  }
+  free_bench(&b);
+}
+
+/* Without a factor there are directions still. */
+static void test_no_factor(void **state) {
+  (void)state;
+  bench b = make_bench(960, 20, MANY, 2);
+  kf_left_out_trial trial = {
+      .lambda = kf_fitter_mean_eigenvalue(b.fitter), .curve = true, .fast = true};
+  kf_left_out_point with = {0}, without = {0};
+  uint64_t n;
+  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &without, 1, &n));
+  assert_true(b.l->view.inverted && b.l->view.has_between);
+  b.l->view.means[5 * 20 + 5] = (double)NAN;
+  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &with, 1, &n));
+  assert_false(b.l->view.inverted);
+  assert_true(fabs(with.loss - without.loss) < 1e-5);
+  free_bench(&b);
+}
+
 /* A part of the rows has the result of leaving out that part alone. */
 static void test_part(void **state) {
   (void)state;
@@ -593,6 +700,63 @@ static void test_rows_of_many_classes(void **state) {
   free_bench(&b);
 }
 
+/* --- the search --------------------------------------------------------------------------------- */
+
+static bench make_mixed(uint64_t n, uint64_t seed) {
+  bench b = {.ctx = test_ctx(2, KF_ISA_AUTO), .w = make_world(n, 24, 12, (double)seed, seed)};
+  mix(&b.w, 3);
+  assert_ok(b.ctx, kf_data_open_memory(b.ctx, b.w.rows, n, 24, b.w.labels, NULL, 12, &b.data));
+  assert_ok(b.ctx, kf_stats_new_from_data(b.ctx, b.data, NULL, &b.stats));
+  assert_ok(b.ctx, kf_fitter_new(b.ctx, b.stats, NULL, KF_METHOD_SHRUNK, &b.fitter));
+  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &(kf_left_out_options){.sample = n}, &b.l));
+  return b;
+}
+
+static double loss_of_eighth(bench *b, int eighth) {
+  kf_left_out_trial trial = {.lambda =
+                                 kf_fitter_mean_eigenvalue(b->fitter) * pow(10, eighth / 8.0)};
+  kf_left_out_point p = {0};
+  uint64_t n;
+  assert_ok(b->ctx, kf_left_out_try(b->l, &trial, &p, 1, &n));
+  return p.loss;
+}
+
+enum { HALVES = 7 }; /* from 1x to 0.001x */
+
+/* Going down from 1x, half a decade after the other: the eighth of a decade with the least loss, where
+ * that is not 1x or more. found: how often it was near each. */
+static int search_by_halves(bench *b, const double *loss, int *found) {
+  int best = 1;
+  while (best + 1 < HALVES && loss[best + 1] < loss[best]) best++;
+  found[best]++;
+  if (best == HALVES - 1) return -4 * best;
+  double up = loss[best - 1] - loss[best], down = loss[best + 1] - loss[best];
+  int lowest = -4 * best + (int)floor(2 * (down - up) / (down + up) + 0.5);
+  return loss_of_eighth(b, lowest) < loss[best] ? lowest : -4 * best;
+}
+
+/* The lambda is the same if the end is looked at early; and where it is the end, four are tried. */
+static void test_search(void **state) {
+  (void)state;
+  int found[HALVES] = {0};
+  for (uint64_t each = 4; each <= 40; each += 12)
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+      bench b = make_mixed(each * 12, seed);
+      double loss[HALVES], unit = kf_fitter_mean_eigenvalue(b.fitter);
+      kf_lambda_choice *c;
+      for (int i = 0; i < HALVES; i++) loss[i] = loss_of_eighth(&b, -4 * i);
+      assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
+      int eighth = (int)floor(8 * log10(c->lambda / unit) + 0.5);
+      if (loss[1] < loss[0]) assert_int_equal(eighth, search_by_halves(&b, loss, found));
+      if (eighth == -24) assert_int_equal(c->n_points, 4);
+      for (size_t i = 0; i < c->n_points; i++)
+        assert_true(c->points[i].loss >= c->points[c->chosen].loss);
+      kf_lambda_choice_free(c);
+      free_bench(&b);
+    }
+  for (int i = 1; i < HALVES; i++) assert_true(found[i] > 0);
+}
+
 /* A fitter that has left rows out gives the model of a fresh one. */
 static void test_same_fit(void **state) {
   (void)state;
@@ -635,30 +799,32 @@ static void test_far_away(void **state) {
 
 /* --- the same on any machine ------------------------------------------------------------------ */
 
-/* A choice over threads and instruction sets: rows alone, in groups, and in large ones. */
+/* A choice over threads and instruction sets: rows alone, in groups, in large ones; and rows alone, of
+ * more classes than columns and equally many of each. */
 static void test_same_bits(void **state) {
   (void)state;
-  world w = make_world(300, 24, 12, 2, 8);
+  world of[2] = {make_world(300, 24, 12, 2, 8), make_world(960, 24, 30, 2, 8)};
   uint32_t groups[2][300];
   for (uint32_t i = 0; i < 300; i++) {
     groups[0][i] = i / 7;
     groups[1][i] = i / 60;
   }
-  kf_lambda_choice *first[3] = {0};
+  kf_lambda_choice *first[4] = {0};
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
     for (unsigned threads = 1; threads <= 5; threads += 2)
-      for (int grouped = 0; grouped < 3; grouped++) {
+      for (int grouped = 0; grouped < 4; grouped++) {
+        const world *w = &of[grouped == 3];
         kf_ctx *ctx;
         kf_data *data;
         kf_stats *stats;
         kf_lambda_choice *c;
         assert_int_equal(
             kf_ctx_new(&(kf_ctx_options){.threads = threads, .isa = (kf_isa)isa}, &ctx), KF_OK);
-        assert_ok(ctx,
-                  kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, w.classes, &data));
+        assert_ok(ctx, kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes,
+                                           &data));
         assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
-        kf_lambda_options by = {.groups = grouped ? groups[grouped - 1] : NULL,
+        kf_lambda_options by = {.groups = grouped % 3 ? groups[grouped - 1] : NULL,
                                 .priors = grouped == 1 ? KF_PRIORS_TRAINING : KF_PRIORS_DEFAULT};
         assert_ok(ctx, kf_lambda_choice_new(ctx, stats, data, &by, &c));
         assert_int_equal(c->criterion, KF_CRITERION_LIKELIHOOD);
@@ -676,21 +842,35 @@ static void test_same_bits(void **state) {
       }
   }
   assert_memory_not_equal(first[0]->points, first[1]->points, sizeof *first[0]->points);
-  for (int i = 0; i < 3; i++) kf_lambda_choice_free(first[i]);
-  free_world(&w);
+  for (int i = 0; i < 4; i++) kf_lambda_choice_free(first[i]);
+  for (int i = 0; i < 2; i++) free_world(&of[i]);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_shrunk_distances),
-      cmocka_unit_test(test_paper),          cmocka_unit_test(test_groups),
-      cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_large_groups),
-      cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
-      cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
-      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_rows_of_many_classes),
-      cmocka_unit_test(test_same_fit),       cmocka_unit_test(test_balanced),
-      cmocka_unit_test(test_priors),         cmocka_unit_test(test_weighted_loss),
+      cmocka_unit_test(test_shrunk),
+      cmocka_unit_test(test_shrunk_distances),
+      cmocka_unit_test(test_paper),
+      cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_same_bits),
+      cmocka_unit_test(test_large_groups),
+      cmocka_unit_test(test_useless_groups),
+      cmocka_unit_test(test_copies),
+      cmocka_unit_test(test_far_away),
+      cmocka_unit_test(test_fast),
+      cmocka_unit_test(test_without_directions),
+      cmocka_unit_test(test_needs_directions),
+      cmocka_unit_test(test_nothing_left),
+      cmocka_unit_test(test_no_factor),
+      cmocka_unit_test(test_search),
+      cmocka_unit_test(test_part),
+      cmocka_unit_test(test_temperature_error),
+      cmocka_unit_test(test_rows_enough),
+      cmocka_unit_test(test_rows_of_many_classes),
+      cmocka_unit_test(test_same_fit),
+      cmocka_unit_test(test_balanced),
+      cmocka_unit_test(test_priors),
+      cmocka_unit_test(test_weighted_loss),
   };
   return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

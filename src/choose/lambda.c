@@ -4,14 +4,15 @@
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
  * nothing.
  *
- * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 0.3 times the mean
+ * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
- * loss is flat where it still falls, so the search ends there. With many classes some
+ * loss is flat where it still falls, so the search ends there. If it still falls at a tenth, it mostly
+ * falls as far as that, so the end is looked at before what lies between. With many classes some
  * hundred rows are enough for that; the temperature then comes from all rows of the sample.
  *
  * Distances are used for rows in units of their own, often many rows of few columns, where the
- * method without lambda is sound. There the smallest lambda counts whose loss is within a standard
- * error of the least. */
+ * method without lambda is sound. There the search starts from 1 and 0.3, and the smallest lambda counts
+ * whose loss is within a standard error of the least. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -27,7 +28,7 @@
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* Eighths of a decade. */
-enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40 };
+enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40, FAR_EIGHTH = -8 };
 
 /* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
 #define MOST_PAIRS (UINT64_C(1) << 27)
@@ -210,20 +211,6 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   return KF_OK;
 }
 
-/* Goes on at the ends until the least loss lies between others. */
-static kf_status bracket(lambda_search *s, descent *d) {
-  while (d->n < MOST_POINTS) {
-    int first = d->eighth[0], last = d->eighth[d->n - 1];
-    if (d->best == 0 && first > LEAST_EIGHTH)
-      KF_TRY(descend_at(s, d, first - STEP));
-    else if (d->best == d->n - 1 && last < MOST_EIGHTH)
-      KF_TRY(descend_at(s, d, last + STEP));
-    else
-      return KF_OK;
-  }
-  return KF_OK;
-}
-
 /* The lowest point of the parabola through the least loss and its neighbours, as an eighth. */
 static int lowest_eighth(const descent *d) {
   size_t i = d->best;
@@ -236,12 +223,6 @@ static int lowest_eighth(const descent *d) {
   double at = -(from_left - curvature * left) / (2 * curvature);
   at = at < left ? left : at > right ? right : at;
   return d->eighth[i] + (int)floor(at + 0.5);
-}
-
-static bool was_tried(const descent *d, int eighth) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->eighth[i] == eighth) return true;
-  return false;
 }
 
 static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
@@ -260,18 +241,50 @@ static kf_status go_down(lambda_search *s, descent *d) {
   return KF_OK;
 }
 
-/* The lowest point of the parabola. By cosines it is the last, so it is settled at once, and the
- * curve gets its share of that. */
-static kf_status try_lowest(lambda_search *s, descent *d) {
+static bool was_tried(const descent *d, int eighth) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->eighth[i] == eighth) return true;
+  return false;
+}
+
+/* The lambda that is tried last, as a rule. By cosines it is settled at once, and the curve gets its
+ * share of that. */
+static kf_status descend_last(lambda_search *s, descent *d, int eighth) {
   kf_lambda_choice *c = s->choice;
-  int lowest = lowest_eighth(d);
-  if (was_tried(d, lowest)) return KF_OK;
-  if (!s->trial.fast) return descend_at(s, d, lowest);
-  double lambda = tenth_power(lowest) * c->mean_eigenvalue;
+  if (!s->trial.fast) return descend_at(s, d, eighth);
+  double lambda = tenth_power(eighth) * c->mean_eigenvalue;
   kf_left_out_point p = {0};
   KF_TRY(settle(s, lambda, &p));
   c->points[c->n_points++] = point_of(lambda, &p);
+  add_loss(d, eighth, p.loss);
   return KF_OK;
+}
+
+/* Half a decade below the least loss. By cosines: where the loss falls as far as a tenth, next to the
+ * end first; and if it falls as far as that, the end is the last. */
+static kf_status descend_below(lambda_search *s, descent *d) {
+  int at = d->eighth[d->best], next = at - STEP;
+  if (s->trial.fast && at == FAR_EIGHTH && d->best == 0) next = LEAST_EIGHTH + STEP;
+  return next == LEAST_EIGHTH ? descend_last(s, d, next) : descend_at(s, d, next);
+}
+
+/* Goes on until the least loss lies between those half a decade away, or at an end. */
+static kf_status bracket(lambda_search *s, descent *d) {
+  while (d->n < MOST_POINTS) {
+    int at = d->eighth[d->best];
+    if (at > LEAST_EIGHTH && !was_tried(d, at - STEP))
+      KF_TRY(descend_below(s, d));
+    else if (at < MOST_EIGHTH && !was_tried(d, at + STEP))
+      KF_TRY(descend_at(s, d, at + STEP));
+    else
+      return KF_OK;
+  }
+  return KF_OK;
+}
+
+static kf_status try_lowest(lambda_search *s, descent *d) {
+  int lowest = lowest_eighth(d);
+  return was_tried(d, lowest) ? KF_OK : descend_last(s, d, lowest);
 }
 
 static kf_status descend(lambda_search *s) {
@@ -279,8 +292,9 @@ static kf_status descend(lambda_search *s) {
   bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
   s->trial.most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   s->trial.fast = !distances;
-  KF_TRY(descend_at(s, &d, 0));
-  KF_TRY(descend_at(s, &d, -STEP));
+  int first = distances ? 0 : FAR_EIGHTH + STEP;
+  KF_TRY(descend_at(s, &d, first));
+  KF_TRY(descend_at(s, &d, first - STEP));
   KF_TRY(bracket(s, &d));
   KF_TRY(try_lowest(s, &d));
   find_best(s->choice);

@@ -199,8 +199,7 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
   KF_TRY(kf_turn_rows(&r->on, &l->turn, scratch->rows, b->n, scratch->columns, scratch->rows, err));
   for (uint64_t i = 0; i < b->n; i++) {
     uint64_t at = r->at[b->first + i];
-    memcpy(l->turned + at * dim, scratch->rows + i * dim, dim * sizeof *l->turned);
-    l->there[at] = true;
+    memcpy(l->turned[at], scratch->rows + i * dim, dim * sizeof *scratch->rows);
   }
   return KF_OK;
 }
@@ -233,7 +232,8 @@ kf_status kf_left_out_read(kf_left_out *l, const bool *blocks) {
   kf_status status = arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;
   for (uint64_t k = 0; status == KF_OK && k < l->n_blocks; k++)
     for (uint64_t i = l->start[k]; blocks[k] && i < l->start[k + 1]; i++) {
-      if (l->there[i]) continue;
+      if (l->turned[i] != NULL) continue;
+      l->turned[i] = l->read + l->n_read++ * l->dim;
       at[n] = i;
       row[n++] = l->rows.row[i];
     }
@@ -249,8 +249,8 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TRY(turn_classes(l));
   if (o->text != NULL) KF_TRY(turn_text(l, o->text));
   if (kf_fitter_weighs(l->fitter) && !l->euclidean && o->text == NULL) KF_TRY(weigh_classes(l));
-  KF_TAKE_ZERO(&l->arena, l->there, l->rows.n);
-  KF_TAKE(&l->arena, l->turned, l->rows.n * l->dim);
+  KF_TAKE_ZERO(&l->arena, l->turned, l->rows.n);
+  KF_TAKE(&l->arena, l->read, l->rows.n * l->dim);
   if (l->with_text) KF_TAKE(&l->arena, l->length, l->rows.n);
   kf_view_make(&l->view, l, &l->arena);
   kf_benches_make(l, &l->arena);

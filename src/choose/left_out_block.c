@@ -122,7 +122,7 @@ static void set_gram(const kf_view *v, kf_block *b) {
     for (uint32_t j = i; j < r2; j++)
       b->g0[(size_t)i * r2 + j] = b->g0[(size_t)j * r2 + i] =
           v->l->ctx->kernels->dot(dim, b->wide + (size_t)i * dim, b->wide + (size_t)j * dim);
-    for (uint32_t d = 0; d < v->rank; d++)
+    for (uint32_t d = 0; !v->inverted && d < v->rank; d++)
       b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->rank + d];
   }
 }
@@ -172,7 +172,9 @@ static void set_count(const kf_view *v, kf_block *b, double count) {
   uint32_t r = b->r, r2 = 2 * r;
   double n_kappa = count * v->kappa;
   if (!v->shrunk) return;
-  if (b->r == 1)
+  if (v->inverted)
+    kf_inverse_grams(v, &b->moments, count, b->g1, b->g2);
+  else if (b->r == 1)
     grams_of_row(v, b, count);
   else
     grams(v, b, count);
@@ -338,22 +340,31 @@ static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double 
         kf_view_score(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
 }
 
-/* Class j, which loses rows and has `count` left. */
-static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *scores) {
+/* Squares and products of the mean of class j with all its rows, in the metrics of `count` rows. */
+static void measure_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *square) {
   uint32_t r2 = 2 * b->r;
   const double *z = v->means + (uint64_t)j * v->rank;
-  class_mean m = {.stride = 1, .moved = &b->own};
+  if (v->inverted) {
+    kf_inverse_own(v, &b->moments, count, square, b->own_h);
+    return;
+  }
   memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
   for (uint32_t d = 0; d < v->rank; d++) {
     double inverse = kf_view_narrowing(v, count, d), part = z[d];
     for (uint32_t k = 0; k < v->metrics; k++) {
-      m.square[k] += part * z[d];
+      square[k] += part * z[d];
       for (uint32_t i = 0; i < r2; i++)
         b->own_h[k * r2 + i] += part * b->columns[(size_t)d * r2 + i];
       part *= inverse;
     }
   }
-  for (uint32_t k = 0; k < v->metrics; k++) m.h[k] = b->own_h + k * (size_t)r2;
+}
+
+/* Class j, which loses rows and has `count` left. */
+static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *scores) {
+  class_mean m = {.stride = 1, .moved = &b->own};
+  measure_own(v, b, j, count, m.square);
+  for (uint32_t k = 0; k < v->metrics; k++) m.h[k] = b->own_h + k * (size_t)(2 * b->r);
   set_count(v, b, count);
   set_own(v, b, j, count);
   score_class(v, b, j, count, &m, NULL, scores);

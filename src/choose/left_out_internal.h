@@ -11,6 +11,8 @@ typedef struct kf_class_kind {
   uint32_t first, last; /* in by_kind */
 } kf_class_kind;
 
+#define KF_MOMENTS 5
+
 /* Everything that depends on lambda (left_out_view.c). Class means have a part in `rank` directions
  * only. */
 typedef struct kf_view {
@@ -33,6 +35,12 @@ typedef struct kf_view {
   kf_matrix turn;        /* what rows are multiplied with: directions, */
   kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
+  /* Without directions (left_out_inverse.c): rows and class means as they are in the whitened space,
+   * columns_f32[1] multiplied with M^-1, which is in directions_f32 then; S_b is in `means`. */
+  bool may_invert, inverted, has_between;
+  kf_matrix as_is; /* in the place of by[0], which may still be placed with directions */
+  double *pivots;  /* [D] */
+  double fewer[2][KF_MOMENTS]; /* coefficients */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */
@@ -67,9 +75,10 @@ struct kf_left_out {
   uint64_t *start; /* [n_blocks + 1] */
   uint64_t n_blocks;
   uint64_t largest; /* rows of a block, without those that are fitted again */
-  bool *there;      /* [rows.n] which rows were read */
-  double *turned;   /* [rows.n][D] centred */
-  double *length;   /* [rows.n] of each row, not centred; with text */
+  double **turned;  /* [rows.n] rows [D], centred; NULL: not read yet */
+  double *read;     /* [n_read][D] they are in, one after the other as they were read */
+  uint64_t n_read;
+  double *length; /* [rows.n] of each row, not centred; with text */
   kf_left_out_count count;
   /* Memory of trials, which come one after the other. */
   kf_view view;
@@ -119,6 +128,39 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
   return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
 
+/* --- without directions (left_out_inverse.c) --------------------------------------------------- */
+
+/* Of a row z and the mean m of its class: x.M^-k y. */
+typedef struct kf_moments {
+  double zz[KF_MOMENTS], zm[KF_MOMENTS], mm[KF_MOMENTS];
+} kf_moments;
+
+/* Rows of a batch, with the classes that they are of. */
+typedef struct kf_inverse_batch {
+  uint64_t n;
+  const uint64_t *at;      /* [n] in the plan */
+  const uint32_t *own;     /* [n] places in `classes` */
+  const uint32_t *classes; /* [n_classes] */
+  uint32_t n_classes;
+  float *powers[3];  /* [D][n + n_classes] rows, then class means, times M^-k, in columns */
+  float *product[3]; /* [n + n_classes][n of all classes] */
+  double *same;      /* [KF_MOMENTS][n + n_classes] */
+  double *cross;     /* [KF_MOMENTS][n] */
+} kf_inverse_batch;
+
+/* Takes the memory, and says whether it can be done: may_invert. */
+void kf_inverse_make(kf_view *v, kf_arena *arena);
+/* Goes to the lambda of v->root, and places as_is and by[1]. good: false where rounding is in the way. */
+kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good);
+/* Fills in powers, products and moments. On any thread, as are those that follow. */
+kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,
+                              kf_err *err);
+void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_moments *to);
+/* g1 and g2 [2][2] of a block of one row, for a class with `count` rows. */
+void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, double *g1, double *g2);
+/* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */
+void kf_inverse_own(const kf_view *v, const kf_moments *m, double count, double *square, double *h);
+
 /* --- one block (left_out_block.c) -------------------------------------------------------------- */
 
 /* What a class mean adds to the products of its block: it is mean + U^T c. */
@@ -135,6 +177,7 @@ typedef struct kf_block {
   const double *wide;   /* [2r][D] U in the whitened space */
   const double *u;      /* [2r][rank] along the directions of class means */
   double *product[3];   /* [2r][n] with class means, in the three metrics */
+  kf_moments moments;   /* instead of u, if there are no directions */
   double inverse_left;  /* 1 / (N - g) */
   double *omega;        /* [r][r] */
   double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */

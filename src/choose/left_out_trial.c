@@ -23,8 +23,9 @@ typedef struct kf_bench {
   double *z;          /* [rows][rank] along the directions of class means */
   double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
   double *product[3]; /* [2 rows][n] */
-  /* The same, if products are in f32. */
+  /* The same, if products are in f32, in the same memory but for z. */
   float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
+  kf_inverse_batch inverse;     /* without directions */
   double *wide;                 /* [2 r][D] of a block */
   double *u;                    /* [2 r][rank] of a block */
   double *scores;               /* [r][n] */
@@ -72,14 +73,21 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->whitened, rows * dim);
   KF_TAKE(arena, b->z, rows * rank);
   KF_TAKE(arena, b->columns, 2 * rows * rank);
-  if (!l->euclidean) {
-    KF_TAKE(arena, b->whitened_f32, rows * dim);
-    KF_TAKE(arena, b->z_f32, rows * rank);
-    KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
+  if (!l->euclidean) KF_TAKE(arena, b->z_f32, rows * rank);
+  b->whitened_f32 = (float *)(void *)b->whitened;
+  b->columns_f32 = (float *)(void *)b->columns;
+  if (l->view.may_invert) {
+    b->inverse = (kf_inverse_batch){.at = b->at, .own = b->own, .classes = b->classes};
+    b->inverse.powers[0] = b->columns_f32;
+    KF_TAKE(arena, b->inverse.powers[1], 2 * rows * dim);
+    KF_TAKE(arena, b->inverse.powers[2], 2 * rows * dim);
+    KF_TAKE(arena, b->inverse.same, KF_MOMENTS * 2 * rows);
+    KF_TAKE(arena, b->inverse.cross, KF_MOMENTS * rows);
   }
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
-    if (!l->euclidean) KF_TAKE(arena, b->product_f32[m], 2 * rows * n);
+    b->product_f32[m] = (float *)(void *)b->product[m];
+    b->inverse.product[m] = b->product_f32[m];
     KF_TAKE(arena, b->block.product[m], r2 * n);
   }
   KF_TAKE(arena, b->wide, r2 * dim);
@@ -148,8 +156,7 @@ static kf_status turn_exact(const kf_products *on, const kf_view *v, kf_bench *b
   const kf_left_out *l = v->l;
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++)
-      b->whitened[d * n + i] = l->turned[b->at[i] * dim + d] * v->root[d];
+    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
   return kf_matrix_times(on, &v->turn, b->whitened, n, n, b->z, err);
 }
 
@@ -160,7 +167,7 @@ static kf_status turn_fast(const kf_products *on, const kf_view *v, kf_bench *b,
   size_t dim = l->dim, rank = v->rank;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
-      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
+      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
   KF_TRY(kf_matrix_times(on, &v->turn, b->whitened_f32, n, n, b->z_f32, err));
   for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
   return KF_OK;
@@ -172,6 +179,11 @@ static kf_status multiply(const kf_products *on, const kf_left_out *l, kf_bench 
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
+  if (v->inverted) {
+    b->inverse.n = n;
+    b->inverse.n_classes = n_classes;
+    return kf_inverse_multiply(on, v, &b->inverse, err);
+  }
   if (v->has_gram) n_classes = 0;
   if (v->fast) {
     KF_TRY(turn_fast(on, v, b, n, err));
@@ -186,7 +198,7 @@ static kf_status multiply_text(const kf_products *on, const kf_left_out *l, kf_b
                                kf_err *err) {
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i] * dim + d];
+    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d];
   KF_TRY(kf_matrix_times(on, &l->text, b->whitened, n, n, b->text, err));
   for (uint64_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
@@ -224,17 +236,21 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
   to->u = b->u;
   for (uint64_t k = 0; k < r; k++) {
     uint64_t place = b->classes[b->own[i + k]];
-    const double *x = l->turned + b->at[i + k] * dim, *mean = l->means + place * dim;
+    const double *x = l->turned[b->at[i + k]], *mean = l->means + place * dim;
     for (uint64_t d = 0; d < dim; d++) {
       b->wide[k * dim + d] = (x[d] - mean[d]) * v->root[d];
       b->wide[(r + k) * dim + d] = x[d] * v->root[d];
+    }
+    set_products(v, b, i + k, n, k);
+    if (v->inverted) {
+      kf_inverse_moments(&b->inverse, i, &to->moments);
+      continue;
     }
     const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
     for (uint64_t d = 0; d < rank; d++) {
       b->u[k * rank + d] = z[d] - of_class[d];
       b->u[(r + k) * rank + d] = z[d];
     }
-    set_products(v, b, i + k, n, k);
   }
 }
 
@@ -335,8 +351,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   if (l->weights != NULL) KF_TAKE(&arena, b.weights, l->n);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK)
-    status =
-        kf_again_score(&l->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
+    status = kf_again_score(&l->view, r, l->rows.label + first, l->turned[first], b.scores);
   if (status == KF_OK) {
     for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
     if (l->with_text) status = multiply_text(&t->on, l, &b, r, &ctx->err);
@@ -369,9 +384,24 @@ static void choose_blocks(trial *t) {
   }
 }
 
+/* Rows of a batch of this trial, at most: all threads have equally many batches, about. */
+static uint64_t rows_of_batch(const trial *t) {
+  const kf_left_out *l = t->l;
+  uint64_t rows = 0, threads = l->ctx->ranks.threads;
+  for (uint64_t k = 0; k < l->n_blocks; k++) {
+    uint64_t r = l->start[k + 1] - l->start[k];
+    if (t->chosen[k] && !kf_again_pays(l, r)) rows += r;
+  }
+  if (rows == 0) return 0;
+  uint64_t batches = (rows + l->most_rows - 1) / l->most_rows;
+  batches = (batches + threads - 1) / threads * threads;
+  uint64_t share = (rows + batches - 1) / batches;
+  return share > LEAST_BATCH ? share : l->most_rows < LEAST_BATCH ? l->most_rows : LEAST_BATCH;
+}
+
 static void make_batches(trial *t) {
   const kf_left_out *l = t->l;
-  uint64_t rows = 0;
+  uint64_t rows = 0, most = rows_of_batch(t);
   for (uint64_t k = 0; k < l->n_blocks; k++) {
     if (!t->chosen[k]) continue;
     uint64_t r = l->start[k + 1] - l->start[k];
@@ -379,7 +409,7 @@ static void make_batches(trial *t) {
       t->large[t->n_large++] = k;
       continue;
     }
-    if (t->n_blocks == 0 || rows + r > l->most_rows) {
+    if (t->n_blocks == 0 || rows + r > most) {
       t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
       rows = 0;
     }

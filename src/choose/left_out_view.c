@@ -38,6 +38,7 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
   }
   if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
+  kf_inverse_make(v, arena);
 }
 
 /* How many of the eigenvalues, which fall, are more than rounding. */
@@ -224,8 +225,14 @@ kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bo
   if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
   v->fast = fast && !l->euclidean;
-  v->has_gram = false;
+  v->has_gram = v->inverted = false;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
+  if (v->may_invert && curve && v->fast) {
+    bool good;
+    KF_TRY(kf_inverse_set(v, on, &good));
+    if (good) return KF_OK;
+  }
+  v->has_between = false;
   KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
   return place_classes(v, on);
