@@ -2,23 +2,20 @@
 #include "search/guess.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 /* How far the line is lowered: by so many standard deviations of what it misses, and by a quarter more
  * than its largest miss. */
 #define DEVIATIONS 3.0
 #define FARTHER    1.25
 
-/* A line through signs and keys, [n]. */
-typedef struct line {
-  double base, slope;
-} line;
-
-static double key_at(line l, double sign) {
+static double key_at(kf_guess_line l, double sign) {
   double key = l.base + l.slope * sign;
   return isfinite(key) ? key : -INFINITY;
 }
 
-static line draw(const double *sign, const double *key, uint32_t n) {
+/* A line through signs and keys, [n]. */
+static kf_guess_line draw(const double *sign, const double *key, uint32_t n) {
   double mean_sign = 0, mean_key = 0, signs2 = 0, both = 0, misses2 = 0, lowest = 0;
   for (uint32_t i = 0; i < n; i++) {
     mean_sign += sign[i] / n;
@@ -28,7 +25,7 @@ static line draw(const double *sign, const double *key, uint32_t n) {
     signs2 += (sign[i] - mean_sign) * (sign[i] - mean_sign);
     both += (sign[i] - mean_sign) * (key[i] - mean_key);
   }
-  line l = {.slope = signs2 > 0 ? both / signs2 : 0};
+  kf_guess_line l = {.slope = signs2 > 0 ? both / signs2 : 0};
   l.base = mean_key - l.slope * mean_sign;
   for (uint32_t i = 0; i < n; i++) {
     double miss = key[i] - key_at(l, sign[i]);
@@ -49,13 +46,12 @@ kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n) {
       sign[used] = samples[i].sign[look];
       key[used++] = samples[i].key;
     }
-    line l = used < n / 2 || used < 2 ? (line){.base = -INFINITY} : draw(sign, key, used);
-    g.line[look].base = l.base;
-    g.line[look].slope = l.slope;
+    bool enough = used >= n / 2 && used >= 2;
+    g.line[look] = enough ? draw(sign, key, used) : (kf_guess_line){.base = -INFINITY};
   }
   return g;
 }
 
 double kf_guess(const kf_guesser *guesser, uint32_t look, double sign) {
-  return key_at((line){guesser->line[look].base, guesser->line[look].slope}, sign);
+  return key_at(guesser->line[look], sign);
 }

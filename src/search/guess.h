@@ -19,11 +19,13 @@ typedef struct kf_guess_sample {
   double key;                  /* of its k-th nearest row, a lower bound */
 } kf_guess_sample;
 
-/* For each look, key = base + slope * sign. */
+/* key = base + slope * sign */
+typedef struct kf_guess_line {
+  double base, slope;
+} kf_guess_line;
+
 typedef struct kf_guesser {
-  struct {
-    double base, slope;
-  } line[KF_GUESS_LOOKS];
+  kf_guess_line line[KF_GUESS_LOOKS];
 } kf_guesser;
 
 /* Draws the lines; those with too few samples guess nothing. */
