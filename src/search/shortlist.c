@@ -364,6 +364,7 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
+  if (other->guess > list->guess) list->guess = other->guess; /* its rows below it are lost */
   list->ready = false;
   for (uint32_t i = 0; i < other->n_scored; i++)
     KF_TRY(note_score(list, k, scorer, newcomer_of(scorer, other->scored[i]), err));
