@@ -993,7 +993,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels and the ids inside the data. options->ids and append_to must be NULL. Memory: five bytes
- * per value (KF_F16, KF_BF16: three), and 8 per row (cosine: 16). */
+ * per value (KF_F16, KF_BF16: three), and 10 per row (cosine: 18). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);

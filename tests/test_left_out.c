@@ -757,6 +757,32 @@ static void test_search(void **state) {
   for (int i = 1; i < HALVES; i++) assert_true(found[i] > 0);
 }
 
+/* The largest lambda within a standard error is looked for among all half decades from 1x down. */
+static void test_one_se(void **state) {
+  (void)state;
+  int larger = 0;
+  for (uint64_t seed = 1; seed <= 4; seed++) {
+    bench b = make_mixed(480, seed);
+    kf_lambda_choice *c;
+    assert_ok(b.ctx,
+              kf_lambda_choice_new(b.ctx, b.stats, b.data, &(kf_lambda_options){.one_se = 1}, &c));
+    const kf_lambda_point *best = &c->points[c->best];
+    for (int i = 0; i < HALVES; i++) {
+      double lambda = kf_fitter_mean_eigenvalue(b.fitter) * pow(10, -i / 2.0);
+      bool tried = lambda < best->lambda * 0.99;
+      for (size_t k = 0; k < c->n_points; k++)
+        tried |= fabs(c->points[k].lambda / lambda - 1) < 1e-9;
+      assert_true(tried);
+    }
+    for (size_t k = c->chosen + 1; k < c->n_points; k++)
+      assert_true(c->points[k].loss > best->loss + best->loss_error);
+    larger += c->chosen > c->best;
+    kf_lambda_choice_free(c);
+    free_bench(&b);
+  }
+  assert_true(larger > 0);
+}
+
 /* A fitter that has left rows out gives the model of a fresh one. */
 static void test_same_fit(void **state) {
   (void)state;
@@ -863,6 +889,7 @@ int main(void) {
       cmocka_unit_test(test_nothing_left),
       cmocka_unit_test(test_no_factor),
       cmocka_unit_test(test_search),
+      cmocka_unit_test(test_one_se),
       cmocka_unit_test(test_part),
       cmocka_unit_test(test_temperature_error),
       cmocka_unit_test(test_rows_enough),

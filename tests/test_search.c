@@ -2,7 +2,7 @@
  * every way of asking. */
 #include "problems.h"
 
-#include "search/index.h"
+#include "search/shortlist.h"
 
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
 
@@ -670,6 +670,21 @@ static void guesses_that_are_wrong(void **state) {
   free(queries);
 }
 
+/* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
+static void guesses_of_merged_lists(void **state) {
+  (void)state;
+  double lower[2][1];
+  kf_shortlist list = {.lower = lower[0]}, other = {.lower = lower[1]};
+  for (double guess = 1; guess < 4; guess++) {
+    kf_shortlist_start(&list, 1);
+    kf_shortlist_start(&other, 1);
+    list.guess = 2;
+    other.guess = guess;
+    assert_int_equal(kf_shortlist_merge(&list, &other, 1, 1, 0, NULL, NULL), KF_OK);
+    assert_true(list.guess == (guess > 2 ? guess : 2));
+  }
+}
+
 /* Rows with small numbers come first in their windows, all rows are in one place, and fewer are scored. */
 static void rows_in_order(void **state) {
   (void)state;
@@ -844,6 +859,7 @@ int main(void) {
       cmocka_unit_test(leading_directions),
       cmocka_unit_test(stops),
       cmocka_unit_test(guesses_that_are_wrong),
+      cmocka_unit_test(guesses_of_merged_lists),
       cmocka_unit_test(rows_in_order),
       cmocka_unit_test(rows_in_order_without_themselves),
       cmocka_unit_test(sums_that_lose_the_nearest),

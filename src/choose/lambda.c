@@ -11,8 +11,9 @@
  * hundred rows are enough for that; the temperature then comes from all rows of the sample.
  *
  * Distances are used for rows in units of their own, often many rows of few columns, where the
- * method without lambda is sound. There the search starts from 1 and 0.3, and the smallest lambda counts
- * whose loss is within a standard error of the least. */
+ * method without lambda is sound. There the smallest lambda counts whose loss is within a standard error
+ * of the least or, if that is asked for, the largest, also by cosines. Such searches start from 1 and 0.3,
+ * and skip no half decade. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -42,6 +43,7 @@ typedef struct lambda_search {
   kf_left_out *left_out;
   kf_left_out_trial trial; /* how rows are left out for a point of the curve */
   bool whole_sample;       /* its size was asked for */
+  bool largest;            /* of those that are good enough is chosen */
   uint64_t enough;         /* rows for the temperature at the best point; 0: all of the sample */
   double settled;          /* the lambda that choice->all is of; NaN: of none */
   kf_lambda_choice *choice;
@@ -260,11 +262,17 @@ static kf_status descend_last(lambda_search *s, descent *d, int eighth) {
   return KF_OK;
 }
 
-/* Half a decade below the least loss. By cosines: where the loss falls as far as a tenth, next to the
- * end first; and if it falls as far as that, the end is the last. */
+/* Whether half decades are tried one after the other, from 1 on. Where a lambda other than the best may be
+ * chosen, none is skipped. */
+static bool in_turn(const lambda_search *s) {
+  return s->largest || s->choice->metric == KF_METRIC_EUCLIDEAN;
+}
+
+/* Half a decade below the least loss. If some may be skipped, and the loss falls as far as a tenth: next to
+ * the end first; and if it falls as far as that, the end is the last. */
 static kf_status descend_below(lambda_search *s, descent *d) {
   int at = d->eighth[d->best], next = at - STEP;
-  if (s->trial.fast && at == FAR_EIGHTH && d->best == 0) next = LEAST_EIGHTH + STEP;
+  if (!in_turn(s) && at == FAR_EIGHTH && d->best == 0) next = LEAST_EIGHTH + STEP;
   return next == LEAST_EIGHTH ? descend_last(s, d, next) : descend_at(s, d, next);
 }
 
@@ -292,7 +300,7 @@ static kf_status descend(lambda_search *s) {
   bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
   s->trial.most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   s->trial.fast = !distances;
-  int first = distances ? 0 : FAR_EIGHTH + STEP;
+  int first = in_turn(s) ? 0 : FAR_EIGHTH + STEP;
   KF_TRY(descend_at(s, &d, first));
   KF_TRY(descend_at(s, &d, first - STEP));
   KF_TRY(bracket(s, &d));
@@ -346,7 +354,7 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
                    "lambda cannot be chosen by leaving rows out: no class has two rows%s",
                    o->groups != NULL ? " of different groups" : "");
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
-  c->chosen = pick(c, o->one_se != 0);
+  c->chosen = pick(c, s->largest);
   c->lambda = c->points[c->chosen].lambda;
   bool whole = s->left_out == NULL || (!s->trial.fast && c->n == kf_left_out_counts(s->left_out).n);
   if (whole) {
@@ -425,8 +433,11 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                                 const kf_lambda_options *options, kf_lambda_choice **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
-  lambda_search s = {
-      .ctx = ctx, .fitter = fitter, .whole_sample = options->sample > 0, .settled = (double)NAN};
+  lambda_search s = {.ctx = ctx,
+                     .fitter = fitter,
+                     .whole_sample = options->sample > 0,
+                     .largest = options->one_se != 0,
+                     .settled = (double)NAN};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define KF_GUESS_SAMPLES 96u /* queries that the lines are drawn through */
-#define KF_GUESS_LOOKS   12u /* at a query, that its floor is guessed after */
+#define KF_GUESS_LOOKS   12u /* at a query, after each of which its floor is guessed */
 
 /* Of one query. */
 typedef struct kf_guess_sample {

@@ -307,7 +307,7 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* In how many rows they are put in order; 0: they stay as they are. Rows that are not kept would have to
+/* How many rows are put in order together; 0: they stay as they are. Rows that are not kept would have to
  * be read twice; leading directions leave few rows to look at again. */
 static uint32_t choose_window(const kf_index *index) {
   uint32_t given = index->source.window, rows = given > 0 ? given : WINDOW * index->block_rows;
@@ -664,7 +664,9 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
-  if (index->order != NULL) bytes += places * sizeof *index->order;
+  if (index->order != NULL)
+    bytes += places * sizeof *index->order +
+             (places / index->window_rows + 1) * sizeof *index->window_longest;
   if (index->fine_dim > 0) bytes += index->n * (index->fine_dim + 2 * sizeof(float));
   bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place) return bytes;

@@ -46,7 +46,8 @@ struct kf_index {
   double longest;       /* not less than any |y| */
   double farthest;      /* not less than any |x|, also of other ranks; if there are some */
 
-  /* The 8-bit copy, in panels, and h of each row, by place; the last block is filled up. */
+  /* The 8-bit copy, in panels, and h of each row, by place: n_blocks * block_rows of them, the last ones
+   * without a row. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
@@ -55,8 +56,7 @@ struct kf_index {
   /* In a window of some blocks, rows with small numbers come first, since a block whose rows are alike
    * loses less to rounding. The first window stays as it is: guesses are made from it. */
   uint32_t window_rows;
-  uint16_t *
-      order; /* [n_blocks * block_rows] the row at a place, counted from its window; NULL: the same */
+  uint16_t *order; /* [places] the row at each, counted from its window; NULL: place i has row i */
   float *window_longest; /* [windows] not less than any |y|; only with `order` */
   /* With few directions, rows whole in 8 bits, row by row. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
@@ -138,6 +138,17 @@ double kf_centre_row(const kf_index *index, const float *x, double scale, double
 static inline uint64_t kf_row_at(const kf_index *index, uint64_t place) {
   if (index->order == NULL) return place;
   return place / index->window_rows * index->window_rows + index->order[place];
+}
+
+/* The place of a row among [from, to); `to`: it is elsewhere. */
+static inline uint64_t kf_place_among(const kf_index *index, uint64_t row, uint64_t from,
+                                      uint64_t to) {
+  if (index->order == NULL) return row >= from && row < to ? row : to;
+  uint64_t window = row / index->window_rows * index->window_rows,
+           end = window + index->window_rows;
+  for (uint64_t at = window > from ? window : from; at < end && at < to; at++)
+    if (window + index->order[at] == row) return at;
+  return to;
 }
 
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite:

@@ -4,8 +4,8 @@
  * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
  * them with the floor of each query and hands out the few rows that reach it. Those go to the
  * shortlist of the query, which raises the floor. The first floor comes from a look at the first
- * rows. From that look, floors of many queries are guessed (guess.h); those that were guessed too
- * high are searched again.
+ * rows. From that look and later ones, floors of many queries are guessed (guess.h); those that were
+ * guessed too high are searched again.
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own slice of the rows, and the shortlists are merged. */
@@ -283,7 +283,7 @@ static void take_look(finder *f, uint32_t look, bool last) {
   }
 }
 
-/* Divides rows from `begun` on into KF_PEAKS classes by their number: the best of each class is a
+/* Divides rows from `begun` on into KF_PEAKS classes by their places: the best of each class is a
  * different row, so the k-th best of these is a first floor. It saves most of the hits that rows
  * would be while little is known. */
 static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows) {
@@ -305,9 +305,9 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
   }
   for (uint32_t i = 0; i < n; i++) {
     int64_t without = left_out(f, first + i);
-    for (uint64_t at = begun; without >= 0 && at < begun + rows; at++)
-      if (kf_row_at(index, at) == (uint64_t)without)
-        f->lowest[i * KF_PEAKS + at % KF_PEAKS] = -INFINITY;
+    uint64_t end = begun + rows;
+    uint64_t at = without >= 0 ? kf_place_among(index, (uint64_t)without, begun, end) : end;
+    if (at < end) f->lowest[i * KF_PEAKS + at % KF_PEAKS] = -INFINITY;
     double sign =
         kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
     guess_floor(f, first + i, 0, sign);

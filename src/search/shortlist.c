@@ -1,9 +1,9 @@
 /* shortlist.c - which rows may still be among the k nearest.
  *
  * A row comes with bounds of its key. Once k rows are known to have keys of at least `least`, a row
- * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored from
- * the largest upper bound down, and as soon as k scores are known that the next upper bound does
- * not reach, the answer is complete.
+ * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored, about
+ * from the largest upper bound down, but for those that are out by then: their upper bounds do not
+ * reach the k-th score.
  *
  * Scores are canonical sums in f64. Where two are so close that their rounding may have put them in
  * the wrong order, they are taken again in a hundred bits and, if that is not enough, exactly. */
@@ -364,6 +364,7 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
+  if (other->guess > list->guess) list->guess = other->guess; /* its rows below it are lost */
   list->ready = false;
   for (uint32_t i = 0; i < other->n_scored; i++)
     KF_TRY(note_score(list, k, scorer, newcomer_of(scorer, other->scored[i]), err));
