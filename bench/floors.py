@@ -82,7 +82,7 @@ for data, floors in SEARCH.items():
         FLOORS.append(Floor("search", searched(dim, data), FAISS, FASTER, bounds))
 for dim in SEARCHED:
     if dim >= 256:
-        FLOORS.append(Floor("search", searched(dim), peak("int8"), FASTER, {"amx": 0.5}))
+        FLOORS.append(Floor("search", searched(dim), peak("int8"), FASTER, {"amx": 0.33}))
 for tower in TOWERS:
     for precision in ("f32", "bf16"):
         FLOORS.append(Floor("encoder", f"{tower}, {precision}", PYTORCH, FASTER, {"avx512": 1, "amx": 1}))
