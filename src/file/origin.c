@@ -142,8 +142,7 @@ static kf_status add_tensor(const kf_st *st, const kf_st_tensor *tensor, kf_chec
 static kf_status checksum_of_map(const kf_st *st, uint64_t *out, kf_err *err) {
   const kf_st_tensor *transform, *mean;
   int64_t normalized;
-  const char *text = kf_st_meta(st, "centre");
-  kf_centre centre = text != NULL && strcmp(text, "mean") == 0 ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  const char *centre = kf_st_meta(st, "centre");
   KF_TRY(kf_st_expect(st, "transform", KF_TYPE_F64, 2, (int64_t[]){-1, -1}, &transform, err));
   uint64_t l = transform->shape[0], d = transform->shape[1];
   if (l > KF_MAX_DIM || d > KF_MAX_DIM)
@@ -151,10 +150,13 @@ static kf_status checksum_of_map(const kf_st *st, uint64_t *out, kf_err *err) {
                         (unsigned long long)d);
   KF_TRY(kf_st_expect(st, "mean", KF_TYPE_F64, 1, (int64_t[]){(int64_t)d}, &mean, err));
   KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
+  if (centre == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'centre'");
+  bool centred = strcmp(centre, "mean") == 0;
   kf_checksum sum;
-  kf_map_checksum_start(&sum, (uint32_t)d, (uint32_t)l, normalized != 0, centre);
+  kf_map_checksum_start(&sum, (uint32_t)d, (uint32_t)l, normalized != 0,
+                        centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE);
   KF_TRY(add_tensor(st, transform, &sum, err));
-  if (centre == KF_CENTRE_MEAN) KF_TRY(add_tensor(st, mean, &sum, err));
+  if (centred) KF_TRY(add_tensor(st, mean, &sum, err));
   *out = kf_checksum_value(&sum);
   return KF_OK;
 }

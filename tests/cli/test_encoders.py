@@ -118,6 +118,28 @@ def rows_are_mapped_once(box):
     equal(encoder_of(box, "both.safetensors"), (None, None), "rows of two maps")
 
 
+@test
+def maps_that_are_none(box):
+    """Rows of a gallery whose map cannot be what it says are not taken."""
+    box.works("synth", "--seed", "3", "--dim", "16", "--classes", "4", "--per-class", "10", "-o", "raw.safetensors")
+    box.works("fit", "raw.safetensors", "--lambda", "1x", "-o", "m.safetensors")
+    box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+
+    def refused(change, naming):
+        header, data = header_of(box, "g.safetensors")
+        del header["__metadata__"]["checksum"]  # otherwise it would not fit
+        change(header)
+        write_file(box, "bad.safetensors", header, data)
+        box.refuses(BAD_DATA, "convert", "bad.safetensors", "-o", "out.safetensors", naming=["bad.safetensors", naming])
+
+    refused(lambda header: header["__metadata__"].pop("normalized"), "normalized")
+    refused(lambda header: header["__metadata__"].pop("centre"), "centre")
+    refused(lambda header: header["transform"].update(dtype="F32", shape=[16, 32]), "transform")
+    refused(lambda header: header["transform"].update(shape=[256]), "transform")
+    refused(lambda header: header["transform"].update(shape=[32, 8]), "mean")
+    refused(lambda header: header.update(average=header.pop("mean")), "mean")
+
+
 def without_encoder(box, name, out):
     """A copy of a data set that does not say which encoder made it."""
     header, data = header_of(box, name)
