@@ -1167,8 +1167,8 @@ KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
  * are merged, files of one data set, a model and rows or text, a gallery and queries), it is
  * KF_ERR_DATA if both know their encoder and it is not the same; kf_ctx_options.any_encoder allows
  * it. What has no origin, as files from elsewhere, goes together with everything. For rows
- * that kf_transform_data wrote, the map takes the encoder's place: they go with rows of the same map and with
- * models fitted to such, and a model refuses rows that it mapped itself.
+ * that kf_transform_data wrote, or that a gallery with a map holds, the map takes the encoder's place: they go with
+ * rows of the same map and with models fitted to such, and a model refuses rows that it mapped itself.
  *
  * Each of these is NULL if the encoder is not known, and owned by the object. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder); /* never NULL */

@@ -217,6 +217,15 @@ kf_status kf_origin_parse(const char *path, const char *name, const char *digits
 /* The metadata of a file of ours, checked; unknown if there is none. */
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err);
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *origin, kf_err *err); /* nothing if unknown */
+/* Mapped rows are no longer an encoder's: the map makes them, so it is what they come from. `of`: the
+ * rows as they were; checksum: of the map. */
+kf_origin kf_origin_of_mapped(const kf_origin *of, uint64_t checksum, const char *from);
+/* Begins the checksum of a map, over everything that decides where a row is mapped to. Its transform
+ * follows and, if it is centred, its mean. */
+void kf_map_checksum_start(kf_checksum *sum, uint32_t dim_in, uint32_t dim_out, bool normalized,
+                           kf_centre centre);
+/* The origin of the rows in a gallery with a map; unknown if the file is none of ours. */
+kf_status kf_st_map_origin(const kf_st *st, kf_origin *out, kf_err *err);
 /* Reads exactly 16 digits, 0 to 9 and a to f. */
 bool kf_parse_hex64(const char *text, uint64_t *out);
 

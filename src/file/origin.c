@@ -106,6 +106,73 @@ kf_status kf_origin_parse(const char *path, const char *name, const char *digits
   return KF_OK;
 }
 
+/* --- of mapped rows --------------------------------------------------------------------------- */
+
+kf_origin kf_origin_of_mapped(const kf_origin *of, uint64_t checksum, const char *from) {
+  static const char mapped[] = ", mapped";
+  kf_origin out = {.any = of->any};
+  char name[sizeof out.name] = "mapped rows";
+  size_t n = strlen(of->name);
+  if (of->known && n + sizeof mapped <= sizeof name) {
+    memcpy(name, of->name, n);
+    memcpy(name + n, mapped, sizeof mapped);
+  }
+  kf_origin_set(&out, name, checksum, from);
+  return out;
+}
+
+void kf_map_checksum_start(kf_checksum *sum, uint32_t dim_in, uint32_t dim_out, bool normalized,
+                           kf_centre centre) {
+  const uint32_t head[] = {dim_in, dim_out, normalized, (uint32_t)centre};
+  kf_checksum_start(sum);
+  kf_checksum_add(sum, head, sizeof head);
+}
+
+static kf_status add_tensor(const kf_st *st, const kf_st_tensor *tensor, kf_checksum *sum,
+                            kf_err *err) {
+  unsigned char some[4096];
+  for (uint64_t at = 0; at < tensor->bytes; at += sizeof some) {
+    uint64_t n = tensor->bytes - at < sizeof some ? tensor->bytes - at : sizeof some;
+    KF_TRY(kf_in_read(&st->in, tensor->offset + at, some, n, err));
+    kf_checksum_add(sum, some, n);
+  }
+  return KF_OK;
+}
+
+static kf_status checksum_of_map(const kf_st *st, uint64_t *out, kf_err *err) {
+  const kf_st_tensor *transform, *mean;
+  int64_t normalized;
+  const char *centre = kf_st_meta(st, "centre");
+  KF_TRY(kf_st_expect(st, "transform", KF_TYPE_F64, 2, (int64_t[]){-1, -1}, &transform, err));
+  uint64_t l = transform->shape[0], d = transform->shape[1];
+  if (l > KF_MAX_DIM || d > KF_MAX_DIM)
+    return kf_fail_file(err, st->in.path, "invalid transform of %llu x %llu", (unsigned long long)l,
+                        (unsigned long long)d);
+  KF_TRY(kf_st_expect(st, "mean", KF_TYPE_F64, 1, (int64_t[]){(int64_t)d}, &mean, err));
+  KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
+  if (centre == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'centre'");
+  bool centred = strcmp(centre, "mean") == 0;
+  kf_checksum sum;
+  kf_map_checksum_start(&sum, (uint32_t)d, (uint32_t)l, normalized != 0,
+                        centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE);
+  KF_TRY(add_tensor(st, transform, &sum, err));
+  if (centred) KF_TRY(add_tensor(st, mean, &sum, err));
+  *out = kf_checksum_value(&sum);
+  return KF_OK;
+}
+
+kf_status kf_st_map_origin(const kf_st *st, kf_origin *out, kf_err *err) {
+  const char *format = kf_st_meta(st, "format");
+  kf_origin rows;
+  uint64_t checksum = 0;
+  *out = (kf_origin){0};
+  if (format == NULL || strcmp(format, "koofu.gallery") != 0) return KF_OK;
+  KF_TRY(kf_st_origin(st, &rows, err));
+  KF_TRY(checksum_of_map(st, &checksum, err));
+  *out = kf_origin_of_mapped(&rows, checksum, st->in.path);
+  return KF_OK;
+}
+
 /* --- access ----------------------------------------------------------------------------------- */
 
 const char *kf_origin_name(const kf_origin *o) { return o != NULL ? o->name : NULL; }

@@ -62,7 +62,7 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
                           .names = &data->names,
                           .id_bytes = id_bytes};
   layout.origin = save->spec->origin;
-  if (save->spec->map == NULL && !data->mapped) layout.origin = &data->origin;
+  if (save->spec->map == NULL) layout.origin = &data->origin;
   if (kf_format_of(path) == KF_FORMAT_NPY) {
     KF_TRY(kf_out_open(&out->npy, save->ctx, path, err));
     return kf_npy_write_header(&out->npy, layout.type, layout.rows, layout.dim, err);

@@ -85,7 +85,7 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   if (labels != NULL && options->inner_labels != KF_OFF && options->n_labels == 0)
     KF_TRY(kf_labels_open_tensor(&shard->labels, &st->in, labels, err));
   shard->mapped = kf_st_find(st, "transform") != NULL;
-  if (!shard->mapped) KF_TRY(kf_st_origin(st, &shard->origin, err));
+  KF_TRY((shard->mapped ? kf_st_map_origin : kf_st_origin)(st, &shard->origin, err));
   const char *made_with = kf_st_meta(st, KF_MADE_WITH);
   if (made_with != NULL && !kf_parse_hex64(made_with, &shard->made_with)) shard->made_with = 0;
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
@@ -121,7 +121,10 @@ kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_chan
   shard->table.rows = change->rows;
   shard->table.offset = change->offset;
   KF_TRY(kf_ids_open(&shard->ids, st, change->rows, err));
-  if (!shard->mapped) KF_TRY(kf_st_origin(st, &shard->origin, err));
+  if (shard->mapped)
+    shard->origin = gallery->origin; /* whatever was added went through the same map */
+  else
+    KF_TRY(kf_st_origin(st, &shard->origin, err));
   shard->in = st->in;
   st->in = (kf_in){.fd = -1};
   return labels && tensor != NULL ? kf_labels_open_tensor(&shard->labels, &shard->in, tensor, err)

@@ -347,7 +347,7 @@ INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t
   size_t width = at_most(a->dim - column, KF_NET_PANEL);
   for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
     float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
-    if (width < KF_NET_PANEL) {
+    if (out != NULL && width < KF_NET_PANEL) { /* prepared rows have full panels alone */
       for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
       continue;
     }

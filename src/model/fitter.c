@@ -53,17 +53,19 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
 
 static kf_status check_statistics(const kf_stats *w, const kf_stats *b, kf_err *err) {
   if (w->dim != b->dim || w->normalized != b->normalized)
-    return kf_fail(err, KF_ERR_DATA,
-                   "the statistics for S_w (%u columns, %s) and S_b (%u columns, %s) do not match",
-                   w->dim, w->normalized ? "unit length" : "raw", b->dim,
-                   b->normalized ? "unit length" : "raw");
+    return kf_fail_file(
+        err, w->from,
+        "the statistics for S_w (%u columns, %s) and S_b (%u columns, %s) do not match", w->dim,
+        w->normalized ? "unit length" : "raw", b->dim, b->normalized ? "unit length" : "raw");
   KF_TRY(kf_origin_agree(&w->origin, &b->origin, err));
-  if (w->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
+  if (w->rows == 0)
+    return kf_fail_with(err, KF_ERR_MATH, KF_HINT_NONE, w->from, "the statistics hold no rows");
   uint32_t filled = 0;
   for (uint32_t k = 0; k < b->n_classes; k++) filled += b->counts[k] > 0;
   if (filled < 2)
-    return kf_fail(err, KF_ERR_MATH, "a fit needs at least two classes with rows; there %s %u",
-                   filled == 1 ? "is" : "are", filled);
+    return kf_fail_with(err, KF_ERR_MATH, KF_HINT_NONE, b->from,
+                        "a fit needs at least two classes with rows; there %s %u",
+                        filled == 1 ? "is" : "are", filled);
   return KF_OK;
 }
 

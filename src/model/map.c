@@ -44,31 +44,15 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
          (!centred || memcmp(a->mean, b->mean, d * sizeof *a->mean) == 0);
 }
 
-/* Over everything that decides where a row is mapped to. */
+/* As kf_st_map_origin makes it of a file. */
 static uint64_t map_checksum(const kf_map *map) {
   kf_checksum sum;
-  const uint32_t head[] = {map->dim_in, map->dim_out, map->normalized, (uint32_t)map->centre};
-  kf_checksum_start(&sum);
-  kf_checksum_add(&sum, head, sizeof head);
+  kf_map_checksum_start(&sum, map->dim_in, map->dim_out, map->normalized, map->centre);
   kf_checksum_add(&sum, map->transform,
                   (uint64_t)map->dim_out * map->dim_in * sizeof *map->transform);
   if (map->centre == KF_CENTRE_MEAN)
     kf_checksum_add(&sum, map->mean, (uint64_t)map->dim_in * sizeof *map->mean);
   return kf_checksum_value(&sum);
-}
-
-/* Mapped rows are no longer an encoder's: the map makes them, so it is what they come from. */
-static kf_origin origin_of_mapped(const kf_map *map, const kf_origin *of) {
-  static const char mapped[] = ", mapped";
-  kf_origin out = {.any = of->any};
-  char name[sizeof out.name] = "mapped rows";
-  size_t n = strlen(of->name);
-  if (of->known && n + sizeof mapped <= sizeof name) {
-    memcpy(name, of->name, n);
-    memcpy(name + n, mapped, sizeof mapped);
-  }
-  kf_origin_set(&out, name, map_checksum(map), of->from);
-  return out;
 }
 
 kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err) {
@@ -298,7 +282,8 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
   KF_OPTIONS(kf_transform_options, o, options);
   KF_TRY(kf_map_check_data(&model->map, data, err));
   kf_mapping mapping;
-  const kf_origin origin = origin_of_mapped(&model->map, &data->origin);
+  const kf_origin origin =
+      kf_origin_of_mapped(&data->origin, map_checksum(&model->map), data->origin.from);
   kf_save_spec spec = {.what = "transform",
                        .dim = model->map.dim_out,
                        .origin = &origin,

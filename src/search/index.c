@@ -334,8 +334,7 @@ typedef struct build_scratch {
   double *y;       /* [dim + KF_LEAD_TAIL] */
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
-  float *decoded;  /* [dim] if rows are put in order */
-  /* with leading directions */
+  /* with leading directions; otherwise NULL */
   kf_measured *row; /* [n] */
   float *seen;      /* [n][index->seen] */
   float *columns;   /* [dim][KF_LEAD_ROWS] */
@@ -427,7 +426,6 @@ static kf_status make_scratch(const kf_index *index, uint64_t n, build_scratch *
   KF_TAKE(arena, s->y, index->dim + (uint64_t)KF_LEAD_TAIL);
   KF_TAKE(arena, s->largest, n);
   KF_TAKE(arena, s->bytes, index->padded);
-  if (index->order != NULL) KF_TAKE(arena, s->decoded, index->dim);
   if (index->lead.n > 0) {
     KF_TAKE(arena, s->row, n);
     KF_TAKE(arena, s->seen, n * index->seen);
@@ -467,7 +465,7 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
     for (uint64_t r = 0; r < n; r++) j->largest[first + r] = kf_round_up(s.largest[r]);
   } else if (status == KF_OK) {
     kf_row_block block =
-        (index->lead.n > 0 ? build_leading : build_whole)(index, kernels, first, n, rows, &s);
+        (s.row != NULL ? build_leading : build_whole)(index, kernels, first, n, rows, &s);
     end_block(index, i, n, block, s.bytes);
   }
   kf_arena_free(&arena);
@@ -495,8 +493,10 @@ static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err
   kf_index *index = j->index;
   const kf_kernels *kernels = j->ctx->kernels;
   uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
+  float *decoded = NULL;
   build_scratch s = {0};
   kf_arena arena = {0};
+  if (index->rows == NULL) KF_TAKE(&arena, decoded, index->dim);
   kf_status status = make_scratch(index, n, &s, &arena, err);
   if (status == KF_OK) {
     for (uint64_t r = 0; r < n; r++) s.largest[r] = (double)j->largest[kf_row_at(index, first + r)];
@@ -504,8 +504,8 @@ static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err
     for (uint64_t r = 0; r < n; r++) {
       uint64_t row = kf_row_at(index, first + r);
       if (r + AHEAD < n) prefetch_row(index, kf_row_at(index, first + r + AHEAD));
-      const float *x = index->rows != NULL ? index->rows + row * index->dim : s.decoded;
-      if (index->rows == NULL) kf_index_copy(index, kernels, row, 1, s.decoded);
+      const float *x = decoded != NULL ? decoded : index->rows + row * index->dim;
+      if (decoded != NULL) kf_index_copy(index, kernels, row, 1, decoded);
       place_row(index, kernels, first + r, row, x, &block, &s);
     }
     end_block(index, i, n, block, s.bytes);
@@ -652,11 +652,11 @@ kf_metric kf_index_metric(const kf_index *index) { return index->metric; }
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows) {
   uint64_t dim = index->dim;
-  if (index->halves != NULL)
+  if (index->rows != NULL)
+    memcpy(rows, index->rows + first * dim, n * dim * sizeof *rows);
+  else
     kf_decode_f32(kernels, kf_type_of(index->source.dtype), index->halves + first * dim, n * dim,
                   rows);
-  else
-    memcpy(rows, index->rows + first * dim, n * dim * sizeof *rows);
 }
 
 uint64_t kf_index_bytes(const kf_index *index) {

@@ -212,9 +212,9 @@ static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
   prepare_trial(kernels, t, dim, 0);
   for (uint32_t n = STOPS; n < dim; n += STOPS) {
     add_directions(kernels, t, n - STOPS, STOPS);
-    double left = fmax(share_left(t) - own, 0) / 2, cost = n + beside;
-    for (double none = 1, i = 0; i < TILE; i++, none *= 1 - left)
-      if (i + 1 == TILE) cost += (1 - none) * (dim - n);
+    double left = fmax(share_left(t) - own, 0) / 2, none = 1;
+    for (int i = 1; i < TILE; i++) none *= 1 - left;
+    double cost = n + beside + (1 - none) * (dim - n);
     if (cost < least) {
       least = cost;
       best = n;

@@ -418,9 +418,9 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
   take_queries(f, first, left < batch ? (uint32_t)left : batch);
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
   for (uint32_t i = 0; i < f->groups.n; i++) {
-    kf_shortlist *next = i + 1 < f->groups.n ? &f->lists[i + 1] : NULL;
-    if (next != NULL) kf_shortlist_ready(next, f->sorted);
-    KF_TRY(finish(f, i, next, err));
+    bool last = i + 1 == f->groups.n;
+    if (!last) kf_shortlist_ready(&f->lists[i + 1], f->sorted);
+    KF_TRY(finish(f, i, last ? NULL : &f->lists[i + 1], err));
   }
   return KF_OK;
 }

@@ -32,8 +32,17 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
 void kf_stats_free(kf_stats *s) {
   if (s == NULL) return;
   kf_names_clear(&s->names);
+  kf_free(s->from);
   kf_arena_free(&s->arena);
   kf_free(s);
+}
+
+kf_status kf_stats_set_from(kf_stats *s, const char *from, kf_err *err) {
+  char *copy = from != NULL ? kf_strdup(from) : NULL;
+  if (from != NULL && copy == NULL) return kf_fail_memory(err);
+  kf_free(s->from);
+  s->from = copy;
+  return KF_OK;
 }
 
 kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char *const *names,
@@ -140,6 +149,16 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, in
   return status;
 }
 
+static kf_status name_after(kf_stats *s, const kf_data *data, kf_err *err) {
+  char where[KF_WHERE_SIZE];
+  data->where(data, KF_ALL_ROWS, where, sizeof where);
+  return kf_stats_set_from(s, where, err);
+}
+
+static kf_status fail_without_label(const kf_data *data, kf_err *err) {
+  return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "no row of the data set has a label");
+}
+
 kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                                  kf_stats **out) {
   KF_NOTHING(out);
@@ -147,17 +166,18 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   KF_OPTIONS(kf_stats_options, o, options);
   if (!data->has_labels)
     return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABEL_TENSOR, "the rows have no labels");
+  if (data->n_classes == 0) return fail_without_label(data, err);
   bool normalize = o.normalize != KF_OFF;
   int exponent = normalize ? KF_FIXED_BITS : o.exponent;
   if (!normalize && !o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
   kf_stats *s;
   KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
   s->origin = data->origin;
-  kf_status status = o.checkpoint != NULL
-                         ? kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats")
-                         : kf_stats_accumulate(ctx, s, data, NULL, "stats");
-  if (status == KF_OK && s->rows == 0)
-    status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
+  kf_status status = name_after(s, data, err);
+  if (status == KF_OK)
+    status = o.checkpoint != NULL ? kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats")
+                                  : kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  if (status == KF_OK && s->rows == 0) status = fail_without_label(data, err);
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
@@ -292,7 +312,8 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
   if (status == KF_OK) status = check_difference(into, place, other, err);
   if (status == KF_OK) add_all(into, place, other, -1);
   kf_free(place);
-  return status;
+  if (status != KF_OK) return status;
+  return kf_stats_set_from(into, NULL, err);
 }
 
 /* --- access ---------------------------------------------------------------------------------- */
@@ -327,7 +348,9 @@ kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
   kf_stats *s = NULL;
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
                          stats->exponent, &s, &ctx->err));
-  KF_HAND_OUT(kf_stats_merge(ctx, s, stats), out, s, kf_stats_free);
+  kf_status status = kf_stats_merge(ctx, s, stats);
+  if (status == KF_OK) status = kf_stats_set_from(s, stats->from, &ctx->err);
+  KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {

@@ -16,6 +16,7 @@ struct kf_stats {
   int64_t *sums;    /* [n_classes][dim] */
   kf_i128 *moments; /* upper triangle by rows: (0,0), (0,1), … (0,D-1), (1,1), … */
   kf_origin origin;
+  char *from;     /* the file or data set, for messages; NULL: several, or none */
   kf_arena arena; /* of the arrays */
 };
 
@@ -27,6 +28,9 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
+
+/* Names what they are statistics of; NULL: nothing. */
+kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 
 /* The checksum of the file that kf_stats_save would write. */
 kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);

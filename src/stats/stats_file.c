@@ -114,6 +114,7 @@ static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t
                       kf_err *err) {
   fields[COUNTS].memory = s->counts;
   fields[SUMS].memory = s->sums;
+  KF_TRY(kf_stats_set_from(s, st->in.path, err));
   KF_TRY(kf_st_origin(st, &s->origin, err));
   KF_TRY(kf_st_read_fields(st, fields, HIGH, err));
   KF_TRY(read_half(st, "moments_high", s, 64, err));

@@ -97,7 +97,27 @@ def one_class(box):
     rows, labels = world()
     words = write_world(box, rows, [0] * 60)
     box.works("stats", *words, "-o", "s.safetensors")
-    box.refuses(BAD_DATA, "fit", "s.safetensors", "-o", "m.safetensors", naming="class")
+    few = "a fit needs at least two classes with rows; there is 1"
+    box.refuses(BAD_DATA, "fit", "s.safetensors", "-o", "m.safetensors", naming=f"s.safetensors: {few}")
+    box.refuses(BAD_DATA, "fit", *words, "-o", "m.safetensors", naming=f"x.npy: {few}")
+    box.write("two.safetensors", data_set())
+    box.works("stats", "two.safetensors", "-o", "t.safetensors")
+    box.refuses(BAD_DATA, "fit", "t.safetensors", "--between", "s.safetensors", "--lambda", "1x", "-o", "m.safetensors",
+                naming=f"s.safetensors: {few}")
+    # Statistics that went through others are named after their own file.
+    box.works("merge", "s.safetensors", "s.safetensors", "-o", "sum.safetensors")
+    box.refuses(BAD_DATA, "fit", "sum.safetensors", "-o", "m.safetensors", naming=f"sum.safetensors: {few}")
+
+
+@test
+def no_row_has_a_label(box):
+    box.write("x.npy", npy(world()[0]))
+    box.write("y.npy", npy([-1] * 60, "<i8"))
+    box.write("names.txt", "ant\nfox\n")
+    for command in ("stats", "fit"):
+        for names in ([], ["--classes", "names.txt"]):
+            box.refuses(BAD_DATA, command, "x.npy", "--labels", "y.npy", *names, "--skip-unlabelled", "-o", "o.safetensors",
+                        naming="x.npy: no row of the data set has a label")
 
 
 @test

@@ -6,6 +6,7 @@ import os
 import struct
 import random
 import resource
+import shutil
 import signal
 import time
 
@@ -317,22 +318,6 @@ def a_moment_is_enough(box):
 
 
 @test
-def other_classes_are_another_run(box):
-    paths = photos(box, "p", ["a", "b"], 3)
-    lines = [f"{path}\t{'even' if i % 2 else 'odd'}\n" for i, path in enumerate(paths)]
-    box.write("list.tsv", "".join(lines))
-    whole = box.read(paths[-1])
-    box.write(paths[-1], whole[:60])
-    words = ["embed", CLIP, "--list", "list.tsv", "--shard", 2, "-o", OUT]
-    equal(box.run(*words).status, BAD_DATA, "unfinished")
-    box.write(paths[-1], whole)
-    box.write("list.tsv", "".join([*lines[:2], lines[2].replace("odd", "even"), *lines[3:]]))
-    box.refuses(USAGE, *words, naming=[PARTS, "other pictures"])
-    box.write("list.tsv", "".join(lines))
-    check("4 pictures were done by an earlier run" in box.works(*words).err, "the same list")
-
-
-@test
 def a_damaged_manifest(box):
     unfinished(box)
     box.write(f"{PARTS}/manifest.safetensors", "nonsense")
@@ -525,6 +510,49 @@ def only_what_changed_is_done_again(box):
     again(0, "p")
     box.works("embed", VISION, "p", "-o", OUT)
     again(0)
+
+
+@test
+def another_list_is_another_run(box):
+    """The same pictures with other labels, class names or ids, in another order, or some of them: an unfinished run is not
+    gone on with, and a finished one is not up to date."""
+    paths = photos(box, "p", ["a", "b"], 3)
+    whole = box.read(paths[-1])
+    words = ["embed", CLIP, "--list", "list.tsv", "--shard", 2, "-o", OUT]
+
+    def write_list(labels, order=range(6), named=paths):
+        box.write("list.tsv", "".join(f"{named[i]}\t{labels[i]}\n" for i in order))
+
+    others = {"labels": ("xyxyxy",), "names": ("xxxzzz",), "order": ("xxxyyy", [1, 0, 2, 3, 4, 5]), "fewer": ("xxxyyy", [0, 1, 2, 3, 5]),
+              "one class": ("xxxxxx",), "a name": ("xxxyyy", range(6), ["p/copy.png", *paths[1:]])}
+    box.write("p/copy.png", box.read(paths[0]))
+    for what, other in others.items():
+        write_list("xxxyyy")
+        box.write(paths[-1], whole[:60])
+        equal(box.run(*words).status, BAD_DATA, "the last picture cannot be read")
+        box.write(paths[-1], whole)
+        write_list(*other)
+        box.refuses(USAGE, *words, naming=[PARTS, "other pictures", "--no-resume"])
+        write_list("xxxyyy")
+        check("4 pictures were done by an earlier run" in box.works(*words).err, f"the first list, after another: {what}")
+        write_list(*other)
+        result = box.works(*words)
+        check("up to date" not in result.err and "pictures were taken from" in result.err, f"{what}: {result}")
+        equal(box.read(OUT), embedded_anew(box, CLIP, "--list", "list.tsv"), f"another list: {what}")
+        os.remove(box.path(OUT))
+
+    # The same list in another folder: the ids are the same, the pictures need not be.
+    write_list("xxxyyy")
+    box.write(paths[-1], whole[:60])
+    equal(box.run(*words).status, BAD_DATA, "the last picture cannot be read")
+    box.write(paths[-1], whole)
+    shutil.copytree(box.path("p"), box.path("other/p"))
+    shutil.copy(box.path("list.tsv"), box.path("other/list.tsv"))
+    words[3] = "other/list.tsv"
+    box.refuses(USAGE, *words, naming=[PARTS, "other pictures", "--no-resume"])
+    box.works(*words, "--no-resume")
+    words[3] = "list.tsv"
+    check("up to date" in box.works(*words).err, "a file does not say where its pictures were")
 
 
 @test

@@ -73,7 +73,7 @@ def every_file_knows_its_encoder(box):
     equal(mapped[0], "clip-f32, mapped", "mapped rows")
     check(mapped[1] != known[1], "the map's checksum is not the encoder's")
     box.works("convert", names["gallery"], "-o", "from-gallery.safetensors")
-    equal(encoder_of(box, "from-gallery.safetensors"), (None, None), "mapped rows of a gallery")
+    equal(encoder_of(box, "from-gallery.safetensors"), mapped, "mapped rows of a gallery")
     box.works("convert", names["data"], "--only", "names.txt", "-o", "some.safetensors")
     equal(encoder_of(box, "some.safetensors"), known, "some rows")
     box.works("convert", names["data"], "-o", "copy.safetensors")
@@ -87,8 +87,15 @@ def rows_are_mapped_once(box):
     box.works("fit", "raw.safetensors", "--lambda", "1x", "-o", "m.safetensors")
     box.works("fit", "raw.safetensors", "--lambda", "3x", "-o", "other.safetensors")
     box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
-    for name in ("mapped.safetensors", "mapped.parquet"):
-        box.works("transform", "m.safetensors", "raw.safetensors", "-o", name)
+    box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "changed.safetensors")
+    box.works("index", "raw.safetensors", "--append", "changed.safetensors")
+    for first, name in (
+        (["transform", "m.safetensors", "raw.safetensors"], "mapped.safetensors"),
+        (["transform", "m.safetensors", "raw.safetensors"], "mapped.parquet"),
+        (["convert", "g.safetensors"], "converted.safetensors"),
+        (["convert", "changed.safetensors"], "converted.parquet"),
+    ):
+        box.works(*first, "-o", name)
         for words in (
             ["transform", "m.safetensors", name, "-o", "again.safetensors"],
             ["classify", "m.safetensors", name],
@@ -103,6 +110,34 @@ def rows_are_mapped_once(box):
         box.works("eval", "second.safetensors", name)
         box.works("transform", "other.safetensors", "raw.safetensors", "-o", "elsewhere.safetensors")
         box.refuses(BAD_DATA, "eval", "second.safetensors", "elsewhere.safetensors", naming=["elsewhere.safetensors"])
+    # What is converted is of one map or of none.
+    box.works("index", "raw.safetensors", "--model", "other.safetensors", "-o", "h.safetensors")
+    box.refuses(BAD_DATA, "convert", "g.safetensors", "h.safetensors", "-o", "both.safetensors",
+                naming=["g.safetensors", "h.safetensors"])
+    box.works("convert", "g.safetensors", "h.safetensors", ANY, "-o", "both.safetensors")
+    equal(encoder_of(box, "both.safetensors"), (None, None), "rows of two maps")
+
+
+@test
+def maps_that_are_none(box):
+    """Rows of a gallery whose map cannot be what it says are not taken."""
+    box.works("synth", "--seed", "3", "--dim", "16", "--classes", "4", "--per-class", "10", "-o", "raw.safetensors")
+    box.works("fit", "raw.safetensors", "--lambda", "1x", "-o", "m.safetensors")
+    box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+
+    def refused(change, naming):
+        header, data = header_of(box, "g.safetensors")
+        del header["__metadata__"]["checksum"]  # otherwise it would not fit
+        change(header)
+        write_file(box, "bad.safetensors", header, data)
+        box.refuses(BAD_DATA, "convert", "bad.safetensors", "-o", "out.safetensors", naming=["bad.safetensors", naming])
+
+    refused(lambda header: header["__metadata__"].pop("normalized"), "normalized")
+    refused(lambda header: header["__metadata__"].pop("centre"), "centre")
+    refused(lambda header: header["transform"].update(dtype="F32", shape=[16, 32]), "transform")
+    refused(lambda header: header["transform"].update(shape=[256]), "transform")
+    refused(lambda header: header["transform"].update(shape=[32, 8]), "mean")
+    refused(lambda header: header.update(average=header.pop("mean")), "mean")
 
 
 def without_encoder(box, name, out):

@@ -145,7 +145,9 @@ def options_that_do_not_fit(box):
         box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", output, naming=[f"{output}:", ".safetensors"])
         box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "y.safetensors", "--text", output,
                     naming=[f"{output}:", ".safetensors"])
-    box.refuses(USAGE, "transform", "m.safetensors", "x.safetensors", "-o", "y.npy", "--dtype", "bf16", naming="bf16")
+    for ending in (".npy", ".parquet"):
+        box.refuses(USAGE, "transform", "m.safetensors", "x.safetensors", "-o", f"y{ending}", "--dtype", "bf16",
+                    naming=f"y{ending}: a {ending} cannot hold bf16; use .safetensors")
 
 
 @test

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import time
 
@@ -31,6 +32,20 @@ def closed(own):
         return True
     except OSError:
         return True
+
+
+def begin_of_answer(own):
+    """The beginning of an answer, an error whole; nothing if the connection was cut off."""
+    data = b""
+    try:
+        while not data or (b" 503 " in data[:20] and not data.endswith(b"}}")):
+            more = own.recv(65536)
+            if not more:
+                break
+            data += more
+    except OSError:
+        pass
+    return data
 
 
 @test
@@ -136,6 +151,35 @@ def a_full_queue_is_told(box):
                 check(status in (200, 429), f"{data[:200]}")
                 check(status == 200 or b"Retry-After: 1" in data, f"{data[:300]}")
                 own.close()
+
+
+@test
+def late_requests_are_told(box):
+    """What has waited for longer than --timeout is answered with 503, not worked on. The server is stopped while requests
+    wait, so how fast it is does not matter."""
+    with Server(box, *small_world(box), "--timeout", "1") as server:
+        body = ('{"rows":[' + ",".join(["[1,2,3,4,5,6,7,8]"] * 1000) + '],"k":80}').encode()
+        request = f"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        late = []
+        for _ in range(10):  # they may all be done before it stops
+            owns = [server.raw(request) for _ in range(30)]
+            for _ in range(100):
+                if server.metric("koofu_queue_length") >= 5:
+                    break
+            server.process.send_signal(signal.SIGSTOP)
+            time.sleep(1.2)
+            server.process.send_signal(signal.SIGCONT)
+            for own in owns:
+                data = begin_of_answer(own)
+                check(data == b"" or data.split()[1] in (b"200", b"503"), f"{data[:200]}")  # nothing: it had not arrived yet
+                late += [data] if b" 503 " in data[:20] else []
+                own.close()
+            if late:
+                break
+        check(late, "requests that waited for too long")
+        for data in late:
+            check(b"the server is too busy; try again later" in data, f"{data[:400]}")
+        server.works("POST", "/v1/search", {"row_numbers": [1], "k": 2})
 
 
 @test
