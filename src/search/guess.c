@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* How far the line is lowered: by so many standard deviations of what it misses, and by a quarter more
- * than its largest miss. */
+/* How far the line is lowered: by so many standard deviations of what it misses or so many times its
+ * largest miss, whichever is more. */
 #define DEVIATIONS 3.0
 #define FARTHER    1.25
 
