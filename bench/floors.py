@@ -39,9 +39,9 @@ SEARCHED = (768, 256, 128, 64, 32)
 # embeddings, have leading directions from d = 129 on, and scans stop early at d = 128. AVX2 multiplies 8-bit numbers
 # at a quarter of the rate.
 SEARCH = {
-    "gaussian": {"avx512": {768: 3.5, 256: 3.5, 128: 4, 64: 4.5, 32: 5}, "amx": dict.fromkeys(SEARCHED, 10),
+    "gaussian": {"avx512": {768: 3.75, 256: 4, 128: 4.25, 64: 4.5, 32: 5}, "amx": dict.fromkeys(SEARCHED, 10),
                  "avx2": {768: 1, 128: 2, 64: 2, 32: 2}},
-    "synth": {"avx512": {768: 5, 256: 5, 128: 4.5, 64: 4, 32: 4.5}, "amx": {}, "avx2": {}},
+    "synth": {"avx512": {768: 5, 256: 5, 128: 4.75, 64: 4.5, 32: 4.75}, "amx": {}, "avx2": {}},
 }
 TOWERS = ("ViT-B/32", "ViT-L/14")
 SHAPES = ((400, 768, 3072), (400, 3072, 768), (514, 1024, 4096))
@@ -61,7 +61,7 @@ FLOORS = [
     Floor("fit", "fit, default", GIVEN, COST, {"all": 2.5}),
     Floor("fit", "fit, default", LDA, FASTER, {"all": 5}),
     Floor("fit", "fit, default", GRID, FASTER, {"all": 300}),
-    Floor("fit", "fit, default", GRID_JOBS, FASTER, {"avx512": 150, "amx": 150}),
+    Floor("fit", "fit, default", GRID_JOBS, FASTER, {"avx512": 250, "amx": 150}),
     Floor("solver", "fit of statistics, D = 768", limit("0.12 s"), COST, {"avx2": 1.25, "avx512": 1, "amx": 1}),
     Floor("solver", "fit of statistics, D = 1024", growth(768), COST, {"all": 1.25}),
     Floor("solver", "fit of statistics, D = 2048", growth(768), COST, {"all": 1.25}),
