@@ -477,14 +477,7 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
 
 /* --- rows in order ---------------------------------------------------------------------------- */
 
-/* (Always inline, as in shortlist.c.) */
-#define AHEAD 8
-static inline __attribute__((always_inline)) void prefetch_row(const kf_index *index,
-                                                               uint64_t row) {
-  const char *x = index->rows != NULL ? (const char *)(index->rows + row * index->dim)
-                                      : (const char *)(index->halves + row * index->dim);
-  for (uint32_t i = 0; i < 4 * 64; i += 64) __builtin_prefetch(x + i);
-}
+#define AHEAD 8 /* rows that are prefetched */
 
 /* Packs a block of rows that are in order. */
 static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -503,7 +496,7 @@ static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err
     kf_row_block block = start_block(s.largest, n);
     for (uint64_t r = 0; r < n; r++) {
       uint64_t row = kf_row_at(index, first + r);
-      if (r + AHEAD < n) prefetch_row(index, kf_row_at(index, first + r + AHEAD));
+      if (r + AHEAD < n) kf_row_prefetch(index, kf_row_at(index, first + r + AHEAD));
       const float *x = decoded != NULL ? decoded : index->rows + row * index->dim;
       if (decoded != NULL) kf_index_copy(index, kernels, row, 1, decoded);
       place_row(index, kernels, first + r, row, x, &block, &s);

@@ -164,8 +164,8 @@ static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double val
   return KF_OK;
 }
 
-/* Rows come from the second-level cache: hits are some way apart. (Always inline, as in
- * shortlist.c.) */
+/* Rows come from the second-level cache: hits are some way apart. (Always inline, as
+ * kf_row_prefetch.) */
 #define AHEAD 3
 static inline __attribute__((always_inline)) void prefetch_fine(const kf_index *index,
                                                                 uint64_t row) {

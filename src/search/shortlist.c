@@ -275,25 +275,16 @@ static void put_in_order(kf_shortlist *list, kf_pending *sorted) {
   memcpy(x, sorted, n * sizeof *x);
 }
 
-/* Rows lie anywhere in memory, so they are prefetched some time before they are scored. Of long
- * rows only the beginning: the processor then prefetches the rest itself. (Always inline: gcc takes
- * a call of this for one without effect, and drops it.) */
+/* Prefetches pending rows up to number `to`. (Always inline, as kf_row_prefetch.) */
 #define AHEAD       (2 * KF_SCORE_ROWS) /* in the list at hand */
-#define AHEAD_BYTES 8192u               /* in the next list, and of a row: */
-#define ROW_BYTES   256u
-static inline __attribute__((always_inline)) void prefetch(const kf_index *index, uint64_t row) {
-  bool half = index->halves != NULL;
-  const char *x = half ? (const char *)(index->halves + row * index->dim)
-                       : (const char *)(index->rows + row * index->dim);
-  size_t bytes = index->dim * (half ? sizeof *index->halves : sizeof(float));
-  if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
-  for (size_t at = 0; at < bytes && at < ROW_BYTES; at += 64) __builtin_prefetch(x + at);
-}
-
+#define AHEAD_BYTES 8192u               /* of rows in the next list */
 static inline __attribute__((always_inline)) void ask_for(kf_shortlist *list, const kf_index *index,
                                                           uint32_t to) {
-  for (; list->asked < to && list->asked < list->n_pending && !index->in_place; list->asked++)
-    prefetch(index, list->pending[list->asked].row);
+  for (; list->asked < to && list->asked < list->n_pending && !index->in_place; list->asked++) {
+    uint64_t row = list->pending[list->asked].row;
+    if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
+    kf_row_prefetch(index, row);
+  }
 }
 
 /* Scores up to `most` pending rows, which are in order, if their upper bounds are at least `margin` above
