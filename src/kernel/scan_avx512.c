@@ -7,7 +7,10 @@
  * which the first of them brings to the first-level cache; each prefetches a quarter of the next
  * four panels. Most of the time no sum reaches its floor. That is seen in the registers, by maxima
  * and additions, which other units do while the multipliers are busy; a comparison for every query
- * would stop these. */
+ * would stop these.
+ *
+ * Where the scan may stop, a query often reaches its floor there with one of four panels. It is
+ * multiplied with these once more, to the end, after some panels have been scanned. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -45,6 +48,9 @@ typedef struct avx512_scan {
   kf_hit *to;               /* where the next hit goes */
   int32_t more[GROUP];      /* what sums are less than the floor by, at most */
   int32_t stop_more[GROUP]; /* the same at the stop */
+  /* Who reaches its floor at the stop, and with which of some quads: quad * GROUP + query. Sixteen are
+   * written at a time. */
+  uint32_t there[SOME / QUAD * GROUP + 16];
   int32_t start[SOME * KF_PANEL] __attribute__((aligned(64)));      /* minus the offsets */
   int32_t sums[TILE][QUAD * KF_PANEL] __attribute__((aligned(64))); /* of a tile with hits */
 } avx512_scan;
@@ -130,11 +136,11 @@ store_one(avx512_scan *w, size_t one, const size_t n, const __m512i sum[TILE][QU
   }
 }
 
-/* A bit for each of n queries: whether one of its sums reaches its floor, which it is less than by
- * `more` at most. Only then sums are stored. */
-static inline __attribute__((always_inline)) unsigned
-reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD]) {
-  __m512i above[TILE], all;
+/* By how much sums of n queries are above their floors, at most, for each and for all of them. `more`:
+ * what they are less than their floors by, at most. */
+static inline __attribute__((always_inline)) __m512i
+rise(const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD], __m512i above[TILE]) {
+  __m512i all;
   UNROLL
   for (size_t q = 0; q < n; q++) {
     __m512i most = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
@@ -142,11 +148,25 @@ reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TIL
     above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(more[q]));
     all = q == 0 ? above[0] : _mm512_max_epi32(all, above[q]);
   }
-  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
+  return all;
+}
+
+/* A bit for each of n queries: whether one of its sums reaches its floor. */
+static inline __attribute__((always_inline)) unsigned reached_by(const size_t n,
+                                                                 const __m512i above[TILE]) {
   unsigned reached = 0;
   UNROLL
   for (size_t q = 0; q < n; q++)
     reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
+  return reached;
+}
+
+/* The same from the sums, which are stored if there is one. */
+static inline __attribute__((always_inline)) unsigned
+reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD]) {
+  __m512i above[TILE], all = rise(more, n, sum, above);
+  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
+  unsigned reached = reached_by(n, (const __m512i *)above);
   if (__builtin_expect((reached & (reached - 1)) == 0, 1))
     store_one(w, (size_t)__builtin_ctz(reached), n, sum);
   else
@@ -182,44 +202,73 @@ static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, un
   }
 }
 
-/* The sums of a query with a panel from those with tails at the stop. */
-static inline __m512i go_on(const kf_scan *s, const uint8_t *rows, const char *query, size_t n,
-                            int8_t tail, __m512i sum) {
-  __m512i other = _mm512_setzero_si512(), y;
-  const uint8_t *end = rows + s->dim * KF_PANEL;
-  int32_t four;
-  rows += s->stop * KF_PANEL;
-  query += s->stop * n;
-  sum = _mm512_dpbusd_epi32(sum, _mm512_load_si512(rows), _mm512_set1_epi8((int8_t)-tail));
-  while ((rows += 4 * KF_PANEL) < end) {
-    memcpy(&four, query += 4 * n, 4);
-    y = _mm512_dpbusd_epi32(other, _mm512_load_si512(rows), _mm512_set1_epi32(four));
-    other = sum; /* two chains of sums */
-    sum = y;
+/* Adds to n_there queries those that reach their floors at the stop with a quad, a bit for each, and
+ * returns how many there are then. Branches would be mispredicted. */
+static inline size_t note_there(avx512_scan *w, size_t n_there, uint32_t reached, size_t quad) {
+  const __m512i sixteen = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  UNROLL
+  for (uint32_t q = 0; q < GROUP; q += 16, reached >>= 16) {
+    __m512i entries = _mm512_add_epi32(sixteen, _mm512_set1_epi32((int32_t)(quad * GROUP + q)));
+    __mmask16 which = (__mmask16)reached;
+    _mm512_storeu_si512(w->there + n_there, _mm512_maskz_compress_epi32(which, entries));
+    n_there += (size_t)__builtin_popcount(which);
   }
-  return _mm512_add_epi32(sum, other);
+  return n_there;
 }
 
-/* The same for sums at the stop, which are brought to their ends first. n: queries of the tile. */
-static __attribute__((noinline)) void take_stopped(avx512_scan *w, size_t first, size_t n,
-                                                   unsigned reached, size_t row) {
+/* Multiplies them to the end, and writes their hits. Two at a time, or each product would wait for the
+ * one before. n: queries of a tile. */
+#define PAIR 2
+static inline __attribute__((always_inline)) void
+take_there(avx512_scan *w, size_t first, const size_t n, size_t some, size_t n_there) {
   const kf_scan *s = w->s;
-  const char *query = (const char *)s->queries + START_SIZE + first * s->dim;
-  for (; reached != 0; reached &= reached - 1) {
-    size_t q = (size_t)__builtin_ctz(reached);
-    __m512i least = _mm512_set1_epi32(-w->more[first + q]);
-    __m512i least_there = _mm512_set1_epi32(-w->stop_more[first + q]);
-    uint64_t which = 0;
-    for (size_t v = 0; v < QUAD; v++) {
-      int32_t *sums = w->sums[q] + v * KF_PANEL;
-      __m512i sum = _mm512_load_si512(sums);
-      if (_mm512_cmpge_epi32_mask(sum, least_there) == 0) continue;
-      sum = go_on(s, s->panels + (row + v * KF_PANEL) * s->dim, query + 4 * q, n,
-                  s->tail[first + q], sum);
-      which |= (uint64_t)_mm512_cmpge_epi32_mask(sum, least) << v * KF_PANEL;
-      _mm512_store_si512(sums, sum);
+  const size_t dim = s->dim, panel = dim * KF_PANEL;
+  uint32_t *there = w->there;
+  if (n_there > 0) there[n_there] = there[n_there - 1];
+  for (size_t i = 0; i < n_there; i += PAIR) {
+    const uint8_t *rows[PAIR];
+    const char *query[PAIR];
+    size_t q[PAIR], row[PAIR];
+    __m512i sum[PAIR][QUAD];
+    uint64_t which[PAIR] = {0};
+    UNROLL
+    for (size_t e = 0; e < PAIR; e++) {
+      size_t quad = there[i + e] / GROUP, in = there[i + e] % GROUP, tile = in / n * n;
+      q[e] = first + in;
+      row[e] = (some + quad * QUAD) * KF_PANEL;
+      rows[e] = s->panels + row[e] * dim;
+      query[e] = (const char *)s->queries + START_SIZE + (first + tile) * dim + 4 * (in - tile);
+      UNROLL
+      for (size_t v = 0; v < QUAD; v++)
+        sum[e][v] = _mm512_load_si512(w->start + (quad * QUAD + v) * KF_PANEL);
     }
-    write_hits(w, first + q, row, which, w->sums[q]);
+    for (size_t c = 0; c < dim; c += 4) {
+      UNROLL
+      for (size_t e = 0; e < PAIR; e++) {
+        int32_t four;
+        memcpy(&four, query[e] + c * n, 4);
+        UNROLL
+        for (size_t v = 0; v < QUAD; v++)
+          sum[e][v] =
+              _mm512_dpbusd_epi32(sum[e][v], _mm512_load_si512(rows[e] + v * panel + c * KF_PANEL),
+                                  _mm512_set1_epi32(four));
+      }
+    }
+    UNROLL
+    for (size_t e = 0; e < PAIR; e++) {
+      __m512i least = _mm512_set1_epi32(-w->more[q[e]]);
+      UNROLL
+      for (size_t v = 0; v < QUAD; v++)
+        which[e] |= (uint64_t)_mm512_cmpge_epi32_mask(sum[e][v], least) << v * KF_PANEL;
+    }
+    if (i + PAIR > n_there) which[1] = 0;
+    if ((which[0] | which[1]) == 0) continue;
+    UNROLL
+    for (size_t e = 0; e < PAIR; e++) {
+      UNROLL
+      for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[e] + v * KF_PANEL, sum[e][v]);
+    }
+    for (size_t e = 0; e < PAIR; e++) write_hits(w, q[e], row[e], which[e], w->sums[e]);
   }
 }
 
@@ -241,11 +290,9 @@ static inline __attribute__((always_inline)) void
 go(avx512_scan *w, size_t first, size_t last, const size_t n, const bool stops, int32_t *peaks) {
   const kf_scan *s = w->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
-  __m512i sum[TILE][QUAD];
-  const int32_t *more = stops ? w->stop_more : w->more;
-  unsigned reached;
+  __m512i sum[TILE][QUAD], above[TILE];
   for (size_t some = 0; some < s->n_panels; some += SOME) {
-    size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels;
+    size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels, n_there = 0;
     for (size_t p = some; p < end; p++)
       _mm512_store_si512(
           w->start + (p - some) * KF_PANEL,
@@ -253,21 +300,25 @@ go(avx512_scan *w, size_t first, size_t last, const size_t n, const bool stops, 
     for (size_t p = some; p < end; p += QUAD) {
       const uint8_t *rows = s->panels + p * panel, *next = rows + QUAD * panel;
       const char *query = (const char *)s->queries + START_SIZE + first * dim;
+      uint32_t there = 0;
       kf_ahead_step(&w->ahead);
       for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
         begin(n, w->start + (p - some) * KF_PANEL, sum);
         multiply(rows, dim, stops ? s->stop : dim, query, n, next, sum);
-        if (stops) add_tails(s, rows, q, n, sum);
-        if (peaks != NULL)
+        if (stops) {
+          add_tails(s, rows, q, n, sum);
+          rise(w->stop_more + q, n, (const __m512i(*)[QUAD])sum, above);
+          there |= reached_by(n, (const __m512i *)above) << (q - first);
+        } else if (peaks != NULL) {
           raise_peaks(n, peaks + q * KF_PEAKS, (const __m512i(*)[QUAD])sum);
-        else if ((reached = reach(w, more + q, n, (const __m512i(*)[QUAD])sum)) == 0)
-          continue;
-        else if (stops)
-          take_stopped(w, q, n, reached, p * KF_PANEL);
-        else
-          take_hits(w, q, reached, p * KF_PANEL);
+        } else {
+          unsigned reached = reach(w, w->more + q, n, (const __m512i(*)[QUAD])sum);
+          if (reached != 0) take_hits(w, q, reached, p * KF_PANEL);
+        }
       }
+      if (stops) n_there = note_there(w, n_there, there, (p - some) / QUAD);
     }
+    if (stops) take_there(w, first, n, some, n_there);
   }
 }
 

@@ -20,7 +20,7 @@
  * directions give the same answers.
  *
  * Short rows are taken whole, in the order of their directions. The scan stops after some of these
- * where the bound, of the bytes this time, rules out all rows of a tile. With n = D nothing is left
+ * where the bound, of the bytes this time, rules out all rows of four panels. With n = D nothing is left
  * beside the directions, and |p . y - u_p . u_y| <= share (|p| + TINY) (|y| + TINY). */
 #include "search/lead.h"
 #include "search/index.h"
@@ -34,8 +34,8 @@ enum {
   STEP = 64,      /* numbers of directions that are tried are multiples of this */
   FEWEST = 32768, /* rows for which the sample is worth its time */
   WIDEST = 2048,  /* dimensions, likewise */
-  STOPS = 16,     /* stops that are tried are multiples of this */
-  TILE = 384      /* products of a query and a row that are stopped together, about */
+  STOPS = 8,      /* stops that are tried are multiples of this */
+  TOGETHER = 64   /* rows that a query is stopped with together */
 };
 
 static double error_of(uint32_t n, uint32_t dim) { return 1.01 * sqrt(n) * (dim + 8.0) * 0x1p-24; }
@@ -146,16 +146,15 @@ typedef struct trial {
   float *floor; /* [QUERIES] the key that a row must reach: that of a neighbour */
 } trial;
 
-/* The share of rows that the bound leaves, over the directions so far. */
-static double share_left(const trial *t) {
-  uint64_t left = 0;
-  for (uint32_t q = 0; q < QUERIES; q++)
-    for (uint32_t i = 0; i < t->s->n; i++) {
-      float rest = t->left2[q] * t->left2[i];
-      float bound = t->dots[q * t->s->n + i] - t->s->offset[i] - t->floor[q];
-      left += bound >= 0 || bound * bound <= rest;
-    }
-  return (double)left / QUERIES / t->s->n;
+/* The share of rows that the bound leaves for query q, over the directions so far. */
+static double share_left(const trial *t, uint32_t q) {
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < t->s->n; i++) {
+    float rest = t->left2[q] * t->left2[i];
+    float bound = t->dots[q * t->s->n + i] - t->s->offset[i] - t->floor[q];
+    left += bound >= 0 || bound * bound <= rest;
+  }
+  return (double)left / t->s->n;
 }
 
 /* Keys of the nearest neighbours (0) or of the second ones (1). */
@@ -202,19 +201,21 @@ static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim, uin
   start_trial(t, dim);
 }
 
-/* The stop with the least work for a row and a query, in columns; 0: no stop does with nine tenths.
- * What the bound leaves of a sample is more than what it leaves of all rows, whose floors are higher:
- * half of it counts. A stop itself takes as long as BESIDE columns. */
+/* The stop with the least work for a row and a query, in columns; 0: no stop does with nineteen
+ * twentieths. A query is multiplied once more with all of TOGETHER rows if the bound leaves one of them,
+ * which costs AGAIN times what it does in a tile. The nearest neighbour in the sample is about where
+ * floors are during a search. A stop itself takes as long as BESIDE columns. */
 static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
-  const double beside = 20;
-  double least = 0.9 * dim, own = 2.0 / t->s->n; /* the query itself, and its neighbour */
+  const double beside = 8, again = 1.3;
+  double least = 0.95 * dim, itself = 1.0 / t->s->n;
   uint32_t best = 0;
   prepare_trial(kernels, t, dim, 0);
   for (uint32_t n = STOPS; n < dim; n += STOPS) {
     add_directions(kernels, t, n - STOPS, STOPS);
-    double left = fmax(share_left(t) - own, 0) / 2, none = 1;
-    for (int i = 1; i < TILE; i++) none *= 1 - left;
-    double cost = n + beside + (1 - none) * (dim - n);
+    double some = 0; /* the share of queries and rows together that are multiplied again */
+    for (uint32_t q = 0; q < QUERIES; q++)
+      some += (1 - pow(1 + itself - share_left(t, q), TOGETHER)) / QUERIES;
+    double cost = n + beside + again * some * dim;
     if (cost < least) {
       least = cost;
       best = n;
@@ -233,7 +234,9 @@ static uint32_t choose(const kf_kernels *kernels, trial *t, uint32_t dim) {
   prepare_trial(kernels, t, dim, 1);
   for (uint32_t n = STEP; n < 0.6 * dim; n += STEP) {
     add_directions(kernels, t, n - STEP, STEP);
-    double cost = n + more * share_left(t) * (row + 4 * dim);
+    double left = 0;
+    for (uint32_t q = 0; q < QUERIES; q++) left += share_left(t, q) / QUERIES;
+    double cost = n + more * left * (row + 4 * dim);
     if (cost < least) {
       least = cost;
       best = n;
