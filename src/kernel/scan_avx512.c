@@ -136,17 +136,23 @@ store_one(avx512_scan *w, size_t one, const size_t n, const __m512i sum[TILE][QU
   }
 }
 
-/* By how much sums of n queries are above their floors, at most, for each and for all of them. `more`:
- * what they are less than their floors by, at most. */
+/* By how much the sums of a query are above its floor, at most. `more`: what they are less than it by,
+ * at most. */
+static inline __attribute__((always_inline)) __m512i rise_of(int32_t more,
+                                                             const __m512i sum[QUAD]) {
+  __m512i most =
+      _mm512_max_epi32(_mm512_max_epi32(sum[0], sum[1]), _mm512_max_epi32(sum[2], sum[3]));
+  return _mm512_add_epi32(most, _mm512_set1_epi32(more));
+}
+
+/* That of each of n queries, and the largest of them. */
 static inline __attribute__((always_inline)) __m512i
 rise(const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD], __m512i above[TILE]) {
-  __m512i all;
+  __m512i all = above[0] = rise_of(more[0], sum[0]);
   UNROLL
-  for (size_t q = 0; q < n; q++) {
-    __m512i most = _mm512_max_epi32(_mm512_max_epi32(sum[q][0], sum[q][1]),
-                                    _mm512_max_epi32(sum[q][2], sum[q][3]));
-    above[q] = _mm512_add_epi32(most, _mm512_set1_epi32(more[q]));
-    all = q == 0 ? above[0] : _mm512_max_epi32(all, above[q]);
+  for (size_t q = 1; q < n; q++) {
+    above[q] = rise_of(more[q], sum[q]);
+    all = _mm512_max_epi32(all, above[q]);
   }
   return all;
 }
