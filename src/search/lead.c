@@ -201,10 +201,10 @@ static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim, uin
   start_trial(t, dim);
 }
 
-/* The stop with the least work for a row and a query, in columns; 0: no stop does with nineteen
- * twentieths. A query is multiplied once more with all of TOGETHER rows if the bound leaves one of them,
- * which costs AGAIN times what it does in a tile. The nearest neighbour in the sample is about where
- * floors are during a search. A stop itself takes as long as BESIDE columns. */
+/* The stop with the least work for a row and a query, in columns; 0: none saves a twentieth. If the bound
+ * leaves one of TOGETHER rows, a query is multiplied with all of them once more, at AGAIN times the cost
+ * of a tile; a stop itself costs as much as BESIDE columns. Floors are about as high during a search as
+ * the nearest neighbour in the sample. */
 static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
   const double beside = 8, again = 1.3;
   double least = 0.95 * dim, itself = 1.0 / t->s->n;
@@ -212,7 +212,7 @@ static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
   prepare_trial(kernels, t, dim, 0);
   for (uint32_t n = STOPS; n < dim; n += STOPS) {
     add_directions(kernels, t, n - STOPS, STOPS);
-    double some = 0; /* the share of queries and rows together that are multiplied again */
+    double some = 0; /* the share of rows that queries are multiplied with again */
     for (uint32_t q = 0; q < QUERIES; q++)
       some += (1 - pow(1 + itself - share_left(t, q), TOGETHER)) / QUERIES;
     double cost = n + beside + again * some * dim;
