@@ -92,6 +92,55 @@ static void arena(void **state) {
   kf_arena_free(&a);
 }
 
+/* Arrays of some MiB, which get large pages, and zeros among them. */
+static void large_arrays(void **state) {
+  (void)state;
+  for (uint64_t bytes = ((uint64_t)2 << 20) - 128; bytes < (uint64_t)9 << 20; bytes += 777777) {
+    kf_arena a = {0};
+    char *any, *zeros;
+    KF_TAKE(&a, any, bytes);
+    KF_TAKE_ZERO(&a, zeros, bytes);
+    assert_false(a.failed);
+    assert_int_equal((uintptr_t)any % 64, 0);
+    assert_int_equal((uintptr_t)zeros % 16, 0);
+    memset(any, 1, (size_t)bytes);
+    for (uint64_t i = 0; i < bytes; i++) assert_int_equal(zeros[i], 0);
+    memset(zeros, 2, (size_t)bytes);
+    for (uint64_t i = 0; i < bytes; i++) assert_int_equal(any[i], 1);
+    kf_arena_free(&a);
+  }
+}
+
+/* Lent memory is used first, by all arenas that share it, and its owner frees it. */
+static void lent_memory(void **state) {
+  (void)state;
+  enum { BYTES = 1024 };
+  _Alignas(64) char memory[BYTES];
+  memset(memory, 7, sizeof memory);
+  kf_lent lent = {.at = memory, .left = BYTES};
+  kf_arena a = {.lent = &lent}, b = {.lent = &lent};
+  char *first, *second, *zeros, *beyond, *none;
+  KF_TAKE(&a, first, 100);
+  KF_TAKE_ZERO(&b, zeros, 200);
+  KF_TAKE(&a, none, 0);
+  KF_TAKE(&a, second, 1);
+  assert_ptr_equal(first, memory);
+  assert_ptr_equal(zeros, memory + 128);
+  assert_ptr_equal(none, memory + 384);
+  assert_ptr_equal(second, memory + 448);
+  for (int i = 0; i < 200; i++) assert_int_equal(zeros[i], 0);
+  assert_int_equal(lent.left, BYTES - 512);
+  KF_TAKE(&b, beyond, 512); /* there must be room for whole vectors after it */
+  assert_true(beyond < memory || beyond >= memory + BYTES);
+  memset(beyond, 1, 512);
+  KF_TAKE(&b, beyond, UINT64_MAX);
+  assert_null(beyond);
+  KF_TAKE(&b, beyond, 1); /* after a failure nothing, lent or not */
+  assert_null(beyond);
+  kf_arena_free(&a);
+  kf_arena_free(&b);
+}
+
 static void classes_are_matched(void **state) {
   (void)state;
   char *abc[] = {"a", "b", "c"}, *cxa[] = {"c", "x", "a", "y"};
@@ -624,6 +673,8 @@ int main(void) {
       cmocka_unit_test(dict_grows),
       cmocka_unit_test(sizes),
       cmocka_unit_test(arena),
+      cmocka_unit_test(large_arrays),
+      cmocka_unit_test(lent_memory),
       cmocka_unit_test(classes_are_matched),
       cmocka_unit_test(parallel),
       cmocka_unit_test(short_jobs),

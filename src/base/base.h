@@ -75,10 +75,18 @@ char *kf_strdup(const char *text);
 /* Makes room for one more element of `size` bytes after the `used` ones in *block. */
 bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
-/* Memory that is freed together. Each array is its own allocation, so sanitizers see its ends. After
- * a failure the arena is `failed`, so one check covers all arrays. Zero-initialise. */
+/* Memory of the caller that is not in use at the moment, 64-byte aligned. */
+typedef struct kf_lent {
+  char *at;
+  uint64_t left; /* bytes */
+} kf_lent;
+
+/* Memory that is freed together. Each array is its own allocation, so sanitizers see its ends; but
+ * arrays for which lent memory is left lie there. After a failure the arena is `failed`, so one check covers
+ * all arrays. Zero-initialise. */
 typedef struct kf_arena {
   struct kf_arena_link *last;
+  kf_lent *lent; /* may be NULL; arenas may share it */
   bool failed;
 } kf_arena;
 void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size); /* as kf_alloc */
