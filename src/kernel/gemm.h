@@ -13,8 +13,13 @@ static inline void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, s
       for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
 }
 
-/* Continues MR x COLUMNS sums from c over `depth` steps. */
-static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc) {
+/* Continues MR x COLUMNS sums from c over `depth` steps. Rows of b are ldb apart; unless `packed` is
+ * NULL, they are packed on the way, which hides most of what that costs. */
+static inline __attribute__((always_inline)) void NAME(continue_sums)(const REAL *a, const REAL *b,
+                                                                      size_t ldb, REAL *packed,
+                                                                      size_t depth, REAL *c,
+                                                                      size_t ldc) {
+  enum { AHEAD = 8 }; /* rows of b that are fetched before they are needed */
   VEC sum[MR][NV];
   UNROLL
   for (int i = 0; i < MR; i++) {
@@ -24,7 +29,12 @@ static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c
   for (size_t k = 0; k < depth; k++) {
     VEC row[NV];
     UNROLL
-    for (int v = 0; v < NV; v++) row[v] = NAME(load)(b + k * COLUMNS + (size_t)v * LANES);
+    for (int v = 0; v < NV; v++) {
+      row[v] = NAME(load)(b + k * ldb + (size_t)v * LANES);
+      if (packed == NULL) continue;
+      __builtin_prefetch(b + (k + AHEAD) * ldb + (size_t)v * LANES);
+      NAME(store)(packed + k * COLUMNS + (size_t)v * LANES, row[v]);
+    }
     UNROLL
     for (int i = 0; i < MR; i++) {
       UNROLL
@@ -36,6 +46,16 @@ static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c
     UNROLL
     for (int v = 0; v < NV; v++) NAME(store)(c + (size_t)i * ldc + (size_t)v * LANES, sum[i][v]);
   }
+}
+
+static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc) {
+  NAME(continue_sums)(a, b, COLUMNS, NULL, depth, c, ldc);
+}
+
+/* The same for the first tile of a panel, which is packed for the others. */
+static void NAME(gemm_first)(const REAL *a, const REAL *b, size_t ldb, REAL *packed, size_t depth,
+                             REAL *c, size_t ldc) {
+  NAME(continue_sums)(a, b, ldb, packed, depth, c, ldc);
 }
 
 /* The tile below is fetched while this one is computed: c is larger than the caches. */
@@ -53,7 +73,7 @@ static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c,
   for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
 }
 
-/* A block has 192 rows of c and 128 steps of the sum: 192 KiB of a, for the second cache, and 32 KiB
+/* A block has 192 rows of c and 192 steps of the sum: 288 KiB of a, for the second cache, and 48 KiB
  * of b are packed at a time (f64, AVX-512). The sum continues from c, so blocking does not change its
  * order. */
 static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
@@ -64,12 +84,15 @@ static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ld
     NAME(pack_panel)(a + i, lda, depth, m - i < MR ? m - i : MR, MR, packed_a + i * depth);
   for (size_t j = 0; j < n; j += COLUMNS) {
     size_t columns = n - j < COLUMNS ? n - j : COLUMNS;
-    NAME(pack_panel)(b + j, ldb, depth, columns, COLUMNS, packed_b);
+    bool whole = columns == COLUMNS && m >= MR; /* the first tile is, so it packs the panel */
+    if (!whole) NAME(pack_panel)(b + j, ldb, depth, columns, COLUMNS, packed_b);
     for (size_t i = 0; i < m; i += MR) {
       size_t rows = m - i < MR ? m - i : MR;
       REAL *to = c + i * ldc + j;
       if (i + 2 * MR <= m) NAME(prefetch_tile)(to + MR * ldc, ldc, MR);
-      if (rows == MR && columns == COLUMNS)
+      if (i == 0 && whole)
+        NAME(gemm_first)(packed_a, b + j, ldb, packed_b, depth, to, ldc);
+      else if (rows == MR && columns == COLUMNS)
         NAME(gemm_micro)(packed_a + i * depth, packed_b, depth, to, ldc);
       else
         NAME(gemm_edge)(packed_a + i * depth, packed_b, depth, to, ldc, rows, columns);

@@ -11,18 +11,21 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers. */
+/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers; GEMM_DEPTH: steps of the
+ * sum for which both sides are packed. */
 #ifdef __AVX512F__
-#define WIDTH 8
-#define MR    6
-#define NV    4
+#define WIDTH      8
+#define MR         6
+#define NV         4
+#define GEMM_DEPTH 192
 typedef double doubles __attribute__((vector_size(64)));
 typedef float floats __attribute__((vector_size(64)));
 typedef int ints __attribute__((vector_size(64)));
 #else
-#define WIDTH 4
-#define MR    4
-#define NV    3
+#define WIDTH      4
+#define MR         4
+#define NV         3
+#define GEMM_DEPTH 128
 typedef double doubles __attribute__((vector_size(32)));
 typedef float floats __attribute__((vector_size(32)));
 typedef int ints __attribute__((vector_size(32)));
@@ -192,9 +195,8 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-#define GEMM_ROWS  192
-#define GEMM_DEPTH 128
-#define GEMM_FEW   (MR - 1) /* rows of c for which b is not packed */
+#define GEMM_ROWS 192
+#define GEMM_FEW  (MR - 1) /* rows of c for which b is not packed */
 
 #define REAL    double
 #define VEC     doubles
