@@ -107,8 +107,8 @@ static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   const kf_kernels *kernels = r->ctx->kernels;
   kf_tridiagonal *t = r->t;
   size_t ld = t->ld, rows = 2 * r->n_pairs;
-  double *row = t->a + i * ld, *y = r->products, factor[2 * PANEL];
-  for (size_t k = 0; k < rows; k++) factor[k] = r->swapped[k * ld + i];
+  double *row = t->a + i * ld, *y = r->products, factor[2 * PANEL], dots[2 * PANEL];
+  for (size_t k = 0; k < rows; k++) factor[k ^ 1] = r->pairs[k * ld + i];
   kernels->add_rows(r->pairs, ld, rows, i + 1, factor, row);
   t->d[i] = row[i];
   t->e[i - 1] = reflector(kernels, i, row, &t->tau[i]);
@@ -116,7 +116,8 @@ static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   r->size = i;
   r->x = row;
   KF_TRY(multiply(r, err));
-  kernels->row_dots(r->swapped, ld, rows, i, row, factor);
+  kernels->row_dots(r->pairs, ld, rows, i, row, dots);
+  for (size_t k = 0; k < rows; k++) factor[k ^ 1] = dots[k]; /* v goes with w, and w with v */
   kernels->add_rows(r->pairs, ld, rows, i, factor, y);
   double tau = t->tau[i], half = tau * tau * kernels->dot(i, row, y) / 2;
   double *v = r->pairs + rows * ld, *w = v + ld;
