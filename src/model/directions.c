@@ -39,16 +39,21 @@ void kf_directions_make(kf_fitter *f) {
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  KF_TAKE(&f->arena, all, 3 * matrix + u);
-  KF_TAKE(&f->arena, f->room, room);
+  KF_TAKE(&f->arena, all, 3 * matrix + u + room);
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;
   f->factor.r = all + 2 * matrix;
   f->u = all + 3 * matrix;
+  f->room = f->u + u;
   f->factor.n = n;
   f->c = f->map = f->room + (room - n * n);
   f->mapped = f->turned = (double)NAN;
+}
+
+kf_lent kf_directions_lend(const kf_fitter *f) {
+  const double *end = f->room + kf_eigen_room(f->dim);
+  return (kf_lent){.at = (char *)f->factor.r, .left = (uint64_t)(end - f->factor.r) * sizeof *end};
 }
 
 /* --- S_w -------------------------------------------------------------------------------------- */

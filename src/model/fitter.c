@@ -58,8 +58,7 @@ static kf_status check_statistics(const kf_stats *w, const kf_stats *b, kf_err *
         "the statistics for S_w (%u columns, %s) and S_b (%u columns, %s) do not match", w->dim,
         w->normalized ? "unit length" : "raw", b->dim, b->normalized ? "unit length" : "raw");
   KF_TRY(kf_origin_agree(&w->origin, &b->origin, err));
-  if (w->rows == 0)
-    return kf_fail_with(err, KF_ERR_MATH, KF_HINT_NONE, w->from, "the statistics hold no rows");
+  KF_TRY(kf_check_filled(w, err));
   uint32_t filled = 0;
   for (uint32_t k = 0; k < b->n_classes; k++) filled += b->counts[k] > 0;
   if (filled < 2)
@@ -113,11 +112,12 @@ static kf_status prepare(kf_fitter *f) {
   kf_directions_make(f);
   if (f->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(kf_progress(ctx, "fit", 0, KF_FIT_STEPS));
+  kf_lent lent = kf_directions_lend(f);
   if (f->within == f->between) {
-    KF_TRY(kf_stats_scatter(ctx, f->within, f->s_w, f->s_b, f->mean));
+    KF_TRY(kf_scatter_in(ctx, f->within, f->s_w, f->s_b, f->mean, lent));
   } else {
-    KF_TRY(kf_stats_scatter(ctx, f->within, f->s_w, NULL, NULL));
-    KF_TRY(kf_stats_scatter(ctx, f->between, NULL, f->s_b, f->mean));
+    KF_TRY(kf_scatter_in(ctx, f->within, f->s_w, NULL, NULL, lent));
+    KF_TRY(kf_scatter_in(ctx, f->between, NULL, f->s_b, f->mean, lent));
   }
   for (uint64_t i = 0; i < n; i++) f->trace += f->s_w[i * n + i];
   f->norm2 = ctx->kernels->dot(n * n, f->s_w, f->s_w);
@@ -320,19 +320,27 @@ typedef struct classes_job {
   const kf_fitter *fitter;
   kf_model *model;
   kf_map_of_means by;
+  uint32_t share; /* classes of a task */
 } classes_job;
 
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const classes_job *j = argument;
-  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
-  return kf_model_set_classes(j->model, &j->by, first, left < KF_MAP_ROWS ? left : KF_MAP_ROWS,
+  uint32_t first = (uint32_t)i * j->share, left = j->model->n_classes - first;
+  return kf_model_set_classes(j->model, &j->by, first, left < j->share ? left : j->share,
                               j->fitter->between, first, err);
 }
 
+/* So that threads end together, in whole tiles of every product. */
+static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
+  uint64_t turn = (uint64_t)KF_MAP_ROWS * ctx->threads, turns = (n + turn - 1) / turn, tile = 12;
+  uint64_t tasks = turns * ctx->threads, share = ((n + tasks - 1) / tasks + tile - 1) / tile * tile;
+  return (uint32_t)(share < KF_MAP_ROWS ? share : KF_MAP_ROWS);
+}
+
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
-  classes_job j = {.fitter = f, .model = m};
-  size_t tasks = (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
+  classes_job j = {.fitter = f, .model = m, .share = share_classes(f->ctx, m->n_classes)};
+  size_t tasks = (m->n_classes + j.share - 1) / j.share;
   KF_TRY(kf_map_of_means_begin(f->ctx, &m->map, m->n_classes, &j.by));
   return kf_map_of_means_end(&j.by, kf_parallel(f->ctx, tasks, set_classes, &j));
 }

@@ -51,8 +51,9 @@ static inline kf_status kf_by_rows(kf_ctx *ctx, uint64_t rows, kf_task_fn task, 
   return kf_parallel(ctx, (size_t)((rows + KF_ROW_BLOCK - 1) / KF_ROW_BLOCK), task, argument);
 }
 
-/* directions.c: makes room for what is found there. */
+/* directions.c: makes room for what is found there, most of which can be used otherwise before. */
 void kf_directions_make(kf_fitter *fitter);
+kf_lent kf_directions_lend(const kf_fitter *fitter);
 /* `map` and `gamma` at one lambda, and `values`. */
 kf_status kf_find_map(kf_fitter *fitter, double lambda);
 

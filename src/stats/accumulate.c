@@ -103,7 +103,7 @@ static void make_scratch(const void *argument, void *own, kf_arena *arena) {
 
 static kf_status run(job *j, const char *what) {
   uint64_t batches = (j->data->rows + j->batch - 1) / j->batch;
-  KF_TRY(kf_moments_new(j->ctx, j->stats->dim, batches, j->stats->moments, &j->moments));
+  KF_TRY(kf_moments_new(j->ctx, j->stats->dim, batches, j->stats->moments, NULL, &j->moments));
   KF_TRY(kf_each_batch(j->ctx, j->data,
                        &(kf_pass){.what = what,
                                   .rows = j->batch,

@@ -48,7 +48,7 @@ static size_t worker_count(const kf_ctx *ctx, const kf_moments *m, uint64_t call
   return most > 0 ? (size_t)most : 1;
 }
 
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals, kf_lent *lent,
                          kf_moments **out) {
   kf_moments *m = kf_alloc_zero(1, sizeof *m);
   if (m == NULL) return kf_fail_memory(&ctx->err);
@@ -57,6 +57,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
   m->dim = dim;
   m->panels = (dim + m->kernel->edge - 1) / m->kernel->edge;
   m->totals = totals;
+  m->arena.lent = lent;
   pthread_mutex_init(&m->lock, NULL);
   m->n_workers = worker_count(ctx, m, calls);
   int64_t *products; /* of all workers in one piece: it takes large pages */

@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLASS_BLOCK ((uint64_t)128)
+#define CLASS_BLOCK ((uint64_t)192)
 #define TILE        8u   /* rows and columns finished together; a cache line */
 #define AHEAD       128u /* elements that are fetched before they are needed */
 #define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
@@ -61,12 +61,16 @@ typedef struct scatter {
   double *s_w, *s_b;
 } scatter;
 
-/* Rounds a / n to the nearest integer, n > 0. */
-static int64_t divide_rounded(int64_t a, int64_t n) {
-  int64_t q = a / n, rest = a % n;
-  if (2 * rest >= n) return q + 1;
-  if (2 * rest < -n) return q - 1;
-  return q;
+/* Rounds a / n to the nearest integer, n > 0: of two, to the one above. inverse: 1 / n in f64, with which
+ * the quotient, at most 2^22, is off by one at most. Integers are divided several times more slowly. */
+static int64_t divide_rounded(int64_t a, int64_t n, double inverse) {
+  int64_t q = (int64_t)((double)a * inverse), twice = 2 * (a - n * q);
+  return q + (twice >= n) - (twice < -n);
+}
+
+kf_status kf_check_filled(const kf_stats *s, kf_err *err) {
+  if (s->rows > 0) return KF_OK;
+  return kf_fail_with(err, KF_ERR_MATH, KF_HINT_NONE, s->from, "the statistics hold no rows");
 }
 
 /* --- means ------------------------------------------------------------------------------------ */
@@ -78,9 +82,10 @@ static kf_status round_class(void *argument, size_t k, size_t worker, kf_err *er
   const kf_stats *s = t->stats;
   uint64_t at = (uint64_t)k * s->dim;
   int64_t rest = 0;
+  double inverse = s->counts[k] > 0 ? 1 / (double)s->counts[k] : 0;
   if (s->counts[k] == 0) memset(t->class_mean + at, 0, s->dim * sizeof *t->class_mean);
   for (uint32_t i = 0; s->counts[k] > 0 && i < s->dim; i++) {
-    int64_t mean = divide_rounded(s->sums[at + i], s->counts[k]);
+    int64_t mean = divide_rounded(s->sums[at + i], s->counts[k], inverse);
     t->class_mean[at + i] = (int32_t)mean;
     rest |= s->sums[at + i] - s->counts[k] * mean;
   }
@@ -96,7 +101,7 @@ static void round_mean(const scatter *t, double *mean) {
     for (uint32_t i = 0; i < s->dim; i++) t->r[i] += s->sums[(uint64_t)k * s->dim + i];
   for (uint32_t i = 0; i < s->dim; i++) {
     if (mean != NULL) mean[i] = (double)t->r[i] / (double)n * unit;
-    t->g[i] = divide_rounded(t->r[i], n);
+    t->g[i] = divide_rounded(t->r[i], n, 1 / (double)n);
     t->r[i] -= n * t->g[i];
   }
 }
@@ -280,7 +285,8 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->class_mean, k * dim);
   KF_TAKE_ZERO(&t->arena, t->a, kf_triangle(s->dim));
   if (t->arena.failed) return kf_fail_memory(&t->ctx->err);
-  KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, &t->moments));
+  KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, t->arena.lent,
+                        &t->moments));
   KF_TAKE(&t->arena, t->g, dim);
   KF_TAKE_ZERO(&t->arena, t->r, dim);
   KF_TAKE(&t->arena, t->chosen, k);
@@ -303,15 +309,20 @@ static kf_status compute(scatter *t, double *mean) {
   return kf_parallel(t->ctx, (t->stats->dim + TILE - 1) / TILE, finish_rows, t);
 }
 
-kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
-                           double *mean) {
-  KF_ENTER(ctx, stats != NULL);
-  if (stats->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
-  scatter t = {.ctx = ctx, .stats = stats, .s_w = s_w, .s_b = s_b};
+kf_status kf_scatter_in(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean,
+                        kf_lent lent) {
+  KF_TRY(kf_check_filled(stats, &ctx->err));
+  scatter t = {.ctx = ctx, .arena.lent = &lent, .stats = stats, .s_w = s_w, .s_b = s_b};
   kf_status status = compute(&t, mean);
   kf_arena_free(&t.arena);
   kf_moments_free(t.moments);
   return status;
+}
+
+kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
+                           double *mean) {
+  KF_ENTER(ctx, stats != NULL);
+  return kf_scatter_in(ctx, stats, s_w, s_b, mean, (kf_lent){0});
 }
 
 /* --- the trace alone --------------------------------------------------------------------------- */
@@ -338,7 +349,8 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
     int64_t count = s->counts[k];
     double half_inverse = count > 0 ? half_inverse_of(count) : 0;
     for (uint32_t i = 0; count > 0 && i < n; i++) {
-      int64_t mean = divide_rounded(sums[i], count), rest = sums[i] - count * mean;
+      int64_t mean = divide_rounded(sums[i], count, 2 * half_inverse);
+      int64_t rest = sums[i] - count * mean;
       a[i] += (kf_i128)count * mean * mean;
       f[i] += middle_of(mean, rest, half_inverse) * (double)rest;
     }
@@ -351,7 +363,7 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
 }
 
 kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
-  if (stats->rows == 0) return kf_fail(&ctx->err, KF_ERR_MATH, "the statistics hold no rows");
+  KF_TRY(kf_check_filled(stats, &ctx->err));
   diagonal t = {.stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
   if (t.out == NULL) return kf_fail_memory(&ctx->err);
   kf_status status =
@@ -366,7 +378,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
   if (s_w == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
+  kf_status status = kf_scatter_in(ctx, stats, s_w, NULL, NULL, (kf_lent){0});
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
   if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);

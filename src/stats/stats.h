@@ -37,6 +37,11 @@ kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
+/* KF_ERR_MATH if they are of no rows. */
+kf_status kf_check_filled(const kf_stats *stats, kf_err *err);
+/* kf_stats_scatter with memory of the caller: it takes new memory only beyond it. */
+kf_status kf_scatter_in(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean,
+                        kf_lent lent);
 /* The trace of S_w, which is D times its mean eigenvalue. */
 kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace);
 /* The same, and its squared Frobenius norm, which takes far longer. */
@@ -45,10 +50,10 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
 /* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
  * the sums, times `weight`, to the caller's triangle `totals`; between two flushes the weight must
  * stay the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so
- * that blocks fill without gaps. */
+ * that blocks fill without gaps. lent: may be NULL. */
 #define KF_MOMENT_ROWS 64u
 typedef struct kf_moments kf_moments;
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals, kf_lent *lent,
                          kf_moments **out);
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
