@@ -13,30 +13,19 @@ bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum) {
   return !__builtin_add_overflow(a, b, sum);
 }
 
-/* Clearing and walking large matrices costs a fraction with pages of 2 MiB. So memory of that size begins
- * with such a page, and ends with one if that adds less than half of a page. The system may refuse;
- * nothing depends on it. */
+/* Clearing and walking large matrices costs a fraction with pages of 2 MiB, so memory of that size begins
+ * with such a page. The system may refuse; nothing depends on it. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
-static size_t whole_pages(size_t bytes) {
-  size_t left = bytes % HUGE_PAGE;
-  return bytes > HUGE_PAGE && left > HUGE_PAGE / 2 ? bytes - left + HUGE_PAGE : bytes;
-}
-
-static void *first_page_in(void *memory) {
-  return (char *)memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
-}
-
-/* `bytes` from a page's start on; the last of them may be in smaller pages. */
 static void ask_for_huge_pages(void *start, size_t bytes) {
   if (bytes >= HUGE_PAGE) madvise(start, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 }
 
 void *kf_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
-  if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX - 2 * HUGE_PAGE) return NULL;
+  if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
   /* Rounded up so that kernels may access whole vectors at the end of an array. */
-  size_t whole = whole_pages(((size_t)bytes + 64) & ~(size_t)63);
+  size_t whole = ((size_t)bytes + 64) & ~(size_t)63;
   void *memory = NULL;
   if (posix_memalign(&memory, whole < HUGE_PAGE ? 64 : HUGE_PAGE, whole) != 0) return NULL;
   ask_for_huge_pages(memory, whole);
@@ -93,62 +82,71 @@ static void *take_lent(const kf_arena *arena, uint64_t count, uint64_t size) {
   return at;
 }
 
-/* Precedes each array, in as many bytes as kf_alloc aligns to. */
+/* Precedes an array, in as many bytes as kf_alloc aligns to. That of a large one lies elsewhere: it would
+ * take the first page of the array, which may never be used. */
 typedef struct kf_arena_link {
   struct kf_arena_link *before;
-  void *memory; /* to be freed */
+  void *elsewhere; /* the memory of the array; NULL: it follows */
 } kf_arena_link;
 #define LINK_BYTES 64u
 
-/* Zeros that are not touched take no memory, so they are not set. */
-static kf_arena_link *alloc_zeros(uint64_t bytes) {
-  if (bytes < HUGE_PAGE) {
-    kf_arena_link *link = kf_alloc_zero(bytes, 1);
-    if (link != NULL) link->memory = link;
-    return link;
-  }
-  void *memory = bytes < PTRDIFF_MAX ? kf_alloc_zero(whole_pages(bytes) + HUGE_PAGE, 1) : NULL;
-  if (memory == NULL) return NULL;
-  kf_arena_link *link = first_page_in(memory);
-  ask_for_huge_pages(link, whole_pages(bytes));
-  link->memory = memory;
-  return link;
+/* Zeros that are not touched take no memory, so they are not set; they begin somewhere in *memory. */
+static void *alloc_large_zeros(uint64_t bytes, void **memory) {
+  if (bytes > PTRDIFF_MAX) return NULL;
+  char *at = *memory = kf_alloc_zero(bytes + HUGE_PAGE, 1);
+  if (at == NULL) return NULL;
+  at += -(uintptr_t)at & (HUGE_PAGE - 1);
+  ask_for_huge_pages(at, (size_t)bytes);
+  return at;
 }
 
-static kf_arena_link *alloc_any(uint64_t bytes) {
-  kf_arena_link *link = kf_alloc(bytes, 1);
-  if (link != NULL) link->memory = link;
-  return link;
-}
-
-static void *take(kf_arena *arena, uint64_t count, uint64_t size,
-                  kf_arena_link *(*alloc)(uint64_t bytes)) {
-  uint64_t bytes;
-  bool fits = kf_mul_u64(count, size, &bytes) && kf_add_u64(bytes, LINK_BYTES, &bytes);
-  kf_arena_link *link = fits && !arena->failed ? alloc(bytes) : NULL;
-  if (link == NULL) {
-    arena->failed = true;
+static void *take_large(kf_arena *arena, uint64_t bytes, bool zero) {
+  kf_arena_link *link = kf_alloc_zero(1, sizeof *link);
+  if (link == NULL) return NULL;
+  void *array =
+      zero ? alloc_large_zeros(bytes, &link->elsewhere) : (link->elsewhere = kf_alloc(bytes, 1));
+  if (array == NULL) {
+    kf_free(link);
     return NULL;
   }
   link->before = arena->last;
   arena->last = link;
+  return array;
+}
+
+static void *take_small(kf_arena *arena, uint64_t bytes, bool zero) {
+  bytes += LINK_BYTES;
+  kf_arena_link *link = zero ? kf_alloc_zero(bytes, 1) : kf_alloc(bytes, 1);
+  if (link == NULL) return NULL;
+  *link = (kf_arena_link){.before = arena->last};
+  arena->last = link;
   return (char *)link + LINK_BYTES;
+}
+
+static void *take(kf_arena *arena, uint64_t count, uint64_t size, bool zero) {
+  uint64_t bytes;
+  void *array = NULL;
+  if (!arena->failed && kf_mul_u64(count, size, &bytes))
+    array = bytes < HUGE_PAGE ? take_small(arena, bytes, zero) : take_large(arena, bytes, zero);
+  arena->failed = array == NULL;
+  return array;
 }
 
 void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size) {
   void *lent = take_lent(arena, count, size);
-  return lent != NULL ? lent : take(arena, count, size, alloc_any);
+  return lent != NULL ? lent : take(arena, count, size, false);
 }
 
 void *kf_arena_take_zero(kf_arena *arena, uint64_t count, uint64_t size) {
   void *lent = take_lent(arena, count, size);
-  return lent != NULL ? memset(lent, 0, count * size) : take(arena, count, size, alloc_zeros);
+  return lent != NULL ? memset(lent, 0, count * size) : take(arena, count, size, true);
 }
 
 void kf_arena_free(kf_arena *arena) {
   for (kf_arena_link *link = arena->last, *before; link != NULL; link = before) {
     before = link->before;
-    kf_free(link->memory);
+    kf_free(link->elsewhere);
+    kf_free(link);
   }
   *arena = (kf_arena){0};
 }
