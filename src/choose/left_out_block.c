@@ -7,7 +7,7 @@
 
 #define LEAST_PIVOT 0x1p-44
 
-void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena) {
+void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_arena *arena) {
   uint64_t r2 = 2 * r;
   KF_TAKE(arena, b->omega, r * r);
   KF_TAKE(arena, b->b, r * r);
@@ -29,6 +29,7 @@ void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena) {
   KF_TAKE(arena, b->weighted, rank * r2);
   KF_TAKE(arena, b->columns, rank * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
+  kf_counts_take(&v->counts, rank, arena, &b->grams);
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
 
@@ -167,17 +168,19 @@ static void set_queries(kf_block *b) {
   }
 }
 
-/* All that depends on the number of rows of a class: D, hence E and the queries. */
-static void set_count(const kf_view *v, kf_block *b, double count) {
-  uint32_t r = b->r, r2 = 2 * r;
-  double n_kappa = count * v->kappa;
-  if (!v->shrunk) return;
+static void set_grams(const kf_view *v, kf_block *b, double count) {
   if (v->inverted)
     kf_inverse_grams(v, &b->moments, count, b->g1, b->g2);
   else if (b->r == 1)
     grams_of_row(v, b, count);
   else
     grams(v, b, count);
+}
+
+/* The rest of what depends on the number of rows of a class: E and the queries. */
+static void set_narrowed(const kf_view *v, kf_block *b, double count) {
+  uint32_t r = b->r, r2 = 2 * r;
+  double n_kappa = count * v->kappa;
   for (uint32_t i = 0; i < r; i++)
     for (uint32_t j = 0; j < r; j++) {
       double psi = (i == j ? 1 : 0) + b->inverse_left;
@@ -202,6 +205,23 @@ static void set_count(const kf_view *v, kf_block *b, double count) {
       by_c[j] = sum;
     }
   }
+}
+
+static void set_count(const kf_view *v, kf_block *b, double count) {
+  if (!v->shrunk) return;
+  set_grams(v, b, count);
+  set_narrowed(v, b, count);
+}
+
+/* The same for a kind, of which there may be many. */
+static void set_kind(const kf_view *v, kf_block *b, uint32_t kind, bool summed) {
+  double count = v->l->kinds[kind].count;
+  if (!summed) {
+    set_count(v, b, count);
+    return;
+  }
+  kf_counts_grams(&v->counts, &b->grams, kind, b->g1, b->g2);
+  set_narrowed(v, b, count);
 }
 
 /* After set_count. */
@@ -400,8 +420,10 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   set_within(v, b);
   set_queries(b);
   for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
+  bool summed = b->r == 1 && v->counts.n > 0;
+  if (summed) kf_counts_sum(l->ctx->kernels, &v->counts, v->rank, b->columns, b->g0, &b->grams);
   for (uint32_t k = 0; k < l->n_kinds; k++) {
-    set_count(v, b, l->kinds[k].count);
+    set_kind(v, b, k, summed);
     set_moved(v, b, &b->moved);
     score_kind(v, b, &l->kinds[k], scores);
   }

@@ -11,6 +11,15 @@ typedef struct kf_class_kind {
   uint32_t first, last; /* in by_kind */
 } kf_class_kind;
 
+/* Numbers of rows at which sums over directions are made (left_out_counts.c). */
+typedef struct kf_counts {
+  uint32_t n_kinds;
+  uint32_t n;      /* nodes; 0: all is done for one kind after the other */
+  double *count;   /* [n] */
+  double *between; /* [n][n_kinds] what a kind has of each node; NULL: nodes are the kinds */
+  double *weights; /* [rank][2n] D^-1 - 1, then D^-2 - 1, at one lambda */
+} kf_counts;
+
 #define KF_MOMENTS 5
 
 /* Everything that depends on lambda (left_out_view.c). Class means have a part in `rank` directions
@@ -35,6 +44,7 @@ typedef struct kf_view {
   kf_matrix turn;        /* what rows are multiplied with: directions, */
   kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
+  kf_counts counts;
   /* Without directions (left_out_inverse.c): rows and class means as they are in the whitened space,
    * columns_f32[1] multiplied with M^-1, which is in directions_f32 then; S_b is in `means`. */
   bool may_invert, inverted, has_between;
@@ -161,6 +171,28 @@ void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, doubl
 /* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */
 void kf_inverse_own(const kf_view *v, const kf_moments *m, double count, double *square, double *h);
 
+/* --- classes of many sizes (left_out_counts.c) ------------------------------------------------- */
+
+/* U D^-1 U^T and U D^-2 U^T of one row, for all kinds. */
+typedef struct kf_count_grams {
+  double *squares;  /* [rank][3] v v, v z, z z in each direction */
+  double *at_nodes; /* [12][n] */
+  double *of_kinds; /* [6][n_kinds] their three different elements, then those of the second */
+} kf_count_grams;
+
+/* Finds the nodes, for kinds in rising order; takes the memory but for `weights`. */
+void kf_counts_make(kf_counts *counts, const kf_class_kind *kinds, uint32_t n_kinds,
+                    kf_arena *arena);
+void kf_counts_take(const kf_counts *counts, uint64_t rank, kf_arena *arena, kf_count_grams *g);
+/* Goes to the lambda of the view. */
+kf_status kf_counts_set(kf_view *v);
+/* Of the row with these columns [rank][2], of U; g0: U U^T. On any thread. */
+void kf_counts_sum(const kf_kernels *kernels, const kf_counts *counts, uint64_t rank,
+                   const double *columns, const double *g0, kf_count_grams *g);
+/* Both [2][2], after that. */
+void kf_counts_grams(const kf_counts *counts, const kf_count_grams *g, uint32_t kind, double *g1,
+                     double *g2);
+
 /* --- one block (left_out_block.c) -------------------------------------------------------------- */
 
 /* What a class mean adds to the products of its block: it is mean + U^T c. */
@@ -192,11 +224,12 @@ typedef struct kf_block {
   double *left;         /* [2r][2r] scratch for solving */
   double *weighted;     /* [rank][2r] scratch, like what follows */
   double *columns;      /* [rank][2r] */
+  kf_count_grams grams; /* of one row, if the view has nodes */
   double *own_h;        /* [3][2r] */
   double *t[4];         /* [2r] */
 } kf_block;
 /* Takes the arrays for blocks of up to r rows and this rank, except `product`. */
-void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena);
+void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_arena *arena);
 /* Scores [r][n]; NaN for classes that have no rows left. */
 void kf_block_score(const kf_view *v, kf_block *b, double *scores);
 

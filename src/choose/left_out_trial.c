@@ -100,7 +100,7 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->powers, 2 * n);
   KF_TAKE(arena, b->seen, l->stats->n_classes);
   if (l->weights != NULL) KF_TAKE(arena, b->weights, n);
-  kf_block_make(&b->block, l->largest, rank, arena);
+  kf_block_make(&b->block, &l->view, l->largest, rank, arena);
 }
 
 void kf_benches_make(kf_left_out *l, kf_arena *arena) {

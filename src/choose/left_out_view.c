@@ -38,6 +38,10 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
   }
   if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
+  if (v->shrunk) {
+    kf_counts_make(&v->counts, l->kinds, l->n_kinds, arena);
+    if (v->counts.n > 0) KF_TAKE(arena, v->counts.weights, rank * 2 * v->counts.n);
+  }
   kf_inverse_make(v, arena);
 }
 
@@ -235,6 +239,7 @@ kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bo
   v->has_between = false;
   KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
+  KF_TRY(kf_counts_set(v));
   return place_classes(v, on);
 }
 
