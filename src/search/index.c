@@ -447,6 +447,13 @@ static kf_status keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t 
   return KF_OK;
 }
 
+/* After the rows before `end`. */
+static kf_status report(const build_job *j, size_t worker, const char *what, uint64_t end,
+                        kf_err *err) {
+  bool long_work = j->index->n * j->index->dim > (1u << 26);
+  return kf_task_progress(j->ctx, worker, long_work ? what : NULL, end, j->index->n, err);
+}
+
 /* Reads the rows of a block and packs them or, if they are to be put in order, finds out how large their
  * numbers are. */
 static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -469,10 +476,7 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
     end_block(index, i, n, block, s.bytes);
   }
   kf_arena_free(&arena);
-  bool long_work = index->n * index->dim > (1u << 26);
-  if (status == KF_OK)
-    status = kf_task_progress(j->ctx, worker, long_work ? "load" : NULL, first + n, index->n, err);
-  return status;
+  return status == KF_OK ? report(j, worker, "load", first + n, err) : status;
 }
 
 /* --- rows in order ---------------------------------------------------------------------------- */
@@ -481,7 +485,6 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
 
 /* Packs a block of rows that are in order. */
 static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
   const build_job *j = argument;
   kf_index *index = j->index;
   const kf_kernels *kernels = j->ctx->kernels;
@@ -504,7 +507,7 @@ static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err
     end_block(index, i, n, block, s.bytes);
   }
   kf_arena_free(&arena);
-  return status;
+  return status == KF_OK ? report(j, worker, "pack", first + n, err) : status;
 }
 
 #define DIGIT 256
