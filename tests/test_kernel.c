@@ -163,9 +163,9 @@ static void check_fine(const kf_kernels *fast, const kf_kernels *plain) {
 }
 
 static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
-  const size_t shapes[][3] = {{1, 1, 1},     {1, 67, 35},    {3, 32, 16},
-                              {5, 41, 203},  {8, 24, 10},    {9, 25, 193},
-                              {64, 96, 192}, {65, 100, 385}, {130, 7, 200}};
+  const size_t shapes[][3] = {{1, 1, 1},     {1, 67, 35},  {3, 32, 16},   {5, 41, 203},
+                              {8, 24, 10},   {9, 25, 193}, {64, 96, 192}, {65, 100, 385},
+                              {130, 7, 200}, {7, 64, 0},   {193, 65, 193}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
     double *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
@@ -185,8 +185,9 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
 }
 
 static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
-  const size_t shapes[][3] = {{1, 1, 1},   {1, 67, 35},  {3, 32, 16},  {5, 41, 203},
-                              {8, 48, 10}, {9, 49, 193}, {64, 100, 1}, {65, 7, 385}};
+  const size_t shapes[][3] = {{1, 1, 1},   {1, 67, 35},    {3, 32, 16},    {5, 41, 203},
+                              {8, 48, 10}, {9, 49, 193},   {64, 100, 1},   {65, 7, 385},
+                              {7, 64, 0},  {13, 129, 203}, {193, 65, 193}, {200, 130, 40}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
     float *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
