@@ -192,6 +192,21 @@ def convert(s):
 
 
 @session
+def sizes(s):
+    """Classes of many sizes: 1 to 40 rows, which is more sizes than nodes, and 2, 4, … 14."""
+    for name, counts, dim in (("many", range(1, 41), 20), ("few", range(2, 15, 2), 30)):
+        labels = [k for k, count in enumerate(counts) for _ in range(count)]
+        rng = random.Random(len(labels))
+        centres = [[uniform(rng) for _ in range(dim)] for _ in counts]
+        s.write(f"{name}.npy", npy([[c + uniform(rng) for c in centres[k]] for k in labels], "<f4"))
+        s.write(f"{name}-labels.npy", npy(labels, "<i4"))
+        data = [f"{name}.npy", "--labels", f"{name}-labels.npy"]
+        s.works("fit", *data, "-o", f"{name}-model.safetensors")
+        s.works("fit", *data, "--metric", "euclidean", "--no-normalize", "-o", f"{name}-distances.safetensors")
+        s.out(f"{name}.json", "fit", *data, "--json", "-o", f"{name}-again.safetensors")
+
+
+@session
 def shards(s):
     """One data set in three files of rows with a file of labels each: by name, by pattern, by folder."""
     rows, labels = rows_of(210, 20, 6, 2)

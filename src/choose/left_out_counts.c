@@ -78,7 +78,8 @@ void kf_counts_make(kf_counts *c, const kf_class_kind *kinds, uint32_t n_kinds, 
   if (n_kinds < LEAST_KINDS) return;
   double first = kf_ln(kinds[0].count), last = kf_ln(kinds[n_kinds - 1].count);
   uint32_t nodes = count_nodes((last - first) / 2);
-  bool fewer = nodes <= MOST_NODES && nodes < n_kinds;
+  bool fewer = nodes < n_kinds;
+  if (fewer && nodes > MOST_NODES) return;
   c->n = fewer ? nodes : n_kinds;
   KF_TAKE(arena, c->count, c->n);
   if (fewer) KF_TAKE(arena, c->between, (uint64_t)nodes * n_kinds);
@@ -125,7 +126,7 @@ void kf_counts_sum(const kf_kernels *kernels, const kf_counts *c, uint64_t rank,
     g->squares[3 * d + 2] = y * y;
   }
   const double start[3] = {g0[0], g0[1], g0[3]};
-  /* [3][2n], and then [n][6], in whose place between nodes the result may stay */
+  /* [3][2n] sums at the nodes, then the same as [n][6] for the second product */
   double *rows = g->at_nodes, *columns_of = rows + 6 * n;
   memset(rows, 0, 6 * n * sizeof *rows);
   kernels->gemm_tn(g->squares, 3, c->weights, 2 * n, rows, 2 * n, 3, 2 * n, rank);

@@ -176,7 +176,7 @@ void kf_inverse_own(const kf_view *v, const kf_moments *m, double count, double 
 /* U D^-1 U^T and U D^-2 U^T of one row, for all kinds. */
 typedef struct kf_count_grams {
   double *squares;  /* [rank][3] v v, v z, z z in each direction */
-  double *at_nodes; /* [12][n] */
+  double *at_nodes; /* [3][2n], then [n][6]: of both */
   double *of_kinds; /* [6][n_kinds] their three different elements, then those of the second */
 } kf_count_grams;
 
