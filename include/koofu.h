@@ -223,7 +223,8 @@ typedef struct kf_ctx_options {
   uint64_t reserved[4];
 } kf_ctx_options;
 
-/* KF_ERR_ARG if the instruction set is not available here. */
+/* A context keeps its threads from call to call, and the memory of its last fit, up to 64 MiB, for the
+ * next one. KF_ERR_ARG if the instruction set is not available here. */
 KF_API kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out);
 KF_API void kf_ctx_free(kf_ctx *ctx);
 /* The message and hint of the last call on this context, if it failed; otherwise "" and

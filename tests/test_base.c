@@ -92,25 +92,6 @@ static void arena(void **state) {
   kf_arena_free(&a);
 }
 
-/* Arrays of some MiB, which get large pages, and zeros among them. */
-static void large_arrays(void **state) {
-  (void)state;
-  for (uint64_t bytes = ((uint64_t)2 << 20) - 128; bytes < (uint64_t)9 << 20; bytes += 777777) {
-    kf_arena a = {0};
-    char *any, *zeros;
-    KF_TAKE(&a, any, bytes);
-    KF_TAKE_ZERO(&a, zeros, bytes);
-    assert_false(a.failed);
-    assert_int_equal((uintptr_t)any % 64, 0);
-    assert_int_equal((uintptr_t)zeros % 16, 0);
-    memset(any, 1, (size_t)bytes);
-    for (uint64_t i = 0; i < bytes; i++) assert_int_equal(zeros[i], 0);
-    memset(zeros, 2, (size_t)bytes);
-    for (uint64_t i = 0; i < bytes; i++) assert_int_equal(any[i], 1);
-    kf_arena_free(&a);
-  }
-}
-
 /* Lent memory is used first, by all arenas that share it, and its owner frees it. */
 static void lent_memory(void **state) {
   (void)state;
@@ -139,6 +120,35 @@ static void lent_memory(void **state) {
   assert_null(beyond);
   kf_arena_free(&a);
   kf_arena_free(&b);
+}
+
+/* Memory that was given back is there again, unless it is too small, in use, or too much to be kept. */
+static void spare_memory(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  char *first = kf_spare_take(ctx, 1000, 10), *second = kf_spare_take(ctx, 1000, 10);
+  assert_non_null(first);
+  assert_non_null(second);
+  assert_ptr_not_equal(first, second);
+  memset(second, 1, 10000);
+  kf_spare_give(ctx, second);
+  kf_spare_give(ctx, first);
+  assert_ptr_equal(kf_spare_take(ctx, 50, 2), first);
+  kf_spare_give(ctx, first);
+  char *larger = kf_spare_take(ctx, 10001, 1);
+  memset(larger, 2, 10001);
+  kf_spare_give(ctx, larger);
+  assert_ptr_equal(kf_spare_take(ctx, 10001, 1), larger);
+  kf_spare_give(ctx, larger);
+  char *large = kf_spare_take(ctx, (uint64_t)65 << 20, 1); /* is freed when it is given back */
+  assert_non_null(large);
+  kf_spare_give(ctx, large);
+  assert_ptr_equal(kf_spare_take(ctx, 1, 1), larger);
+  assert_null(kf_spare_take(ctx, UINT64_MAX, 1));
+  assert_null(kf_spare_take(ctx, UINT64_MAX, 2));
+  kf_spare_give(ctx, larger);
+  kf_spare_give(ctx, NULL);
+  kf_ctx_free(ctx);
 }
 
 static void classes_are_matched(void **state) {
@@ -673,8 +683,8 @@ int main(void) {
       cmocka_unit_test(dict_grows),
       cmocka_unit_test(sizes),
       cmocka_unit_test(arena),
-      cmocka_unit_test(large_arrays),
       cmocka_unit_test(lent_memory),
+      cmocka_unit_test(spare_memory),
       cmocka_unit_test(classes_are_matched),
       cmocka_unit_test(parallel),
       cmocka_unit_test(short_jobs),

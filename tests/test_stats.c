@@ -355,7 +355,10 @@ static void assert_scatter_in(kf_ctx *ctx, const kf_stats *s, const double *s_w,
     assert_ok(ctx, kf_scatter_in(ctx, s, w, b, NULL, (kf_lent){.at = memory, .left = bytes}));
     assert_memory_equal(w, s_w, sizeof w);
     assert_memory_equal(b, s_b, sizeof b);
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < MOST; i++) used += memory[i] != (char)0xff;
     for (uint64_t i = bytes; i < MOST; i++) assert_int_equal(memory[i], (char)0xff);
+    assert_true(bytes < MOST / 2 || used > sizeof w); /* F alone takes that */
   }
   kf_free(memory);
 }

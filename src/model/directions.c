@@ -39,7 +39,8 @@ void kf_directions_make(kf_fitter *f) {
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  KF_TAKE(&f->arena, all, 3 * matrix + u + room);
+  all = f->matrices = kf_spare_take(f->ctx, 3 * matrix + u + room, sizeof *all);
+  f->arena.failed |= all == NULL;
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;

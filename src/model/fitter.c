@@ -145,6 +145,7 @@ kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *bet
 
 void kf_fitter_free(kf_fitter *f) {
   if (f == NULL) return;
+  kf_spare_give(f->ctx, f->matrices);
   kf_arena_free(&f->arena);
   kf_free(f);
 }
@@ -335,7 +336,7 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
 static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
   uint64_t turn = (uint64_t)KF_MAP_ROWS * ctx->threads, turns = (n + turn - 1) / turn, tile = 12;
   uint64_t tasks = turns * ctx->threads, share = ((n + tasks - 1) / tasks + tile - 1) / tile * tile;
-  return (uint32_t)(share < KF_MAP_ROWS ? share : KF_MAP_ROWS);
+  return (uint32_t)share;
 }
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {

@@ -33,6 +33,7 @@ struct kf_fitter {
   kf_factor factor;  /* of S_w + lambda I, in units of a power of two */
   double *c;         /* [D][D] scratch, with `map` in one place */
   double *room;      /* of the eigensolver; c is its end */
+  double *matrices;  /* all of these but V and V S_b V^T: spare memory of the context */
   uint64_t checksum; /* of the statistics; 0: not yet */
   kf_arena arena;
 };

@@ -61,7 +61,7 @@ typedef struct scatter {
   double *s_w, *s_b;
 } scatter;
 
-/* Rounds a / n to the nearest integer, n > 0: of two, to the one above. inverse: 1 / n in f64, with which
+/* Rounds a / n to the nearest integer, n > 0: ties go up. inverse: 1 / n in f64, with which
  * the quotient, at most 2^22, is off by one at most. Integers are divided several times more slowly. */
 static int64_t divide_rounded(int64_t a, int64_t n, double inverse) {
   int64_t q = (int64_t)((double)a * inverse), twice = 2 * (a - n * q);
