@@ -402,8 +402,8 @@ static void test_nodes(void **state) {
   check_nodes(1, 1e8, 3000, 128);
   check_nodes(1, 1e10, 100, 100);
   check_nodes(1, 1e10, 300, 0); /* too far apart */
-  check_nodes(5, 20, 16, 16);     /* no more than there are sizes */
-  check_nodes(2, 3, 2, 0);        /* one by one */
+  check_nodes(5, 20, 16, 16);   /* no more than there are sizes */
+  check_nodes(2, 3, 2, 0);      /* one by one */
 }
 
 /* Groups of several sizes across classes; one holds a whole class. */
