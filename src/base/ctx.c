@@ -7,7 +7,8 @@
  * Jobs may be short: a product with a vector takes some ten microseconds, about as long as waking a
  * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits
  * only for workers that have joined its job: one that wakes up late, on a busy machine, is not
- * missed. */
+ * missed. A scheduler that wakes a worker on the processor of the caller leaves it there for some
+ * milliseconds, though others may be idle; so the caller lets it run at once, and it moves on. */
 #include "base/text.h"
 
 #include <pthread.h>
@@ -34,6 +35,7 @@ typedef struct kf_pool {
   atomic_uint busy; /* workers inside the current job */
   bool open;        /* workers may join it */
   unsigned asleep;  /* workers waiting for `start` */
+  int caller;       /* the processor that woke them */
 
   /* The current job. */
   kf_task_fn task;
@@ -74,15 +76,34 @@ static void pause_thread(void) {
 #endif
 }
 
+/* Moves this thread to another processor than `from`, if it may run on one. */
+static void leave_processor(int from) {
+  cpu_set_t allowed, others;
+  if (from < 0 || sched_getcpu() != from || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return;
+  others = allowed;
+  CPU_CLR((size_t)from, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 /* Waits for a job that is not `seen`; with the lock. false: the pool ends. */
 static bool next_job(kf_pool *pool, uint64_t seen) {
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < pool->looks && pool->job == seen && !pool->stop; i++) pause_thread();
   pthread_mutex_lock(&pool->lock);
+  bool slept = false;
   while (pool->job == seen && !pool->stop) {
     pool->asleep++;
     pthread_cond_wait(&pool->start, &pool->lock);
     pool->asleep--;
+    slept = true;
+  }
+  if (slept && pool->looks > 0 && !pool->stop) {
+    int caller = pool->caller;
+    pthread_mutex_unlock(&pool->lock);
+    leave_processor(caller);
+    pthread_mutex_lock(&pool->lock);
   }
   return !pool->stop;
 }
@@ -189,8 +210,13 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   atomic_store(&pool->failed, n);
   pool->open = true;
   pool->job++;
-  if (pool->asleep > 0) pthread_cond_broadcast(&pool->start);
+  bool wake = pool->asleep > 0;
+  if (wake) {
+    pool->caller = sched_getcpu();
+    pthread_cond_broadcast(&pool->start);
+  }
   pthread_mutex_unlock(&pool->lock);
+  if (wake && pool->looks > 0) sched_yield();
 
   run_tasks(pool, 0);
   return finish_job(ctx);
