@@ -8,16 +8,20 @@
  * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits
  * only for workers that have joined its job: one that wakes up late, on a busy machine, is not
  * missed. A scheduler that wakes a worker on the processor of the caller leaves it there for some
- * milliseconds, though others may be idle; so the caller lets it run at once, and it moves on. */
+ * milliseconds, though others may be idle; so the caller lets it run at once, and it moves on. The
+ * caller does so ten times a second at most: where others compete for the processor, it may wait
+ * a time slice for its turn. */
 #include "base/text.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_THREADS 1024u
 #define LOOKS       500 /* before a thread sleeps: 10 to 20 microseconds */
+#define BETWEEN     0.1 /* seconds, from one time that the caller yields to the next */
 
 typedef struct pool_worker {
   struct kf_pool *pool;
@@ -36,6 +40,7 @@ typedef struct kf_pool {
   bool open;        /* workers may join it */
   unsigned asleep;  /* workers waiting for `start` */
   int caller;       /* the processor that woke them */
+  double yielded;   /* when the caller did last */
 
   /* The current job. */
   kf_task_fn task;
@@ -167,6 +172,16 @@ static kf_pool *pool_new(unsigned n_workers) {
   return pool;
 }
 
+/* Whether it is time to let those run that were woken; with the lock. */
+static bool may_yield(kf_pool *pool) {
+  struct timespec t;
+  if (pool->looks == 0 || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return false;
+  double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  if (now - pool->yielded < BETWEEN) return false;
+  pool->yielded = now;
+  return true;
+}
+
 /* Waits for the workers that have joined. */
 static kf_status finish_job(kf_ctx *ctx) {
   kf_pool *pool = ctx->pool;
@@ -210,13 +225,14 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   atomic_store(&pool->failed, n);
   pool->open = true;
   pool->job++;
-  bool wake = pool->asleep > 0;
-  if (wake) {
+  bool yield = false;
+  if (pool->asleep > 0) {
     pool->caller = sched_getcpu();
     pthread_cond_broadcast(&pool->start);
+    yield = may_yield(pool);
   }
   pthread_mutex_unlock(&pool->lock);
-  if (wake && pool->looks > 0) sched_yield();
+  if (yield) sched_yield();
 
   run_tasks(pool, 0);
   return finish_job(ctx);
