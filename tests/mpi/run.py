@@ -526,7 +526,9 @@ def restart(s):
     line = ["stats", "long.safetensors", "--checkpoint", "parts", "-o", "many-long.safetensors"]
     process = s.start(3, *line)
     parts, deadline = s.path("parts"), time.monotonic() + LIMIT
-    while process.poll() is None and time.monotonic() < deadline and not (os.path.isdir(parts) and os.listdir(parts)):
+    # A file that begins with a dot is still being written, and is lost with the rank.
+    while process.poll() is None and time.monotonic() < deadline and not (
+            os.path.isdir(parts) and any(not name.startswith(".") for name in os.listdir(parts))):
         time.sleep(0.002)
     for pid in [process.pid, *children(process.pid)]:
         try:
