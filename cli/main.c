@@ -153,9 +153,10 @@ static int make_context(cli_run *cli) {
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
         kf_isa_name(kf_ctx_isa(cli->ctx)));
   const kf_device_list *devices;
-  if (cli->args.common.device) /* what is missing shows before the work begins */
-    return result_of(cli, kf_devices_find(cli->ctx, &devices));
-  return EXIT_OK;
+  const char *device = cli->args.common.device;
+  if (!device || strcmp(device, "auto") == 0) return EXIT_OK; /* looked for where it pays */
+  /* What is missing shows before the work begins. */
+  return result_of(cli, kf_devices_find(cli->ctx, &devices));
 }
 
 static int run(cli_run *cli, int argc, char **argv) {

@@ -84,7 +84,9 @@ def what_is_missing(box):
         box.refuses(1, *others, "--device", "cuda", env=twin(box, "memory=1000"), naming="memory left")
     check("lost.npy" not in os.listdir(box.folder), "nothing is written")
     for limits in ("no_driver=1", "no_open=1", ""):
-        box.works(*words, "--device", "auto", env=twin(box, limits))
+        said = box.works(*words, "--device", "auto", env=twin(box, limits)).err
+        if limits == "no_open=1":  # which would be said
+            check("cannot be used" not in said, "so little work opens no device")
 
 
 @test
