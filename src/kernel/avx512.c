@@ -59,6 +59,7 @@ static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs, 
       __m512i x = _mm512_set1_epi32(a[i]);
       sum[i][0] = _mm512_dpwssd_epi32(sum[i][0], x, row0);
       sum[i][1] = _mm512_dpwssd_epi32(sum[i][1], x, row1);
+      __asm__("" : "+v"(sum[i][0]), "+v"(sum[i][1])); /* each stays in its register */
     }
   }
 }
