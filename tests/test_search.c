@@ -601,6 +601,52 @@ static void source_that_breaks_later(void **state) {
       }
 }
 
+/* --- progress --------------------------------------------------------------------------------- */
+
+/* What was heard of the stages of long work, in the order in which they came. */
+typedef struct heard {
+  size_t n;
+  char what[4][16];
+  uint64_t done[4], total[4];
+  bool fell; /* somebody went back */
+} heard;
+
+static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
+  heard *h = user;
+  if (h->n == 0 || strcmp(h->what[h->n - 1], what) != 0) {
+    assert_true(h->n < 4);
+    snprintf(h->what[h->n++], sizeof h->what[0], "%s", what);
+  }
+  size_t i = h->n - 1;
+  h->fell = h->fell || done < h->done[i];
+  h->done[i] = done;
+  h->total[i] = total;
+  return 0;
+}
+
+/* Reading and packing are stages of their own, each from its beginning to its end: nothing is at work
+ * unheard after 100 %. */
+static void building_is_heard(void **state) {
+  (void)state;
+  enum { DIM = 64, N = (1 << 26) / DIM + 1 };
+  heard h = {0};
+  kf_ctx *ctx;
+  kf_index *index;
+  float *rows = malloc(sizeof(float) * N * DIM);
+  for (size_t i = 0; i < (size_t)N * DIM; i++) rows[i] = (float)(i * 31 % 97 + 1);
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = hear, .user = &h}, &ctx),
+                   KF_OK);
+  assert_ok(ctx, kf_index_new(ctx, rows, N, DIM, &(kf_index_options){.dtype = KF_F16}, &index));
+  assert_int_equal(h.n, 2);
+  assert_string_equal(h.what[0], "load");
+  assert_string_equal(h.what[1], "pack");
+  for (size_t i = 0; i < 2; i++) assert_true(h.done[i] == N && h.total[i] == N);
+  assert_false(h.fell);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+  free(rows);
+}
+
 /* On easy data the first pass leaves few rows over. */
 static void first_pass_filters(void **state) {
   (void)state;
@@ -876,6 +922,7 @@ int main(void) {
       cmocka_unit_test(bad_arguments_of_a_search),
       cmocka_unit_test(bad_queries),
       cmocka_unit_test(source_that_breaks_later),
+      cmocka_unit_test(building_is_heard),
       cmocka_unit_test(first_pass_filters),
       cmocka_unit_test(bound_is_needed),
   };
