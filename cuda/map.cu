@@ -1,9 +1,9 @@
-/* map.cu - rows through a map: products in f64 whose every step is rounded, in the order of columns, so
- * that their bits are those of the CPU.
+/* map.cu - rows through a map: products in f64 whose every step is fused and rounded once, in the order of
+ * columns, so that their bits are those of the CPU.
  *
  * A block computes 64 rows by 64 columns of the product. It brings 16 columns of the rows, scaled and
  * centred on the way, and 16 rows of the matrix to shared memory at a time; a thread adds to 4 x 4 sums.
- * The matrix has zeros up to whole tiles; they change no sum, since none is minus zero. */
+ * Up to whole tiles the matrix has zeros and the rows minus zeros: their product changes no sum, not even -0. */
 #include "slots.cuh"
 #include "table.h"
 
@@ -66,7 +66,7 @@ __device__ __forceinline__ map_part bring(const map_args &a, uint32_t row, doubl
   for (uint32_t j = 0; j < 4; j++) {
     bool there = row < a.n && k + j < a.dim_in;
     double x = there ? (double)a.rows[(uint64_t)row * a.dim_in + k + j] : 0;
-    b.y[j] = there ? x * scale - a.centre[k + j] : 0;
+    b.y[j] = there ? x * scale - a.centre[k + j] : -0.0;
   }
   const double *t = a.matrix + (uint64_t)(first + threadIdx.x / 16) * a.columns +
                     blockIdx.x * EDGE + (threadIdx.x & 15) * 2;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void add_products(double (&sum)[4][4], const double (
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-      for (int j = 0; j < 4; j++) sum[i][j] = __dadd_rn(sum[i][j], __dmul_rn(a[i], b[j]));
+      for (int j = 0; j < 4; j++) sum[i][j] = __fma_rn(a[i], b[j], sum[i][j]);
   }
 }
 
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(128) finish(const __grid_constant__ map_args a
   float *out = a.out + (uint64_t)row * a.dim_out;
   const bool zero = a.norm2[row] == 0;
   double square = 0, scale = 1;
-  for (uint32_t j = lane; a.unit && j < a.dim_out; j += 8) square += z[j] * z[j];
+  for (uint32_t j = lane; a.unit && j < a.dim_out; j += 8) square = fma(z[j], z[j], square);
   square = kf_add_lanes(square);
   if (a.unit) scale = 1 / sqrt(square);
   bool odd = a.unit && !(square > 1e-280 && square < 1e280);

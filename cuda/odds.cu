@@ -49,7 +49,8 @@ __device__ __forceinline__ uint32_t lane_at(uint32_t place) {
   return (place & 1) * 4 + (place >> 1 & 1) * 2 + (place >> 2);
 }
 
-/* Puts rows into the order of lanes, with zeros; `narrow` leaves columns as they are. */
+/* Puts rows into the order of lanes, with zeros; `narrow` leaves columns as they are. Zeros change no sum, but
+ * that a narrow one of -0 becomes 0, which no exponential shows. */
 __global__ void arrange(const float *from, uint32_t n, uint32_t dim, uint32_t each, uint32_t depth,
                         bool narrow, float *to) {
   uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -72,7 +73,7 @@ template <int KIND> struct number_of { typedef double type; };
 template <> struct number_of<NARROW> { typedef float type; };
 
 __device__ __forceinline__ float add_product(float sum, float x, float y) {
-  return __fadd_rn(sum, __fmul_rn(x, y));
+  return __fmaf_rn(x, y, sum);
 }
 template <int KIND> __device__ __forceinline__ double add_product(double sum, double x, double y) {
   if (KIND == INNER) return fma(x, y, sum); /* the product of two f32 is exact */

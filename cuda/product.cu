@@ -1,5 +1,5 @@
-/* product.cu - products of matrices whose every step is rounded, in the order of lines, so that their bits
- * are those of the CPU.
+/* product.cu - products of matrices whose every step is fused and rounded once, in the order of lines, so
+ * that their bits are those of the CPU.
  *
  * A block computes a tile of 16 * SUB rows by as many columns of c. It brings 16 lines of both factors to
  * shared memory at a time; a thread adds to SUB x SUB sums, in pairs of neighbours that lie 32 apart. A
@@ -41,10 +41,8 @@ template <class T> struct pair_of;
 template <> struct pair_of<double> { typedef double2 type; };
 template <> struct pair_of<float> { typedef float2 type; };
 
-__device__ __forceinline__ double times(double x, double y) { return __dmul_rn(x, y); }
-__device__ __forceinline__ float times(float x, float y) { return __fmul_rn(x, y); }
-__device__ __forceinline__ double plus(double x, double y) { return __dadd_rn(x, y); }
-__device__ __forceinline__ float plus(float x, float y) { return __fadd_rn(x, y); }
+__device__ __forceinline__ double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
+__device__ __forceinline__ float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 
 template <class T> struct product_args {
   const T *a; /* [depth][m] */
@@ -113,7 +111,7 @@ __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ p
 #pragma unroll
     for (int i = 0; i < SUB; i++)
 #pragma unroll
-      for (int j = 0; j < SUB; j++) sum[i][j] = plus(sum[i][j], times(x[i], y[j]));
+      for (int j = 0; j < SUB; j++) sum[i][j] = fused(x[i], y[j], sum[i][j]);
   };
   keep(bring<T, SUB>(p, first_row + other, first_column + other, line), 0);
   __syncthreads();

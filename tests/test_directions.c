@@ -25,7 +25,7 @@ static void plain_factor(size_t n, const double *a, double *r, double *inverse) 
   for (size_t i = 0; i < n; i++)
     for (size_t j = i; j < n; j++) {
       double sum = a[i * n + j];
-      for (size_t k = 0; k < i; k++) sum += r[k * n + i] * -r[k * n + j];
+      for (size_t k = 0; k < i; k++) sum = fma(r[k * n + i], -r[k * n + j], sum);
       if (i == j) inverse[i] = 1 / sqrt(sum);
       r[i * n + j] = r[j * n + i] = -(i == j ? sqrt(sum) : sum * inverse[i]);
     }
@@ -40,7 +40,7 @@ static void plain_whiten(size_t n, const kf_factor *f, const double *s, double *
     for (size_t i = 0; i < n; i++)
       for (size_t j = 0; j < n; j++) {
         double sum = side == 0 ? from[i * n + j] : from[j * n + i];
-        for (size_t k = 0; k < i; k++) sum += f->r[k * n + i] * to[k * n + j];
+        for (size_t k = 0; k < i; k++) sum = fma(f->r[k * n + i], to[k * n + j], sum);
         to[i * n + j] = sum * f->inverse[i];
       }
   }
@@ -109,7 +109,7 @@ static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   for (size_t j = 0; j < n; j++) /* R^T R^-T = I, to the bit */
     for (size_t i = 0; i < n; i++) {
       double sum = i == j ? 1 : 0;
-      for (size_t k = j; k < i; k++) sum += f.r[k * n + i] * c[k * n + j];
+      for (size_t k = j; k < i; k++) sum = fma(f.r[k * n + i], c[k * n + j], sum);
       assert_true(c[i * n + j] == sum * f.inverse[i]);
     }
   kf_transpose(n, n, c, scratch);

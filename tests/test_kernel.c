@@ -1,6 +1,7 @@
 /* test_kernel.c - every kernel of every instruction set gives the bits of the plain one, on sizes
  * that divide nothing and at the extreme values. One case for each check and instruction set;
  * those that this machine lacks are skipped. */
+#include "kernel/fused.h"
 #include "scans.h"
 #include "tiles.h"
 
@@ -252,6 +253,116 @@ static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
+/* Numbers of very different sizes, among them zeros and what underflows when it is multiplied. */
+static double odd_number(uint64_t *seed) {
+  static const double odd[] = {0, -0.0, 0x1p-600, -0x1p-600, 0x1p-1074, 0x1.8p-538, 0x1p300, 1};
+  if (test_random(seed) % 4 == 0) return odd[test_random(seed) % 8];
+  return ldexp(test_uniform(seed), (int)(test_random(seed) % 80) - 40);
+}
+
+static float odd_number_f32(uint64_t *seed) {
+  static const float odd[] = {0, -0.0f, 0x1p-80f, -0x1p-80f, 0x1p-149f, 0x1.8p-70f, 0x1p30f, 1};
+  if (test_random(seed) % 4 == 0) return odd[test_random(seed) % 8];
+  return ldexpf((float)test_uniform(seed), (int)(test_random(seed) % 40) - 20);
+}
+
+/* Steps of sums are fused, in tiles, at their edges and in few rows: against fma itself. */
+static void check_fused(const kf_kernels *fast, const kf_kernels *plain) {
+  enum { M = 200, N = 70, DEPTH = 5 };
+  static double a[DEPTH * M], b[DEPTH * N], c[M * N], want[M * N];
+  static float x[DEPTH * M], y[DEPTH * N], z[M * N], want_f32[M * N];
+  const size_t rows[] = {1, 5, 13, M};
+  (void)plain;
+  for (uint64_t seed = 1; seed < 40; seed++)
+    for (size_t r = 0; r < 4; r++) {
+      size_t m = rows[r];
+      uint64_t state = seed * 4 + r;
+      for (size_t i = 0; i < DEPTH * m; i++)
+        a[i] = odd_number(&state), x[i] = odd_number_f32(&state);
+      for (size_t i = 0; i < DEPTH * N; i++)
+        b[i] = odd_number(&state), y[i] = odd_number_f32(&state);
+      for (size_t i = 0; i < m * N; i++) {
+        c[i] = want[i] = odd_number(&state);
+        z[i] = want_f32[i] = odd_number_f32(&state);
+        for (size_t k = 0; k < DEPTH; k++) {
+          want[i] = fma(a[k * m + i / N], b[k * N + i % N], want[i]);
+          want_f32[i] = fmaf(x[k * m + i / N], y[k * N + i % N], want_f32[i]);
+        }
+      }
+      fast->gemm_tn(a, m, b, N, c, N, m, N, DEPTH);
+      fast->gemm_tn_f32(x, m, y, N, z, N, m, N, DEPTH);
+      assert_bits(c, want, m * N * sizeof *c);
+      assert_bits(z, want_f32, m * N * sizeof *z);
+    }
+}
+
+/* Lanes that become -0 stay so, wherever a row stands among others. */
+static void check_small_products(const kf_kernels *fast, const kf_kernels *plain) {
+  enum { ROWS = 11, MOST_COLUMNS = 20 };
+  double rows[ROWS * MOST_COLUMNS], x[MOST_COLUMNS], dots[2][ROWS];
+  for (size_t i = 0; i < ROWS * MOST_COLUMNS; i++) rows[i] = -0x1p-600;
+  for (size_t i = 0; i < MOST_COLUMNS; i++) x[i] = 0x1p-600;
+  for (size_t n = 1; n <= MOST_COLUMNS; n++) {
+    double a = fast->dot(n, rows, x), b = plain->dot(n, rows, x);
+    assert_true(a == 0 && (signbit(a) != 0) == (n >= 8));
+    assert_bits(&a, &b, sizeof a);
+    fast->row_dots(rows, MOST_COLUMNS, ROWS, n, x, dots[0]);
+    plain->row_dots(rows, MOST_COLUMNS, ROWS, n, x, dots[1]);
+    assert_bits(dots[0], dots[1], sizeof dots[0]);
+  }
+}
+
+/* One rounding without an instruction for it: numbers of all sizes, cancellation, ties and what is nearly
+ * one, sums that overflow and underflow. */
+static void fused_by_parts(void **state) {
+  (void)state;
+  enum { N = 300000 };
+  uint64_t seed = 11;
+  for (size_t i = 0; i < N; i++) {
+    int wide = i % 8 == 0 ? 2100 : 120; /* exponents */
+    double x[3];
+    float y[3];
+    for (int j = 0; j < 3; j++) {
+      uint64_t bits = test_random(&seed) >> (test_random(&seed) % 53); /* often few of them */
+      int power = (int)(test_random(&seed) % (uint64_t)wide) - wide / 2;
+      x[j] = ldexp((double)(int64_t)(bits << 1) * (bits & 1 ? 1 : -1), power - 60);
+      y[j] = (float)ldexp((double)(bits >> 40), power / 4 - 20) * (bits & 2 ? 1.0f : -1.0f);
+    }
+    if (i % 3 == 0) { /* what is left of the product, nearly or but for a last bit */
+      x[2] = -x[0] * x[1] * (i % 2 ? 1 : 1 + 0x1p-52);
+      y[2] = -y[0] * y[1] * (i % 2 ? 1 : 1 + 0x1p-23f);
+    } else if (i % 3 == 1) { /* a tie, nearly: half a unit of the sum beside it */
+      x[2] = ldexp(x[0] * x[1], 53 + (int)(i / 3 % 3));
+      y[2] = ldexpf(y[0] * y[1], 24 + (int)(i / 3 % 3));
+    }
+    double want = fma(x[0], x[1], x[2]), got = kf_fma_by_parts(x[0], x[1], x[2]);
+    if (isnan(want)) continue; /* infinity less infinity */
+    assert_bits(&got, &want, sizeof got);
+    float want_f32 = fmaf(y[0], y[1], y[2]);
+    float got_f32 = kf_fmaf_by_parts(y[0], y[1], y[2]);
+    if (isnan(want_f32)) continue;
+    assert_bits(&got_f32, &want_f32, sizeof got_f32);
+  }
+  const double odd[][3] = {{0, -1, -0.0},
+                           {-0.0, 1, 0.0},
+                           {0x1p-600, 0x1p-600, 0},
+                           {INFINITY, 1, 2},
+                           {0x1p1000, 0x1p1000, -INFINITY},
+                           {0x1p1023, 2, -0x1p1023},
+                           {0x1.8p-538, 0x1p-537, 0x1p-1074},
+                           {1, 1, -INFINITY}};
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+    double want = fma(odd[i][0], odd[i][1], odd[i][2]);
+    double got = kf_fma_by_parts(odd[i][0], odd[i][1], odd[i][2]);
+    assert_bits(&got, &want, sizeof got);
+    float w = fmaf((float)odd[i][0], (float)odd[i][1], (float)odd[i][2]);
+    float g = kf_fmaf_by_parts((float)odd[i][0], (float)odd[i][1], (float)odd[i][2]);
+    if (!isnan(w)) assert_bits(&g, &w, sizeof g);
+  }
+  assert_true(isnan(kf_fma_by_parts(NAN, 0, 1)) && isnan(kf_fma_by_parts(1, 1, NAN)));
+  assert_true(isnan(kf_fmaf_by_parts(NAN, 0, 1)) && isnan(kf_fmaf_by_parts(0, INFINITY, 1)));
+}
+
 /* Poles 1, 2, … with a root beside each, sometimes very close. */
 static void check_secular(const kf_kernels *fast, const kf_kernels *plain) {
   static double d[MOST], z[MOST], origin[MOST], x[MOST], out[2][MOST];
@@ -317,14 +428,22 @@ typedef struct check {
   kf_isa first; /* KF_ISA_PLAIN: against a definition, so that the plain kernel is checked too */
 } check;
 
-static const check checks[] = {
-    {"f16_to_f32", check_f16, KF_ISA_AVX2},      {"f32_to_f16", check_to_f16, KF_ISA_AVX2},
-    {"canonical_sums", check_sums, KF_ISA_AVX2}, {"not_finite", check_not_finite, KF_ISA_PLAIN},
-    {"quantize", check_quantize, KF_ISA_AVX2},   {"moments", check_moments, KF_ISA_PLAIN},
-    {"scan", check_all_scans, KF_ISA_PLAIN},     {"fine", check_fine, KF_ISA_PLAIN},
-    {"gemm", check_gemm, KF_ISA_AVX2},           {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},
-    {"list", check_list, KF_ISA_AVX2},           {"vectors", check_vectors, KF_ISA_AVX2},
-    {"rotations", check_rotate, KF_ISA_AVX2},    {"secular", check_secular, KF_ISA_AVX2}};
+static const check checks[] = {{"f16_to_f32", check_f16, KF_ISA_AVX2},
+                               {"f32_to_f16", check_to_f16, KF_ISA_AVX2},
+                               {"canonical_sums", check_sums, KF_ISA_AVX2},
+                               {"not_finite", check_not_finite, KF_ISA_PLAIN},
+                               {"quantize", check_quantize, KF_ISA_AVX2},
+                               {"moments", check_moments, KF_ISA_PLAIN},
+                               {"scan", check_all_scans, KF_ISA_PLAIN},
+                               {"fine", check_fine, KF_ISA_PLAIN},
+                               {"gemm", check_gemm, KF_ISA_AVX2},
+                               {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},
+                               {"fused", check_fused, KF_ISA_PLAIN},
+                               {"small_products", check_small_products, KF_ISA_PLAIN},
+                               {"list", check_list, KF_ISA_AVX2},
+                               {"vectors", check_vectors, KF_ISA_AVX2},
+                               {"rotations", check_rotate, KF_ISA_AVX2},
+                               {"secular", check_secular, KF_ISA_AVX2}};
 enum { N_CHECKS = sizeof checks / sizeof *checks, N_ISAS = KF_ISA_AMX + 1 };
 
 typedef struct test_case {
@@ -342,8 +461,9 @@ static void run_case(void **state) {
 
 int main(void) {
   static test_case cases[N_CHECKS * N_ISAS];
-  struct CMUnitTest tests[N_CHECKS * N_ISAS] = {cmocka_unit_test(isa_names)};
-  size_t n = 1;
+  struct CMUnitTest tests[N_CHECKS * N_ISAS] = {cmocka_unit_test(isa_names),
+                                                cmocka_unit_test(fused_by_parts)};
+  size_t n = 2;
   for (size_t i = 0; i < N_CHECKS; i++)
     for (kf_isa isa = checks[i].first; isa <= KF_ISA_AMX; isa++) {
       test_case *c = &cases[n];

@@ -78,9 +78,9 @@ static uint32_t map_plainly(const mapping &m, std::vector<float> &out) {
     for (uint32_t k = 0; k < in; k++) {
       double y = (double)m.rows[(size_t)i * in + k] * scale;
       if (m.plan.centre != NULL) y -= m.plan.centre[k];
-      for (uint32_t j = 0; j < wide; j++) z[j] += y * m.matrix[(size_t)k * wide + j];
+      for (uint32_t j = 0; j < wide; j++) z[j] = fma(y, m.matrix[(size_t)k * wide + j], z[j]);
     }
-    for (uint32_t j = 0; j < wide; j++) lane[j % 8] += z[j] * z[j];
+    for (uint32_t j = 0; j < wide; j++) lane[j % 8] = fma(z[j], z[j], lane[j % 8]);
     double square = add_lanes(lane), factor = m.plan.unit ? 1 / sqrt(square) : 1;
     bool is_odd = m.plan.unit && !(square > 1e-280 && square < 1e280);
     for (uint32_t j = 0; j < wide; j++) {
@@ -148,7 +148,7 @@ static double score_of(const odds_case &c, const float *x, const float *y) {
   float sum = 0;
   for (uint32_t k = 0; k < c.dim; k++) {
     double d = (double)x[k] - (double)y[k];
-    sum += x[k] * y[k];
+    sum = fmaf(x[k], y[k], sum);
     lane[k % 8] += c.metric == KF_DEV_EUCLIDEAN ? d * d : (double)x[k] * (double)y[k];
   }
   if (c.narrow) return (double)sum;

@@ -61,7 +61,7 @@ static std::vector<T> plainly(const product_case &c, const std::vector<T> &a,
     for (uint32_t j = 0; j < c.n; j++) to[j] = b[(size_t)c.depth * c.n + j];
     for (uint32_t k = 0; k < c.depth; k++) {
       T x = a[(size_t)k * c.m + i];
-      for (uint32_t j = 0; j < c.n; j++) to[j] += x * b[(size_t)k * c.n + j];
+      for (uint32_t j = 0; j < c.n; j++) to[j] = std::fma(x, b[(size_t)k * c.n + j], to[j]);
     }
   }
   return out;

@@ -95,7 +95,7 @@ static void grams(const kf_view *v, kf_block *b, double count) {
   }
 }
 
-/* The same of one row, where the kernel would mostly pack. Its order of sums, so its bits. */
+/* The same of one row, where a call of the kernel would take longer than the sums. */
 static void grams_of_row(const kf_view *v, kf_block *b, double count) {
   double one[4], two[4];
   memcpy(one, b->g0, sizeof one);

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define KF_DEVICE_VERSION 3
+#define KF_DEVICE_VERSION 4
 
 typedef enum kf_dev_status {
   KF_DEV_OK = 0,
@@ -142,12 +142,12 @@ typedef struct kf_dev_moments_plan {
 /* --- maps -------------------------------------------------------------------------------------
  *
  * Rows x become rows of dim_out numbers (src/model/map.c). With these bits, where every operation is
- * rounded to f64 by itself:
+ * rounded to f64 by itself, but a step of a sum is one operation, sum = fma(x, y, sum):
  *
  *     scale = normalized ? (norm2 > 0 ? 1 / sqrt(norm2) : 0) : 1
  *     y_k   = x_k * scale - centre_k
  *     z_j   = the sum of y_k * transposed[k][j] over k = 0, 1, ... in order, from 0
- *     s     = the canonical sum of z_j * z_j (products are rounded, too)
+ *     s     = the canonical sum of z_j * z_j
  *     out_j = unit ? (float)(z_j * (1 / sqrt(s))) : (float)z_j
  *
  * A row whose norm2 is 0 becomes zeros. A row is odd if not 1e-280 < s < 1e280 (unit), or if an out_j is
@@ -172,7 +172,7 @@ typedef struct kf_dev_map_plan {
  * lanes are added as (l0 + l1) + (l2 + l3). A score is
  *
  *     KF_DEV_INNER       the canonical dot product or, if narrow, the sum over columns 0, 1, ... in
- *                        order, from 0, in which every product and every sum is rounded to f32
+ *                        order, from 0, each step fmaf(x, y, sum)
  *     KF_DEV_EUCLIDEAN   minus half the canonical squared distance
  *
  * All scores are finite. */
@@ -199,8 +199,8 @@ typedef struct kf_dev_sums {
  *
  *     c[i][j] = the sum of a[k][i] * b[k][j] over k = 0, 1, ... in order, from start[j]
  *
- * Every product and every sum is rounded to f64, or to f32 if narrow. b and start stay on the device;
- * a comes and c goes. A c[i][j] that is not a number may be any NaN. */
+ * Each step is sum = fma(a, b, sum) in f64, or fmaf in f32 if narrow. b and start stay on the device; a
+ * comes and c goes. A c[i][j] that is not a number may be any NaN. */
 
 typedef struct kf_dev_matrix_plan {
   uint32_t depth, n; /* b [depth][n], start [n] */

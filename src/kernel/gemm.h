@@ -1,5 +1,6 @@
 /* gemm.h - c += a^T b in GCC's vector types. wide.h includes it once for f64 and once for f32, with
- * REAL, VEC, LANES and NAME defined. Every sum runs over k in order, without FMA. */
+ * REAL, VEC, LANES, NAME and FUSED defined. Every sum runs over k in order, each step
+ * rounded once. */
 
 #define COLUMNS (NV * LANES)
 
@@ -37,8 +38,9 @@ static inline __attribute__((always_inline)) void NAME(continue_sums)(const REAL
     }
     UNROLL
     for (int i = 0; i < MR; i++) {
+      VEC by = NAME(all)(a[k * MR + (size_t)i]);
       UNROLL
-      for (int v = 0; v < NV; v++) sum[i][v] += NAME(times)(a + k * MR + i, row[v]);
+      for (int v = 0; v < NV; v++) sum[i][v] = NAME(fused)(by, row[v], sum[i][v]);
     }
   }
   UNROLL
@@ -115,11 +117,12 @@ static void NAME(gemm_few)(const REAL *a, size_t lda, const REAL *b, size_t ldb,
       for (size_t j = 0; j < whole; j += LANES) {
         VEC sum = NAME(load)(to + j);
         UNROLL
-        for (size_t t = 0; t < STEPS; t++) sum += NAME(load)(rows + t * ldb + j) * factor[t];
+        for (size_t t = 0; t < STEPS; t++)
+          sum = NAME(fused)(NAME(load)(rows + t * ldb + j), NAME(all)(factor[t]), sum);
         NAME(store)(to + j, sum);
       }
       for (size_t j = whole; j < n; j++)
-        for (size_t t = 0; t < steps; t++) to[j] += rows[t * ldb + j] * factor[t];
+        for (size_t t = 0; t < steps; t++) to[j] = FUSED(rows[t * ldb + j], factor[t], to[j]);
     }
   }
 }
@@ -144,3 +147,4 @@ static void NAME(wide_gemm_tn)(const REAL *a, size_t lda, const REAL *b, size_t 
 #undef VEC
 #undef LANES
 #undef NAME
+#undef FUSED

@@ -193,8 +193,8 @@ typedef struct kf_kernels {
   void (*quantize)(const float *x, size_t dim, double scale, int32_t *out);
   const kf_moment_kernel *moment;
 
-  /* --- linear algebra in f64; each element's sum runs over k = 0, 1, … in order, without FMA - */
-  /* c[i][j] += sum_k a[k][i] * b[k][j] for i < m, j < n, k < depth. */
+  /* --- linear algebra; a step of a sum of products is kf_fma or kf_fmaf (fused.h) ------------ */
+  /* c[i][j] += sum_k a[k][i] * b[k][j] for i < m, j < n, over k = 0, 1, … depth - 1 in order. */
   void (*gemm_tn)(const double *a, size_t lda, const double *b, size_t ldb, double *c, size_t ldc,
                   size_t m, size_t n, size_t depth);
   /* The same in f32. */
@@ -206,7 +206,7 @@ typedef struct kf_kernels {
                           const float *offset, size_t n, float low, uint32_t *list);
   /* out[k] = the canonical dot product of x with row k of rows [m][ld], over n columns. */
   void (*row_dots)(const double *rows, size_t ld, size_t m, size_t n, const double *x, double *out);
-  /* y[i] += sum_k factor[k] * rows[k][i] for i < n, k < m. */
+  /* y[i] += sum_k factor[k] * rows[k][i] for i < n, over k = 0, 1, … m - 1 in order. */
   void (*add_rows)(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
                    double *y);
   /* Eight rows of a symmetric matrix times x, added to y: rows n … n + 7 of the lower triangle with
@@ -216,12 +216,13 @@ typedef struct kf_kernels {
   void (*symmetric_rows)(size_t n, const double *a, size_t ld, const double *x, double *y);
   /* The canonical dot product of two f64 vectors. */
   double (*dot)(size_t n, const double *x, const double *y);
-  /* Applies `count` plane rotations in turn to rows of q [..][stride], columns [0, n): rotation t
-   * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
+  /* Applies `count` plane rotations in turn to rows of q [..][stride], columns [0, n), every operation
+   * rounded: rotation t takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
   void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c, const double *s,
                  size_t count);
 
-  /* --- the secular equation (src/model/secular.c); the gap of pole j is (d[j] - origin) - x --- */
+  /* --- the secular equation (src/model/secular.c); the gap of pole j is (d[j] - origin) - x; every
+   *     operation is rounded --------------------------------------------------------------------- */
   /* sums[0] = sum of z[j] * q, sums[1] = sum of q * q with q = z[j] / gap, both canonical. */
   void (*secular_sums)(size_t n, const double *d, const double *z, double origin, double x,
                        double sums[2]);

@@ -3,6 +3,7 @@
  *
  * Rows and weights stay rows of f32, padded to a multiple of KF_NET_STEP columns. In bf16 they hold
  * values rounded to bf16. */
+#include "kernel/fused.h"
 #include "kernel/kernel.h"
 #include "kernel/net_math.h"
 
@@ -37,8 +38,8 @@ static float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
  * exponents were unbounded. fmaf, which rounds to the coarser steps of denormals, may have reached
  * FLT_MIN from below; a larger scale tells. */
 static float flush_fma(float a, float b, float c) {
-  float sum = fmaf(a, b, c);
-  if (fabsf(sum) == FLT_MIN && fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
+  float sum = kf_fmaf(a, b, c);
+  if (fabsf(sum) == FLT_MIN && fabsf(kf_fmaf(a * 0x1p64f, b, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
     return copysignf(0, sum);
   return flush(sum);
 }
@@ -47,7 +48,7 @@ static float flush_fma(float a, float b, float c) {
 
 static float dot_f32(const float *x, const float *w, size_t k) {
   float sum = 0;
-  for (size_t i = 0; i < k; i++) sum = fmaf(x[i], w[i], sum);
+  for (size_t i = 0; i < k; i++) sum = kf_fmaf(x[i], w[i], sum);
   return sum;
 }
 
@@ -88,16 +89,16 @@ static float larger(float a, float b) { return a > b ? a : b; }
 
 static float horner(const float *poly, int terms, float x) {
   float sum = poly[terms - 1];
-  for (int i = terms - 2; i >= 0; i--) sum = fmaf(sum, x, poly[i]);
+  for (int i = terms - 2; i >= 0; i--) sum = kf_fmaf(sum, x, poly[i]);
   return sum;
 }
 
 static float exponential(float x) {
   if (isnan(x)) return x;
   x = larger(-KF_EXP_MOST, smaller(KF_EXP_MOST, x));
-  float shifted = fmaf(x, KF_LOG2_E, KF_ROUND), n = shifted - KF_ROUND;
-  float r = fmaf(n, -KF_LN2_LOW, fmaf(n, -KF_LN2_HIGH, x));
-  float y = fmaf(r * r, horner(kf_exp_poly, KF_EXP_TERMS, r), r) + 1.0f;
+  float shifted = kf_fmaf(x, KF_LOG2_E, KF_ROUND), n = shifted - KF_ROUND;
+  float r = kf_fmaf(n, -KF_LN2_LOW, kf_fmaf(n, -KF_LN2_HIGH, x));
+  float y = kf_fmaf(r * r, horner(kf_exp_poly, KF_EXP_TERMS, r), r) + 1.0f;
   uint32_t bits, exponent; /* the low bits of `shifted` are n: they go to the exponent */
   memcpy(&bits, &y, sizeof bits);
   memcpy(&exponent, &shifted, sizeof exponent);
@@ -108,7 +109,7 @@ static float exponential(float x) {
 
 static float error_function(float x) {
   float a = smaller(KF_ERF_MOST, fabsf(x));
-  if (a < 1.0f) return fmaf(x, horner(kf_erf_poly, KF_ERF_TERMS, a * a), x);
+  if (a < 1.0f) return kf_fmaf(x, horner(kf_erf_poly, KF_ERF_TERMS, a * a), x);
   return copysignf(1.0f - exponential(horner(kf_erfc_poly, KF_ERFC_TERMS, a)), x);
 }
 
@@ -117,7 +118,7 @@ static float activate(kf_activation activation, float x) {
   case KF_ACT_QUICK_GELU: return x / (1.0f + exponential(x * -KF_QUICK_GELU));
   case KF_ACT_GELU: return x * 0.5f * (1.0f + error_function(x * KF_SQRT_HALF));
   case KF_ACT_GELU_TANH:
-    return x / (1.0f + exponential(-x * fmaf(x * x, KF_GELU_TANH_B, KF_GELU_TANH_A)));
+    return x / (1.0f + exponential(-x * kf_fmaf(x * x, KF_GELU_TANH_B, KF_GELU_TANH_A)));
   case KF_ACT_NONE: break;
   }
   return x;
@@ -155,7 +156,7 @@ static void layer_norm(const float *x, size_t stride, size_t m, size_t d, const 
     }
     double factor = 1.0 / sqrt(kf_add_lanes(square) / (double)d + (double)eps);
     for (size_t i = 0; i < d; i++)
-      out[i] = fmaf((float)(((double)x[i] - mean) * factor), gamma[i], beta[i]);
+      out[i] = kf_fmaf((float)(((double)x[i] - mean) * factor), gamma[i], beta[i]);
   }
 }
 

@@ -1,5 +1,6 @@
 /* plain.c - every kernel in plain C. This is the reference: the other tables must give the same
  * bits, and a machine without their instruction sets runs this one. */
+#include "kernel/fused.h"
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -85,7 +86,7 @@ static void distances(const float *x, const float *const *rows, size_t m, size_t
 
 static double dot(size_t n, const double *x, const double *y) {
   double lane[8] = {0};
-  for (size_t i = 0; i < n; i++) lane[i % 8] += x[i] * y[i];
+  for (size_t i = 0; i < n; i++) lane[i % 8] = kf_fma(x[i], y[i], lane[i % 8]);
   return kf_add_lanes(lane);
 }
 
@@ -132,14 +133,16 @@ static void gemm_tn(const double *a, size_t lda, const double *b, size_t ldb, do
                     size_t m, size_t n, size_t depth) {
   for (size_t i = 0; i < m; i++)
     for (size_t k = 0; k < depth; k++)
-      for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
+      for (size_t j = 0; j < n; j++)
+        c[i * ldc + j] = kf_fma(a[k * lda + i], b[k * ldb + j], c[i * ldc + j]);
 }
 
 static void gemm_tn_f32(const float *a, size_t lda, const float *b, size_t ldb, float *c,
                         size_t ldc, size_t m, size_t n, size_t depth) {
   for (size_t i = 0; i < m; i++)
     for (size_t k = 0; k < depth; k++)
-      for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
+      for (size_t j = 0; j < n; j++)
+        c[i * ldc + j] = kf_fmaf(a[k * lda + i], b[k * ldb + j], c[i * ldc + j]);
 }
 
 static size_t list_reaching(const float *x, const float *far, float reach, const float *scale,
@@ -158,12 +161,12 @@ static void row_dots(const double *rows, size_t ld, size_t m, size_t n, const do
 static void add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
                      double *y) {
   for (size_t k = 0; k < m; k++)
-    for (size_t i = 0; i < n; i++) y[i] += factor[k] * rows[k * ld + i];
+    for (size_t i = 0; i < n; i++) y[i] = kf_fma(factor[k], rows[k * ld + i], y[i]);
 }
 
 static void symmetric_rows(size_t n, const double *a, size_t ld, const double *x, double *y) {
   for (size_t t = 0; t < 8; t++)
-    for (size_t i = 0; i < n + 8; i++) y[i] += a[t * ld + i] * x[n + t];
+    for (size_t i = 0; i < n + 8; i++) y[i] = kf_fma(a[t * ld + i], x[n + t], y[i]);
   for (size_t t = 0; t < 8; t++) y[n + t] += dot(n, a + t * ld, x);
 }
 

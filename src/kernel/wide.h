@@ -1,10 +1,11 @@
 /* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
  * includes this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a
- * canonical sum take PARTS of `doubles`. Products and sums are rounded separately everywhere, so
- * the bits are those of plain.c. */
+ * canonical sum take PARTS of `doubles`. A product is fused with the addition to its sum where plain.c
+ * says so (kf_fma) or where it is exact, and nowhere else, so the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
+#include "kernel/fused.h"
 #include "kernel/kernel.h"
 #include "kernel/unroll.h"
 
@@ -48,22 +49,25 @@ static inline floats load_f32(const float *p) {
 
 static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
-/* The product of a row with *x. The AVX-512 instruction takes *x from memory by itself; compilers
- * would broadcast it to a register once, which costs Zen 4 more than loading it for each product. */
+/* sum + x * y, rounded once; and x in every lane. */
 #ifdef __AVX512F__
-static inline doubles times_f64(const double *x, doubles row) {
-  doubles product;
-  __asm__("vmulpd %2%{1to8%}, %1, %0" : "=v"(product) : "v"(row), "m"(*x));
-  return product;
+static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
+  return (doubles)_mm512_fmadd_pd((__m512d)x, (__m512d)y, (__m512d)sum);
 }
-static inline floats times_f32(const float *x, floats row) {
-  floats product;
-  __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(row), "m"(*x));
-  return product;
+static inline floats fused_f32(floats x, floats y, floats sum) {
+  return (floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
 }
+static inline doubles all_f64(double x) { return (doubles)_mm512_set1_pd(x); }
+static inline floats all_f32(float x) { return (floats)_mm512_set1_ps(x); }
 #else
-static inline doubles times_f64(const double *x, doubles row) { return *x * row; }
-static inline floats times_f32(const float *x, floats row) { return *x * row; }
+static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
+  return (doubles)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)sum);
+}
+static inline floats fused_f32(floats x, floats y, floats sum) {
+  return (floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+}
+static inline doubles all_f64(double x) { return (doubles)_mm256_set1_pd(x); }
+static inline floats all_f32(float x) { return (floats)_mm256_set1_ps(x); }
 #endif
 
 /* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
@@ -121,19 +125,21 @@ static void wide_quantize(const float *x, size_t dim, double scale, int32_t *out
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The last n < 8 elements, padded with zeros: a lane that adds 0 * 0 keeps its bits. */
+/* The last n < 8 elements, padded with zeros: lanes begin at +0, products of f32 do not underflow, and a lane
+ * that adds 0 * 0 keeps its bits. */
 static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   memset(buffer, 0, 8 * sizeof *buffer);
   return memcpy(buffer, p, n * sizeof *buffer);
 }
 
-static inline const double *pad_f64(const double *p, size_t n, double buffer[8]) {
-  memset(buffer, 0, 8 * sizeof *buffer);
-  return memcpy(buffer, p, n * sizeof *buffer);
+/* The same with any number. Fused, a lane may have become -0, which -0 * 0 leaves as it is. */
+static inline void pad_f64(const double *p, size_t n, double with, double buffer[8]) {
+  for (size_t i = 0; i < 8; i++) buffer[i] = i < n ? p[i] : with;
 }
 
 static inline void dot_step(const float *x, const float *y, doubles sum[PARTS]) {
-  for (int p = 0; p < PARTS; p++) sum[p] += widen(x + p * WIDTH) * widen(y + p * WIDTH);
+  for (int p = 0; p < PARTS; p++) /* the product of two f32 is exact */
+    sum[p] = fused_f64(widen(x + p * WIDTH), widen(y + p * WIDTH), sum[p]);
 }
 
 static inline void distance_step(const float *x, const float *y, doubles sum[PARTS]) {
@@ -181,14 +187,15 @@ static double wide_dot(size_t n, const double *x, const double *y) {
   for (; i + 8 <= n; i += 8) {
     UNROLL
     for (int p = 0; p < PARTS; p++)
-      sum[p] += load_f64(x + i + p * WIDTH) * load_f64(y + i + p * WIDTH);
+      sum[p] = fused_f64(load_f64(x + i + p * WIDTH), load_f64(y + i + p * WIDTH), sum[p]);
   }
   if (i < n) {
     double a[8], b[8];
-    pad_f64(x + i, n - i, a);
-    pad_f64(y + i, n - i, b);
+    pad_f64(x + i, n - i, -0.0, a);
+    pad_f64(y + i, n - i, 0, b);
     UNROLL
-    for (int p = 0; p < PARTS; p++) sum[p] += load_f64(a + p * WIDTH) * load_f64(b + p * WIDTH);
+    for (int p = 0; p < PARTS; p++)
+      sum[p] = fused_f64(load_f64(a + p * WIDTH), load_f64(b + p * WIDTH), sum[p]);
   }
   return add_lanes(sum);
 }
@@ -202,12 +209,14 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 #define VEC     doubles
 #define LANES   WIDTH
 #define NAME(x) x##_f64
+#define FUSED   kf_fma
 #include "kernel/gemm.h"
 
 #define REAL    float
 #define VEC     floats
 #define LANES   (2 * WIDTH)
 #define NAME(x) x##_f32
+#define FUSED   kf_fmaf
 #include "kernel/gemm.h"
 
 /* --- listing --------------------------------------------------------------------------------- */
@@ -246,8 +255,8 @@ static inline void rows_together(const double *a, size_t ld, size_t whole, const
       UNROLL
       for (size_t t = 0; t < TOGETHER; t++) {
         doubles row = load_f64(a + t * ld + column);
-        sum[t][p] += row * at;
-        if (y != NULL) to += row * f[t];
+        sum[t][p] = fused_f64(row, at, sum[t][p]);
+        if (y != NULL) to = fused_f64(row, all_f64(f[t]), to);
       }
       if (y != NULL) store_f64(y + column, to);
     }
@@ -263,28 +272,44 @@ static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, con
     for (size_t t = 0; t < TOGETHER; t++) {
       double lane[8];
       memcpy(lane, sum[t], sizeof lane);
-      for (size_t i = whole; i < n; i++) lane[i - whole] += rows[t * ld + i] * x[i];
+      for (size_t i = whole; i < n; i++) {
+        size_t l = i - whole;
+        lane[l] = kf_fma(rows[t * ld + i], x[i], lane[l]);
+      }
       out[t] = kf_add_lanes(lane);
     }
   }
   for (size_t t = 0; t < m; t++) out[t] = wide_dot(n, rows + t * ld, x);
 }
 
+/* Columns [0, 4 * WIDTH). */
+static inline void add_some_rows(const double *rows, size_t ld, size_t m, const double *factor,
+                                 double *y) {
+  doubles sum[4];
+  UNROLL
+  for (size_t v = 0; v < 4; v++) sum[v] = load_f64(y + v * WIDTH);
+  for (size_t k = 0; k < m; k++) {
+    doubles by = all_f64(factor[k]);
+    UNROLL
+    for (size_t v = 0; v < 4; v++)
+      sum[v] = fused_f64(load_f64(rows + k * ld + v * WIDTH), by, sum[v]);
+  }
+  UNROLL
+  for (size_t v = 0; v < 4; v++) store_f64(y + v * WIDTH, sum[v]);
+}
+
 static void wide_add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
                           double *y) {
   size_t i = 0;
-  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) {
-    doubles sum[4];
-    UNROLL
-    for (size_t v = 0; v < 4; v++) sum[v] = load_f64(y + i + v * WIDTH);
-    for (size_t k = 0; k < m; k++) {
-      UNROLL
-      for (size_t v = 0; v < 4; v++) sum[v] += load_f64(rows + k * ld + i + v * WIDTH) * factor[k];
-    }
-    UNROLL
-    for (size_t v = 0; v < 4; v++) store_f64(y + i + v * WIDTH, sum[v]);
+  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) add_some_rows(rows + i, ld, m, factor, y + i);
+  for (; i + WIDTH <= n; i += WIDTH) {
+    doubles sum = load_f64(y + i);
+    for (size_t k = 0; k < m; k++)
+      sum = fused_f64(load_f64(rows + k * ld + i), all_f64(factor[k]), sum);
+    store_f64(y + i, sum);
   }
-  if (i < n) kf_kernels_plain.add_rows(rows + i, ld, m, n - i, factor, y + i);
+  for (size_t k = 0; i < n && k < m; k++)
+    for (size_t j = i; j < n; j++) y[j] = kf_fma(rows[k * ld + j], factor[k], y[j]);
 }
 
 static void wide_symmetric_rows(size_t n, const double *a, size_t ld, const double *x, double *y) {
@@ -298,7 +323,7 @@ static void wide_symmetric_rows(size_t n, const double *a, size_t ld, const doub
       size_t column = n + p * WIDTH;
       doubles to = load_f64(y + column);
       for (size_t t = 0; t < TOGETHER; t++)
-        to += load_f64(a + (r + t) * ld + column) * x[n + r + t];
+        to = fused_f64(load_f64(a + (r + t) * ld + column), all_f64(x[n + r + t]), to);
       store_f64(y + column, to);
     }
   }

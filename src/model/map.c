@@ -150,7 +150,8 @@ kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, ui
 
 /* --- f32 ------------------------------------------------------------------------------------- */
 
-/* Rows whose squared length would leave the range of f64 are brought near 1 by a power of two. */
+/* Rows whose squared length would leave the range of f64 are brought near 1 by a power of two. Squares and
+ * sums in lanes are rounded apart, on every machine. */
 static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
   double largest = 0, lane[8] = {0};
   for (uint32_t i = 0; i < dim; i++) largest = fmax(largest, fabs(x[i]));

@@ -7,7 +7,7 @@
  *     p . y = (P p)' (P P')^-1 (P y) + (rest of p) . (rest of y)
  *
  * u = P y is computed in f32 with an error of d (|y| + TINY), d = 1.01 sqrt(n) (D + 8) 2^-24: a sum of D
- * rounded products of rounded numbers, in each of n elements; TINY is far above what underflow can do.
+ * products of rounded numbers, in each of n elements; TINY is far above what underflow can do.
  * With share = 3 d + 2 e, the rest of y is not longer than
  *
  *     t = sqrt(max(0, |y|^2 - |u|^2) + share (|y| + TINY)^2)

@@ -117,9 +117,9 @@ double kf_row_score(const kf_row_scores *scores, uint32_t place) {
     (euclidean ? p->kernels->distances : p->kernels->dots)(scores->query, &row, 1, p->dim, &score);
     return euclidean ? -0.5 * score : score;
   }
-  float sum = 0;
-  for (uint32_t d = 0; d < p->dim; d++)
-    sum += scores->query[d] * p->index->rows[(uint64_t)place * p->dim + d];
+  float sum = 0; /* a product of one row and one column */
+  p->kernels->gemm_tn_f32(scores->query, 1, p->index->rows + (uint64_t)place * p->dim, 1, &sum, 1,
+                          1, 1, p->dim);
   return (double)sum;
 }
 

@@ -327,9 +327,11 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
 
 /* --- the trace alone --------------------------------------------------------------------------- */
 
-#define TRACE_BLOCK 32u /* columns */
+#define TRACE_BLOCK   32u /* columns */
+#define TRACE_CLASSES 64u /* whose products are added together */
 
 typedef struct diagonal {
+  const kf_kernels *kernels;
   const kf_stats *stats;
   double *out; /* [dim] of S_w */
 } diagonal;
@@ -344,6 +346,8 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
   uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
   kf_i128 a[TRACE_BLOCK] = {0};
   double f[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
+  double h[TRACE_CLASSES][TRACE_BLOCK], r[TRACE_CLASSES][TRACE_BLOCK];
+  size_t filled = 0;
   for (uint32_t k = 0; k < s->n_classes; k++) {
     const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
     int64_t count = s->counts[k];
@@ -352,8 +356,14 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
       int64_t mean = divide_rounded(sums[i], count, 2 * half_inverse);
       int64_t rest = sums[i] - count * mean;
       a[i] += (kf_i128)count * mean * mean;
-      f[i] += middle_of(mean, rest, half_inverse) * (double)rest;
+      h[filled][i] = middle_of(mean, rest, half_inverse);
+      r[filled][i] = (double)rest;
     }
+    filled += count > 0;
+    if (filled < TRACE_CLASSES && k + 1 < s->n_classes) continue;
+    for (uint32_t i = 0; i < n; i++) /* a product of one column and one column */
+      t->kernels->gemm_tn(h[0] + i, TRACE_BLOCK, r[0] + i, TRACE_BLOCK, f + i, 1, 1, 1, filled);
+    filled = 0;
   }
   for (uint32_t i = 0; i < n; i++) {
     uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
@@ -364,7 +374,8 @@ static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_e
 
 kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
   KF_TRY(kf_check_filled(stats, &ctx->err));
-  diagonal t = {.stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
+  diagonal t = {
+      .kernels = ctx->kernels, .stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
   if (t.out == NULL) return kf_fail_memory(&ctx->err);
   kf_status status =
       kf_parallel(ctx, (stats->dim + TRACE_BLOCK - 1) / TRACE_BLOCK, find_diagonal, &t);

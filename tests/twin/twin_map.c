@@ -96,8 +96,9 @@ static bool map_row(const kf_dev_map *m, const float *x, double norm2, double *z
   for (uint32_t j = 0; j < p->dim_out; j++) {
     z[j] = 0;
     for (uint32_t k = 0; k < p->dim_in; k++)
-      z[j] += ((double)x[k] * scale - m->centre[k]) * m->transposed[(size_t)k * p->dim_out + j];
-    lane[j % 8] += z[j] * z[j];
+      z[j] =
+          fma((double)x[k] * scale - m->centre[k], m->transposed[(size_t)k * p->dim_out + j], z[j]);
+    lane[j % 8] = fma(z[j], z[j], lane[j % 8]);
   }
   double s = add_lanes(lane), factor = p->unit ? 1 / sqrt(s) : 1;
   bool finite = true;
@@ -188,7 +189,7 @@ static double score_of(const kf_dev_odds *o, const float *query, const float *ro
   for (uint32_t k = 0; k < o->plan.dim; k++) {
     double x = (double)query[k], y = (double)row[k];
     if (o->plan.narrow)
-      sum += query[k] * row[k];
+      sum = fmaf(query[k], row[k], sum);
     else
       lane[k % 8] += o->plan.metric == KF_DEV_EUCLIDEAN ? (x - y) * (x - y) : x * y;
   }

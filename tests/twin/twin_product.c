@@ -3,6 +3,7 @@
 #include "twin/twin_product.h"
 #include "twin/twin.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,18 +117,19 @@ kf_dev_status kf_twin_product_put(kf_dev_product *p, uint32_t slot, const kf_dev
   return put(p, slot, (product_job){.with = matrix, .n = m, .in = a, .out = c});
 }
 
-#define MULTIPLY(name, type)                                                                       \
+#define MULTIPLY(name, type, fused)                                                                \
   static void name(const kf_dev_matrix *b, uint32_t m, const type *a, type *c) {                   \
     size_t depth = b->plan.depth, n = b->plan.n;                                                   \
     const type *lines = (const type *)(const void *)b->lines;                                      \
     for (size_t i = 0; i < m; i++) {                                                               \
       memcpy(c + i * n, lines + depth * n, n * sizeof *c);                                         \
       for (size_t k = 0; k < depth; k++)                                                           \
-        for (size_t j = 0; j < n; j++) c[i * n + j] += a[k * m + i] * lines[k * n + j];            \
+        for (size_t j = 0; j < n; j++)                                                             \
+          c[i * n + j] = fused(a[k * m + i], lines[k * n + j], c[i * n + j]);                      \
     }                                                                                              \
   }
-MULTIPLY(multiply, double)
-MULTIPLY(multiply_narrow, float)
+MULTIPLY(multiply, double, fma)
+MULTIPLY(multiply_narrow, float, fmaf)
 
 kf_dev_status kf_twin_product_wait(kf_dev_product *p, uint32_t slot, char *message, size_t size) {
   product_job job = p->jobs[slot];
