@@ -33,7 +33,7 @@ def cpu_has(flag):
 
 def blas_environment(threads, level="avx512"):
     """For programs with a BLAS: so many threads. OpenBLAS is told its kernels, since some releases take new
-    CPUs for old ones and are several times slower; held to AVX2, all of them are."""
+    CPUs for old ones and are several times slower; held to AVX2, all of them are. level None: they decide."""
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith(("OPENBLAS_", "OMP_", "MKL_", "FAISS_", "PYTHON")) and k != "LD_PRELOAD"}
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -42,7 +42,7 @@ def blas_environment(threads, level="avx512"):
     if level == "avx2":
         environment.update(OPENBLAS_CORETYPE="HASWELL", MKL_ENABLE_INSTRUCTIONS="AVX2", FAISS_SIMD_LEVEL="AVX2",
                            FAISS_OPT_LEVEL="AVX2")
-    else:
+    elif level is not None:
         environment["OPENBLAS_CORETYPE"] = "SKYLAKEX" if cpu_has("avx512bw") else "HASWELL"
     return environment
 

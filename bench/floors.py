@@ -16,6 +16,7 @@ GIVEN = "fit, λ given"
 STATISTICS = "statistics"
 ENGINE = "search of as many rows"
 FAISS = "FAISS flat"
+FAISS_AS_IT_COMES = "FAISS flat, as it comes"
 LAPACK = "LAPACK dsyevd"
 PYTORCH = "PyTorch"
 READING = "reading the 8-bit rows once"
@@ -81,6 +82,8 @@ for data, floors in SEARCH.items():
         bounds = {isa: of[dim] for isa, of in floors.items() if dim in of}
         FLOORS.append(Floor("search", searched(dim, data), FAISS, FASTER, bounds))
 for dim in SEARCHED:
+    if dim <= 128:
+        FLOORS.append(Floor("search", searched(dim), FAISS_AS_IT_COMES, FASTER, {"avx512": 5}))
     if dim >= 256:
         FLOORS.append(Floor("search", searched(dim), peak("int8"), FASTER, {"amx": 0.33}))
 for tower in TOWERS:

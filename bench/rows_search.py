@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from common import blas_environment, cpu_has, say, tensors
-from floors import FAISS, READING, SEARCHED, peak, searched
+from floors import FAISS, FAISS_AS_IT_COMES, READING, SEARCHED, peak, searched
 from side import Missing
 from table import COST
 
@@ -106,7 +106,7 @@ def fastest_faiss(b, level, sizes, dim):
     for python, preload in FASTEST.get(key, faiss_sources()):
         try:
             side = b.python_side("sides_search.py", {**blas_environment(b.o.threads, level), **preload}, python,
-                                 kind="faiss", folder=b.work, k=K, metric=b.o.metric, sizes=sizes)
+                                 kind="faiss", tuned=True, folder=b.work, k=K, metric=b.o.metric, sizes=sizes)
         except Missing as missing:
             why.append(str(missing))
             continue
@@ -119,6 +119,14 @@ def fastest_faiss(b, level, sizes, dim):
     if best is None:
         raise Missing("; ".join(dict.fromkeys(why)))
     return best
+
+
+def plain_faiss(b, sizes):
+    """What pip installs, with the settings that it comes with, told nothing but the number of threads."""
+    side = b.python_side("sides_search.py", blas_environment(b.o.threads, None), kind="faiss", tuned=False, folder=b.work, k=K,
+                         metric=b.o.metric, sizes=sizes)
+    side.what = side.what.split(maxsplit=1)[1] + ", as it comes"
+    return side
 
 
 def levels(b):
@@ -145,6 +153,10 @@ def search_sides(b, sizes, line, dim, announced=0):
 def compare_search(b, group, n, n_queries, dim, what, data="gaussian"):
     make_rows(b, n, n_queries, dim, data)
     sides = search_sides(b, [n_queries], lambda size: f"{size} 1", dim, announced=n_queries)
+    held = set(levels(b).values()) == {"avx2"}  # which what comes with pip is not
+    plain = None if held else b.peer(lambda: plain_faiss(b, [n_queries]), FAISS_AS_IT_COMES)
+    if plain:
+        sides[FAISS_AS_IT_COMES] = lambda: plain.ask(f"{n_queries} 1")
     ceilings = b.c_side("ceilings", b.o.threads)
     sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"int8 {isa}") for isa in b.isas})
     times = b.turns(sides)
@@ -154,6 +166,8 @@ def compare_search(b, group, n, n_queries, dim, what, data="gaussian"):
         ours = times[isa, n_queries]
         faiss, ceiling = times.get((levels(b)[isa], FAISS, n_queries)), times[isa, "peak"] * (2e-9 * n * n_queries * dim)
         b.compare(group, what, isa, ours, FAISS, faiss)
+        if levels(b)[isa] != "avx2":
+            b.compare(group, what, isa, ours, FAISS_AS_IT_COMES, times.get(FAISS_AS_IT_COMES))
         b.table.compare(group, what, isa, ours, peak("int8"), ceiling)
         if data == "gaussian":  # what no search that multiplies all rows could exceed
             b.compare(group, f"the peak itself, d = {dim}", isa, ceiling, FAISS, faiss)

@@ -1,11 +1,12 @@
 """koofu's search or FAISS, in a process of its own (side.py): its environment (threads, kernels of its BLAS) must
 be set before it is loaded.
 
-usage: sides_search.py '{"kind": "koofu" | "faiss", "folder": …, "k": …, "threads": …, "metric": …, "sizes": […], …}'
+usage: sides_search.py '{"kind": "koofu" | "faiss", "folder": …, "k": …, "threads": …, "metric": …, "sizes": […], "tuned": …, …}'
 
 The folder holds base.npy and queries.npy. A line `N CALLS` asks for the median of so many calls with N queries
-each; `announced` of them are announced to koofu. FAISS is tuned for the sizes, and the first word of what it says is the seconds of the best settings. koofu
-leaves its last neighbours, and how many rows it scored in double precision for them, in found-ISA.npz.
+each; `announced` of them are announced to koofu. FAISS is tuned for the sizes, unless it is to be as it comes, and
+the first word of what it says is the seconds of the best settings. koofu leaves its last neighbours, and how many
+rows it scored in double precision for them, in found-ISA.npz.
 """
 
 import ctypes
@@ -53,11 +54,12 @@ class Faiss:
             self.index.add(np.ascontiguousarray(base[start:start + 100000]))
         level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else faiss.get_compile_options()
         self.version = f"FAISS {faiss.__version__} ({str(level).replace('OPTIMIZE', '').strip()})"
-        self.best = {}  # setting by size
+        self.best, self.tuned = {}, o["tuned"]  # best: setting by size
 
-    @staticmethod
-    def settings(size):
+    def settings(self, size):
         """The default must come first: settings stay."""
+        if not self.tuned:
+            return (None,)
         if size <= FEW:
             return (None, (ALWAYS_BLAS, *BLOCKS[0]), (NEVER_BLAS, *BLOCKS[0]))
         return (None, *((ALWAYS_BLAS, *block) for block in BLOCKS))
