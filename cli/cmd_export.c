@@ -33,6 +33,7 @@ static int run(cli_run *cli) {
     say_written(cli, a->output, "%s, %u to %u dimensions",
                 show_counted(kf_model_classes(model), "class", "classes").text,
                 kf_model_dim_in(model), kf_model_dim_out(model));
+  if (status == KF_ERR_MATH) return fail_in(cli, status, a->operands.items[0]);
   return result_of(cli, status);
 }
 

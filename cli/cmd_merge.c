@@ -3,6 +3,25 @@
 #include "inputs.h"
 #include "outputs.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* A file that is given twice would count its rows twice, by whatever names. */
+static int refuse_twice(cli_run *cli) {
+  const cli_list *operands = &cli->args.operands;
+  const char *const *path = operands->items;
+  struct stat *info = calloc(operands->n, sizeof *info);
+  int result = info ? EXIT_OK : fail_with(cli, EXIT_INTERNAL, "out of memory");
+  for (size_t i = 0; result == EXIT_OK && i < operands->n; i++) {
+    if (stat(path[i], &info[i]) != 0) info[i].st_mode = 0; /* the one who reads it says why */
+    for (size_t j = 0; result == EXIT_OK && S_ISREG(info[i].st_mode) && j < i; j++)
+      if (info[i].st_dev == info[j].st_dev && info[i].st_ino == info[j].st_ino)
+        result = fail_usage(cli, "%s is given twice, so its rows would count twice", path[i]);
+  }
+  free(info);
+  return result;
+}
+
 /* Adds operand i to the sum. */
 static int add(cli_run *cli, kf_stats *sum, size_t i) {
   const cli_list *operands = &cli->args.operands;
@@ -17,6 +36,7 @@ static int add(cli_run *cli, kf_stats *sum, size_t i) {
 static int run(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   kf_stats *sum = NULL;
+  TRY(refuse_twice(cli));
   TRY(check_output(cli, cli->args.output));
   TRY(load_stats(cli, operands->items[0], &sum));
   for (size_t i = 1; i < operands->n; i++) TRY(add(cli, sum, i));
@@ -33,7 +53,8 @@ const cli_command merge_command = {
         "The result has the same bytes as 'koofu stats' over all rows at once, whatever the order "
         "of the parts.\n\n"
         "Classes are matched by name if the files have names (the result has all of them), "
-        "otherwise by number. Dimension, normalisation and unit must agree.",
+        "otherwise by number. Dimension, normalisation and unit must agree. No file may be given "
+        "twice; that two files are of different rows is up to you.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES(
         {"Two machines, one result", "koofu merge a.safetensors b.safetensors -o all.safetensors"}),

@@ -16,6 +16,8 @@ int check_choose_options(cli_run *cli) {
   if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
   if ((a->fit.folds.given || a->fit.margin.given) && !a->fit.dim.automatic)
     return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "margin");
+  if (a->fit.margin.given && a->fit.margin.value >= 100)
+    return fail_usage(cli, "--margin must be below 100 points");
   if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
@@ -29,7 +31,7 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha) {
   int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
   *alpha = plain ? strtod(given, &end) : -1;
   if (!(*alpha >= 0) || !end || *end)
-    return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
+    return fail_usage(cli, "--fuse must be auto or a number not below 0, not '%.60s'", given);
   return EXIT_OK;
 }
 

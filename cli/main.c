@@ -227,21 +227,37 @@ static void set_limits(void) {
 
 /* A stack that cannot grow ends the process without a word. So it grows now, while nothing has been
  * begun, by more than the kernels put on it; then whatever lacks memory is an allocation. */
-static void take_stack(void) {
+static void grow_stack(void) {
   enum { BYTES = 1 << 19, PAGE = 4096 };
   volatile char room[BYTES];
   for (size_t i = 0; i < BYTES; i += PAGE) room[BYTES - 1 - i] = 0; /* downwards, as it grows */
   (void)room[0];
 }
 
+/* A limit below a mebibyte, some of which is taken already, is raised as far as that. */
+static int take_stack(cli_run *cli) {
+  const rlim_t enough = 1 << 20;
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < enough) {
+    rlim_t had = stack.rlim_cur;
+    stack.rlim_cur = enough;
+    if (setrlimit(RLIMIT_STACK, &stack) != 0)
+      return fail_with(cli, EXIT_INTERNAL,
+                       "the stack is limited to %llu KiB, but 1024 are needed (see 'ulimit -s')",
+                       (unsigned long long)had / 1024);
+  }
+  grow_stack();
+  return EXIT_OK;
+}
+
 int cli_main(int argc, char **argv, const kf_comm *comm) {
-  take_stack();
   cli_run cli;
   memset(&cli, 0, sizeof cli);
   cli.begun = now();
   cli.comm = comm;
   set_limits();
-  int status = settle(&cli, start(&cli, argc, argv));
+  int taken = take_stack(&cli);
+  int status = settle(&cli, taken == EXIT_OK ? start(&cli, argc, argv) : taken);
   free_owned(&cli);
   cli.n_streams = 0; /* freed with the rest */
   kf_ctx_free(cli.ctx);

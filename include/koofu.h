@@ -59,7 +59,7 @@
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
  *     between threads as long as nobody changes them; only kf_stats_add, kf_stats_merge,
  *     kf_stats_subtract and kf_reader_next change an object. A context does not survive fork(): the
- *     child makes its own.
+ *     child makes its own. A thread that calls the library needs 512 KiB of stack.
  *   - In option structs zero means default, and a NULL pointer means all defaults. A kf_switch is
  *     for what may be on by default.
  *   - An index out of range gives NULL, 0 or KF_LABEL_NONE, never undefined behaviour.
@@ -300,7 +300,7 @@ typedef struct kf_data_options {
    * of floats. "NAME:f32" and "NAME:f16": a column of bytes that holds such numbers. */
   const char *tensor;
   /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
-   * strings with as many elements as there are rows, which is logged. */
+   * strings with as many elements as there are rows, which is logged. Not together with label files. */
   const char *label_tensor;
   kf_switch inner_labels; /* use labels and class names inside the files; default: on */
   int skip_bad;           /* leave out NaN, infinite and zero rows instead of failing */

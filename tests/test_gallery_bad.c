@@ -91,7 +91,10 @@ static void bad_rows(void **state) {
 static void bad_headers(void **state) {
   (void)state;
   static const char no_checksum[] = "\"format\":\"koofu.gallery\",\"version\":\"1\"";
+  static const char elsewhere[] = "\"format\":\"koofu.gallery\",\"version\":\"1\","
+                                  "\"checksum\": \"0123456789abcdef\"";
   assert_unloadable(write_sealed(no_checksum, ROWS, &good, 16), "there is no checksum");
+  assert_unloadable(write_sealed(elsewhere, ROWS, &good, 16), "written by another program");
   assert_unloadable(write_sealed("\"format\":\"koofu.dataset\"", ROWS, &good, 16),
                     "is a koofu data set, not a koofu gallery");
   assert_unloadable(write_sealed("\"format\":\"koofu.gallery\",\"version\":\"2\"", ROWS, &good, 16),

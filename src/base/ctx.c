@@ -154,11 +154,25 @@ static unsigned processors(void) {
   return n > 0 ? (unsigned)n : 1;
 }
 
+/* A stack that kernels fit on, whatever threads have by default: 128 KiB in some C libraries, or what
+ * 'ulimit -s' says. */
+static void ask_for_stack(pthread_attr_t *attributes) {
+  size_t size, enough = (size_t)1 << 20;
+  if (pthread_attr_getstacksize(attributes, &size) == 0 && size < enough)
+    pthread_attr_setstacksize(attributes, enough);
+}
+
 /* A pool with fewer threads still does all the work, so a thread that cannot be started is not an
  * error. */
 static kf_pool *pool_new(unsigned n_workers) {
   kf_pool *pool = kf_alloc_tail(sizeof *pool, n_workers, sizeof *pool->workers);
+  pthread_attr_t attributes;
   if (pool == NULL) return NULL;
+  if (pthread_attr_init(&attributes) != 0) {
+    kf_free(pool);
+    return NULL;
+  }
+  ask_for_stack(&attributes);
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->start, NULL);
   pthread_cond_init(&pool->done, NULL);
@@ -166,9 +180,10 @@ static kf_pool *pool_new(unsigned n_workers) {
   for (unsigned t = 0; t < n_workers; t++) {
     pool_worker *w = &pool->workers[t];
     *w = (pool_worker){.pool = pool, .number = (size_t)t + 1};
-    if (pthread_create(&w->thread, NULL, worker_main, w) != 0) break;
+    if (pthread_create(&w->thread, &attributes, worker_main, w) != 0) break;
     pool->n_workers++;
   }
+  pthread_attr_destroy(&attributes);
   return pool;
 }
 

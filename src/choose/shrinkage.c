@@ -65,8 +65,8 @@ static kf_status shrink(lw_job *j, kf_lambda *out) {
   double norm2 = 0, trace = 0, n = (double)j->stats->rows, dim = j->stats->dim;
   KF_TRY(kf_measure_within(ctx, j->stats, &trace, &norm2));
   if (!(trace > 0))
-    return kf_fail(&ctx->err, KF_ERR_MATH,
-                   "the scatter within classes is zero: there is nothing to shrink");
+    return kf_fail_with(&ctx->err, KF_ERR_MATH, KF_HINT_NONE, j->stats->from,
+                        "the scatter within classes is zero: there is nothing to shrink");
   /* The sum of all |d|^2 is the trace, so that of the integers is at most n^2 2^40, below 2^120. */
   j->unit = trace / n * (trace / n) * 0x1p-40;
   kf_pass pass = {.what = "shrinkage",

@@ -207,6 +207,12 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_pa
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
   const char *column = options->label_column;
+  if (options->label_tensor != NULL)
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "%s has the labels, so '%.64s' cannot be a tensor of the data; an array inside an "
+        ".npz is named as FILE.npz:NAME",
+        options->labels[0], options->label_tensor);
   if (options->n_labels == 1) {
     KF_TRY(kf_data_refuse_doubt(&files->base, options->labels[0], err));
     return kf_labels_open(&files->common, options->labels[0], column, files->base.rows,

@@ -121,8 +121,8 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
   }
   if (rules->n_names == 0)
     return kf_fail_file(err, path,
-                        "the label of row %" PRIu64 " is %" PRId64 ", but the limit is %u", row,
-                        value, KF_MAX_CLASSES - 1);
+                        "the label of row %" PRIu64 " is %" PRId64 "%s, but the limit is %u", row,
+                        value, value == INT64_MAX ? " or more" : "", KF_MAX_CLASSES - 1);
   if (rules->allow_unknown) return KF_OK;
   return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
                       "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32

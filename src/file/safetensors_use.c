@@ -133,8 +133,11 @@ static kf_status sum_file(const kf_st *st, unsigned char *buffer, size_t size, u
 
 kf_status kf_st_verify(const kf_st *st, kf_err *err) {
   const char *stored = kf_st_meta(st, "checksum");
-  if (stored == NULL || st->checksum_offset == 0)
-    return kf_fail_file(err, st->in.path, "there is no checksum");
+  if (stored == NULL) return kf_fail_file(err, st->in.path, "there is no checksum");
+  if (st->checksum_offset == 0)
+    return kf_fail_file(
+        err, st->in.path,
+        "the header was written by another program, so its checksum cannot be checked");
   size_t size = (size_t)1 << 20;
   unsigned char *buffer = kf_alloc(size, 1);
   if (buffer == NULL) return kf_fail_memory(err);

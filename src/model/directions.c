@@ -67,10 +67,10 @@ static kf_status judge_values(kf_fitter *f) {
   for (uint32_t i = f->rank; i < f->dim; i++) f->values[i] = 0;
   /* Far beyond rounding: an invented file. */
   if (smallest < -1e-6 * largest)
-    return kf_fail(&f->ctx->err, KF_ERR_DATA,
-                   "no rows have these statistics: their scatter within classes has a negative "
-                   "eigenvalue, %g",
-                   smallest);
+    return kf_fail_file(&f->ctx->err, f->within->from,
+                        "no rows have these statistics: their scatter within classes has a "
+                        "negative eigenvalue, %g",
+                        smallest);
   f->has_values = true;
   return KF_OK;
 }

@@ -185,7 +185,7 @@ kf_centre kf_centre_for(kf_centre centre, kf_method method) {
 static kf_status fail_zero(const kf_stats *s, kf_err *err) {
   bool alone = true;
   for (uint32_t k = 0; k < s->n_classes; k++) alone = alone && s->counts[k] <= 1;
-  return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
+  return kf_fail_with(err, KF_ERR_MATH, KF_HINT_LAMBDA, s->from,
                       "the scatter within classes is zero: %s (%llu rows, %u classes); check the "
                       "labels, or use an absolute lambda above 0",
                       alone ? "every row is alone in its class" : "no class has two different rows",

@@ -309,6 +309,7 @@ def choosing_refused(box):
                           (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
                           (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),
                           (["train.safetensors", "--margin", 1], "--margin needs --dim auto"),
+                          (["train.safetensors", "--dim", "auto", "--margin", 100], "--margin must be below 100 points"),
                           (["train.safetensors", "--lambda", "0.3x", "--sample", 9], "--sample needs"),
                           (["train.safetensors", "--dim", "automatic"], "--dim must be a whole number")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)

@@ -136,6 +136,9 @@ def archives(box):
         about = json.loads(box.works("info", "--json", "d.npz").out)
         equal([about[k] for k in ("format", "kind", "rows", "dim", "classes")], ["npz", "data set", 120, 8, 3], "info")
         equal({t["name"]: t["shape"] for t in about["tensors"]}, {"x": [120, 8], "y": [120], "other": [5]}, "arrays")
+        for labels in ("d.npz", "y.npy"):  # which would be read whatever the name
+            box.refuses(USAGE, "stats", "x.npy", "--labels", labels, "--label-tensor", "y", "-o", "p.safetensors",
+                        naming=[labels, "'y'", "FILE.npz:NAME"])
         box.refuses(BAD_DATA, "stats", "s.npz", "-o", "p.safetensors", naming=["several arrays", "'x' (120 x 8 <f4)", "--tensor"])
         box.refuses(BAD_DATA, "stats", "d.npz:w", "-o", "p.safetensors", naming=["no array 'w'", "'other' (5 <i8)"])
         box.refuses(USAGE, "convert", "d.npz", "-o", "d.npz", naming="d.npz")

@@ -1,5 +1,6 @@
 """Without memory a command ends with a sentence, at whatever step, and leaves nothing behind."""
 
+import os
 import resource
 
 from harness import BAD_DATA, Skipped, check, equal, test
@@ -38,6 +39,22 @@ def goes_through(box, words, output):
 def a_fit(box):
     box.write("x.safetensors", data_set(n=400, dim=160, classes=20))
     goes_through(box, ["fit", "x.safetensors", "-o", "m.safetensors"], "m.safetensors")
+
+
+@test
+def little_stack(box):
+    """A limit that can be raised is, for all threads; one that cannot be is named."""
+    box.write("x.safetensors", data_set(n=400, dim=160, classes=20))
+    words = ["fit", "x.safetensors", "-o", "m.safetensors", "--threads", 2]
+    box.works(*words)
+    right, hard = box.read("m.safetensors"), resource.getrlimit(resource.RLIMIT_STACK)[1]
+    for kib in (64, 256, 512):
+        result = box.run(*words, limits={resource.RLIMIT_STACK: (kib << 10, hard)})
+        equal((result.status, box.read("m.safetensors") == right), (0, True), f"with {kib} KiB of stack: {result}")
+        result = box.run(*words, limits={resource.RLIMIT_STACK: (kib << 10, kib << 10)})
+        if result.status == 0 and os.geteuid() == 0:  # root may raise hard limits
+            continue
+        check(result.status == 1 and f"the stack is limited to {kib} KiB" in result.err, f"{result}")
 
 
 @test

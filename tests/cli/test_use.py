@@ -352,6 +352,9 @@ def rows_of_some_classes(box):
         box.works("stats", "x.safetensors", "--only", f"{name}.txt", "-o", f"{name}.safetensors", "-q")
     box.works("merge", "one.safetensors", "others.safetensors", "-o", "merged.safetensors", "-q")
     equal(box.read("merged.safetensors"), box.read("all.safetensors"), "the bytes of both parts together")
+    os.symlink("one.safetensors", box.path("link.safetensors"))
+    box.refuses(USAGE, "merge", "one.safetensors", "others.safetensors", "link.safetensors", "-o", "twice.safetensors",
+                naming=["link.safetensors", "given twice"])
     box.works("index", "x.safetensors", "--only", "others.txt", "-o", "g.safetensors", "-q")
     labels = box.works("search", "g.safetensors", "x.safetensors", "-k", 1).out.splitlines()[1:]
     equal({line.split("\t")[2] for line in labels}, {"class 0", "class 2"}, "labels in the gallery")
