@@ -471,7 +471,7 @@ const cli_command classify_command = {
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
         "class and votes, most votes first; in a tie, the class whose nearest member is "
         "nearest comes first. If fewer classes have votes, the last columns are empty. The "
-        "gallery must be of the original space or made with this very model; class names are "
+        "gallery must be of the original space or built with the same model; class names are "
         "those of the gallery. A gallery in the place of the model is enough: it votes alone, and "
         "maps the rows if it was made with a model.\n\n"
         "With --text, the prototypes are text instead of class means: zero-shot classification, "

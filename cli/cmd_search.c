@@ -548,8 +548,8 @@ static const cli_group own_options = {
         {FLAG("text-queries", search.text),
          .help = "the queries are embeddings of text, and the gallery is of pictures"},
         {INPUT("text-mean", search.text_mean, "FILE"),
-         .help =
-             "subtract the mean of these embeddings from text queries (default: chosen, and said)"},
+         .help = "subtract the mean of these embeddings from text queries (default: chosen "
+                 "automatically and reported)"},
         {TEXT("html", search.html, "FILE"),
          .help = "write the answers as a page, with small pictures if ids are their paths"},
         {TEXT("pictures", search.pictures, "FOLDER"),
@@ -610,7 +610,8 @@ const cli_command search_command = {
         "this would spoil the answers, so a mean of texts is subtracted from text queries: that of "
         "--text-mean FILE; otherwise for words that of a hundred everyday texts through the same "
         "encoder; otherwise, for --text-queries, that of the queries, of which there must be "
-        "at least 10. Which one is said. In a gallery without a model, text is compared as it is, "
+        "at least 10. The choice is reported. In a gallery without a model, text is compared as it "
+        "is, "
         "unless "
         "--text-mean is given.\n\n"
         "--html FILE writes one page that needs nothing else, without scripts or links: the "
@@ -620,7 +621,8 @@ const cli_command search_command = {
         "With --json, 'answers' is a list with one entry per query: its number 'query', its 'id' "
         "(path or words) if it has one, whether it is 'text', and its 'neighbours', best first, "
         "each with 'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries left "
-        "out have no entry. All is one document, written as answers come. search_seconds is the "
+        "out have no entry. The output is one JSON document, written as answers arrive. "
+        "search_seconds is the "
         "time of the search alone, without loading the gallery (load_seconds), reading queries and "
         "writing answers.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),

@@ -150,7 +150,7 @@ static const cli_group own_options = {
 const cli_command verify_command = {
     .name = "verify",
     .operands = "FILE...",
-    .summary = "check that files are sound, and where they come from",
+    .summary = "check files for damage and show where they came from",
     .details =
         "Reads each file whole. Statistics, models and galleries must have the checksum that they "
         "name and keep all rules of their formats; every row of a data set must be finite and not "

@@ -24,7 +24,7 @@ const cli_group global_options = {
                  "the first GPU where that is faster)"},
             {FLAG("quiet", common.quiet), .letter = 'q', .help = "print results and errors only"},
             {COUNTED("verbose", common.verbose), .letter = 'v',
-             .help = "say what is used and how long it took; twice: for every stage"},
+             .help = "show threads, instruction set and timing; -vv times every stage"},
             {FLAG("help", common.help), .letter = 'h', .help = "print the options"},
             {FLAG("long-help", common.long_help), .letter = 'H',
              .help = "print the options, details and examples"})};

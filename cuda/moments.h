@@ -1,4 +1,4 @@
-/* moments.h - the statistics of device_api.h on CUDA, for the table in plugin.cu. */
+/* moments.h - the statistics of device_api.h on CUDA, for the table in device.cu. */
 #ifndef KF_CUDA_MOMENTS_H
 #define KF_CUDA_MOMENTS_H
 

@@ -185,7 +185,7 @@ typedef enum kf_isa {
   KF_ISA_PLAIN = 1,  /* plain C, the reference */
   KF_ISA_AVX2 = 2,   /* AVX2 with FMA and F16C */
   KF_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
-  KF_ISA_AMX = 4     /* the above and AMX tiles, int8 and bf16 */
+  KF_ISA_AMX = 4     /* the above and AMX tiles of int8; those of bf16 where there are some */
 } kf_isa;
 
 /* Whether this machine can run an instruction set (1 or 0). KF_ISA_AUTO: always 1. */
@@ -345,9 +345,8 @@ typedef struct kf_data_options {
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .parquet (docs/formats.md), .fvecs, .fbin,
- * .f16bin, .u8bin, .i8bin. Decoded pages of .parquet take up to 128 MiB, or more if single ones are that
- * large. Headers and labels are
- * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
+ * .f16bin, .u8bin, .i8bin. Decoded pages of .parquet take some 24 MiB, or more if single ones are large.
+ * Headers and labels are checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
  * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
@@ -465,8 +464,10 @@ KF_API kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out);
 
 /* What is subtracted before a map is applied. */
 typedef enum kf_centre {
-  KF_CENTRE_DEFAULT = 0, /* a fit: nothing, or the mean if it has text; zero-shot: modality */
-  KF_CENTRE_NONE = 1,    /* nothing: f(x) = T x, as in the paper's experiments */
+  KF_CENTRE_DEFAULT = 0, /* a fit: the mean; with KF_METHOD_PAPER nothing, unless it has text;
+                          * zero-shot: modality */
+  KF_CENTRE_NONE = 1,    /* nothing: f(x) = T x, as in the paper's experiments; a fit needs
+                          * KF_METHOD_PAPER for it */
   KF_CENTRE_MEAN = 2,    /* the mean of the training rows: f(x) = T (x - mean) */
   KF_CENTRE_MODALITY = 3 /* zero-shot only: the mean of the training rows from rows, the mean of the
                           * text prototypes from text. This closes most of the modality gap. */
@@ -835,11 +836,12 @@ typedef struct kf_index_options {
    * rows. Memory: three bytes per value instead of five. A number beyond the range of the type (f16:
    * 65,504), and for cosine a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
   kf_dtype dtype;
-  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129 to
+  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of up to
    * 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
    * embeddings, these get a copy of their own. Building the index then takes two to three times as
    * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
-   * time. Answers are the same. */
+   * time. Of 128 columns or fewer, with AVX-512, the directions are put in order instead, which takes 4
+   * bytes per row. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 } kf_index_options;
@@ -1069,8 +1071,9 @@ typedef struct kf_ranges {
 
 /* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances at most:
  * exactly those of which kf_gallery_search would say so, with the limit itself. Options and queries are
- * as there. Answers take 16 bytes each; if they come to more than 2^24, only the first queries are
- * answered, one at least, and out->queries says how many. */
+ * as there. Answers take 16 bytes each. At most KF_WITHIN_QUERIES queries are answered in a call, and fewer,
+ * but one at least, if answers come to more than 2^24; out->queries says how many. */
+#define KF_WITHIN_QUERIES 256u
 KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, double limit, const kf_search_options *options,
                                    kf_ranges **out, kf_search_report *report);

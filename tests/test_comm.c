@@ -1087,7 +1087,7 @@ static void ranks_that_come_apart_fail(void **state) {
   run_ranks(of, 3, go_apart, NULL);
   for (int i = 0; i < 3; i++) {
     assert_int_equal(of[i].status, KF_ERR_INTERNAL);
-    assert_non_null(strstr(of[i].message, "have come apart"));
+    assert_non_null(strstr(of[i].message, "are out of step"));
     free(of[i].log.bytes);
   }
 }

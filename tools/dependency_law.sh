@@ -11,12 +11,12 @@ rooms_seen_by() {
     kernel) echo 'kernel' ;;
     base) echo 'base kernel' ;;
     device) echo 'device base' ;;
-    file) echo 'file device base' ;;
+    file) echo 'file base' ;;
     stats) echo 'stats file device base' ;;
     model) echo 'model stats file device base' ;;
     search) echo 'search model stats file device base' ;;
     score) echo 'score search model stats file base' ;;
-    choose) echo 'choose score search model stats file base' ;;
+    choose) echo 'choose score search model stats file device base' ;;
     report) echo 'report choose score search model stats file base' ;;
     recipe) echo 'recipe report encode choose score search model stats file base' ;;
     encode) echo 'encode file base' ;;

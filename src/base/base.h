@@ -37,7 +37,10 @@ kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *
 #define kf_fail_file(err, path, ...) kf_fail_with(err, KF_ERR_DATA, KF_HINT_NONE, path, __VA_ARGS__)
 /* KF_ERR_MEM with the standard sentence. */
 kf_status kf_fail_memory(kf_err *err);
-/* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */
+/* What an errno means. The text may be elsewhere than in the buffer. */
+#define KF_REASON_SIZE 128
+const char *kf_reason(int code, char buffer[KF_REASON_SIZE]);
+/* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: " and the reason. */
 kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code);
 
 #define KF_TRY(expression)                                                                         \
@@ -176,8 +179,6 @@ double kf_largest(const double *x, size_t n);
 /* The sum of exp(scale (x[i] - most)) over i, in a fixed order: four sums over i mod 4, then
  * (0 + 1) + (2 + 3). With most = kf_largest and scale > 0 nothing overflows. */
 double kf_sum_exp(const double *x, size_t n, double most, double scale);
-/* ln of the sum of exp(scale x[i]), scale > 0. -infinity if n is 0. */
-double kf_ln_sum_exp(const double *x, size_t n, double scale);
 
 __extension__ typedef __int128 kf_i128;
 __extension__ typedef unsigned __int128 kf_u128;
@@ -318,6 +319,8 @@ kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t tot
 /* Reports what was reported last once more, between steps of work that has no measure of its own, so
  * that the caller can stop it. */
 kf_status kf_progress_again(kf_ctx *ctx);
+/* Seconds of a clock that never goes back. */
+double kf_now(void);
 /* The same as kf_progress from a task. Only worker 0, the caller's thread, reports; `what` NULL:
  * nobody. */
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,

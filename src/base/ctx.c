@@ -187,11 +187,16 @@ static kf_pool *pool_new(unsigned n_workers) {
   return pool;
 }
 
+double kf_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Whether it is time to let those run that were woken; with the lock. */
 static bool may_yield(kf_pool *pool) {
-  struct timespec t;
-  if (pool->looks == 0 || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return false;
-  double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  if (pool->looks == 0) return false;
+  double now = kf_now();
   if (now - pool->yielded < BETWEEN) return false;
   pool->yielded = now;
   return true;

@@ -39,12 +39,15 @@ kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *
 
 kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }
 
+/* strerror is not for several threads; the GNU strerror_r returns the text. */
+const char *kf_reason(int code, char buffer[KF_REASON_SIZE]) {
+  return strerror_r(code, buffer, KF_REASON_SIZE);
+}
+
 kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code) {
-  char text[128];
-  /* The GNU strerror_r returns the text, which need not be in the buffer. */
-  const char *reason = strerror_r(code, text, sizeof text);
+  char text[KF_REASON_SIZE];
   kf_status status = code == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
-  return kf_fail(err, status, "%s: %s: %s", path, what, reason);
+  return kf_fail(err, status, "%s: %s: %s", path, what, kf_reason(code, text));
 }
 
 kf_status kf_check_reserved(const uint64_t *reserved, size_t bytes, const char *function,

@@ -101,9 +101,3 @@ double kf_largest(const double *x, size_t n) {
   for (size_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
   return most;
 }
-
-double kf_ln_sum_exp(const double *x, size_t n, double scale) {
-  const double most = kf_largest(x, n);
-  if (most == -HUGE_VAL) return most;
-  return scale * most + kf_ln(kf_sum_exp(x, n, most, scale));
-}

@@ -75,7 +75,7 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
   if (code != 0)
     return kf_fail_hint(err, KF_ERR_IO, KF_HINT_OTHER_NAME,
                         "%s: cannot be locked, and two processes at once would lose rows: %s", path,
-                        strerror(code));
+                        kf_reason(code, (char[KF_REASON_SIZE]){0}));
   struct stat info;
   if (fstat(guard->fd, &info) != 0) return kf_fail_errno(err, path, "cannot be examined", errno);
   note_state(guard, &info);
@@ -129,6 +129,6 @@ kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
   if (code == EWOULDBLOCK)
     return kf_fail(&ctx->err, KF_ERR_IO, "%s: another process is working in this folder", folder);
   kf_log(ctx, "%s: cannot be locked, so let no other process work in it: %s", folder,
-         strerror(code));
+         kf_reason(code, (char[KF_REASON_SIZE]){0}));
   return KF_OK;
 }

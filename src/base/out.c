@@ -405,9 +405,8 @@ static void sync_folder(kf_out *out) {
   if (out->folder_fd >= 0) out->unsynced = sync_fd(out->folder_fd);
   if (out->unsynced == 0 || out->ctx == NULL) return;
   kf_log(out->ctx,
-         "%s: is in its place, but a power cut may still undo that: its folder cannot be synced: "
-         "%s",
-         out->path, strerror(out->unsynced));
+         "%s: was written, but its folder cannot be synced, so a power failure may undo it: %s",
+         out->path, kf_reason(out->unsynced, (char[KF_REASON_SIZE]){0}));
 }
 
 static void put_back(kf_out *out, kf_err *err) {

@@ -17,7 +17,6 @@
 #include "base/text.h"
 
 #include <string.h>
-#include <time.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "pairs are integers of 128 bits in memory");
@@ -82,7 +81,7 @@ static kf_status compare_words(kf_ctx *ctx) {
     }
     if (w->step == first->step && w->amount == first->amount) continue;
     kf_fail(&ctx->err, KF_ERR_INTERNAL,
-            "ranks 0 and %u have come apart: all ranks must make the same calls, with the same "
+            "ranks 0 and %u are out of step: all ranks must make the same calls, with the same "
             "arguments, and see the same files",
             i);
     return give_up(ctx);
@@ -170,12 +169,6 @@ void kf_share_ends(const kf_ranks *r, uint64_t n, uint64_t step) {
 
 /* --- while ranks are at work -------------------------------------------------------------------- */
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 void kf_share_begin(kf_ctx *ctx, uint64_t before) {
   ctx->ranks.stage++;
   ctx->ranks.done = ctx->ranks.before = before;
@@ -199,8 +192,8 @@ kf_status kf_heed_ranks(kf_ctx *ctx) {
   uint64_t all = 0;
   uint32_t failed = r->comm->progress(r->comm->self, r->stage, r->done, &all);
   if (failed == 0) return KF_OK;
-  if (r->alarmed == 0) r->alarmed = now();
-  if (failed > r->rank + 1 && now() - r->alarmed < GRACE) return KF_OK;
+  if (r->alarmed == 0) r->alarmed = kf_now();
+  if (failed > r->rank + 1 && kf_now() - r->alarmed < GRACE) return KF_OK;
   return give_word(ctx, STEP_AGREE, 0, KF_OK);
 }
 

@@ -3,6 +3,7 @@
 #define KF_CHOOSE_LEFT_OUT_INTERNAL_H
 
 #include "choose/left_out.h"
+#include "device/device.h"
 
 #include <math.h>
 
@@ -141,9 +142,9 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
 /* --- without directions (left_out_inverse.c) --------------------------------------------------- */
 
 /* Of a row z and the mean m of its class: x.M^-k y. */
-typedef struct kf_moments {
+typedef struct kf_row_moments {
   double zz[KF_MOMENTS], zm[KF_MOMENTS], mm[KF_MOMENTS];
-} kf_moments;
+} kf_row_moments;
 
 /* Rows of a batch, with the classes that they are of. */
 typedef struct kf_inverse_batch {
@@ -165,11 +166,11 @@ kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good);
 /* Fills in powers, products and moments. On any thread, as are those that follow. */
 kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,
                               kf_err *err);
-void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_moments *to);
+void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_row_moments *to);
 /* g1 and g2 [2][2] of a block of one row, for a class with `count` rows. */
-void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, double *g1, double *g2);
+void kf_inverse_grams(const kf_view *v, const kf_row_moments *m, double count, double *g1, double *g2);
 /* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */
-void kf_inverse_own(const kf_view *v, const kf_moments *m, double count, double *square, double *h);
+void kf_inverse_own(const kf_view *v, const kf_row_moments *m, double count, double *square, double *h);
 
 /* --- classes of many sizes (left_out_counts.c) ------------------------------------------------- */
 
@@ -209,7 +210,7 @@ typedef struct kf_block {
   const double *wide;   /* [2r][D] U in the whitened space */
   const double *u;      /* [2r][rank] along the directions of class means */
   double *product[3];   /* [2r][n] with class means, in the three metrics */
-  kf_moments moments;   /* instead of u, if there are no directions */
+  kf_row_moments moments;   /* instead of u, if there are no directions */
   double inverse_left;  /* 1 / (N - g) */
   double *omega;        /* [r][r] */
   double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */

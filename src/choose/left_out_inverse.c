@@ -290,7 +290,7 @@ kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_invers
   return kf_matrix_times(on, &v->by[1], sx, stride, stride, b->product[2], err);
 }
 
-void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_moments *to) {
+void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_row_moments *to) {
   uint64_t stride = b->n + b->n_classes;
   for (uint32_t k = 0; k < KF_MOMENTS; k++) {
     to->zz[k] = b->same[k * stride + i];
@@ -309,7 +309,8 @@ static double in_metric(const kf_view *v, double count, int power, const double 
   return sum;
 }
 
-void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, double *g1, double *g2) {
+void kf_inverse_grams(const kf_view *v, const kf_row_moments *m, double count, double *g1,
+                      double *g2) {
   for (int power = 1; power <= 2; power++) {
     double zz = in_metric(v, count, power, m->zz), zm = in_metric(v, count, power, m->zm);
     double mm = in_metric(v, count, power, m->mm), *g = power == 1 ? g1 : g2;
@@ -319,7 +320,7 @@ void kf_inverse_grams(const kf_view *v, const kf_moments *m, double count, doubl
   }
 }
 
-void kf_inverse_own(const kf_view *v, const kf_moments *m, double count, double *square,
+void kf_inverse_own(const kf_view *v, const kf_row_moments *m, double count, double *square,
                     double *h) {
   for (int power = 0; power <= 2; power++) {
     double zm = power == 0 ? m->zm[0] : in_metric(v, count, power, m->zm);

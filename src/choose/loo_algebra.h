@@ -4,6 +4,7 @@
 #define KF_CHOOSE_LOO_ALGEBRA_H
 
 #include "choose/loo.h"
+#include "device/device.h"
 
 #define KF_LOO_BATCH 64u /* rows */
 

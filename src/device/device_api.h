@@ -7,7 +7,7 @@
  * (docs/numerics.md), whose bits are defined, or bounds that only need to hold.
  *
  * Calls on one kf_dev come from one thread at a time. Each returns a kf_dev_status and, unless it
- * is KF_DEV_OK, a sentence in kf_dev_message(dev). After KF_DEV_LOST only the `free` and `close`
+ * is KF_DEV_OK, a sentence in message(dev). After KF_DEV_LOST only the `free` and `close`
  * calls are allowed. Host pointers may be pageable; memory of host_alloc makes copies faster.
  * Unless said otherwise a call may return before the device is done, the caller's arrays may be
  * reused after it returns if they are pageable, and after `wait` if they are not. */

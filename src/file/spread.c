@@ -13,7 +13,6 @@
 typedef struct spread {
   kf_data data; /* first, so that a kf_data * is one of these */
   kf_data *own;
-  uint32_t rank;
   kf_range range;  /* of this rank's rows */
   int32_t *labels; /* [data.rows]; NULL: none */
   kf_arena arena;
@@ -187,7 +186,6 @@ kf_status kf_data_spread(kf_ctx *ctx, kf_status status, kf_data **data) {
     return status;
   }
   const kf_data *own = s->own = *data;
-  s->rank = ctx->ranks.rank;
   s->data = (kf_data){.dim = own->dim,
                       .has_labels = own->has_labels,
                       .skip_bad = own->skip_bad,

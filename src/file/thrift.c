@@ -222,10 +222,6 @@ void kf_thrift_put_i64(kf_thrift_out *s, int16_t id, int64_t value) {
   put_zigzag(s->to, value);
 }
 
-void kf_thrift_put_bool(kf_thrift_out *s, int16_t id, bool value) {
-  put_head(s, id, value ? KF_THRIFT_TRUE : KF_THRIFT_FALSE);
-}
-
 void kf_thrift_put_element_i32(kf_string *to, int32_t value) { put_zigzag(to, value); }
 
 void kf_thrift_put_element_text(kf_string *to, const char *text) {

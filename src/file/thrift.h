@@ -64,7 +64,6 @@ typedef struct kf_thrift_out {
 void kf_thrift_put_varint(kf_string *to, uint64_t value);
 void kf_thrift_put_i32(kf_thrift_out *s, int16_t id, int32_t value);
 void kf_thrift_put_i64(kf_thrift_out *s, int16_t id, int64_t value);
-void kf_thrift_put_bool(kf_thrift_out *s, int16_t id, bool value);
 void kf_thrift_put_text(kf_thrift_out *s, int16_t id, const char *text);
 /* The head of a list, whose elements follow. */
 void kf_thrift_put_list(kf_thrift_out *s, int16_t id, kf_thrift_type type, uint32_t n);

@@ -38,14 +38,4 @@ static inline void transpose16(__m512i a[16], char *to, size_t stride) {
   }
 }
 
-/* to[0..16) += x * 2^shift */
-static inline void add_shifted(int64_t *to, __m512i x, unsigned shift) {
-  __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(x));
-  __m512i high = _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(x, 1));
-  low = _mm512_add_epi64(_mm512_loadu_si512(to), _mm512_slli_epi64(low, shift));
-  high = _mm512_add_epi64(_mm512_loadu_si512(to + 8), _mm512_slli_epi64(high, shift));
-  _mm512_storeu_si512(to, low);
-  _mm512_storeu_si512(to + 8, high);
-}
-
 #endif

@@ -381,24 +381,31 @@ kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float 
   return kf_gallery_nearest(ctx, gallery, queries, 0, n, k, &o, rows, scores, report);
 }
 
-kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
-                                   uint64_t n, uint32_t k, int64_t *rows, double *scores,
-                                   kf_search_report *report) {
-  KF_ENTER(ctx, gallery != NULL && (n == 0 || rows != NULL));
+kf_status kf_gallery_own_rows(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first, uint64_t n,
+                              uint64_t most, kf_arena *arena, float **rows, int64_t **leave_out) {
+  kf_err *err = &ctx->err;
   if (first > gallery->rows || n > gallery->rows - first)
     return kf_fail(
         err, KF_ERR_ARG, "%llu rows from row %llu go past the end of a gallery of %llu rows",
         (unsigned long long)n, (unsigned long long)first, (unsigned long long)gallery->rows);
-  KF_TRY(kf_check_neighbours(k, gallery->rows - 1, err));
   KF_TRY(kf_gallery_unchanged(gallery, err));
+  if (n > most) n = most;
+  KF_TAKE(arena, *rows, n * gallery->space.dim);
+  KF_TAKE(arena, *leave_out, n);
+  if (arena->failed) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < n; i++) (*leave_out)[i] = (int64_t)(first + i);
+  return kf_gallery_fetch(gallery, ctx->kernels, first, n, *rows, err);
+}
+
+kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                   uint64_t n, uint32_t k, int64_t *rows, double *scores,
+                                   kf_search_report *report) {
+  KF_ENTER(ctx, gallery != NULL && (n == 0 || rows != NULL));
+  KF_TRY(kf_check_neighbours(k, gallery->rows - 1, err));
   float *own;
   int64_t *leave_out;
   kf_arena arena = {0};
-  KF_TAKE(&arena, own, n * gallery->space.dim);
-  KF_TAKE(&arena, leave_out, n);
-  kf_status status = arena.failed ? kf_fail_memory(err)
-                                  : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
-  for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
+  kf_status status = kf_gallery_own_rows(ctx, gallery, first, n, n, &arena, &own, &leave_out);
   if (status == KF_OK)
     status = search_rows(ctx, gallery, true, NULL, own, n, k, leave_out, rows, scores, report);
   kf_arena_free(&arena);

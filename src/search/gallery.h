@@ -136,6 +136,9 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
 kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                            uint64_t first, uint64_t n, const kf_search_options *options,
                            float **out, kf_search_report *report);
+/* The first `most` of rows first … first+n-1, as queries that leave themselves out. */
+kf_status kf_gallery_own_rows(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first, uint64_t n,
+                              uint64_t most, kf_arena *arena, float **rows, int64_t **leave_out);
 /* KF_ERR_ARG if a filter (NULL is fine) is of another gallery. */
 kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
 /* kf_rows_taking_part with a filter. */

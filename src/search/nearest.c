@@ -438,13 +438,6 @@ kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *er
   return status;
 }
 
-kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                           double *scores, uint64_t *candidates, kf_err *err) {
-  kf_request r = {index, kernels, queries, n, k, leave_out, rows, scores, NULL, NULL, false};
-  return kf_nearest_alone(&r, candidates, err);
-}
-
 /* --- many queries, divided among threads ----------------------------------------------------- */
 
 typedef struct parallel_job {

@@ -37,14 +37,9 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
 double kf_index_farthest(const kf_index *index);
 void kf_index_reaches(kf_index *index, double length);
 
-/* The k nearest rows of n queries in the space of the rows, on the calling thread. k has
- * been checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of
- * rows scored is added to *candidates. */
-kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                           double *scores, uint64_t *candidates, kf_err *err);
-/* The same on all threads of the context, which divide the queries or, if these are few, the
- * rows. */
+/* The k nearest rows of n queries in the space of the rows, on all threads of the context, which divide
+ * the queries or, if these are few, the rows. k has been checked (kf_check_neighbours); leave_out,
+ * scores and candidates may be NULL. The number of rows scored is added to *candidates. */
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);

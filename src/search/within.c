@@ -18,7 +18,6 @@
 #include <string.h>
 
 #define MOST_ANSWERS ((uint64_t)1 << 24) /* of several queries together */
-#define QUERIES      256u                /* at a time, at most */
 #define SLICES       4u                  /* of the rows, for each thread */
 
 /* --- finding ------------------------------------------------------------------------------------ */
@@ -339,7 +338,7 @@ static kf_status check_limit(const kf_gallery *g, double limit, const kf_filter 
 static kf_status within(kf_ctx *ctx, const kf_gallery *g, const float *ready, uint64_t n,
                         double limit, const kf_filter *only, int64_t *leave_out, kf_ranges **out,
                         kf_search_report *report) {
-  uint64_t some = n < QUERIES ? n : QUERIES, candidates = 0;
+  uint64_t some = n < KF_WITHIN_QUERIES ? n : KF_WITHIN_QUERIES, candidates = 0;
   ranges *made = kf_alloc_zero(1, sizeof *made);
   if (made == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = KF_OK;
@@ -370,7 +369,7 @@ kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float 
   KF_ENTER(ctx, gallery != NULL && out != NULL && (n == 0 || queries != NULL));
   KF_OPTIONS(kf_search_options, o, options);
   KF_TRY(check_limit(gallery, limit, o.only, err));
-  if (n > QUERIES) n = QUERIES;
+  if (n > KF_WITHIN_QUERIES) n = KF_WITHIN_QUERIES;
   float *ready;
   KF_TRY(kf_gallery_ready(ctx, gallery, queries, 0, n, &o, &ready, report));
   int64_t *leave_out = (int64_t *)(uintptr_t)o.leave_out; /* it is only read */
@@ -389,21 +388,12 @@ kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
                                    kf_search_report *report) {
   KF_NOTHING(out);
   KF_ENTER(ctx, gallery != NULL && out != NULL);
-  if (first > gallery->rows || n > gallery->rows - first)
-    return kf_fail(
-        err, KF_ERR_ARG, "%llu rows from row %llu go past the end of a gallery of %llu rows",
-        (unsigned long long)n, (unsigned long long)first, (unsigned long long)gallery->rows);
   KF_TRY(check_limit(gallery, limit, only, err));
-  KF_TRY(kf_gallery_unchanged(gallery, err));
-  if (n > QUERIES) n = QUERIES;
   float *own;
   int64_t *leave_out;
   kf_arena arena = {0};
-  KF_TAKE(&arena, own, n * gallery->space.dim);
-  KF_TAKE(&arena, leave_out, n);
-  kf_status status = arena.failed ? kf_fail_memory(err)
-                                  : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
-  for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
+  kf_status status =
+      kf_gallery_own_rows(ctx, gallery, first, n, KF_WITHIN_QUERIES, &arena, &own, &leave_out);
   if (status == KF_OK) status = within(ctx, gallery, own, n, limit, only, leave_out, out, report);
   kf_arena_free(&arena);
   return status;
@@ -431,8 +421,8 @@ static kf_status join_all(kf_ctx *ctx, const kf_gallery *g, double limit, uint64
     kf_ranges *r;
     uint64_t left = g->rows - row;
     KF_TRY(kf_progress(ctx, "unique", row, g->rows));
-    KF_TRY(kf_gallery_within_itself(ctx, g, row, left < QUERIES ? left : QUERIES, limit, NULL, &r,
-                                    NULL));
+    KF_TRY(kf_gallery_within_itself(
+        ctx, g, row, left < KF_WITHIN_QUERIES ? left : KF_WITHIN_QUERIES, limit, NULL, &r, NULL));
     for (uint64_t i = 0, t = 0; i < r->queries; i++)
       for (; t < r->ends[i]; t++) {
         found->pairs += (uint64_t)r->rows[t] > row + i;

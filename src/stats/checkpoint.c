@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define MOST_PIECES  1024u
 #define LEAST_PIECES 16u
@@ -40,12 +39,6 @@ typedef struct plan {
   double wrote, cost; /* when the file was last written, and how long it took */
   kf_arena arena;
 } plan;
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* --- pieces ------------------------------------------------------------------------------------- */
 
@@ -100,12 +93,6 @@ static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
   return true;
 }
 
-static void add_stats(kf_stats *into, const kf_stats *s) {
-  for (uint32_t k = 0; k < s->n_classes; k++) into->counts[k] += s->counts[k];
-  for (uint64_t i = 0; i < (uint64_t)s->n_classes * s->dim; i++) into->sums[i] += s->sums[i];
-  for (uint64_t i = 0; i < kf_triangle(s->dim); i++) into->moments[i] += s->moments[i];
-}
-
 /* --- files of earlier runs ---------------------------------------------------------------------- */
 
 static bool is_ours(const plan *p, const char *name) {
@@ -127,7 +114,7 @@ static kf_status take_file(plan *p, const char *path) {
   kf_status status = kf_stats_read_part(path, &covers, &s, &why);
   bool fits = status == KF_OK && s->dim == p->stats->dim && s->n_classes == p->stats->n_classes;
   if (fits && mark_covered(covers, p->n, done)) {
-    add_stats(p->stats, s);
+    kf_stats_add_sums(p->stats, s);
     memcpy(p->done, done, p->n);
   } else if (status != KF_ERR_MEM) {
     kf_log(p->ctx, "%s: is not used: %s", path,
@@ -168,9 +155,9 @@ static kf_status write_own(plan *p) {
   snprintf(name, sizeof name, "stats-%016" PRIx64 "-%" PRIu32 ".safetensors", p->key, p->first);
   char *path = kf_path_join(p->folder, name);
   if (path == NULL) return kf_fail_memory(err);
-  double begun = now();
+  double begun = kf_now();
   kf_status status = kf_stats_write_part(path, p->own, p->covers.data, err);
-  p->wrote = now();
+  p->wrote = kf_now();
   p->cost = p->wrote - begun;
   kf_free(path);
   return status;
@@ -179,7 +166,7 @@ static kf_status write_own(plan *p) {
 static kf_status add_pieces(plan *p, const char *what) {
   kf_range own = kf_share_of(&p->ctx->ranks, p->n_left, 1);
   bool written = true;
-  p->wrote = now();
+  p->wrote = kf_now();
   for (uint64_t i = own.first; i < own.last; i++) {
     uint32_t piece = p->left[i];
     uint64_t first = piece * p->rows, last = first + p->rows;
@@ -188,7 +175,7 @@ static kf_status add_pieces(plan *p, const char *what) {
     if (i == own.first) p->first = piece;
     kf_string_addf(&p->covers, "%s%u-%u", i > own.first ? "," : "", piece, piece);
     if (p->covers.failed) return kf_fail_memory(&p->ctx->err);
-    written = now() - p->wrote > WRITE_SHARE * p->cost;
+    written = kf_now() - p->wrote > WRITE_SHARE * p->cost;
     if (written) KF_TRY(write_own(p));
   }
   return written ? KF_OK : write_own(p);
@@ -230,7 +217,7 @@ static kf_status run(plan *p, const char *what) {
   uint64_t found = say_found(p);
   kf_share_begin(ctx, ctx->ranks.rank == 0 ? found : 0);
   KF_TRY(kf_agree_on(ctx, add_pieces(p, what)));
-  add_stats(p->stats, p->own);
+  kf_stats_add_sums(p->stats, p->own);
   return kf_stats_add_ranks(ctx, KF_OK, p->stats);
 }
 

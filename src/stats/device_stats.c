@@ -367,13 +367,6 @@ static kf_status take_all(job *j, kf_stats *part) {
   return KF_OK;
 }
 
-static void add_part(kf_stats *to, const kf_stats *part) {
-  uint64_t n_sums = (uint64_t)to->n_classes * to->dim, n_moments = kf_triangle(to->dim);
-  for (uint64_t i = 0; i < to->n_classes; i++) to->counts[i] += part->counts[i];
-  for (uint64_t i = 0; i < n_sums; i++) to->sums[i] += part->sums[i];
-  for (uint64_t i = 0; i < n_moments; i++) to->moments[i] += part->moments[i];
-}
-
 static void clear(kf_stats *s) {
   memset(s->counts, 0, s->n_classes * sizeof *s->counts);
   memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
@@ -400,7 +393,7 @@ static kf_status run_apart(job *j, kf_stats *stats) {
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized, stats->exponent,
                          &part, &j->ctx->err));
   kf_status status = run(j, part);
-  if (status == KF_OK) add_part(stats, part);
+  if (status == KF_OK) kf_stats_add_sums(stats, part);
   kf_stats_free(part);
   return status;
 }

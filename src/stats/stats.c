@@ -236,6 +236,13 @@ static void add_all(kf_stats *to, const int32_t *place, const kf_stats *from, in
   to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
 }
 
+void kf_stats_add_sums(kf_stats *to, const kf_stats *from) {
+  uint64_t n_sums = (uint64_t)to->n_classes * to->dim, n_moments = kf_triangle(to->dim);
+  for (uint64_t i = 0; i < to->n_classes; i++) to->counts[i] += from->counts[i];
+  for (uint64_t i = 0; i < n_sums; i++) to->sums[i] += from->sums[i];
+  for (uint64_t i = 0; i < n_moments; i++) to->moments[i] += from->moments[i];
+}
+
 static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) {
   int32_t *place;
   kf_status status = match(from, to, &place, err);

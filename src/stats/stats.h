@@ -29,6 +29,9 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+/* Adds counts, sums and moments, class by class; not the number of rows. */
+void kf_stats_add_sums(kf_stats *to, const kf_stats *from);
+
 /* Names what they are statistics of; NULL: nothing. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 

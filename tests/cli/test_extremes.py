@@ -113,10 +113,11 @@ def statistics(box):
         box.works("stats", "x.safetensors", *raw, "-o", "good.safetensors")
         good = box.read("good.safetensors")
         for change in ({"metadata": {"exponent": "200"}}, {"metadata": {"exponent": "-200"}}, {"tensors": {"class_sums": [0]}}):
-            box.write("s.safetensors", changed(good, **change))
+            for name in ("s.safetensors", "copy.safetensors"):
+                box.write(name, changed(good, **change))
             for words in (["info", "s.safetensors"], ["fit", "s.safetensors", "-o", "m.safetensors"],
                           ["fit", "s.safetensors", "--method", "paper", "--lambda", "1e-300", "-o", "m.safetensors"],
-                          ["merge", "s.safetensors", "s.safetensors", "-o", "two.safetensors"]):
+                          ["merge", "s.safetensors", "copy.safetensors", "-o", "two.safetensors"]):
                 if no_nan(box, *words).status == 0 and words[-2] == "-o":
                     box.works("info", words[-1])
 
