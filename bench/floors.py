@@ -44,6 +44,7 @@ SEARCH = {
                  "avx2": {768: 1, 128: 2, 64: 2, 32: 2}},
     "synth": {"avx512": dict.fromkeys(SEARCHED, 5), "amx": {}, "avx2": {}},
 }
+SMALL = "search of 4,000 rows, d = 512"
 TOWERS = ("ViT-B/32", "ViT-L/14")
 SHAPES = ((400, 768, 3072), (400, 3072, 768), (514, 1024, 4096))
 

@@ -193,7 +193,7 @@ static kf_status check_text(kf_ctx *ctx, kf_sweep_plan *p, const kf_stats *stats
   }
   for (size_t i = 0; i < o->n_text_centres; i++)
     if (o->text_centres[i] < KF_CENTRE_NONE || o->text_centres[i] > KF_CENTRE_MODALITY)
-      return kf_fail(err, KF_ERR_ARG, "invalid centre of text %d", (int)o->text_centres[i]);
+      return kf_fail(err, KF_ERR_ARG, "invalid centre %d of text", (int)o->text_centres[i]);
   KF_TRY(kf_text_check(o->text, stats->dim, &stats->origin, err));
   return kf_text_match(ctx, o->text, "the training data", &stats->names, stats->n_classes);
 }

@@ -237,8 +237,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 /* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too
  * large. */
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
-  uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
-  if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
+  uint64_t some = rows / 8 / KF_PEAKS * KF_PEAKS;
+  if (some == 0 || f->k > KF_PEAKS / 2) return 0;
   if (f->index->fine_dim > 0) return 0; /* few directions give no lower bound */
   if (f->r->only != NULL) return 0;     /* the best may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
