@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a vote of neighbours earn a place beside text and prototypes? (docs/text.md)
 
 usage: fuse_votes.py TRAIN_x.npy TRAIN_y.npy TEST_x.npy TEST_y.npy [TEXT.npy] [--shots 2,3,4] [--seeds 3]

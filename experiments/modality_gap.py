@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Why whitening destroys zero-shot accuracy, and why fewer dimensions bring it back (docs/text.md).
 
 usage: modality_gap.py TRAIN_x.npy TRAIN_y.npy TEST_x.npy TEST_y.npy TEXT.npy [--lambda 0.3] [--dims 512,500,...]

@@ -273,7 +273,7 @@ def fit_rival(name, x, y, q, answer):
 
 
 def within(limit, name, x, y, q):
-    """Answers, processor time and C of a rival, in a process of its own; None if it has not ended within the limit."""
+    """Answers, processor time and C of a rival, in a process of its own; None if it timed out."""
     ours, theirs = multiprocessing.get_context("fork").Pipe(False)
     process = multiprocessing.get_context("fork").Process(target=limited, args=(limit, name, x, y, q, theirs))
     process.start()
@@ -354,7 +354,7 @@ def measure(koofu, data, name, shots, seed, who, limit):
     else:
         result = within(limit, who, unit(x), y, unit(data.q))
         if result is None:
-            return name, shots, seed, who, "", "", "", f"not ended within {limit} s", ""
+            return name, shots, seed, who, "", "", "", f"timed out after {limit} s", ""
         answers, seconds, chosen = result
         top1 = (answers == data.labels).mean()
     bits = np.packbits(answers == data.labels).tobytes() if shots == "all" else b""
@@ -406,7 +406,7 @@ def mean_of(values):
 
 def missing(made, name, who):
     row = made.rows.get((name, "all", "0", who))
-    return "not ended" if row and not row["top1"] else "–"
+    return "timed out" if row and not row["top1"] else "–"
 
 
 def full_tables(made, sets, rivals):

@@ -5,7 +5,7 @@ Half of the classes of each set are known, drawn by seed; koofu fits them, and c
 Prints a table for docs/probabilities.md: the area under the ROC curve, how many unknown rows are refused where 95 % of the
 known ones are kept, and what the threshold of 'koofu fit --reject 0.95' keeps and refuses.
 
-    experiments/unknown.py build/koofu ../shared/data/embeddings [--seeds 5] [--method paper]
+    experiments/unknown.py build/koofu DIR/embeddings [--seeds 5] [--method paper]
 """
 
 import argparse

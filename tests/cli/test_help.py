@@ -54,6 +54,8 @@ def program_help(box):
 def version(box):
     check(re.fullmatch(r"koofu \d+\.\d+\.\d+\n", box.works("--version").out), "--version")
     equal(box.works("version").out, box.works("--version").out, "version")
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "CITATION.cff"), encoding="utf-8") as file:
+        equal(re.search(r"^version: (.*)$", file.read(), re.M)[1], box.works("--version").out.split()[1], "CITATION.cff")
     check("plain    available" in box.works("version", "-v").out, "the plain instruction set is everywhere")
 
 
