@@ -29,8 +29,11 @@ void sv_log(sv_server *s, const char *format, ...) {
 
 kf_ctx *sv_context(sv_server *s, unsigned threads) {
   kf_ctx *ctx = NULL;
-  kf_ctx_options options = {
-      .threads = threads, .any_encoder = s->options.any_encoder, .device = "cpu"};
+  kf_ctx_options options = {.threads = threads,
+                            .isa = s->options.isa,
+                            .any_encoder = s->options.any_encoder,
+                            .device = s->options.device,
+                            .device_plugin = s->options.device_plugin};
   return kf_ctx_new(&options, &ctx) == KF_OK ? ctx : NULL;
 }
 
