@@ -155,14 +155,14 @@ static void reload_quietly(sv_server *s, kf_ctx *ctx) {
 }
 
 /* Files that are copied change several times; they are loaded when they have not changed for a second. */
-static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamp seen[3]) {
-  sv_stamp now[3];
-  if (!sv_state_changed(s, now)) {
+static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamps *seen) {
+  sv_stamps now;
+  if (!sv_state_changed(s, &now)) {
     *pending = false;
     return;
   }
-  bool settled = *pending && memcmp(now, seen, sizeof now) == 0;
-  memcpy(seen, now, sizeof now);
+  bool settled = *pending && memcmp(&now, seen, sizeof now) == 0;
+  *seen = now;
   *pending = !settled;
   if (settled) reload_quietly(s, ctx);
 }
@@ -209,7 +209,7 @@ static void wait_for_signal(long nanoseconds) {
 
 static void serve(sv_server *s, kf_ctx *ctx) {
   bool pending = false;
-  sv_stamp seen[3];
+  sv_stamps seen;
   while (!stops) {
     wait_for_signal(1000000000);
     if (stops) break;
@@ -218,7 +218,7 @@ static void serve(sv_server *s, kf_ctx *ctx) {
       reload_quietly(s, ctx);
     }
     sv_http_watch(s);
-    watch_files(s, ctx, &pending, seen);
+    watch_files(s, ctx, &pending, &seen);
   }
 }
 

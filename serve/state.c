@@ -6,10 +6,13 @@
 #include "journal.h"
 #include "server.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define CHANGES ".changes"
 
 static const uint32_t finds_at_most[SV_CLASSIFIERS] = {5, 20, 100, SV_MAX_TOP, UINT32_MAX};
 
@@ -343,15 +346,25 @@ static sv_stamp stamp_of(const char *path) {
                     .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-static void stamp_all(const sv_server *s, sv_stamp stamps[3]) {
-  const char *paths[] = {s->options.model, s->options.gallery, s->options.rows};
-  for (int i = 0; i < 3; i++) stamps[i] = stamp_of(paths[i]);
+/* Of the changes of a gallery (docs/formats.md). Each is a file that is never written again, so the folder has
+ * changed if one has come or gone; it is beside the file itself if the path is a link. */
+static sv_stamp stamp_of_changes(const char *path) {
+  char file[PATH_MAX], folder[PATH_MAX + sizeof CHANGES];
+  if (!path || !realpath(path, file)) return (sv_stamp){0};
+  snprintf(folder, sizeof folder, "%s" CHANGES, file);
+  return stamp_of(folder);
 }
 
-bool sv_state_changed(const sv_server *s, sv_stamp now[3]) {
+static sv_stamps stamp_all(const sv_server *s) {
+  const sv_options *o = &s->options;
+  return (sv_stamps){{stamp_of(o->model), stamp_of(o->gallery), stamp_of_changes(o->gallery),
+                      stamp_of(o->rows), stamp_of_changes(o->rows)}};
+}
+
+bool sv_state_changed(const sv_server *s, sv_stamps *now) {
   if (s->demo) return false;
-  stamp_all(s, now);
-  return memcmp(now, s->stamps, sizeof s->stamps) != 0;
+  *now = stamp_all(s);
+  return memcmp(now, &s->stamps, sizeof *now) != 0;
 }
 
 static kf_status load_base(sv_server *s, kf_ctx *ctx, sv_base **out) {
@@ -466,7 +479,7 @@ kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_model *model;
   sv_added *added;
   size_t n;
-  stamp_all(s, s->stamps); /* before reading: what changes meanwhile is loaded again */
+  s->stamps = stamp_all(s); /* before reading: what changes meanwhile is loaded again */
   kf_status status = say(ctx, load_base(s, ctx, &base), message, size);
   if (status != KF_OK) return status;
   status = check_encoder(s, ctx, base->model, message, size);
