@@ -33,7 +33,7 @@ typedef struct sv_peer {
   struct sv_peer *next, *before;
   int fd;
   atomic_int phase;
-  _Atomic double since; /* of the phase; waiting and receiving count as one */
+  _Atomic double since; /* of the phase */
   bool cut;             /* its time is up */
 } sv_peer;
 
@@ -53,9 +53,10 @@ double sv_now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* WAITING has a connection between requests, and until the headers of one are here; its body has its own time. */
 static void enter_phase(sv_peer *peer, peer_phase phase) {
   if (!peer) return;
-  if (phase != RECEIVING) atomic_store(&peer->since, sv_now());
+  atomic_store(&peer->since, sv_now());
   atomic_store(&peer->phase, (int)phase);
 }
 

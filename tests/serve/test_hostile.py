@@ -76,6 +76,18 @@ def slow_clients_are_cut_off(box):
 
 
 @test
+def idle_time_is_not_that_of_the_next_request(box):
+    with Server(box, *small_world(box), "--timeout", "4") as server:
+        own = server.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        check(own.recv(4096).endswith(b"ok\n"), "a first request")
+        time.sleep(3)
+        own.sendall(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{")
+        time.sleep(2.5)  # more than 4 in all
+        own.sendall(b'"row_numbers":[1]}')
+        check(b" 200 " in begin_of_answer(own)[:20], "the second one is answered")
+
+
+@test
 def connections_that_run_out_make_room(box):
     with Server(box, *small_world(box), "--timeout", "600", "--connections", "16") as server:
         idle = [server.raw(b"GET / HT") for _ in range(40)]
