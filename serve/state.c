@@ -428,15 +428,16 @@ static kf_status check_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model,
                              const sv_shelf *shelf, char *message, size_t size) {
   uint32_t dim = kf_model_dim_in(model);
   const char *file = s->options.gallery ? s->options.gallery : s->options.rows;
+  const char *rows = s->options.rows ? s->options.rows : s->options.gallery;
   *message = '\0';
   if (shelf->koofu && kf_gallery_dim_in(shelf->koofu) != dim)
     snprintf(message, size, "%s: takes rows of %u columns, the model %u", file,
              kf_gallery_dim_in(shelf->koofu), dim);
   else if (shelf->rows && kf_data_dim(shelf->rows) != dim)
-    snprintf(message, size, "%s: has %u columns, the model takes %u", file,
+    snprintf(message, size, "%s: has %u columns, the model takes %u", rows,
              kf_data_dim(shelf->rows), dim);
   else if (shelf->rows && kf_data_rows(shelf->rows) != shelf->n)
-    snprintf(message, size, "%s has %llu rows, %s has %llu", s->options.rows,
+    snprintf(message, size, "%s has %llu rows, %s has %llu", rows,
              (unsigned long long)kf_data_rows(shelf->rows), file, (unsigned long long)shelf->n);
   if (*message) return KF_ERR_DATA;
   return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_gallery_origin(shelf->any)),

@@ -137,6 +137,7 @@ def options_that_make_no_sense(box):
     box.write("other.safetensors", box.read("data.safetensors"))
     box.works("synth", "--classes", 3, "--dim", 9, "-o", "nine.safetensors")
     box.refuses(3, "serve", "model.safetensors", "--rows", "nine.safetensors", naming="9 columns")
+    box.refuses(3, "serve", *words[:3], "--rows", "nine.safetensors", naming="nine.safetensors: has 9 columns, the model takes 8")
     with Server(box, *words) as server:
         port = socket.create_server(("127.0.0.1", 0))
         number = port.getsockname()[1]
