@@ -42,6 +42,7 @@ struct sv_http {
   int listening; /* -1: it is MHD's */
   unsigned port;
   pthread_key_t context; /* of each thread of MHD */
+  bool has_context;      /* the key is ours to delete */
   pthread_mutex_t lock;  /* of the list of peers */
   sv_peer *peers;
   atomic_uint n_peers;
@@ -654,7 +655,8 @@ kf_status sv_http_start(sv_server *s, char *message, size_t size) {
   if (!s->http) return KF_ERR_MEM;
   s->http->listening = -1;
   pthread_mutex_init(&s->http->lock, NULL);
-  if (pthread_key_create(&s->http->context, free_context) != 0) return KF_ERR_MEM;
+  s->http->has_context = pthread_key_create(&s->http->context, free_context) == 0;
+  if (!s->http->has_context) return KF_ERR_MEM;
   kf_status status = open_socket(s, message, size);
   if (status != KF_OK) return status;
   MHD_set_panic_func(give_up, NULL);
@@ -676,7 +678,7 @@ void sv_http_stop(sv_server *s) {
   if (!s->http) return;
   if (s->http->daemon) MHD_stop_daemon(s->http->daemon);
   if (s->http->listening >= 0) close(s->http->listening);
-  pthread_key_delete(s->http->context);
+  if (s->http->has_context) pthread_key_delete(s->http->context);
   pthread_mutex_destroy(&s->http->lock);
   free(s->http);
   s->http = NULL;
