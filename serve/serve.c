@@ -83,9 +83,13 @@ static kf_status check_token(const char *path, char *token, size_t n, char *mess
 static kf_status read_token(sv_server *s, char *message, size_t size) {
   const char *path = s->options.token_file;
   if (!path) return KF_OK;
-  s->token = calloc(1, TOKEN_MOST + 1);
+  s->token = calloc(1, TOKEN_MOST + 2);
   if (!s->token) return KF_ERR_MEM;
-  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST);
+  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST + 1); /* one more shows that it is longer */
+  if (n > TOKEN_MOST) {
+    snprintf(message, size, "%s: a token file has at most %d bytes", path, TOKEN_MOST);
+    return KF_ERR_DATA;
+  }
   if (n >= 0) return check_token(path, s->token, (size_t)n, message, size);
   snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
   return KF_ERR_IO;
@@ -254,7 +258,7 @@ static void server_free(sv_server *s) {
   sv_journal_free(s->journal);
   kf_encoder_free(s->encoder);
   free(s->text_mean);
-  if (s->token) memset(s->token, 0, TOKEN_MOST);
+  if (s->token) memset(s->token, 0, TOKEN_MOST + 1);
   free(s->token);
   if (s->images >= 0) close(s->images);
   pthread_mutex_destroy(&s->world_lock);

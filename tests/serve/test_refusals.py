@@ -123,6 +123,11 @@ def tokens(box):
     box.refuses(USAGE, "serve", "model.safetensors", "--host", "0.0.0.0", "--port", "0", naming="--token-file")
     box.write("short", "12345\n")
     box.refuses(3, "serve", "model.safetensors", "--token-file", "short", "--port", "0", naming="16")
+    for n, status in ((4095, 0), (4096, 3), (5000, 3)):  # with the end of the line
+        box.write("long", "x" * n + "\n")
+        done = box.run("serve", "model.safetensors", "--token-file", "long", "--port", "0", "--check")
+        equal(done.status, status, f"a token of {n} characters: {done.err}")
+        check(status == 0 or "long: a token file has at most 4096 bytes" in done.err, done.err)
     box.refuses(4, "serve", "model.safetensors", "--token-file", "missing", "--port", "0", naming="missing")
 
 
