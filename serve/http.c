@@ -93,6 +93,7 @@ static void answer_constant(sv_request *r, unsigned status, const char *type, co
 
 void sv_answer(sv_request *r, unsigned status, const char *type) {
   if (r->out.failed) {
+    r->json_head = 0; /* nothing binary follows these words */
     answer_constant(r, 429, "application/json", crowded, sizeof crowded - 1);
     return;
   }

@@ -1,12 +1,14 @@
 """Slow, broken and oversized clients: they get nothing, and others are served."""
 
+import json
 import os
 import re
 import signal
 import socket
+import struct
 import time
 
-from files import png
+from files import data_set, png
 from harness import check, equal, test
 from server import JSON, LONG, Server, small_world
 
@@ -146,6 +148,23 @@ def huge_bodies_take_no_memory(box):
             own.close()
         while server.metric("koofu_request_bytes_left") < (63 << 20):
             time.sleep(0.01)
+
+
+@test
+def binary_answers_that_do_not_fit_are_told(box):
+    """The arrays take 13 of 16 MiB, and there is no room for them in the answer, of which the JSON is written already."""
+    box.write("many.safetensors", data_set(n=600, dim=8, classes=200))
+    box.works("fit", "many.safetensors", "-o", "many-model.safetensors")
+    with Server(box, "many-model.safetensors", "--memory", "16") as server:
+        def infer(n):
+            head = json.dumps({"inputs": [{"name": "rows", "datatype": "FP32", "shape": [n, 8], "parameters": {"binary_data_size": 32 * n}}],
+                               "outputs": [{"name": "scores", "parameters": {"binary_data": True}}]}).encode()
+            return server.post("/v2/models/many-model/infer", head + struct.pack("<8f", *range(8)) * n, "application/octet-stream",
+                               Inference_Header_Content_Length=str(len(head)))
+        check("inference-header-content-length" in infer(1).headers, "the length of the JSON")
+        answer = infer(4096)
+        equal((answer.status, answer.json["error"]["code"]), (429, 429), f"{answer}")
+        check("inference-header-content-length" not in answer.headers, f"{answer.headers}")
 
 
 @test
