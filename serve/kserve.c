@@ -366,7 +366,6 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
   }
   memset(f, 0, sizeof *f);
   if (!may_infer(r) || !find_head(r, &head)) return false;
-  char last = r->body ? r->body[head] : '\0';
   sv_json j = sv_json_of(r->body ? r->body : (char[1]){0}, head);
   char *key;
   sv_json_object(&j);
@@ -376,7 +375,6 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
     sv_fail(r, j.wrong ? 422 : 400, "%s", j.error);
     return false;
   }
-  if (r->body) r->body[head] = last;
   if (head < r->n_body && x.has_data) {
     sv_fail(r, 422, "rows have data in the JSON and after it");
     return false;

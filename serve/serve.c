@@ -187,7 +187,7 @@ static void on_signal(int number) {
   errno = error;
 }
 
-/* Whether a signal is not ignored, as nohup has it. */
+/* Unless the signal is ignored, as nohup has it. */
 static void handle(int number, void (*how)(int)) {
   struct sigaction before, action = {.sa_handler = how, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);

@@ -172,7 +172,7 @@ typedef struct sv_request {
   sv_text out;
   const void *constant; /* instead of out: bytes that stay; [n_constant] */
   size_t n_constant;
-  void *owned; /* the same, to be freed by sv_request_free through `release` */
+  void *owned; /* the same, to be freed by request_free through `release` */
   void (*release)(void *owned);
   const char *etag, *cache, *policy, *allow;
   unsigned json_head; /* KServe: how much of the answer is JSON, if binary follows; 0: all */
