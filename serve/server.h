@@ -231,6 +231,8 @@ bool sv_same_search(const sv_request *a, const sv_request *b);
 /* --- answers ------------------------------------------------------------------------------------- */
 
 /* body.c */
+/* Answers that there is no memory for this request; false, for whoever returns it. */
+bool sv_memory_out(sv_request *r);
 bool sv_parse_classify(sv_request *r, kf_ctx *ctx);
 bool sv_parse_search(sv_request *r, kf_ctx *ctx);
 bool sv_parse_embeddings(sv_request *r, kf_ctx *ctx);
