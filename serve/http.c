@@ -257,10 +257,10 @@ static bool may_ask(sv_request *r) {
   const char *host = sv_header(r, "Host"), *origin = sv_header(r, "Origin");
   const char *site = sv_header(r, "Sec-Fetch-Site");
   if (!host || !known_host(r->server, host))
-    sv_fail(r, 403, "this Host is not served here; --allow-host names others");
+    sv_fail(r, 403, "unknown Host; add it with --allow-host");
   else if ((origin && !same_origin(origin, host)) ||
            (site && strcmp(site, "cross-site") == 0 && !sv_is_file(r->path)))
-    sv_fail(r, 403, "pages of other sites may not ask");
+    sv_fail(r, 403, "cross-site requests are not allowed");
   else if (!(r->route && r->route->open) && !has_token(r))
     sv_fail(r, 401, "a token is needed: Authorization: Bearer TOKEN");
   else
@@ -600,7 +600,7 @@ static kf_status open_socket(sv_server *s, char *message, size_t size) {
   } else {
     s->http->listening = listen_at(found, &error);
     if (s->http->listening < 0) {
-      snprintf(message, size, "%s port %s: cannot be listened at: %s", host, port, strerror(error));
+      snprintf(message, size, "cannot listen on %s port %s: %s", host, port, strerror(error));
       status = KF_ERR_IO;
     }
   }

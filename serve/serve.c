@@ -144,10 +144,10 @@ static void reload(sv_server *s, kf_ctx *ctx) {
   char message[1024] = "out of memory";
   if (sv_state_load(s, ctx, message, sizeof message) == KF_OK) {
     atomic_fetch_add(&s->metrics.reloads, 1);
-    sv_log(s, "loaded %s anew", s->demo ? "the demo" : s->options.model);
+    sv_log(s, "reloaded %s", s->demo ? "the demo" : s->options.model);
   } else {
     atomic_fetch_add(&s->metrics.failed_reloads, 1);
-    sv_log(s, "the files have changed, but what was loaded before stays: %s", message);
+    sv_log(s, "reload failed; still serving the previous version: %s", message);
   }
 }
 
