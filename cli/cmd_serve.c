@@ -67,6 +67,9 @@ static int start(cli_run *cli) {
                         .precision = (kf_precision)a->encoder.precision,
                         .max_pixels = (uint64_t)a->encoder.max_pixels.value,
                         .threads = (unsigned)a->common.threads.value,
+                        .isa = kf_ctx_isa(cli->ctx),
+                        .device = a->common.device ? a->common.device : "cpu",
+                        .device_plugin = a->common.device_plugin,
                         .connections = (unsigned)number_or(s->connections, CONNECTIONS),
                         .queue = (unsigned)number_or(s->queue, QUEUE),
                         .timeout = (unsigned)number_or(s->timeout, TIMEOUT),
@@ -129,7 +132,7 @@ static const cli_group own_options = {
 static const cli_group net_options = {
     "Network",
     OPTIONS({TEXT("host", serve.host, "HOST"),
-             .help = "the address to listen at (default: 127.0.0.1); others need --token-file"},
+             .help = "the address to listen on (default: 127.0.0.1); others need --token-file"},
             {NUMBER("port", serve.port, "N", 0, 65535),
              .help = "the port (default: 8080; 0: any free one)"},
             {INPUT("token-file", serve.token_file, "FILE"),
@@ -169,16 +172,15 @@ const cli_command serve_command = {
         "MODEL.journal, and "
         "are there again after a restart; 'koofu add-class --from-journal' makes a model of them. "
         "The "
-        "model, gallery and rows are loaded again when their files change, or on SIGHUP; if they "
-        "cannot be, "
-        "the old ones stay.\n\n"
+        "model, gallery and rows are loaded again when their files change, or on SIGHUP; if that "
+        "fails, the old ones stay in use.\n\n"
         "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
         "answered what has arrived.",
     .groups = GROUPS(&own_options, &encoder_options, &net_options, &limit_options),
     .examples = EXAMPLES(
         {"Look at it, without a model", "koofu serve --demo"},
         {"After 'koofu quickstart photos --encoder clip'",
-         "koofu serve koofu-photos/model.safetensors --rows koofu-photos/embeddings.safetensors "
+         "koofu serve photos-koofu/model.safetensors --rows photos-koofu/embeddings.safetensors "
          "--encoder clip --images photos"},
         {"For other machines",
          "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),

@@ -54,6 +54,7 @@ struct kf_mpi {
   double timeout;
   peer *peers; /* [size] on rank 0; otherwise rank 0 alone */
   int n_peers;
+  uint64_t *counts; /* [size], of beats in the end */
   int watching;
   pthread_t watcher;
   pthread_mutex_t lock;
@@ -74,7 +75,8 @@ static double now(void) {
 static int finish(int code, MPI_Request *request) {
   enum { SPINS = 1000, YIELDS = 20000 };
   int done = 0;
-  for (int i = 0; code == MPI_SUCCESS && !done; i++) {
+  /* No further than YIELDS: ranks may wait for days. */
+  for (int i = 0; code == MPI_SUCCESS && !done; i += i < YIELDS) {
     code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (done || i < SPINS) continue;
     if (i < YIELDS)
@@ -299,6 +301,19 @@ static void *watch(void *argument) {
   return NULL;
 }
 
+/* If one rank has no memory, none has peers: those with some wait for all others in the end. */
+static int make_peers(kf_mpi *m) {
+  m->n_peers = m->face.rank == 0 ? (int)m->face.size : 1;
+  m->peers = calloc((size_t)m->n_peers, sizeof *m->peers);
+  m->counts = calloc(m->face.size, sizeof *m->counts);
+  int ready = m->peers != NULL && m->counts != NULL;
+  MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
+  if (ready) return 1;
+  free(m->peers);
+  m->peers = NULL;
+  return 0;
+}
+
 static kf_status start_watch(kf_mpi *m) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
@@ -306,14 +321,11 @@ static kf_status start_watch(kf_mpi *m) {
   int able = provided == MPI_THREAD_MULTIPLE && m->timeout > 0 && m->face.size > 1, all = 0;
   MPI_Allreduce(&able, &all, 1, MPI_INT, MPI_MIN, m->comm);
   if (!all) return KF_OK;
-  m->n_peers = m->face.rank == 0 ? (int)m->face.size : 1;
-  m->peers = calloc((size_t)m->n_peers, sizeof *m->peers);
-  int ready = m->peers != NULL;
-  MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
-  if (!ready || m->peers == NULL) return KF_ERR_MEM;
+  if (!make_peers(m)) return KF_ERR_MEM;
   for (int i = 0; i < m->n_peers; i++)
     m->peers[i] = (peer){.heard = now(), .sending = MPI_REQUEST_NULL};
-  ready = m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;
+  m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;
+  int ready = m->watching;
   MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
   m->face.abort = tell_failed;
   m->face.progress = tell_progress;
@@ -322,8 +334,7 @@ static kf_status start_watch(kf_mpi *m) {
 
 /* Beats that are under way are taken, so that none is left to MPI_Finalize. */
 static void drain(kf_mpi *m) {
-  uint64_t *sent = calloc(m->face.size, sizeof *sent), mine = 0, to_first = m->peers[0].sent;
-  if (sent == NULL) return;
+  uint64_t *sent = m->counts, mine = 0, to_first = m->peers[0].sent;
   for (int i = 0; m->face.rank == 0 && i < m->n_peers; i++) sent[i] = m->peers[i].sent;
   MPI_Scatter(sent, 1, MPI_UINT64_T, &mine, 1, MPI_UINT64_T, 0, m->comm);
   MPI_Gather(&to_first, 1, MPI_UINT64_T, sent, 1, MPI_UINT64_T, 0, m->comm);
@@ -335,7 +346,6 @@ static void drain(kf_mpi *m) {
   }
   for (int i = 0; i < m->n_peers; i++)
     if (m->peers[i].sending != MPI_REQUEST_NULL) MPI_Wait(&m->peers[i].sending, MPI_STATUS_IGNORE);
-  free(sent);
 }
 
 static void stop_watch(kf_mpi *m) {
@@ -408,6 +418,7 @@ void kf_mpi_free(kf_mpi *m) {
   if (m->beats != MPI_COMM_NULL) MPI_Comm_free(&m->beats);
   pthread_cond_destroy(&m->wake);
   pthread_mutex_destroy(&m->lock);
+  free(m->counts);
   free(m);
 }
 

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void memory_out(sv_request *r) {
-  r->out.failed = true;
-  sv_answer(r, 429, "application/json");
-}
-
 /* --- encoding ----------------------------------------------------------------------------------- */
 
 static bool is_text(const sv_input *in, uint64_t i) {
@@ -61,7 +56,7 @@ static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
   uint32_t dim = kf_encoder_dim(r->server->encoder);
   float *row = sv_take(&r->arena, dim, sizeof *row);
   if (!row) {
-    memory_out(r);
+    sv_memory_out(r);
     return;
   }
   kf_status status = kf_encode_image_bytes(ctx, r->server->encoder, &picture, 1, row, NULL);
@@ -119,7 +114,7 @@ void sv_encode(sv_request *first, kf_ctx *ctx) {
   for (sv_request *r = first; r; r = r->next) {
     n += r->in.n;
     r->in.rows = sv_take(&r->arena, r->in.n * dim, sizeof *r->in.rows);
-    if (!r->in.rows) memory_out(r);
+    if (!r->in.rows) sv_memory_out(r);
   }
   batch b;
   bool fine = batch_make(&b, n, dim);
@@ -256,7 +251,7 @@ void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   shift_texts(r);
   kf_status status = classify(r, ctx, r->in.top < 2 ? 2 : r->in.top, &f);
   if (status == KF_ERR_MEM) {
-    memory_out(r);
+    sv_memory_out(r);
     return;
   }
   if (status != KF_OK) {
@@ -307,7 +302,7 @@ static bool take_neighbours(sv_request *r, neighbours *out) {
   out->rows = sv_take(&r->arena, n, sizeof *out->rows);
   out->scores = sv_take(&r->arena, n, sizeof *out->scores);
   if (out->rows && out->scores) return true;
-  memory_out(r);
+  sv_memory_out(r);
   return false;
 }
 
@@ -466,10 +461,7 @@ static bool map_rows(sv_request *r, kf_ctx *ctx, float **out, uint32_t *dim) {
   const kf_model *model = r->world->model;
   uint32_t all = kf_model_dim_out(model), cut = r->in.dimensions ? r->in.dimensions : all;
   float *mapped = sv_take(&r->arena, r->in.n * all, sizeof *mapped);
-  if (!mapped) {
-    memory_out(r);
-    return false;
-  }
+  if (!mapped) return sv_memory_out(r);
   shift_texts(r);
   kf_status status = kf_transform(ctx, model, r->in.rows, r->in.n, NULL, mapped);
   if (status != KF_OK) {

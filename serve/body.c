@@ -34,7 +34,7 @@ static media media_of(sv_request *r) {
   return MEDIA_OTHER;
 }
 
-static bool memory_out(sv_request *r) {
+bool sv_memory_out(sv_request *r) {
   r->out.failed = true;
   sv_answer(r, 429, "application/json");
   return false;
@@ -88,7 +88,7 @@ static bool parse_rows(sv_request *r, sv_json *j) {
     return false;
   }
   in->rows = sv_take(&r->arena, room ? room * dim : 1, sizeof *in->rows);
-  if (!in->rows) return memory_out(r);
+  if (!in->rows) return sv_memory_out(r);
   in->kind = SV_ROW_VALUES;
   sv_json_array(j);
   while (sv_json_item(j) && sv_json_fine(j)) {
@@ -109,7 +109,7 @@ static bool parse_numbers(sv_request *r, sv_json *j) {
     return false;
   }
   in->numbers = sv_take(&r->arena, SV_MAX_ROWS, sizeof *in->numbers);
-  if (!in->numbers) return memory_out(r);
+  if (!in->numbers) return sv_memory_out(r);
   in->kind = SV_ROW_NUMBERS;
   sv_json_array(j);
   while (sv_json_item(j)) {
@@ -162,7 +162,7 @@ static bool read_npy(sv_request *r, kf_ctx *ctx, const kf_data *data, const char
     return false;
   }
   in->rows = sv_take(&r->arena, n * dim, sizeof *in->rows);
-  if (!in->rows) return memory_out(r);
+  if (!in->rows) return sv_memory_out(r);
   kf_status status = kf_data_get(ctx, data, 0, n, in->rows, NULL);
   if (status != KF_OK) {
     fail_npy(r, ctx, status, path);
@@ -180,7 +180,7 @@ static bool parse_npy(sv_request *r, kf_ctx *ctx) {
     return false;
   }
   int fd = file_of(r->body, r->n_body);
-  if (fd < 0) return memory_out(r);
+  if (fd < 0) return sv_memory_out(r);
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const char *paths[] = {path};
@@ -261,7 +261,7 @@ static bool parse_images(sv_request *r, sv_json *j) {
   size_t n;
   if (!needs_pictures(r)) return false;
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
-  if (!in->pictures) return memory_out(r);
+  if (!in->pictures) return sv_memory_out(r);
   in->kind = SV_PICTURES;
   sv_json_array(j);
   while (sv_json_item(j)) {
@@ -281,7 +281,7 @@ static bool parse_texts(sv_request *r, sv_json *j) {
   size_t n;
   if (!needs_words(r)) return false;
   in->texts = sv_take(&r->arena, SV_MAX_TEXTS, sizeof *in->texts);
-  if (!in->texts) return memory_out(r);
+  if (!in->texts) return sv_memory_out(r);
   in->kind = SV_TEXTS;
   sv_json_array(j);
   while (sv_json_item(j)) {
@@ -381,7 +381,7 @@ static bool parse_picture(sv_request *r) {
     return false;
   }
   in->pictures = sv_take(&r->arena, 1, sizeof *in->pictures);
-  if (!in->pictures) return memory_out(r);
+  if (!in->pictures) return sv_memory_out(r);
   in->pictures[0] = (sv_picture){r->body, r->n_body};
   in->kind = SV_PICTURES;
   in->n = 1;
@@ -471,11 +471,11 @@ static bool take_prompts(sv_request *r, const kf_prompts *prompts) {
   sv_input *in = &r->in;
   uint64_t n = kf_prompts_count(prompts);
   in->texts = sv_take(&r->arena, n, sizeof *in->texts);
-  if (!in->texts) return memory_out(r);
+  if (!in->texts) return sv_memory_out(r);
   for (; in->n < n; in->n++) {
     const char *text = kf_prompts_text(prompts, in->n);
     char *copy = sv_take(&r->arena, strlen(text) + 1, 1);
-    if (!copy) return memory_out(r);
+    if (!copy) return sv_memory_out(r);
     in->texts[in->n] = strcpy(copy, text);
   }
   in->kind = SV_TEXTS;
@@ -535,7 +535,7 @@ bool sv_fetch_rows(sv_request *r, kf_ctx *ctx) {
     return false;
   }
   in->rows = sv_take(&r->arena, in->n * dim, sizeof *in->rows);
-  if (!in->rows) return memory_out(r);
+  if (!in->rows) return sv_memory_out(r);
   for (uint64_t i = 0; i < in->n; i++) {
     kf_status status = kf_data_get(ctx, shelf->rows, in->numbers[i], 1, in->rows + i * dim, NULL);
     if (status == KF_OK) continue;
@@ -574,7 +574,7 @@ static bool take_inputs(sv_request *r, sv_json *j) {
   in->texts = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->texts);
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
   in->is_text = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->is_text);
-  if (!in->texts || !in->pictures || !in->is_text) return memory_out(r);
+  if (!in->texts || !in->pictures || !in->is_text) return sv_memory_out(r);
   in->kind = SV_PICTURES;
   if (sv_json_next(j) != '[') return take_item(r, j);
   sv_json_array(j);

@@ -33,7 +33,7 @@ typedef struct sv_peer {
   struct sv_peer *next, *before;
   int fd;
   atomic_int phase;
-  _Atomic double since; /* of the phase; waiting and receiving count as one */
+  _Atomic double since; /* of the phase */
   bool cut;             /* its time is up */
 } sv_peer;
 
@@ -42,6 +42,7 @@ struct sv_http {
   int listening; /* -1: it is MHD's */
   unsigned port;
   pthread_key_t context; /* of each thread of MHD */
+  bool has_context;      /* the key is ours to delete */
   pthread_mutex_t lock;  /* of the list of peers */
   sv_peer *peers;
   atomic_uint n_peers;
@@ -53,9 +54,10 @@ double sv_now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* WAITING has a connection between requests, and until the headers of one are here; its body has its own time. */
 static void enter_phase(sv_peer *peer, peer_phase phase) {
   if (!peer) return;
-  if (phase != RECEIVING) atomic_store(&peer->since, sv_now());
+  atomic_store(&peer->since, sv_now());
   atomic_store(&peer->phase, (int)phase);
 }
 
@@ -91,6 +93,7 @@ static void answer_constant(sv_request *r, unsigned status, const char *type, co
 
 void sv_answer(sv_request *r, unsigned status, const char *type) {
   if (r->out.failed) {
+    r->json_head = 0; /* nothing binary follows these words */
     answer_constant(r, 429, "application/json", crowded, sizeof crowded - 1);
     return;
   }
@@ -254,10 +257,10 @@ static bool may_ask(sv_request *r) {
   const char *host = sv_header(r, "Host"), *origin = sv_header(r, "Origin");
   const char *site = sv_header(r, "Sec-Fetch-Site");
   if (!host || !known_host(r->server, host))
-    sv_fail(r, 403, "this Host is not served here; --allow-host names others");
+    sv_fail(r, 403, "unknown Host; add it with --allow-host");
   else if ((origin && !same_origin(origin, host)) ||
            (site && strcmp(site, "cross-site") == 0 && !sv_is_file(r->path)))
-    sv_fail(r, 403, "pages of other sites may not ask");
+    sv_fail(r, 403, "cross-site requests are not allowed");
   else if (!(r->route && r->route->open) && !has_token(r))
     sv_fail(r, 401, "a token is needed: Authorization: Bearer TOKEN");
   else
@@ -597,7 +600,7 @@ static kf_status open_socket(sv_server *s, char *message, size_t size) {
   } else {
     s->http->listening = listen_at(found, &error);
     if (s->http->listening < 0) {
-      snprintf(message, size, "%s port %s: cannot be listened at: %s", host, port, strerror(error));
+      snprintf(message, size, "cannot listen on %s port %s: %s", host, port, strerror(error));
       status = KF_ERR_IO;
     }
   }
@@ -653,7 +656,8 @@ kf_status sv_http_start(sv_server *s, char *message, size_t size) {
   if (!s->http) return KF_ERR_MEM;
   s->http->listening = -1;
   pthread_mutex_init(&s->http->lock, NULL);
-  if (pthread_key_create(&s->http->context, free_context) != 0) return KF_ERR_MEM;
+  s->http->has_context = pthread_key_create(&s->http->context, free_context) == 0;
+  if (!s->http->has_context) return KF_ERR_MEM;
   kf_status status = open_socket(s, message, size);
   if (status != KF_OK) return status;
   MHD_set_panic_func(give_up, NULL);
@@ -675,7 +679,7 @@ void sv_http_stop(sv_server *s) {
   if (!s->http) return;
   if (s->http->daemon) MHD_stop_daemon(s->http->daemon);
   if (s->http->listening >= 0) close(s->http->listening);
-  pthread_key_delete(s->http->context);
+  if (s->http->has_context) pthread_key_delete(s->http->context);
   pthread_mutex_destroy(&s->http->lock);
   free(s->http);
   s->http = NULL;

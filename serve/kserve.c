@@ -15,11 +15,6 @@ static const char *model_name(const sv_server *s, char *name, size_t size) {
   return name;
 }
 
-static void memory_out(sv_request *r) {
-  r->out.failed = true;
-  sv_answer(r, 429, "application/json");
-}
-
 /* --- health and metadata --------------------------------------------------------------------------- */
 
 static void put_shape(sv_text *t, int64_t second) {
@@ -154,7 +149,7 @@ static void parse_data(sv_request *r, sv_json *j, infer *f) {
       uint64_t room = f->room ? 2 * f->room : 1024;
       float *more = sv_resize(&r->arena, f->rows, room * sizeof *more);
       if (!more) {
-        memory_out(r);
+        sv_memory_out(r);
         return;
       }
       f->rows = more;
@@ -288,10 +283,7 @@ static bool take_binary(sv_request *r, infer *f, const tensor *x, size_t head) {
   }
   f->n_values = x->binary / size;
   f->rows = sv_take(&r->arena, f->n_values ? f->n_values : 1, sizeof *f->rows);
-  if (!f->rows) {
-    memory_out(r);
-    return false;
-  }
+  if (!f->rows) return sv_memory_out(r);
   for (uint64_t i = 0; i < f->n_values; i++) {
     double wide;
     if (x->wide) {
@@ -360,13 +352,9 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
   size_t head;
   tensor x = {0};
   infer *f = sv_take(&r->arena, 1, sizeof *f);
-  if (!f) {
-    memory_out(r);
-    return false;
-  }
+  if (!f) return sv_memory_out(r);
   memset(f, 0, sizeof *f);
   if (!may_infer(r) || !find_head(r, &head)) return false;
-  char last = r->body ? r->body[head] : '\0';
   sv_json j = sv_json_of(r->body ? r->body : (char[1]){0}, head);
   char *key;
   sv_json_object(&j);
@@ -376,7 +364,6 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
     sv_fail(r, j.wrong ? 422 : 400, "%s", j.error);
     return false;
   }
-  if (r->body) r->body[head] = last;
   if (head < r->n_body && x.has_data) {
     sv_fail(r, 422, "rows have data in the JSON and after it");
     return false;
@@ -537,7 +524,7 @@ void sv_work_infer(sv_request *r, kf_ctx *ctx) {
   tensors x;
   kf_status status = compute(r, ctx, wanted, &x);
   if (status == KF_ERR_MEM)
-    memory_out(r);
+    sv_memory_out(r);
   else if (status != KF_OK)
     sv_fail_status(r, ctx, status);
   else

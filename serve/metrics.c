@@ -99,9 +99,9 @@ static void put_counters(sv_text *t, sv_server *s) {
 void sv_work_metrics(sv_request *r, kf_ctx *ctx) {
   sv_server *s = r->server;
   sv_text *t = &r->out;
-  (void)ctx;
-  put_kind(t, "koofu_build_info", "gauge", "The version of koofu.");
-  sv_putf(t, "koofu_build_info{version=\"%s\"} 1\n", kf_version());
+  put_kind(t, "koofu_build_info", "gauge", "The version of koofu, and its instruction set here.");
+  sv_putf(t, "koofu_build_info{version=\"%s\",isa=\"%s\"} 1\n", kf_version(),
+          kf_isa_name(kf_ctx_isa(ctx)));
   put_requests(t, &s->metrics);
   put_seconds(t, &s->metrics);
   put_counters(t, s);

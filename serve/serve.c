@@ -29,8 +29,11 @@ void sv_log(sv_server *s, const char *format, ...) {
 
 kf_ctx *sv_context(sv_server *s, unsigned threads) {
   kf_ctx *ctx = NULL;
-  kf_ctx_options options = {
-      .threads = threads, .any_encoder = s->options.any_encoder, .device = "cpu"};
+  kf_ctx_options options = {.threads = threads,
+                            .isa = s->options.isa,
+                            .any_encoder = s->options.any_encoder,
+                            .device = s->options.device,
+                            .device_plugin = s->options.device_plugin};
   return kf_ctx_new(&options, &ctx) == KF_OK ? ctx : NULL;
 }
 
@@ -80,9 +83,13 @@ static kf_status check_token(const char *path, char *token, size_t n, char *mess
 static kf_status read_token(sv_server *s, char *message, size_t size) {
   const char *path = s->options.token_file;
   if (!path) return KF_OK;
-  s->token = calloc(1, TOKEN_MOST + 1);
+  s->token = calloc(1, TOKEN_MOST + 2);
   if (!s->token) return KF_ERR_MEM;
-  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST);
+  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST + 1); /* one more shows that it is longer */
+  if (n > TOKEN_MOST) {
+    snprintf(message, size, "%s: a token file has at most %d bytes", path, TOKEN_MOST);
+    return KF_ERR_DATA;
+  }
   if (n >= 0) return check_token(path, s->token, (size_t)n, message, size);
   snprintf(message, size, "%s: cannot be read: %s", path, strerror(errno));
   return KF_ERR_IO;
@@ -137,10 +144,10 @@ static void reload(sv_server *s, kf_ctx *ctx) {
   char message[1024] = "out of memory";
   if (sv_state_load(s, ctx, message, sizeof message) == KF_OK) {
     atomic_fetch_add(&s->metrics.reloads, 1);
-    sv_log(s, "loaded %s anew", s->demo ? "the demo" : s->options.model);
+    sv_log(s, "reloaded %s", s->demo ? "the demo" : s->options.model);
   } else {
     atomic_fetch_add(&s->metrics.failed_reloads, 1);
-    sv_log(s, "the files have changed, but what was loaded before stays: %s", message);
+    sv_log(s, "reload failed; still serving the previous version: %s", message);
   }
 }
 
@@ -152,14 +159,14 @@ static void reload_quietly(sv_server *s, kf_ctx *ctx) {
 }
 
 /* Files that are copied change several times; they are loaded when they have not changed for a second. */
-static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamp seen[3]) {
-  sv_stamp now[3];
-  if (!sv_state_changed(s, now)) {
+static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamps *seen) {
+  sv_stamps now;
+  if (!sv_state_changed(s, &now)) {
     *pending = false;
     return;
   }
-  bool settled = *pending && memcmp(now, seen, sizeof now) == 0;
-  memcpy(seen, now, sizeof now);
+  bool settled = *pending && memcmp(&now, seen, sizeof now) == 0;
+  *seen = now;
   *pending = !settled;
   if (settled) reload_quietly(s, ctx);
 }
@@ -180,7 +187,7 @@ static void on_signal(int number) {
   errno = error;
 }
 
-/* Whether a signal is not ignored, as nohup has it. */
+/* Unless the signal is ignored, as nohup has it. */
 static void handle(int number, void (*how)(int)) {
   struct sigaction before, action = {.sa_handler = how, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
@@ -206,7 +213,7 @@ static void wait_for_signal(long nanoseconds) {
 
 static void serve(sv_server *s, kf_ctx *ctx) {
   bool pending = false;
-  sv_stamp seen[3];
+  sv_stamps seen;
   while (!stops) {
     wait_for_signal(1000000000);
     if (stops) break;
@@ -215,7 +222,7 @@ static void serve(sv_server *s, kf_ctx *ctx) {
       reload_quietly(s, ctx);
     }
     sv_http_watch(s);
-    watch_files(s, ctx, &pending, seen);
+    watch_files(s, ctx, &pending, &seen);
   }
 }
 
@@ -251,7 +258,7 @@ static void server_free(sv_server *s) {
   sv_journal_free(s->journal);
   kf_encoder_free(s->encoder);
   free(s->text_mean);
-  if (s->token) memset(s->token, 0, TOKEN_MOST);
+  if (s->token) memset(s->token, 0, TOKEN_MOST + 1);
   free(s->token);
   if (s->images >= 0) close(s->images);
   pthread_mutex_destroy(&s->world_lock);

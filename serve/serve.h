@@ -20,13 +20,15 @@ typedef struct sv_options {
   const char *const *hosts;
   size_t n_hosts; /* names that a Host header may have, besides localhost and addresses */
   kf_precision precision;
-  uint64_t max_pixels;  /* of a picture; 0: as kf_encoder_options */
-  unsigned threads;     /* 0: one per processor */
-  unsigned connections; /* at a time */
-  unsigned queue;       /* requests that wait */
-  unsigned timeout;     /* seconds that a request may take to arrive, to wait, and to be read */
-  uint64_t max_body;    /* bytes */
-  uint64_t memory;      /* bytes that all requests may hold together */
+  uint64_t max_pixels; /* of a picture; 0: as kf_encoder_options */
+  unsigned threads;    /* 0: one per processor */
+  kf_isa isa;
+  const char *device, *device_plugin; /* as in kf_ctx_options */
+  unsigned connections;               /* at a time */
+  unsigned queue;                     /* requests that wait */
+  unsigned timeout;  /* seconds that a request may take to arrive, to wait, and to be read */
+  uint64_t max_body; /* bytes */
+  uint64_t memory;   /* bytes that all requests may hold together */
   int any_encoder;
   int check;           /* 1: stop as soon as it could serve */
   int verbose;         /* 1: a line for each request */

@@ -71,10 +71,14 @@ typedef struct sv_world {
 struct sv_server;
 typedef struct sv_server sv_server;
 
-typedef struct sv_stamp { /* of a file */
+typedef struct sv_stamp { /* of a file or folder */
   uint64_t device, number, size;
   int64_t seconds, nanoseconds;
 } sv_stamp;
+/* Of all that is loaded: the model; the gallery and its changes; the rows and theirs, since they may be a gallery. */
+typedef struct sv_stamps {
+  sv_stamp of[5];
+} sv_stamps;
 
 sv_world *sv_world_get(sv_server *server); /* to be put back */
 void sv_world_put(sv_world *world);
@@ -84,7 +88,7 @@ kf_status sv_world_classifier(sv_world *world, kf_ctx *ctx, uint32_t top, const 
 /* Loads the files. The first time, and whenever they have changed. */
 kf_status sv_state_load(sv_server *server, kf_ctx *ctx, char *message, size_t size);
 /* Whether a file is not the one that was loaded; `now`: how they are. */
-bool sv_state_changed(const sv_server *server, sv_stamp now[3]);
+bool sv_state_changed(const sv_server *server, sv_stamps *now);
 void sv_state_free(sv_server *server);
 const char *sv_shelf_id(const sv_shelf *shelf, uint64_t row); /* NULL: none */
 /* The class of this name; -1: none. */
@@ -168,7 +172,7 @@ typedef struct sv_request {
   sv_text out;
   const void *constant; /* instead of out: bytes that stay; [n_constant] */
   size_t n_constant;
-  void *owned; /* the same, to be freed by sv_request_free through `release` */
+  void *owned; /* the same, to be freed by request_free through `release` */
   void (*release)(void *owned);
   const char *etag, *cache, *policy, *allow;
   unsigned json_head; /* KServe: how much of the answer is JSON, if binary follows; 0: all */
@@ -227,6 +231,8 @@ bool sv_same_search(const sv_request *a, const sv_request *b);
 /* --- answers ------------------------------------------------------------------------------------- */
 
 /* body.c */
+/* Answers that there is no memory for this request; false, for whoever returns it. */
+bool sv_memory_out(sv_request *r);
 bool sv_parse_classify(sv_request *r, kf_ctx *ctx);
 bool sv_parse_search(sv_request *r, kf_ctx *ctx);
 bool sv_parse_embeddings(sv_request *r, kf_ctx *ctx);
@@ -302,7 +308,7 @@ struct sv_server {
   pthread_mutex_t world_lock;
   sv_world *world;
   pthread_mutex_t change_lock; /* of whoever puts another world in its place */
-  sv_stamp stamps[3];          /* model, gallery, rows */
+  sv_stamps stamps;            /* when they were loaded */
   struct sv_journal *journal;
   int images; /* folder; -1: none */
   sv_queue *queue;

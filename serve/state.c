@@ -6,10 +6,13 @@
 #include "journal.h"
 #include "server.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define CHANGES ".changes"
 
 static const uint32_t finds_at_most[SV_CLASSIFIERS] = {5, 20, 100, SV_MAX_TOP, UINT32_MAX};
 
@@ -343,15 +346,25 @@ static sv_stamp stamp_of(const char *path) {
                     .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-static void stamp_all(const sv_server *s, sv_stamp stamps[3]) {
-  const char *paths[] = {s->options.model, s->options.gallery, s->options.rows};
-  for (int i = 0; i < 3; i++) stamps[i] = stamp_of(paths[i]);
+/* Of the changes of a gallery (docs/formats.md). Each is a file that is never written again, so the folder has
+ * changed if one has come or gone; it is beside the file itself if the path is a link. */
+static sv_stamp stamp_of_changes(const char *path) {
+  char file[PATH_MAX], folder[PATH_MAX + sizeof CHANGES];
+  if (!path || !realpath(path, file)) return (sv_stamp){0};
+  snprintf(folder, sizeof folder, "%s" CHANGES, file);
+  return stamp_of(folder);
 }
 
-bool sv_state_changed(const sv_server *s, sv_stamp now[3]) {
+static sv_stamps stamp_all(const sv_server *s) {
+  const sv_options *o = &s->options;
+  return (sv_stamps){{stamp_of(o->model), stamp_of(o->gallery), stamp_of_changes(o->gallery),
+                      stamp_of(o->rows), stamp_of_changes(o->rows)}};
+}
+
+bool sv_state_changed(const sv_server *s, sv_stamps *now) {
   if (s->demo) return false;
-  stamp_all(s, now);
-  return memcmp(now, s->stamps, sizeof s->stamps) != 0;
+  *now = stamp_all(s);
+  return memcmp(now, &s->stamps, sizeof *now) != 0;
 }
 
 static kf_status load_base(sv_server *s, kf_ctx *ctx, sv_base **out) {
@@ -415,15 +428,16 @@ static kf_status check_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model,
                              const sv_shelf *shelf, char *message, size_t size) {
   uint32_t dim = kf_model_dim_in(model);
   const char *file = s->options.gallery ? s->options.gallery : s->options.rows;
+  const char *rows = s->options.rows ? s->options.rows : s->options.gallery;
   *message = '\0';
   if (shelf->koofu && kf_gallery_dim_in(shelf->koofu) != dim)
     snprintf(message, size, "%s: takes rows of %u columns, the model %u", file,
              kf_gallery_dim_in(shelf->koofu), dim);
   else if (shelf->rows && kf_data_dim(shelf->rows) != dim)
-    snprintf(message, size, "%s: has %u columns, the model takes %u", file,
+    snprintf(message, size, "%s: has %u columns, the model takes %u", rows,
              kf_data_dim(shelf->rows), dim);
   else if (shelf->rows && kf_data_rows(shelf->rows) != shelf->n)
-    snprintf(message, size, "%s has %llu rows, %s has %llu", s->options.rows,
+    snprintf(message, size, "%s has %llu rows, %s has %llu", rows,
              (unsigned long long)kf_data_rows(shelf->rows), file, (unsigned long long)shelf->n);
   if (*message) return KF_ERR_DATA;
   return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_gallery_origin(shelf->any)),
@@ -466,7 +480,7 @@ kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_model *model;
   sv_added *added;
   size_t n;
-  stamp_all(s, s->stamps); /* before reading: what changes meanwhile is loaded again */
+  s->stamps = stamp_all(s); /* before reading: what changes meanwhile is loaded again */
   kf_status status = say(ctx, load_base(s, ctx, &base), message, size);
   if (status != KF_OK) return status;
   status = check_encoder(s, ctx, base->model, message, size);

@@ -1,5 +1,4 @@
 /* text.c - text in a buffer that grows within the budget of its request. */
-#include "koofu.h"
 #include "text.h"
 
 #include <math.h>
@@ -46,11 +45,6 @@ void sv_putf(sv_text *t, const char *format, ...) {
     t->n += (size_t)n;
   }
   va_end(again);
-}
-
-void sv_put_plain(sv_text *t, const char *string) {
-  char shown[KF_SHOWN_SIZE];
-  for (size_t at = 0, n; (n = kf_escape_next(string, &at, shown)) > 0;) sv_put(t, shown, n);
 }
 
 void sv_put_word(sv_text *t, const char *word) {
@@ -195,10 +189,3 @@ void sv_json_base64(sv_text *t, const char *key, const void *data, size_t n) {
   }
   sv_puts(t, "\"");
 }
-
-void sv_json_begin_string(sv_text *t, const char *key) {
-  begin(t, key);
-  sv_puts(t, "\"");
-}
-
-void sv_json_end_string(sv_text *t) { sv_puts(t, "\""); }

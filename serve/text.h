@@ -17,8 +17,6 @@ typedef struct sv_text {
 void sv_put(sv_text *text, const char *bytes, size_t n);
 void sv_puts(sv_text *text, const char *string);
 void sv_putf(sv_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* As it is shown to people, escaped as kf_escape_next does. */
-void sv_put_plain(sv_text *text, const char *string);
 /* A word of a command line, in quotation marks if it must be. */
 void sv_put_word(sv_text *text, const char *word);
 
@@ -34,8 +32,5 @@ void sv_json_flag(sv_text *text, const char *key, bool value);
 void sv_json_null(sv_text *text, const char *key);
 /* A string of base64 digits. */
 void sv_json_base64(sv_text *text, const char *key, const void *bytes, size_t n);
-/* A string whose characters are written by sv_put_... calls between the two; they must need no escape. */
-void sv_json_begin_string(sv_text *text, const char *key);
-void sv_json_end_string(sv_text *text);
 
 #endif

@@ -13,7 +13,7 @@ python=/usr/bin/python3
 sessions() { # BUILD MPIRUN ARGUMENT...
   folder=$1 mpirun=$2
   shift 2
-  cmake --build "$folder" -j "$jobs" --target koofu koofu-mpi
+  cmake --build "$folder" -j "$jobs" --target koofu koofu-mpi mpi_no_memory
   "$python" tests/mpi/run.py "$folder/koofu" "$folder/mpi/koofu-mpi" --mpirun "$mpirun" "$@"
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -19,7 +19,7 @@ from koofu._data import Data
 from koofu._labels import take_labels
 from koofu._model import Model, fit
 from koofu._stats import Stats
-from koofu._types import F32, I32, AnyArray, Labels, Rows
+from koofu._types import I32, AnyArray, Labels, Rows
 
 # Parts that are kept at a time where rows are fetched.
 _KEPT = 4
@@ -96,18 +96,21 @@ class _Fetcher:
                 self.kept.popitem(last=False)
             return rows
 
-    def copy(self, first: int, n: int, out: F32) -> None:
+    def pieces(self, first: int, n: int) -> Iterator[tuple[int, AnyArray]]:
+        """The rows, part by part, each with its place among them."""
         done = 0
         while done < n:
             i = int(np.searchsorted(self.starts, first + done, side="right")) - 1
             begin = first + done - int(self.starts[i])
             count = min(n - done, int(self.starts[i + 1]) - first - done)
-            out[done : done + count] = self.part(i)[begin : begin + count]
+            yield done, self.part(i)[begin : begin + count]
             done += count
 
     def __call__(self, first: int, n: int, view: memoryview) -> bool:
         try:
-            self.copy(first, n, np.frombuffer(view, dtype=np.float32).reshape(n, self.dim))
+            for at, rows in self.pieces(first, n):
+                # No name for this array: tracebacks keep those, and it is the library's memory.
+                np.frombuffer(view, dtype=np.float32).reshape(n, self.dim)[at : at + len(rows)] = rows
         except BaseException as error:  # goes on to the caller of the fit
             self.error = self.error or error
             return False

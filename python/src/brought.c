@@ -21,6 +21,18 @@ static void brought_destroy(PyObject *capsule) {
   brought_free(PyCapsule_GetContext(capsule));
 }
 
+/* Ends a view, also after an exception, whose traceback may keep it for as long as it likes. */
+static bool release_view(PyObject *view) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *released = PyObject_CallMethod(view, "release", NULL);
+  bool fine = released != NULL;
+  Py_XDECREF(released);
+  if (!fine && type != NULL) PyErr_WriteUnraisable(view); /* both are told */
+  if (type != NULL) PyErr_Restore(type, value, trace);
+  return fine;
+}
+
 /* Calls bring(first, n, view), with the rows to fill in as a view that ends with the call. */
 static bool call_bring(const brought *b, uint64_t first, uint64_t n, float *out) {
   Py_ssize_t size = (Py_ssize_t)(n * b->dim * sizeof *out);
@@ -28,9 +40,7 @@ static bool call_bring(const brought *b, uint64_t first, uint64_t n, float *out)
   if (view == NULL) return false;
   PyObject *answer = PyObject_CallFunction(b->bring, "KKO", (unsigned long long)first,
                                            (unsigned long long)n, view);
-  PyObject *released = answer != NULL ? PyObject_CallMethod(view, "release", NULL) : NULL;
-  bool fine = released != NULL && PyObject_IsTrue(answer) == 1;
-  Py_XDECREF(released);
+  bool fine = release_view(view) && answer != NULL && PyObject_IsTrue(answer) == 1;
   Py_XDECREF(answer);
   Py_DECREF(view);
   return fine;

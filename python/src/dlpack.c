@@ -64,12 +64,14 @@ static bool add_tensor(rows *r, const dl_tensor *t, const char *what) {
   }
   if (!rows_columns(r, (uint64_t)t->shape[1], what)) return false;
   int64_t size = t->bits / 8;
-  return rows_add(
-      r, &(kf_array){.rows = (const char *)t->data + t->byte_offset,
-                     .n = (uint64_t)t->shape[0],
-                     .dtype = (kf_dtype)type,
-                     .row_stride = size * (t->strides != NULL ? t->strides[0] : t->shape[1]),
-                     .column_stride = size * (t->strides != NULL ? t->strides[1] : 1)});
+  return rows_add_strided(
+      r,
+      &(kf_array){.rows = (const char *)t->data + t->byte_offset,
+                  .n = (uint64_t)t->shape[0],
+                  .dtype = (kf_dtype)type,
+                  .row_stride = size * (t->strides != NULL ? t->strides[0] : t->shape[1]),
+                  .column_stride = size * (t->strides != NULL ? t->strides[1] : 1)},
+      (size_t)size);
 }
 
 int rows_from_dlpack(rows *r, PyObject *object, const char *what) {

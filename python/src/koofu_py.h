@@ -130,6 +130,8 @@ bool rows_take(rows *r, PyObject *object, const char *what);
 void rows_release(rows *r);
 /* For sources: adds an array, and something to release with the rows. */
 bool rows_add(rows *r, const kf_array *array);
+/* The same with the strides of a Python object, where 0 and 0 do not say 'packed'; `size` of a value. */
+bool rows_add_strided(rows *r, const kf_array *array, size_t size);
 bool rows_keep(rows *r, void (*release)(void *), void *what);
 /* -1: an exception is set; 0: the object is not of this kind; 1: taken. */
 int rows_from_dlpack(rows *r, PyObject *object, const char *what);

@@ -22,6 +22,21 @@ bool rows_add(rows *r, const kf_array *array) {
   return true;
 }
 
+/* Strides of 0 and 0 say 'packed' to the library. In Python they say that all values are one (numpy's broadcast_to,
+ * torch's expand), and there are no bytes after it. So one row is written out, and all rows are that one. */
+bool rows_add_strided(rows *r, const kf_array *array, size_t size) {
+  if (array->row_stride != 0 || array->column_stride != 0 || array->n == 0 ||
+      (array->n == 1 && r->dim == 1))
+    return rows_add(r, array);
+  char *row = PyMem_Malloc(r->dim * size);
+  if (row == NULL) return PyErr_NoMemory(), false;
+  for (uint32_t i = 0; i < r->dim; i++) memcpy(row + i * size, array->rows, size);
+  kf_array repeated = *array;
+  repeated.rows = row;
+  repeated.column_stride = (int64_t)size;
+  return rows_keep(r, PyMem_Free, row) && rows_add(r, &repeated);
+}
+
 bool rows_keep(rows *r, void (*release)(void *), void *what) {
   keeper *k = PyMem_Malloc(sizeof *k);
   if (k == NULL) {
@@ -121,11 +136,13 @@ static bool add_view(rows *r, PyObject *object, const Py_buffer *view, const cha
     return false;
   }
   if (!rows_columns(r, (uint64_t)view->shape[1], what)) return false;
-  return rows_add(r, &(kf_array){.rows = view->buf,
-                                 .n = (uint64_t)view->shape[0],
-                                 .dtype = (kf_dtype)type,
-                                 .row_stride = view->strides[0],
-                                 .column_stride = view->strides[1]});
+  return rows_add_strided(r,
+                          &(kf_array){.rows = view->buf,
+                                      .n = (uint64_t)view->shape[0],
+                                      .dtype = (kf_dtype)type,
+                                      .row_stride = view->strides[0],
+                                      .column_stride = view->strides[1]},
+                          (size_t)view->itemsize);
 }
 
 /* Of types without a format (ml_dtypes' bfloat16), numpy has no buffer: 0, for the next source. */

@@ -149,3 +149,27 @@ class Tensor:
 
     def __dlpack_device__(self):
         return self.device
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64), ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p)]
+
+
+class Expanded:
+    """One value as a tensor with strides of 0, as torch.ones(1).expand(n, dim) has them."""
+
+    def __init__(self, value, shape, dtype):
+        self.value = np.array([value], dtype)
+        self.numbers = (ctypes.c_int64 * 2)(*shape), (ctypes.c_int64 * 2)(0, 0)
+        self.tensor = DLTensor(self.value.ctypes.data, (1, 0), 2, 2, 8 * self.value.itemsize, 1, *self.numbers)
+
+    def __dlpack__(self, **options):
+        return new_capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 1, 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import koofu
-from arrow_c import Chunks, One, Tensor
+from arrow_c import Chunks, Expanded, One, Tensor
 
 
 def world(n=120, dim=16, classes=3, seed=0):
@@ -59,6 +59,27 @@ def test_addresses_need_not_be_aligned():
         room[1:] = np.frombuffer(X.astype(dtype).tobytes(), "u1")
         assert rows.ctypes.data % size != 0
         assert stats(rows) == stats(X.astype(dtype).astype("f4"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(5000, 2000), (90, 1), (1, 900), (1, 1), (2, 1), (3, 2)])
+def test_one_value_everywhere(shape, dtype):
+    """Both strides are 0, which must not be taken for packed rows: there is but one value in memory."""
+    rows = np.broadcast_to(np.dtype(dtype).type(1.5), shape)
+    assert rows.strides == (0, 0) or rows.size == 1
+    y = np.zeros(len(rows), int)
+    want = stats(np.ascontiguousarray(rows), y)
+    assert stats(rows, y) == want
+    assert stats(Expanded(1.5, shape, dtype), y) == want
+    assert (koofu.Data(rows, y).rows(len(rows) - 1, 1) == 1.5).all()
+
+
+def test_one_row_everywhere():
+    rows = np.broadcast_to(X[3], X.shape)
+    assert stats(rows) == stats(rows.copy())
+    model = koofu.fit(X, Y)
+    value = np.broadcast_to(np.float32(1.5), (700, 16))
+    assert (model.predict(value) == model.predict(value.copy())).all()
 
 
 def test_rows_are_read_where_they_are():
@@ -142,6 +163,7 @@ def test_torch():
         assert stats(rows) == REFERENCE
     rounded = tensor.bfloat16()
     assert stats(rounded) == stats(rounded.float().numpy())
+    assert stats(torch.full((1,), 1.5).expand(len(X), 16)) == stats(np.full(X.shape, 1.5, "f4"))
     model = koofu.fit(X, Y)
     assert (model.predict(tensor) == model.predict(X)).all()
     assert stats(X, torch.from_numpy(Y)) == REFERENCE

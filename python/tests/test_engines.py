@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import koofu
-from koofu import _parts
+from koofu import _koofu, _parts
 
 
 def world(strings, n=600, dim=16, classes=4):
@@ -53,6 +53,38 @@ def test_what_goes_wrong_with_a_part_reaches_the_caller():
         _parts.fit_parts(stats, [labels], lambda i: X[1:], True, "error", {})
     with pytest.raises(ValueError, match="no rows"):
         _parts.fit_parts(None, [], lambda i: X, True, "error", {})
+
+
+def test_tracebacks_keep_no_memory_of_the_library(monkeypatch):
+    """Rows are brought into memory that is gone after the call, whoever keeps the view, or the error."""
+    stats, labels = _parts.count_part(*world(False), True, None, "error")
+    told, views = [], []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with pytest.raises(ZeroDivisionError) as caught:
+        _parts.fit_parts(stats, [labels], lambda i: 1 // 0, True, "error", {})
+    assert not told
+    place = caught.value.__traceback__
+    while place is not None:
+        for value in place.tb_frame.f_locals.values():
+            views += [value] if isinstance(value, memoryview) else []
+            while isinstance(value, np.ndarray):
+                value = value.base
+                assert not isinstance(value, memoryview), place.tb_frame
+        place = place.tb_next
+    assert views
+
+    def bring(first, n, view):
+        views.append(view)
+        raise ZeroDivisionError
+
+    data = koofu.Data.__new__(koofu.Data)
+    data._capsule = _koofu.data_brought(bring, stats.rows, stats.dim, labels.codes.astype("i4"), None, 4, 0)
+    with pytest.raises(koofu.KooFuError):
+        koofu.Stats.of(data)
+    assert {each.exc_type for each in told} == {ZeroDivisionError}
+    for view in views:
+        with pytest.raises(ValueError, match="released"):
+            view.tobytes()
 
 
 @pytest.mark.parametrize("strings", [False, True])

@@ -130,12 +130,12 @@ class Box:
             process.stdout = b""
         return Result(words, process)
 
-    def start(self, *words):
+    def start(self, *words, env=None):
         def as_usual():  # whatever this process ignores
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-        return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
+        return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(**(env or {})),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
 
     def open_files(self, process):
         """Names of the files and pipes in the box that a process has open; none once it is over."""

@@ -284,6 +284,19 @@ def ranks_that_fail_alone(s):
 
 
 @test
+def no_memory(s):
+    """The first array is the communicator itself, before ranks have met."""
+    program = os.path.join(os.path.dirname(s.program), "mpi_no_memory")
+    if not os.access(program, os.X_OK):
+        print("  left out: mpi_no_memory is not built")
+        return
+    for rank in range(3):
+        for array, told in ((2, b"3\n"), (3, b"3\n"), (9, b"0\n")):
+            done = s.finish(s.start(3, str(rank), str(array), program=[program]))
+            check(done.returncode == 0 and done.stdout == told, "array", array, "of rank", rank, done.stdout, done.stderr)
+
+
+@test
 def different_versions(s):
     """A copy of the program in which the version is another."""
     own = s.alone("version").stdout.split()[1]

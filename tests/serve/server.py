@@ -35,10 +35,10 @@ class Answer:
 class Server:
     """Used as `with Server(box, "model.safetensors", ...) as server:`; ends with SIGTERM, and must end well."""
 
-    def __init__(self, box, *words, ends=0):
+    def __init__(self, box, *words, ends=0, env=None):
         self.ends = ends
         self.lines = []
-        self.process = box.start("serve", *words, "--port", "0")
+        self.process = box.start("serve", *words, "--port", "0", env=env)
         self.port = None
         for line in self.process.stderr:
             self.lines.append(line.decode("utf-8", "replace").rstrip("\n"))

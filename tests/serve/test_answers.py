@@ -2,11 +2,12 @@
 
 import base64
 import json
+import os
 import random
 import struct
 
 from files import npy
-from harness import check, equal, test
+from harness import Skipped, check, equal, test
 from photos import CLIP
 from server import NPY, Server, embedded, pictured, small_world, uri
 
@@ -273,3 +274,32 @@ def the_page_is_kept_by_browsers(box):
         again = server.get("/", If_None_Match=first.headers["etag"])
         equal((again.status, again.body), (304, b""), "asked again")
         equal(server.get("/page.js").headers["content-type"], "text/javascript; charset=utf-8", "type")
+
+
+@test
+def the_instruction_set_is_the_one_asked_for(box):
+    for words, env in ((["--isa", "plain"], None), ([], {"KOOFU_ISA": "plain"})):
+        with Server(box, "--demo", *words, env=env) as server:
+            check(b'isa="plain"' in server.get("/metrics").body, f"{words} {env}")
+
+
+@test
+def the_device_is_the_one_asked_for(box):
+    """On the plain twin of the plug-in for GPUs (tests/twin): the answers of the processor, until the device is lost."""
+    plugin = os.path.join(os.path.dirname(box.program), "tests", "libkoofu-twin.so")
+    if not os.path.exists(plugin):
+        raise Skipped("there is no libkoofu-twin.so")
+    words = small_world(box)
+    requests = [(path, {"row_numbers": list(range(80)), more: 5}) for path, more in (("/v1/classify", "top"), ("/v1/search", "k"))]
+    with Server(box, *words, "--device", "cpu") as server:
+        wanted = [server.works("POST", *request)["results"] for request in requests]
+    env = {"KOOFU_DEVICE_PLUGIN": plugin}
+    for more, own in ((["--device", "cuda"], {}), ([], {"KOOFU_DEVICE": "cuda"})):
+        with Server(box, *words, *more, env={**env, **own}) as server:
+            equal([server.works("POST", *request)["results"] for request in requests], wanted, f"answers with {more} {own}")
+        with Server(box, *words, *more, env={**env, **own, "KOOFU_TWIN": "lose_call=50"}) as server:
+            answers = [server.post(*request) for _ in range(50) for request in requests]
+            lost = [answer for answer in answers if answer.status != 200]
+            check(lost, "calls of the device")
+            equal({answer.status for answer in lost}, {500}, "errors")
+            check("the device was lost" in lost[0].json["error"]["message"], f"{lost[0]}")

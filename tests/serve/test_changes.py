@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from files import npy
+from files import data_set, npy
 from harness import check, equal, test
 from server import LONG, Server, pictured, small_world
 
@@ -225,8 +225,10 @@ def damaged_files_of_a_journal_are_told(box):
     equal(box.read("model.safetensors.journal/000001.safetensors"), b"damaged", "left alone")
 
 
-def wait(happens):
+def wait(happens, seconds=60):
+    end = time.monotonic() + seconds
     while not happens():
+        check(time.monotonic() < end, f"nothing has happened for {seconds} seconds")
         time.sleep(0.02)
 
 
@@ -246,8 +248,37 @@ def changed_files_are_loaded(box):
         box.write("model.safetensors", "not a model")
         wait(lambda: server.metric("koofu_failed_reloads_total") >= 1)
         equal(server.works("GET", "/v1/info")["model"]["dim"], 2, "the old one stays")
-        check(any("stays" in line and "model.safetensors" in line for line in server.lines), f"says so: {server.lines}")
+        check(any("still serving the previous version" in line and "model.safetensors" in line for line in server.lines), f"says so: {server.lines}")
         server.works("POST", "/v1/classify", {"rows": rows_of(2)})
+
+
+@test
+def changed_galleries_are_loaded(box):
+    """What is appended and removed lies beside the file, in a folder (also beside a file that a link leads to)."""
+    small_world(box)
+    box.write("more.safetensors", data_set(n=7, dim=8, classes=4, names=[f"class {k}" for k in range(4)], seed=4))
+    box.write("ids.txt", "".join(f"{i}\n" for i in range(80)))
+    box.write("new.txt", "".join(f"new {i}\n" for i in range(7)))
+    box.write("gone.txt", "3\nnew 3\n")
+    box.write("far/x", "")
+    box.works("index", "data.safetensors", "--model", "model.safetensors", "--ids", "ids.txt", "-o", "far/gallery.safetensors")
+    os.remove(box.path("gallery.safetensors"))
+    os.symlink("far/gallery.safetensors", box.path("gallery.safetensors"))
+    with Server(box, "model.safetensors", "--gallery", "gallery.safetensors") as server:
+        def found():
+            answer = server.works("POST", "/v1/search", {"rows": rows_of(1, 1), "k": 1024})
+            return len(answer["results"][0]["neighbours"])
+        equal(found(), 80, "rows")
+        box.works("index", "more.safetensors", "--ids", "new.txt", "--append", "gallery.safetensors")
+        wait(lambda: found() == 87)
+        check("gallery.safetensors.changes" in os.listdir(box.path("far")), "where the changes are")
+        box.works("index", "--remove", "gone.txt", "gallery.safetensors")
+        wait(lambda: found() == 85)
+        reloads = server.metric("koofu_reloads_total")
+        box.works("index", "--compact", "gallery.safetensors")
+        wait(lambda: server.metric("koofu_reloads_total") > reloads)
+        equal(found(), 85, "rows in one file")
+        equal(server.metric("koofu_failed_reloads_total"), 0, "failures")
 
 
 @test

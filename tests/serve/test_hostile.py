@@ -1,13 +1,15 @@
 """Slow, broken and oversized clients: they get nothing, and others are served."""
 
+import json
 import os
 import re
 import signal
 import socket
+import struct
 import time
 
-from files import png
-from harness import check, equal, test
+from files import data_set, png
+from harness import SLOWNESS, check, equal, test
 from server import JSON, LONG, Server, small_world
 
 MANY = 300 if LONG else 60
@@ -24,14 +26,17 @@ def sanitized(box):
     return b"__asan_init" in program or b"__tsan_init" in program
 
 
-def closed(own):
-    """Whether the server ends the connection, however long that takes."""
+def closed(own, seconds=20 * SLOWNESS):
+    """Whether the server ends the connection."""
+    own.settimeout(seconds)
     try:
         while own.recv(65536):
             pass
-        return True
+    except TimeoutError:
+        return False
     except OSError:
-        return True
+        pass  # reset
+    return True
 
 
 def begin_of_answer(own):
@@ -76,6 +81,18 @@ def slow_clients_are_cut_off(box):
 
 
 @test
+def idle_time_is_not_that_of_the_next_request(box):
+    with Server(box, *small_world(box), "--timeout", "4") as server:
+        own = server.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        check(own.recv(4096).endswith(b"ok\n"), "a first request")
+        time.sleep(3)
+        own.sendall(b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{")
+        time.sleep(2.5)  # more than 4 in all
+        own.sendall(b'"row_numbers":[1]}')
+        check(b" 200 " in begin_of_answer(own)[:20], "the second one is answered")
+
+
+@test
 def connections_that_run_out_make_room(box):
     with Server(box, *small_world(box), "--timeout", "600", "--connections", "16") as server:
         idle = [server.raw(b"GET / HT") for _ in range(40)]
@@ -102,16 +119,19 @@ def broken_clients(box):
 
 @test
 def headers_without_end(box):
-    with Server(box, *small_world(box)) as server:
+    with Server(box, *small_world(box), "--timeout", "600") as server:
         for begin, piece in ((b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"X-Y: " + b"a" * 1000 + b"\r\n"), (b"GET /", b"a" * 1000),
                              (b"GET / HTTP/1.1\r\nX: ", b"a" * 1000)):
             own = server.raw(begin)
+            own.settimeout(20 * SLOWNESS)
             try:
                 for _ in range(10000):
                     own.sendall(piece)
-                check(closed(own), "an answer")
+            except TimeoutError:
+                check(False, f"{begin!r}: neither read nor ended")
             except OSError:
-                pass
+                pass  # ended before all was sent
+            check(closed(own), f"{begin!r}: the connection is ended")
         equal(server.get("/healthz").status, 200, "others are served")
 
 
@@ -134,6 +154,23 @@ def huge_bodies_take_no_memory(box):
             own.close()
         while server.metric("koofu_request_bytes_left") < (63 << 20):
             time.sleep(0.01)
+
+
+@test
+def binary_answers_that_do_not_fit_are_told(box):
+    """The arrays take 13 of 16 MiB, and there is no room for them in the answer, of which the JSON is written already."""
+    box.write("many.safetensors", data_set(n=600, dim=8, classes=200))
+    box.works("fit", "many.safetensors", "-o", "many-model.safetensors")
+    with Server(box, "many-model.safetensors", "--memory", "16") as server:
+        def infer(n):
+            head = json.dumps({"inputs": [{"name": "rows", "datatype": "FP32", "shape": [n, 8], "parameters": {"binary_data_size": 32 * n}}],
+                               "outputs": [{"name": "scores", "parameters": {"binary_data": True}}]}).encode()
+            return server.post("/v2/models/many-model/infer", head + struct.pack("<8f", *range(8)) * n, "application/octet-stream",
+                               Inference_Header_Content_Length=str(len(head)))
+        check("inference-header-content-length" in infer(1).headers, "the length of the JSON")
+        answer = infer(4096)
+        equal((answer.status, answer.json["error"]["code"]), (429, 429), f"{answer}")
+        check("inference-header-content-length" not in answer.headers, f"{answer.headers}")
 
 
 @test

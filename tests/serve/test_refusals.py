@@ -94,7 +94,7 @@ def hosts_and_origins(box):
         for host in ("localhost", "localhost:80", f"127.0.0.1:{server.port}", "[::1]", "[::1]:8080", "gpu.example", "GPU.example:9", "10.0.0.1"):
             equal(server.get("/v1/info", Host=host).status, 200, host)
         for host in ("evil.example", "localhost.evil.example", "gpu.example.evil", "127.0.0.1.evil", "", "[::1", "a:b", "localhost:80:80", "x y"):
-            server.refuses(403, "GET", "/v1/info", Host=host)
+            server.refuses(403, "GET", "/v1/info", Host=host, naming="unknown Host")
             server.refuses(403, "GET", "/", Host=host)
         own = server.raw(b"GET /v1/info HTTP/1.0\r\n\r\n")
         check(b" 403 " in own.recv(4096).split(b"\r\n")[0], "no Host at all")
@@ -102,7 +102,7 @@ def hosts_and_origins(box):
         equal(server.post("/v1/classify", body, Host=host, Origin="http://localhost:8080").status, 200, "our own page")
         for origin in ("http://evil.example", "null", "http://localhost:8081", "https://localhost:8080.evil", "localhost:8080", "file://"):
             server.refuses(403, "POST", "/v1/classify", body, Host=host, Origin=origin)
-        server.refuses(403, "GET", "/v1/info", Sec_Fetch_Site="cross-site")
+        server.refuses(403, "GET", "/v1/info", Sec_Fetch_Site="cross-site", naming="cross-site")
         equal(server.get("/", Sec_Fetch_Site="cross-site").status, 200, "a link to the page")
 
 
@@ -123,6 +123,11 @@ def tokens(box):
     box.refuses(USAGE, "serve", "model.safetensors", "--host", "0.0.0.0", "--port", "0", naming="--token-file")
     box.write("short", "12345\n")
     box.refuses(3, "serve", "model.safetensors", "--token-file", "short", "--port", "0", naming="16")
+    for n, status in ((4095, 0), (4096, 3), (5000, 3)):  # with the end of the line
+        box.write("long", "x" * n + "\n")
+        done = box.run("serve", "model.safetensors", "--token-file", "long", "--port", "0", "--check")
+        equal(done.status, status, f"a token of {n} characters: {done.err}")
+        check(status == 0 or "long: a token file has at most 4096 bytes" in done.err, done.err)
     box.refuses(4, "serve", "model.safetensors", "--token-file", "missing", "--port", "0", naming="missing")
 
 
@@ -137,11 +142,12 @@ def options_that_make_no_sense(box):
     box.write("other.safetensors", box.read("data.safetensors"))
     box.works("synth", "--classes", 3, "--dim", 9, "-o", "nine.safetensors")
     box.refuses(3, "serve", "model.safetensors", "--rows", "nine.safetensors", naming="9 columns")
+    box.refuses(3, "serve", *words[:3], "--rows", "nine.safetensors", naming="nine.safetensors: has 9 columns, the model takes 8")
     with Server(box, *words) as server:
         port = socket.create_server(("127.0.0.1", 0))
         number = port.getsockname()[1]
         box.works("fit", "data.safetensors", "-o", "second.safetensors")
-        box.refuses(4, "serve", "second.safetensors", "--port", number, naming=str(number))
+        box.refuses(4, "serve", "second.safetensors", "--port", number, naming=f"cannot listen on 127.0.0.1 port {number}: ")
         port.close()
         equal(server.get("/healthz").status, 200, "the other one")
 
