@@ -17,7 +17,7 @@ sessions() { # BUILD MPIRUN ARGUMENT...
   "$python" tests/mpi/run.py "$folder/koofu" "$folder/mpi/koofu-mpi" --mpirun "$mpirun" "$@"
 }
 
-cmake -S . -B "$build" -G Ninja -DKOOFU_MPI=ON > /dev/null
+cmake -S . -B "$build" -G Ninja -DKOOFU_MPI=ON -DKOOFU_TESTS=ON > /dev/null
 launcher=mpirun
 command -v mpirun.openmpi > /dev/null && launcher=mpirun.openmpi
 sessions "$build" "$launcher" "$@"
@@ -25,5 +25,5 @@ for argument in "$@"; do
   [ "$argument" != --short ] || exit 0
 done
 command -v mpicc.mpich > /dev/null || exit 0
-cmake -S . -B build-mpich -G Ninja -DKOOFU_MPI=ON -DMPI_C_COMPILER="$(command -v mpicc.mpich)" > /dev/null
+cmake -S . -B build-mpich -G Ninja -DKOOFU_MPI=ON -DKOOFU_TESTS=ON -DMPI_C_COMPILER="$(command -v mpicc.mpich)" > /dev/null
 sessions build-mpich mpirun.mpich "$@"
