@@ -17,6 +17,7 @@ from table import FASTER, Sample
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLOCKS = ("wall", "processor")  # in the order in which sides answer
 ISAS = ("amx", "avx512", "avx2")
+REST = 0.3  # seconds before a turn: threads of OpenMP wait busily for work for up to 0.2 after theirs
 PATIENCE = 20  # seconds: what takes longer has two rounds and no more
 
 
@@ -157,6 +158,7 @@ class Bench:
         for number in range(self.o.repeat):
             for name, turn in sides.items():
                 if number < 2 or times[name][0] <= PATIENCE:
+                    time.sleep(REST)
                     times[name].append(self.pick(turn()))
         return {name: Sample(t) for name, t in times.items()}
 
