@@ -231,8 +231,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define TEXT_AS_IS FLAG("text-as-is", text.as_is), .help = "do not scale text to unit length"
 #define TITLE      TEXT("title", report.title, "TEXT"), .help = "the title of the page"
 #define ANY_ENCODER                                                                                \
-  FLAG("any-encoder", data.any_encoder),                                                           \
-      .help = "allow mixing embeddings from different encoders"
+  FLAG("any-encoder", data.any_encoder), .help = "allow mixing embeddings from different encoders"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
       .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"

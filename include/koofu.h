@@ -346,8 +346,8 @@ typedef struct kf_data_options {
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .parquet (docs/formats.md), .fvecs, .fbin,
  * .f16bin, .u8bin, .i8bin. Decoded pages of .parquet take some 24 MiB, or more if single ones are large.
- * Headers and labels are checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
- * by block, so memory does not depend on their number. */
+ * Headers and labels are checked here, and the checksum of a gallery, for which all of it is read; rows are
+ * read later, block by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
 

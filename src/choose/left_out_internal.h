@@ -168,9 +168,11 @@ kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_invers
                               kf_err *err);
 void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_row_moments *to);
 /* g1 and g2 [2][2] of a block of one row, for a class with `count` rows. */
-void kf_inverse_grams(const kf_view *v, const kf_row_moments *m, double count, double *g1, double *g2);
+void kf_inverse_grams(const kf_view *v, const kf_row_moments *m, double count, double *g1,
+                      double *g2);
 /* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */
-void kf_inverse_own(const kf_view *v, const kf_row_moments *m, double count, double *square, double *h);
+void kf_inverse_own(const kf_view *v, const kf_row_moments *m, double count, double *square,
+                    double *h);
 
 /* --- classes of many sizes (left_out_counts.c) ------------------------------------------------- */
 
@@ -206,28 +208,28 @@ typedef struct kf_moved_mean {
 /* r rows. Matrices of 2r rows belong to U = [V; Z]. The caller sets the first members. */
 typedef struct kf_block {
   uint32_t r;
-  const int32_t *label; /* [r] */
-  const double *wide;   /* [2r][D] U in the whitened space */
-  const double *u;      /* [2r][rank] along the directions of class means */
-  double *product[3];   /* [2r][n] with class means, in the three metrics */
-  kf_row_moments moments;   /* instead of u, if there are no directions */
-  double inverse_left;  /* 1 / (N - g) */
-  double *omega;        /* [r][r] */
-  double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */
-  double *g0, *g1, *g2; /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
-  double *e;            /* [2r][2r] of one count */
-  double *query;        /* [r][2r] the row itself is U^T query */
-  double *by_w;         /* [r][2r] x.W^-1 m = by_w.(U m) */
-  double *by_c;         /* [r][2r] x.C^-1 m = by_c.(U D^-1 m), of one count */
-  double *length2;      /* [r] x.W^-1 x */
-  kf_moved_mean moved;  /* of classes that lose no row */
-  kf_moved_mean own;    /* of one that does */
-  double *left;         /* [2r][2r] scratch for solving */
-  double *weighted;     /* [rank][2r] scratch, like what follows */
-  double *columns;      /* [rank][2r] */
-  kf_count_grams grams; /* of one row, if the view has nodes */
-  double *own_h;        /* [3][2r] */
-  double *t[4];         /* [2r] */
+  const int32_t *label;   /* [r] */
+  const double *wide;     /* [2r][D] U in the whitened space */
+  const double *u;        /* [2r][rank] along the directions of class means */
+  double *product[3];     /* [2r][n] with class means, in the three metrics */
+  kf_row_moments moments; /* instead of u, if there are no directions */
+  double inverse_left;    /* 1 / (N - g) */
+  double *omega;          /* [r][r] */
+  double *b;              /* [r][r] (Omega^-1 - V V^T)^-1 */
+  double *g0, *g1, *g2;   /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
+  double *e;              /* [2r][2r] of one count */
+  double *query;          /* [r][2r] the row itself is U^T query */
+  double *by_w;           /* [r][2r] x.W^-1 m = by_w.(U m) */
+  double *by_c;           /* [r][2r] x.C^-1 m = by_c.(U D^-1 m), of one count */
+  double *length2;        /* [r] x.W^-1 x */
+  kf_moved_mean moved;    /* of classes that lose no row */
+  kf_moved_mean own;      /* of one that does */
+  double *left;           /* [2r][2r] scratch for solving */
+  double *weighted;       /* [rank][2r] scratch, like what follows */
+  double *columns;        /* [rank][2r] */
+  kf_count_grams grams;   /* of one row, if the view has nodes */
+  double *own_h;          /* [3][2r] */
+  double *t[4];           /* [2r] */
 } kf_block;
 /* Takes the arrays for blocks of up to r rows and this rank, except `product`. */
 void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_arena *arena);
