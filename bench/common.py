@@ -158,7 +158,7 @@ class Bench:
         for number in range(self.o.repeat):
             for name, turn in sides.items():
                 if number < 2 or times[name][0] <= PATIENCE:
-                    time.sleep(REST)
+                    time.sleep(0 if self.o.quick else REST)
                     times[name].append(self.pick(turn()))
         return {name: Sample(t) for name, t in times.items()}
 

@@ -32,8 +32,10 @@ def table(*floors, **options):
 def import_bench(test):
     try:
         import bench
+        import common
     except ImportError as reason:  # numpy
         test.skipTest(str(reason))
+    common.REST = 0  # nothing runs that could disturb the next
     return bench
 
 
