@@ -3,30 +3,20 @@
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
  * offsets of their rows.
  *
- * Six queries and four panels are a tile, with 24 registers of sums. Four tiles share their panels,
- * which the first of them brings to the first-level cache; each prefetches a quarter of the next
- * four panels. Most of the time no sum reaches its floor. That is seen in the registers, by maxima
- * and additions, which other units do while the multipliers are busy; a comparison for every query
- * would stop these.
+ * Six queries and four panels are a tile. Four tiles share their panels, which the first of them
+ * brings to the first-level cache; each prefetches a quarter of the next four panels.
  *
  * Where the scan may stop, a query often reaches its floor there with one of four panels. It is
  * multiplied with these once more, to the end, after some panels have been scanned. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan512.h"
-#include "kernel/unroll.h"
+#include "kernel/scan_tile.h"
 
-#include <string.h>
+#define TILE 6u
+#define QUAD KF_PANELS_STEP
 
-#define GROUP 24
-#define TILE  6
-#define QUAD  KF_PANELS_STEP
-#define SOME  32 /* panels whose offsets are brought to units of a sum at a time */
-
-/* A packed group: the correction of sums, [GROUP] in 128 bytes, then the queries of each tile,
- * [dim / 4][n][4]. */
-#define START_SIZE 128
+/* A packed group: the correction of sums, then the queries of each tile, [dim / 4][n][4]. */
 static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static size_t tile_queries(size_t n, size_t first) { return n - first < TILE ? n - first : TILE; }
@@ -41,38 +31,18 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
         memcpy(to, queries + q * dim + i, 4);
 }
 
-/* The state of a scan. */
+/* The state of a scan that may stop. */
 typedef struct avx512_scan {
-  const kf_scan *s;
-  kf_ahead ahead;
-  kf_hit *to;               /* where the next hit goes */
-  int32_t more[GROUP];      /* what sums are less than the floor by, at most */
-  int32_t stop_more[GROUP]; /* the same at the stop */
+  tile_scan tile;
+  int32_t stop_more[GROUP]; /* `more` at the stop */
   /* Who reaches its floor at the stop, and with which of some quads: quad * GROUP + query. Sixteen are
    * written at a time. */
   uint32_t there[SOME / QUAD * GROUP + 16];
-  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64)));      /* minus the offsets */
-  int32_t sums[TILE][QUAD * KF_PANEL] __attribute__((aligned(64))); /* of a tile with hits */
 } avx512_scan;
 
-/* Where the sums of n queries with four panels start. n is a constant where this is inlined, so that
- * the sums are registers. */
-static inline __attribute__((always_inline)) void begin(const size_t n, const int32_t *start,
-                                                        __m512i sum[TILE][QUAD]) {
-  __asm__("" ::: "memory"); /* what sums start at is read for every tile: registers are all taken */
-  UNROLL
-  for (size_t v = 0; v < QUAD; v++) {
-    sum[0][v] = _mm512_load_si512(start + v * KF_PANEL);
-    UNROLL
-    for (size_t q = 1; q < n; q++) sum[q][v] = sum[0][v];
-  }
-}
-
-/* Adds their products over the first columns. */
-static inline __attribute__((always_inline)) void multiply(const uint8_t *rows, size_t dim,
-                                                           size_t columns, const char *query,
-                                                           const size_t n, const uint8_t *ahead,
-                                                           __m512i sum[TILE][QUAD]) {
+/* Adds the products of n queries with four panels over the first columns. */
+INLINE void multiply(const uint8_t *rows, size_t dim, size_t columns, const char *query,
+                     const size_t n, const uint8_t *ahead, __m512i *sum) {
   size_t panel = dim * KF_PANEL;
   for (size_t i = 0; i < columns; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
     __m512i x[QUAD];
@@ -80,23 +50,13 @@ static inline __attribute__((always_inline)) void multiply(const uint8_t *rows, 
     for (size_t v = 0; v < QUAD; v++) x[v] = _mm512_load_si512(rows + v * panel);
     _mm_prefetch((const char *)ahead + i * KF_PANEL, _MM_HINT_T0);
     UNROLL
-    for (size_t q = 0; q < n; q++) {
-      int32_t four;
-      memcpy(&four, query + 4 * q, 4);
-      __m512i y = _mm512_set1_epi32(four);
-      UNROLL
-      for (size_t v = 0; v < QUAD; v++) {
-        sum[q][v] = _mm512_dpbusd_epi32(sum[q][v], x[v], y);
-        __asm__("" : "+v"(sum[q][v])); /* stays in its register; it would be stored on every turn */
-      }
-    }
+    for (size_t q = 0; q < n; q++) add_products(QUAD, x, four_of(query + 4 * q), sum + q * QUAD);
   }
 }
 
 /* Adds the tails of four panels at the stop. */
-static inline __attribute__((always_inline)) void add_tails(const kf_scan *s, const uint8_t *rows,
-                                                            size_t first, const size_t n,
-                                                            __m512i sum[TILE][QUAD]) {
+INLINE void add_tails(const kf_scan *s, const uint8_t *rows, size_t first, const size_t n,
+                      __m512i *sum) {
   size_t panel = s->dim * KF_PANEL;
   __m512i x[QUAD];
   UNROLL
@@ -105,107 +65,14 @@ static inline __attribute__((always_inline)) void add_tails(const kf_scan *s, co
   for (size_t q = 0; q < n; q++) {
     __m512i y = _mm512_set1_epi8(s->tail[first + q]);
     UNROLL
-    for (size_t v = 0; v < QUAD; v++) sum[q][v] = _mm512_dpbusd_epi32(sum[q][v], x[v], y);
-  }
-}
-
-/* Stores the sums of n queries. */
-static inline __attribute__((always_inline)) void store_all(avx512_scan *w, const size_t n,
-                                                            const __m512i sum[TILE][QUAD]) {
-  UNROLL
-  for (size_t q = 0; q < n; q++) {
-    UNROLL
-    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[q] + v * KF_PANEL, sum[q][v]);
-  }
-}
-
-/* Stores those of one of them. Stores hold up the multipliers, moves by masks do not. */
-static inline __attribute__((always_inline)) void
-store_one(avx512_scan *w, size_t one, const size_t n, const __m512i sum[TILE][QUAD]) {
-  static const __mmask16 only[TILE][TILE] = {
-      {0xffff},          {0, 0xffff},          {0, 0, 0xffff},
-      {0, 0, 0, 0xffff}, {0, 0, 0, 0, 0xffff}, {0, 0, 0, 0, 0, 0xffff}};
-  UNROLL
-  for (size_t v = 0; v < QUAD; v++) {
-    __m512i x = sum[0][v];
-    __asm__ volatile("" : "+v"(x)); /* so that the compiler keeps no copy of all sums in memory */
-    UNROLL
-    for (size_t q = 1; q < n; q++)
-      __asm__ volatile("vmovdqa32 %1, %0%{%2%}" : "+v"(x) : "v"(sum[q][v]), "Yk"(only[one][q]));
-    _mm512_store_si512(w->sums[one] + v * KF_PANEL, x);
-  }
-}
-
-/* By how much the sums of a query are above its floor, at most. `more`: what they are less than it by,
- * at most. */
-static inline __attribute__((always_inline)) __m512i rise_of(int32_t more,
-                                                             const __m512i sum[QUAD]) {
-  __m512i most =
-      _mm512_max_epi32(_mm512_max_epi32(sum[0], sum[1]), _mm512_max_epi32(sum[2], sum[3]));
-  return _mm512_add_epi32(most, _mm512_set1_epi32(more));
-}
-
-/* That of each of n queries, and the largest of them. */
-static inline __attribute__((always_inline)) __m512i
-rise(const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD], __m512i above[TILE]) {
-  __m512i all = above[0] = rise_of(more[0], sum[0]);
-  UNROLL
-  for (size_t q = 1; q < n; q++) {
-    above[q] = rise_of(more[q], sum[q]);
-    all = _mm512_max_epi32(all, above[q]);
-  }
-  return all;
-}
-
-/* A bit for each of n queries: whether one of its sums reaches its floor. */
-static inline __attribute__((always_inline)) unsigned reached_by(const size_t n,
-                                                                 const __m512i above[TILE]) {
-  unsigned reached = 0;
-  UNROLL
-  for (size_t q = 0; q < n; q++)
-    reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
-  return reached;
-}
-
-/* The same from the sums, which are stored if there is one. */
-static inline __attribute__((always_inline)) unsigned
-reach(avx512_scan *w, const int32_t *more, const size_t n, const __m512i sum[TILE][QUAD]) {
-  __m512i above[TILE], all = rise(more, n, sum, above);
-  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
-  unsigned reached = reached_by(n, (const __m512i *)above);
-  if (__builtin_expect((reached & (reached - 1)) == 0, 1))
-    store_one(w, (size_t)__builtin_ctz(reached), n, sum);
-  else
-    store_all(w, n, sum);
-  return reached;
-}
-
-/* Writes the hits of query q: rows from `row` on whose bit is set in `which`. */
-static inline void write_hits(avx512_scan *w, size_t q, size_t row, uint64_t which,
-                              const int32_t *sums) {
-  int32_t start = ((const int32_t *)w->s->queries)[q];
-  for (; which != 0; which &= which - 1) {
-    uint32_t bit = (uint32_t)__builtin_ctzll(which);
-    *w->to++ = (kf_hit){.query = (uint32_t)q,
-                        .row = (uint32_t)row + bit,
-                        .dot = sums[bit] + start - w->start[(row + bit) % (SOME * KF_PANEL)]};
-  }
-}
-
-/* Writes the hits of the queries from `first` on that have some among four panels. */
-static __attribute__((noinline)) void take_hits(avx512_scan *w, size_t first, unsigned reached,
-                                                size_t row) {
-  for (; reached != 0; reached &= reached - 1) {
-    size_t q = (size_t)__builtin_ctz(reached);
-    __m512i least = _mm512_set1_epi32(-w->more[first + q]);
-    uint64_t which = 0;
-    UNROLL
     for (size_t v = 0; v < QUAD; v++)
-      which |=
-          (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(w->sums[q] + v * KF_PANEL), least)
-          << v * KF_PANEL;
-    write_hits(w, first + q, row, which, w->sums[q]);
+      sum[q * QUAD + v] = _mm512_dpbusd_epi32(sum[q * QUAD + v], x[v], y);
   }
+}
+
+static __attribute__((noinline)) void take_quad(tile_scan *w, size_t first, unsigned reached,
+                                                size_t row) {
+  take_hits(w, first, reached, row, QUAD);
 }
 
 /* Adds to n_there queries those that reach their floors at the stop with a quad, a bit for each, and
@@ -225,9 +92,9 @@ static inline size_t note_there(avx512_scan *w, size_t n_there, uint32_t reached
 /* Multiplies them to the end, and writes their hits. Two at a time, or each product would wait for the
  * one before. n: queries of a tile. */
 #define PAIR 2
-static inline __attribute__((always_inline)) void
-take_there(avx512_scan *w, size_t first, const size_t n, size_t some, size_t n_there) {
-  const kf_scan *s = w->s;
+INLINE void take_there(avx512_scan *w, size_t first, const size_t n, size_t some, size_t n_there) {
+  tile_scan *t = &w->tile;
+  const kf_scan *s = t->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
   uint32_t *there = w->there;
   if (n_there > 0) there[n_there] = there[n_there - 1];
@@ -246,23 +113,21 @@ take_there(avx512_scan *w, size_t first, const size_t n, size_t some, size_t n_t
       query[e] = (const char *)s->queries + START_SIZE + (first + tile) * dim + 4 * (in - tile);
       UNROLL
       for (size_t v = 0; v < QUAD; v++)
-        sum[e][v] = _mm512_load_si512(w->start + (quad * QUAD + v) * KF_PANEL);
+        sum[e][v] = _mm512_load_si512(t->start + (quad * QUAD + v) * KF_PANEL);
     }
     for (size_t c = 0; c < dim; c += 4) {
       UNROLL
       for (size_t e = 0; e < PAIR; e++) {
-        int32_t four;
-        memcpy(&four, query[e] + c * n, 4);
+        __m512i y = four_of(query[e] + c * n);
         UNROLL
         for (size_t v = 0; v < QUAD; v++)
-          sum[e][v] =
-              _mm512_dpbusd_epi32(sum[e][v], _mm512_load_si512(rows[e] + v * panel + c * KF_PANEL),
-                                  _mm512_set1_epi32(four));
+          sum[e][v] = _mm512_dpbusd_epi32(sum[e][v],
+                                          _mm512_load_si512(rows[e] + v * panel + c * KF_PANEL), y);
       }
     }
     UNROLL
     for (size_t e = 0; e < PAIR; e++) {
-      __m512i least = _mm512_set1_epi32(-w->more[q[e]]);
+      __m512i least = _mm512_set1_epi32(-t->more[q[e]]);
       UNROLL
       for (size_t v = 0; v < QUAD; v++)
         which[e] |= (uint64_t)_mm512_cmpge_epi32_mask(sum[e][v], least) << v * KF_PANEL;
@@ -272,54 +137,41 @@ take_there(avx512_scan *w, size_t first, const size_t n, size_t some, size_t n_t
     UNROLL
     for (size_t e = 0; e < PAIR; e++) {
       UNROLL
-      for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(w->sums[e] + v * KF_PANEL, sum[e][v]);
+      for (size_t v = 0; v < QUAD; v++)
+        _mm512_store_si512(t->sums + (e * QUAD + v) * KF_PANEL, sum[e][v]);
     }
-    for (size_t e = 0; e < PAIR; e++) write_hits(w, q[e], row[e], which[e], w->sums[e]);
-  }
-}
-
-/* Raises the peaks of n queries by four panels. */
-static inline __attribute__((always_inline)) void raise_peaks(const size_t n, int32_t *peaks,
-                                                              const __m512i sum[TILE][QUAD]) {
-  UNROLL
-  for (size_t q = 0; q < n; q++) {
-    UNROLL
-    for (size_t v = 0; v < QUAD; v++) {
-      int32_t *at = peaks + q * KF_PEAKS + v * KF_PANEL;
-      _mm512_store_si512(at, _mm512_max_epi32(_mm512_load_si512(at), sum[q][v]));
-    }
+    for (size_t e = 0; e < PAIR; e++)
+      write_hits(t, q[e], row[e], which[e], t->sums + e * QUAD * KF_PANEL);
   }
 }
 
 /* Queries [first, last), n at a time, over all panels: for hits or, if there are some, for peaks. */
-static inline __attribute__((always_inline)) void
-go(avx512_scan *w, size_t first, size_t last, const size_t n, const bool stops, int32_t *peaks) {
-  const kf_scan *s = w->s;
+INLINE void go(avx512_scan *w, size_t first, size_t last, const size_t n, const bool stops,
+               int32_t *peaks) {
+  tile_scan *t = &w->tile;
+  const kf_scan *s = t->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
-  __m512i sum[TILE][QUAD], above[TILE];
+  __m512i sum[SUMS], above[TILE];
   for (size_t some = 0; some < s->n_panels; some += SOME) {
     size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels, n_there = 0;
-    for (size_t p = some; p < end; p++)
-      _mm512_store_si512(
-          w->start + (p - some) * KF_PANEL,
-          _mm512_sub_epi32(_mm512_setzero_si512(), offsets16(s->offset + p * KF_PANEL, s->unit)));
+    set_starts(t, some, end);
     for (size_t p = some; p < end; p += QUAD) {
       const uint8_t *rows = s->panels + p * panel, *next = rows + QUAD * panel;
       const char *query = (const char *)s->queries + START_SIZE + first * dim;
       uint32_t there = 0;
-      kf_ahead_step(&w->ahead);
+      kf_ahead_step(&t->ahead);
       for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
-        begin(n, w->start + (p - some) * KF_PANEL, sum);
+        begin(n, QUAD, t->start + (p - some) * KF_PANEL, sum);
         multiply(rows, dim, stops ? s->stop : dim, query, n, next, sum);
         if (stops) {
           add_tails(s, rows, q, n, sum);
-          rise(w->stop_more + q, n, (const __m512i(*)[QUAD])sum, above);
-          there |= reached_by(n, (const __m512i *)above) << (q - first);
+          rise(w->stop_more + q, n, QUAD, sum, above);
+          there |= reached_by(n, above) << (q - first);
         } else if (peaks != NULL) {
-          raise_peaks(n, peaks + q * KF_PEAKS, (const __m512i(*)[QUAD])sum);
+          raise_peaks(n, QUAD, peaks + q * KF_PEAKS, sum);
         } else {
-          unsigned reached = reach(w, w->more + q, n, (const __m512i(*)[QUAD])sum);
-          if (reached != 0) take_hits(w, q, reached, p * KF_PANEL);
+          unsigned reached = reach(t, t->more + q, n, QUAD, sum);
+          if (reached != 0) take_quad(t, q, reached, p * KF_PANEL);
         }
       }
       if (stops) n_there = note_there(w, n_there, there, (p - some) / QUAD);
@@ -360,9 +212,10 @@ static avx512_go_fn *const peaks_n[] = {peaks_1, peaks_2, peaks_3, peaks_4, peak
 static void all_queries(avx512_scan *w, const kf_scan *s, avx512_go_fn *const *go_n,
                         int32_t *peaks) {
   size_t full = s->n / TILE * TILE, left = s->n - full;
-  w->s = s;
-  w->to = s->hits;
-  w->ahead = kf_ahead_of(s, s->n_panels / QUAD);
+  w->tile.s = s;
+  w->tile.pairs = NULL;
+  w->tile.to = s->hits;
+  w->tile.ahead = kf_ahead_of(s, s->n_panels / QUAD);
   if (full > 0) go_n[TILE - 1](w, 0, full, peaks);
   if (left > 0) go_n[left - 1](w, full, s->n, peaks);
 }
@@ -381,11 +234,11 @@ static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
   avx512_scan w;
   for (size_t q = 0; q < s->n; q++) {
-    w.more[q] = ((const int32_t *)s->queries)[q] - s->floor[q];
+    w.tile.more[q] = ((const int32_t *)s->queries)[q] - s->floor[q];
     if (s->stop > 0) w.stop_more[q] = stop_start(s, q) - s->floor[q];
   }
   all_queries(&w, s, s->stop > 0 ? stop_n : scan_n, NULL);
-  return (size_t)(w.to - s->hits);
+  return (size_t)(w.tile.to - s->hits);
 }
 
 static void peaks(const kf_scan *s, int32_t *peaks) {
