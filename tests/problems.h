@@ -490,6 +490,7 @@ typedef struct how {
   uint32_t lead;   /* directions of the first pass; 0: rows whole */
   uint32_t stop;   /* all directions, and the scan may stop after this many; 0: no */
   uint32_t window; /* rows that are put in order together, a multiple of 64; 0: by rule */
+  int pairs;       /* 1: columns are paired, -1: they are not, 0: by rule */
 } how;
 
 static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
@@ -501,26 +502,26 @@ static inline kf_status fetch_problem(const void *self, const kf_kernels *kernel
 }
 
 /* An index whose first pass takes leading directions, of any number of rows; or stops after some; or puts
- * rows in order. */
+ * rows in order; or pairs columns. */
 static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
-                                       bool in_place, uint32_t lead, uint32_t stop,
-                                       uint32_t window) {
+                                       const how *h) {
   kf_source source = {.rows = p->shape.n,
                       .dim = p->shape.dim,
                       .fetch = fetch_problem,
                       .self = p,
-                      .lead = lead,
-                      .stop = stop,
-                      .window = window,
+                      .lead = h->lead,
+                      .stop = h->stop,
+                      .window = h->window,
+                      .pairs = h->pairs,
                       .dtype = p->given != NULL ? KF_F16 : KF_F32};
   kf_index *index;
-  assert_ok(ctx, kf_index_build(ctx, &source, metric, in_place, &index));
+  assert_ok(ctx, kf_index_build(ctx, &source, metric, h->in_place, &index));
   return index;
 }
 
 static inline kf_index *leading_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
                                          bool in_place, uint32_t lead) {
-  return given_index_of(ctx, p, metric, in_place, lead, 0, 0);
+  return given_index_of(ctx, p, metric, &(how){.in_place = in_place, .lead = lead});
 }
 
 static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric, bool in_place,
@@ -599,10 +600,9 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index =
-      h->lead > 0 || h->stop > 0 || h->window > 0
-          ? given_index_of(ctx, p, a->metric, h->in_place, h->lead, h->stop, h->window)
-          : index_of(ctx, p, a->metric, h->in_place, data);
+  kf_index *index = h->lead > 0 || h->stop > 0 || h->window > 0 || h->pairs != 0
+                        ? given_index_of(ctx, p, a->metric, h)
+                        : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {
     uint32_t k = ks[i];
     int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
@@ -612,10 +612,11 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
     kf_status status = search_all(ctx, index, p, k, h->batch, leave_out, rows, scores, NULL);
     if (status != KF_OK) snprintf(text, sizeof text, "%s", kf_errmsg(ctx));
     if (status != KF_OK || count_wrong(a, k, leave_out, rows, scores, text) > 0)
-      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u (%u, %u, %u), k %u, %s, threads %u, "
+      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64
+               ", D %u (%u, %u, %u, %d), k %u, %s, threads %u, "
                "batch %" PRIu64 "%s%s%s%s: %s",
                p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim,
-               h->lead, h->stop, h->window, k, kf_isa_name(h->isa), h->threads, h->batch,
+               h->lead, h->stop, h->window, h->pairs, k, kf_isa_name(h->isa), h->threads, h->batch,
                h->in_place ? ", in place" : "", p->given != NULL ? ", f16" : "",
                h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
     free(rows);

@@ -130,6 +130,9 @@ static void check_moments(const kf_kernels *fast, const kf_kernels *plain) {
 static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
   (void)plain;
   check_scans(fast->scan);
+#ifdef KF_SIMD
+  if (fast->isa == KF_ISA_AVX512) check_scans(&kf_scan_paired); /* also where it does not pay */
+#endif
 }
 
 /* --- linear algebra -------------------------------------------------------------------------- */

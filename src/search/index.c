@@ -48,6 +48,7 @@ void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *b
 }
 
 static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
+  if (index->pairs != NULL) index->pairs[row] = kf_scan_pairs(bytes, index->padded);
   uint8_t *to = index->packed + row / KF_PANEL * KF_PANEL * index->padded + row % KF_PANEL * 4;
   for (uint32_t i = 0; i < index->padded; i += 4, to += 4 * KF_PANEL)
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
@@ -71,7 +72,8 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
   double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
   double length = sqrt(fmax(seen2, m->length2));
   int tail = 0;
-  bool fits = kf_fits_bytes(m) && (block->scale == 0 || m->largest < 127.4 * (double)block->scale);
+  bool fits = kf_fits_bytes(m) &&
+              (block->scale == 0 || m->largest < (index->most + 0.4) * (double)block->scale);
   if (fits) kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
   if (fits && index->lead.stop > 0) tail = kf_lead_tail(&index->lead, bytes);
   if (fits && tail <= 127) {
@@ -89,15 +91,15 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
 }
 
 /* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
-static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, double largest,
+static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t place, double largest,
                      double *y) {
   float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, 127);
   if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
-  uint8_t *to = index->fine + row * index->fine_dim;
+  uint8_t *to = index->fine + place * index->fine_dim;
   kf_round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
   for (uint32_t i = 0; i < index->fine_dim; i++) to[i] ^= 128; /* + 128 */
-  index->fine_scale[row] = scale;
-  index->fine_error[row] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
+  index->fine_scale[place] = scale;
+  index->fine_error[place] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place after the last row: no hit, unless everything is. */
@@ -134,7 +136,7 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
 }
 
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest) {
-  float factor = kf_scale_for(largest, kf_scan_most(kernels->scan, index->padded));
+  float factor = kf_scale_for(largest, kf_scan_most(kf_index_scan(index, kernels), index->padded));
   return (double)factor < index->least_factor ? kf_round_up(index->least_factor) : factor;
 }
 
@@ -154,7 +156,7 @@ static void set_bounds(const kf_index *index, const kf_query *query, double erro
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
                     const float *seen, float factor, double *scratch, kf_query *query,
                     int8_t *bytes) {
-  int most = kf_scan_most(kernels->scan, index->padded);
+  int most = kf_scan_most(kf_index_scan(index, kernels), index->padded);
   double bytes2 = 0;
   /* If all queries of a group are too long, the factor is 0, and their bytes mean nothing. */
   bool fits =
@@ -270,18 +272,33 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 /* --- building -------------------------------------------------------------------------------- */
 
 #define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
+#define MANY_ROWS    32768u       /* from which on pairs pay, */
+#define PAIRED_DIM   48u          /* and columns */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
 #define WINDOW       8u /* blocks in which rows are put in order; at most 2^16 rows */
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
-  uint64_t rows = BLOCK_BYTES / (index->padded + index->fine_dim),
-           all = (index->n + step - 1) / step * step;
+  uint32_t again = kf_index_sees_some(index) ? index->fine_dim : 0; /* columns of most rows */
+  uint64_t rows = BLOCK_BYTES / (index->padded + again), all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
   if (index->source.window > 0) rows = step;
   return rows < step ? step : (uint32_t)(rows / step * step);
+}
+
+/* Whether rows are rounded to 7 bits, so that columns can be paired. The first pass then takes two thirds of
+ * the time and leaves more rows, to be looked at in fine. So it is for many queries and many rows, of which
+ * few are left, and not for short ones, where that counts for more. Leading directions are few columns
+ * already; tails at a stop may need all bits; without copies of rows, memory is to be saved. */
+static bool choose_pairs(const kf_index *index, const kf_kernels *kernels) {
+  const kf_source *source = &index->source;
+  if (index->lead.stop > 0) return false;
+  if (source->pairs != 0) return source->pairs > 0;
+  return kernels->paired != NULL && index->lead.n == 0 && source->queries >= MANY_QUERIES &&
+         index->n >= MANY_ROWS && index->dim >= PAIRED_DIM && index->dim <= 16384 &&
+         !index->in_place;
 }
 
 static kf_status make_arrays(kf_index *index, kf_err *err) {
@@ -289,6 +306,7 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   kf_arena *arena = &index->arena;
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
+  if (index->most < 127) KF_TAKE(arena, index->pairs, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
   if (index->window_rows > 0) {
     KF_TAKE(arena, index->order, places);
@@ -300,9 +318,9 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
     KF_TAKE(arena, index->rows, index->n * index->dim);
   if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
   if (index->fine_dim > 0) {
-    KF_TAKE(arena, index->fine, index->n * index->fine_dim);
-    KF_TAKE(arena, index->fine_scale, index->n);
-    KF_TAKE(arena, index->fine_error, index->n);
+    KF_TAKE(arena, index->fine, places * index->fine_dim);
+    KF_TAKE(arena, index->fine_scale, places);
+    KF_TAKE(arena, index->fine_error, places);
   }
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
@@ -317,11 +335,11 @@ static uint32_t choose_window(const kf_index *index) {
 
 /* The scale of a block: that of its largest number, but a few rows far above the others are left
  * aside, and are always candidates. largest: [n], is sorted. */
-static float block_scale(double *largest, uint64_t n) {
+static float block_scale(double *largest, uint64_t n, int most) {
   qsort(largest, n, sizeof *largest, by_value);
   uint64_t last = n - 1, least = n - 1 - n / 64;
   while (last > least && largest[last] > 8 * largest[n / 2]) last--;
-  return kf_scale_for(largest[last] < KF_LONGEST ? largest[last] : 0, 127);
+  return kf_scale_for(largest[last] < KF_LONGEST ? largest[last] : 0, most);
 }
 
 typedef struct build_job {
@@ -341,8 +359,8 @@ typedef struct build_scratch {
   float *products;  /* [KF_LEAD_ROWS][lead.n] */
 } build_scratch;
 
-static kf_row_block start_block(double *largest, uint64_t n) {
-  return (kf_row_block){.scale = block_scale(largest, n)};
+static kf_row_block start_block(const kf_index *index, double *largest, uint64_t n) {
+  return (kf_row_block){.scale = block_scale(largest, n, index->most)};
 }
 
 /* Centres n rows from number `first` on, to find their largest numbers. */
@@ -356,8 +374,12 @@ static void find_largest(const kf_index *index, uint64_t first, uint64_t n, cons
 /* Sets a row at a place. */
 static void place_row(kf_index *index, const kf_kernels *kernels, uint64_t place, uint64_t row,
                       const float *x, kf_row_block *block, const build_scratch *s) {
-  double largest = kf_centre_row(index, x, kf_row_scale_at(index, row), s->y);
+  double scale = kf_row_scale_at(index, row), largest = kf_centre_row(index, x, scale, s->y);
   kf_measured m = kf_measure(index, kernels, largest, s->y);
+  if (index->fine_dim > 0) {
+    set_fine(index, kernels, place, largest, s->y);
+    kf_centre_row(index, x, scale, s->y);
+  }
   set_row(index, kernels, place, &m, block, s->y, s->bytes);
 }
 
@@ -365,7 +387,7 @@ static void place_row(kf_index *index, const kf_kernels *kernels, uint64_t place
 static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                 uint64_t n, const float *rows, const build_scratch *s) {
   find_largest(index, first, n, rows, s);
-  kf_row_block block = start_block(s->largest, n);
+  kf_row_block block = start_block(index, s->largest, n);
   for (uint64_t i = 0; i < n; i++)
     place_row(index, kernels, first + i, first + i, rows + i * index->dim, &block, s);
   return block;
@@ -396,7 +418,7 @@ static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, ui
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
     turn_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
               rows, s);
-  kf_row_block block = start_block(s->largest, n);
+  kf_row_block block = start_block(index, s->largest, n);
   for (uint64_t i = 0; i < n; i++) {
     for (uint32_t j = 0; j < index->seen; j++) s->y[j] = (double)s->seen[i * index->seen + j];
     set_row(index, kernels, first + i, &s->row[i], &block, s->y, s->bytes);
@@ -496,7 +518,7 @@ static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err
   kf_status status = make_scratch(index, n, &s, &arena, err);
   if (status == KF_OK) {
     for (uint64_t r = 0; r < n; r++) s.largest[r] = (double)j->largest[kf_row_at(index, first + r)];
-    kf_row_block block = start_block(s.largest, n);
+    kf_row_block block = start_block(index, s.largest, n);
     for (uint64_t r = 0; r < n; r++) {
       uint64_t row = kf_row_at(index, first + r);
       if (r + AHEAD < n) kf_row_prefetch(index, kf_row_at(index, first + r + AHEAD));
@@ -592,9 +614,9 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
     KF_TRY(kf_lead_find(ctx, index, source->lead, source->stop));
   index->seen = index->lead.n > 0 ? index->lead.n + KF_LEAD_TAIL : index->dim;
   index->padded = kf_scan_dim(index->seen);
-  bool few =
-      index->lead.n > 0 && index->lead.stop == 0; /* directions, and rows whole beside them */
-  index->fine_dim = few ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
+  bool pairs = choose_pairs(index, ctx->kernels), fine = pairs || kf_index_sees_some(index);
+  index->most = pairs ? KF_PAIRED_MOST : 127;
+  index->fine_dim = fine ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
   index->window_rows = choose_window(index);
@@ -660,10 +682,11 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
+  if (index->pairs != NULL) bytes += places * sizeof *index->pairs;
   if (index->order != NULL)
     bytes += places * sizeof *index->order +
              (places / index->window_rows + 1) * sizeof *index->window_longest;
-  if (index->fine_dim > 0) bytes += index->n * (index->fine_dim + 2 * sizeof(float));
+  if (index->fine_dim > 0) bytes += places * (index->fine_dim + 2 * sizeof(float));
   bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place) return bytes;
   return bytes +

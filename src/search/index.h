@@ -51,17 +51,19 @@ struct kf_index {
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
-  float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
+  float *offset;  /* h; minus infinity: the row is always a candidate, and its bytes are zero */
+  int most;       /* the largest magnitude of bytes: 127 or, with pairs, KF_PAIRED_MOST */
+  int32_t *pairs; /* kf_scan_pairs of each; NULL: none */
   kf_row_block *blocks;
   /* In a window of some blocks, rows with small numbers come first, since a block whose rows are alike
    * loses less to rounding. The first window stays as it is: guesses are made from it. */
   uint32_t window_rows;
   uint16_t *order; /* [places] the row at each, counted from its window; NULL: place i has row i */
   float *window_longest; /* [windows] not less than any |y|; only with `order` */
-  /* With few directions, rows whole in 8 bits, row by row. */
+  /* With few directions or with pairs, rows whole in 8 bits, row by row, by place. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
-  uint8_t *fine;                  /* [n][fine_dim], each byte the value + 128 */
-  float *fine_scale, *fine_error; /* [n] y is about scale * fine, to this error in length */
+  uint8_t *fine;                  /* [places][fine_dim], each byte the value + 128 */
+  float *fine_scale, *fine_error; /* [places] y is about scale * fine, to this error in length */
   /* A query's factor is at least this, so that the offsets of most blocks are not too large in
    * units of a dot product. It matters for queries next to the centre, which it rounds to almost
    * nothing. */
@@ -134,6 +136,11 @@ double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a ro
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 
+/* Whether the first pass takes some directions alone, so that nothing is known of a lower bound. */
+static inline bool kf_index_sees_some(const kf_index *index) {
+  return index->lead.n > 0 && index->lead.stop == 0;
+}
+
 /* The row at a place; n or more: none. */
 static inline uint64_t kf_row_at(const kf_index *index, uint64_t place) {
   if (index->order == NULL) return place;
@@ -161,9 +168,9 @@ static inline double kf_margin(const kf_index *index, const kf_query *query,
 }
 /* How far the value of a row in fine may be from it. */
 static inline double kf_fine_margin(const kf_index *index, const kf_query *query,
-                                    const kf_row_block *block, uint64_t row) {
+                                    const kf_row_block *block, uint64_t place) {
   return index->bound_scale * (query->fine_by_length * (double)block->length +
-                               query->fine_by_error * (double)index->fine_error[row] +
+                               query->fine_by_error * (double)index->fine_error[place] +
                                query->fine_fixed + (double)block->fixed);
 }
 /* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
@@ -227,6 +234,12 @@ static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index
 /* Rows that the index keeps, as f32. */
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows);
+
+/* The kernel for its first pass. */
+static inline const kf_scan_kernel *kf_index_scan(const kf_index *index,
+                                                  const kf_kernels *kernels) {
+  return index->pairs != NULL && kernels->paired != NULL ? kernels->paired : kernels->scan;
+}
 
 /* --- groups of queries (query_groups.c) ------------------------------------------------------ */
 

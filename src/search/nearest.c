@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH       384u        /* queries that pass over the rows together, at most */
+#define BATCH       384u        /* queries that pass over the rows together, at most; */
+#define BATCH_FAST  1024u       /* with pairs, where reading the rows would take a larger share */
 #define BATCH_BYTES (16u << 20) /* of their shortlists */
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
@@ -57,11 +58,11 @@ typedef struct finder {
 static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
 /* How many queries a finder takes at a time, of n. */
-static uint32_t batch_for(uint32_t k, uint64_t n) {
+static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
   uint64_t each = capacity_for(k) * sizeof(kf_pending) +
                   k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
-  uint64_t most = BATCH_BYTES / each;
-  if (most > BATCH) most = BATCH;
+  uint64_t most = BATCH_BYTES / each, batch = index->pairs != NULL ? BATCH_FAST : BATCH;
+  if (most > batch) most = batch;
   if (most > n) most = n;
   return most < 1 ? 1 : (uint32_t)most;
 }
@@ -70,7 +71,7 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
 static kf_status finder_make(finder *f, const kf_request *r, const search_plan *plan,
                              uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
-  uint64_t group = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
+  uint64_t group = kf_index_scan(index, r->kernels)->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
   kf_pending *pending;
   double *lower;
@@ -168,14 +169,13 @@ static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double val
  * kf_row_prefetch.) */
 #define AHEAD 3
 static inline __attribute__((always_inline)) void prefetch_fine(const kf_index *index,
-                                                                uint64_t row) {
-  const uint8_t *x = index->fine + row * index->fine_dim;
-  for (uint32_t i = 0; i < index->fine_dim && i < 1024 && row < index->n; i += 64)
-    __builtin_prefetch(x + i);
+                                                                uint64_t place) {
+  const uint8_t *x = index->fine + place * index->fine_dim;
+  for (uint32_t i = 0; i < index->fine_dim && i < 1024; i += 64) __builtin_prefetch(x + i);
 }
 
-/* The hits of a group, by leading directions: each is looked at in fine. */
-static kf_status take_leading(finder *f, uint32_t first, uint64_t row, size_t n_hits, kf_err *err) {
+/* The hits of a group, by leading directions or with pairs: each is looked at in fine. */
+static kf_status take_fine(finder *f, uint32_t first, uint64_t row, size_t n_hits, kf_err *err) {
   const kf_index *index = f->index;
   const kf_query_groups *g = &f->groups;
   const kf_row_block *block = &index->blocks[row / index->block_rows];
@@ -183,19 +183,19 @@ static kf_status take_leading(finder *f, uint32_t first, uint64_t row, size_t n_
   for (size_t n = 0; n < n_hits; n++) {
     const kf_hit *h = &g->hits[n];
     uint32_t i = first + h->query;
-    uint64_t at = row + h->row;
+    uint64_t place = row + h->row, at = kf_row_at(index, place);
     if (n + AHEAD < n_hits) prefetch_fine(index, row + h[AHEAD].row);
     if (!takes_part(f, i, at)) continue;
-    if (!(index->offset[at] > -INFINITY)) { /* it has no 8-bit form */
+    if (!(index->offset[place] > -INFINITY)) { /* it has no 8-bit form */
       KF_TRY(take_hit(f, i, at, INFINITY, 0, err));
       continue;
     }
     int32_t dot =
-        f->r->kernels->fine_dot(g->fine + i * kf_fine_size(dim), index->fine + at * dim, dim) -
+        f->r->kernels->fine_dot(g->fine + i * kf_fine_size(dim), index->fine + place * dim, dim) -
         g->query[i].fine_start;
-    double value = (double)dot * g->query[i].fine_factor * (double)index->fine_scale[at] -
-                   (double)index->offset[at];
-    KF_TRY(take_hit(f, i, at, value, kf_fine_margin(index, &g->query[i], block, at), err));
+    double value = (double)dot * g->query[i].fine_factor * (double)index->fine_scale[place] -
+                   (double)index->offset[place];
+    KF_TRY(take_hit(f, i, at, value, kf_fine_margin(index, &g->query[i], block, place), err));
   }
   return KF_OK;
 }
@@ -217,7 +217,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   s.next = next;
   s.next_size = next_size;
   size_t n_hits = g->scan->scan(&s);
-  if (index->fine_dim > 0) return take_leading(f, first, row, n_hits, err);
+  if (index->fine_dim > 0) return take_fine(f, first, row, n_hits, err);
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
@@ -239,8 +239,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 8 / KF_PEAKS * KF_PEAKS;
   if (some == 0 || f->k > KF_PEAKS / 2) return 0;
-  if (f->index->fine_dim > 0) return 0; /* few directions give no lower bound */
-  if (f->r->only != NULL) return 0;     /* the best may not take part */
+  if (kf_index_sees_some(f->index)) return 0; /* few directions give no lower bound */
+  if (f->r->only != NULL) return 0;           /* the best may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
@@ -427,7 +427,7 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 
 kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
   if (r->n == 0) return KF_OK;
-  uint32_t batch = batch_for(r->k, r->n);
+  uint32_t batch = batch_for(r->index, r->k, r->n);
   search_plan plan = {.n = r->n};
   finder f = {0};
   kf_status status = finder_make(&f, r, &plan, batch, err);
@@ -494,10 +494,11 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
                                 uint64_t *candidates) {
   uint64_t n = plan->n;
   const kf_index *index = r->index;
-  parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
+  parallel_job j = {
+      .r = r, .plan = plan, .batch = batch_for(r->index, r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
-  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
+  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, kf_index_scan(index, r->kernels)->group);
   j.finders = kf_alloc_zero(ctx->threads, sizeof *j.finders);
   if (j.finders == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, find_in_slice, &j)
@@ -516,7 +517,7 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
 /* Whether there are enough queries to learn from some, and enough rows that a floor rises for long. */
 static bool guesses_pay(const kf_request *r) {
   return r->n >= 8ull * KF_GUESS_SAMPLES && r->index->n >= 32ull * PEAK_ROWS &&
-         r->k <= KF_PEAKS / 2 && r->index->fine_dim == 0 && r->only == NULL;
+         r->k <= KF_PEAKS / 2 && !kf_index_sees_some(r->index) && r->only == NULL;
 }
 
 /* The queries of the request in two parts: KF_GUESS_SAMPLES of them, spread over all, and the rest. */

@@ -6,7 +6,7 @@
 
 void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena) {
-  const kf_scan_kernel *scan = kernels->scan;
+  const kf_scan_kernel *scan = kf_index_scan(index, kernels);
   uint64_t group = scan->group, groups = (most + group - 1) / group;
   *g = (kf_query_groups){.index = index, .kernels = kernels, .scan = scan};
   g->packed_size = scan->size(index->padded);
@@ -21,9 +21,9 @@ void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_ke
   KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim + KF_LEAD_TAIL);
   KF_TAKE(arena, g->tail, most);
   KF_TAKE(arena, g->stops, groups);
+  if (index->fine_dim > 0) KF_TAKE(arena, g->fine, most * kf_fine_size(index->fine_dim));
   if (index->lead.n == 0) return;
   KF_TAKE(arena, g->seen, most * (uint64_t)index->seen);
-  if (index->fine_dim > 0) KF_TAKE(arena, g->fine, most * kf_fine_size(index->fine_dim));
   KF_TAKE(arena, g->columns, KF_LEAD_ROWS * ((uint64_t)index->dim + index->lead.n));
 }
 
@@ -120,5 +120,6 @@ kf_scan kf_query_groups_scan(const kf_query_groups *g, uint32_t group, uint64_t 
                    .floor = g->floor + kf_group_first(g, group),
                    .stop = g->stops[group] ? index->lead.stop : 0,
                    .tail = g->tail + kf_group_first(g, group),
+                   .pairs = index->pairs != NULL ? index->pairs + row : NULL,
                    .hits = g->hits};
 }
