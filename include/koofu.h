@@ -841,9 +841,9 @@ typedef struct kf_index_options {
    * embeddings, these get a copy of their own. Building the index then takes two to three times as
    * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
    * time. Of 128 columns or fewer, with AVX-512, the directions are put in order instead, which takes 4
-   * bytes per row. Rows of 48 columns or more without such directions take one byte per value and up to
-   * 80 per row more on AMD's processors with AVX-512, and a fifth of the time of searching less. With
-   * rows_in_place they do not. Answers are the same. */
+   * bytes per row. Where there are no such directions, rows of 48 to 16,384 columns get a finer copy on
+   * AMD's processors with AVX-512, unless they stay in place: one byte per value and up to 80 per row more,
+   * and searching takes about four fifths of the time. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 } kf_index_options;
