@@ -490,7 +490,7 @@ typedef struct how {
   uint32_t lead;   /* directions of the first pass; 0: rows whole */
   uint32_t stop;   /* all directions, and the scan may stop after this many; 0: no */
   uint32_t window; /* rows that are put in order together, a multiple of 64; 0: by rule */
-  int pairs;       /* 1: columns are paired, -1: they are not, 0: by rule */
+  bool pairs;      /* columns are paired */
 } how;
 
 static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
@@ -600,7 +600,7 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index = h->lead > 0 || h->stop > 0 || h->window > 0 || h->pairs != 0
+  kf_index *index = h->lead > 0 || h->stop > 0 || h->window > 0 || h->pairs
                         ? given_index_of(ctx, p, a->metric, h)
                         : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {

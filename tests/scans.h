@@ -152,15 +152,25 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   kf_free(peaks);
 }
 
+/* The next number of queries: few, some, and a group less one and whole. */
+static inline size_t scan_next(size_t n, size_t group) {
+  if (n < 12 || n + 1 >= group) return n + 1;
+  return n + 5 < group - 1 ? n + 5 : group - 1;
+}
+
 static inline void check_scans(const kf_scan_kernel *k) {
   const uint32_t dims[] = {1, 4, 17, 32, 60, 64, 65, 100, 130, 512, 768};
   for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-    for (size_t n = 1; n <= k->group; n += n < 8 ? 1 : 5)
+    for (size_t n = 1; n <= k->group; n = scan_next(n, k->group))
       for (int extreme = 0; extreme < 2; extreme++) {
         uint32_t dim = kf_scan_dim(dims[d]);
         assert_true(dim >= dims[d] && dim % 4 == 0 &&
                     dim / ((dim + 63) / 64) * ((dim + 63) / 64) == dim);
-        scan_case c = make_scan(k, dim, n % 3 == 0 ? 12 : 4, n, extreme, 1000 * d + n);
+        scan_case c = make_scan(k, dim,
+                                n % 11 == 0  ? 68
+                                : n % 3 == 0 ? 12
+                                             : 4,
+                                n, extreme, 1000 * d + n);
         check_scan(k, &c);
         for (uint32_t stop = 4; stop + 4 < dim && dim < 200 && !k->pairs; stop += 28) {
           free(c.tail);

@@ -220,7 +220,7 @@ static void leading_by_rule(void **state) {
       assert_ok(ctx, kf_index_new(ctx, p.rows, N, DIM, &options, &index));
       assert_int_equal(index->lead.n > 0, i == 0 && many);
       assert_int_equal(index->pairs != NULL, i == 1 && many && ctx->kernels->paired != NULL);
-      if (index->pairs != NULL) more[i] = DIM + 80;
+      if (index->pairs != NULL) more[i] = DIM + 96;
       bytes[many] = kf_index_bytes(index);
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows[many], scores[many], NULL));
       kf_index_free(index);
@@ -241,8 +241,13 @@ static void ask_in_every_way(const answer *a) {
     for (size_t b = 0; b < 4 && test_has_isa(isa); b++)
       for (size_t t = 0; t < 3; t++)
         for (int from = 0; from < 4; from++)
-          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1, 0, 0, 0}, ks,
-                1, NULL);
+          check(a,
+                &(how){.isa = isa,
+                       .threads = threads[t],
+                       .batch = batches[b],
+                       .in_place = from % 2 == 1,
+                       .from_data = from / 2 == 1},
+                ks, 1, NULL);
 }
 
 static void batches_threads_and_sources(void **state) {
@@ -698,12 +703,13 @@ static void guesses_that_are_wrong(void **state) {
       queries[q * DIM + j] =
           length * ((j == (first ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed));
   }
-  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+  problem p = {.shape = {.n = N, .dim = DIM}, .rows = rows};
+  for (int way = 0; way < 2 * KF_ISA_AMX; way++) { /* each without and with pairs */
+    kf_isa isa = (kf_isa)(1 + way / 2);
     if (!test_has_isa(isa)) continue;
     kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
-    kf_index_options options = {.metric = KF_METRIC_INNER};
-    kf_index *index;
-    assert_ok(ctx, kf_index_new(ctx, rows, N, DIM, &options, &index));
+    kf_index *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){.pairs = way % 2 == 1});
+    assert_true((index->pairs != NULL) == (way % 2 == 1));
     for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
       assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
                                scores[0] + q * K, NULL));
@@ -845,7 +851,7 @@ static void rows_in_order_without_themselves(void **state) {
 }
 
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
-static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, int pairs,
+static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, bool pairs,
                                  double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
@@ -855,7 +861,7 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, int
   char text[256];
   how h = {.lead = lead, .pairs = pairs};
   kf_index *index = given_index_of(ctx, p, a->metric, &h);
-  assert_true((index->pairs != NULL) == (pairs > 0));
+  assert_true((index->pairs != NULL) == pairs);
   assert_true(index->bound_scale == 1);
   index->bound_scale = scale;
   assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
@@ -879,12 +885,12 @@ static void bound_is_needed(void **state) {
       answer a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
         if (!test_has_isa(isa)) continue;
-        assert_int_equal(wrong_with_bound(&a, isa, 0, 0, 1), 0);
-        assert_int_equal(wrong_with_bound(&a, isa, 32, 0, 1), 0);
-        assert_int_equal(wrong_with_bound(&a, isa, 0, 1, 1), 0);
-        wrong[isa] += wrong_with_bound(&a, isa, 0, 0, 0);
-        leading[isa] += wrong_with_bound(&a, isa, 32, 0, 0);
-        paired[isa] += wrong_with_bound(&a, isa, 0, 1, 0);
+        assert_int_equal(wrong_with_bound(&a, isa, 0, false, 1), 0);
+        assert_int_equal(wrong_with_bound(&a, isa, 32, false, 1), 0);
+        assert_int_equal(wrong_with_bound(&a, isa, 0, true, 1), 0);
+        wrong[isa] += wrong_with_bound(&a, isa, 0, false, 0);
+        leading[isa] += wrong_with_bound(&a, isa, 32, false, 0);
+        paired[isa] += wrong_with_bound(&a, isa, 0, true, 0);
       }
       free_answer(&a);
       free_problem(&p);

@@ -74,10 +74,11 @@ typedef struct kf_scan {
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
   uint32_t stop;         /* a multiple of 4; 0: nowhere */
   const int8_t *tail;    /* [n], with `stop` */
-  const int32_t *pairs;  /* [n_panels * KF_PANEL] kf_scan_pairs of each row, with `pairs` */
-  kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
-  const uint8_t *next;   /* what later scans read, to be prefetched */
-  size_t next_size;      /* in bytes; may be 0 */
+  const int32_t
+      *pairs;   /* [n_panels * KF_PANEL] kf_scan_pairs of each row, for a kernel that pairs */
+  kf_hit *hits; /* room for n * n_panels * KF_PANEL */
+  const uint8_t *next; /* what later scans read, to be prefetched */
+  size_t next_size;    /* in bytes; may be 0 */
 } kf_scan;
 
 /* An offset in units of a dot product, clamped at a limit that no dot product reaches. With a floor
@@ -117,9 +118,10 @@ static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t m
  *
  *     b1 c1 + b2 c2 = (b1 + c2) (b2 + c1) - b1 b2 - c1 c2
  *
- * The sums must be bytes, so that b and c go up to KF_PAIRED_MOST alone. Of every KF_PAIRED columns the
+ * The sums must be bytes, so b and c may go up to KF_PAIRED_MOST only. Of every KF_PAIRED columns the
  * first four are paired with the next four; the last four, and those at the end, are multiplied as they
- * are. Since b1 is stored as b1 + 128, a sum is too large by kf_scan_pairs of its row. */
+ * are. Since b1 is stored as b1 + 128, a sum is too large by kf_scan_pairs of its row, and by what depends
+ * on the query alone. */
 #define KF_PAIRED      12u
 #define KF_PAIRED_MOST 63
 static inline int32_t kf_scan_pairs(const int8_t *row, uint32_t dim) {

@@ -1,12 +1,12 @@
-/* scan_paired.c - the first pass of a search with VNNI and half as many products (kf_scan_pairs).
+/* scan_paired.c - the first pass of a search with VNNI and two thirds of the products (kf_scan_pairs).
  *
  * Zen 4 multiplies bytes in two of its four vector units, and adds them in any. Of 12 columns, eight are
  * paired: 12 products of 16 rows with a query take two instructions that multiply and two that add, and
  * all four units are busy. That is 1.5 times what multiplying alone can do, and bytes of 7 bits are what it
  * costs. (A processor that multiplies and adds in the same units gains nothing.)
  *
- * Ten queries and two panels are a tile. The tiles of a group share their panels, and each prefetches one
- * of the next two. The last tile has 2, 6 or 10 queries, some of them zeros. */
+ * Ten queries and two panels are a tile. The two tiles of a group share their panels, and each prefetches one
+ * of the next two. If there are fewer than ten queries, a tile has 2, 6 or 10, some of them zeros. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -182,13 +182,13 @@ static size_t scan(const kf_scan *s) {
 
 static void peaks(const kf_scan *s, int32_t *peaks) {
   tile_scan w;
-  int32_t all[TILES * TILE * KF_PEAKS] __attribute__((aligned(64)));
+  int32_t all[TILES * TILE * KF_PEAKS] __attribute__((aligned(64))); /* zeros as well */
   for (size_t i = 0; i < TILES * TILE * KF_PEAKS; i++) all[i] = INT32_MIN;
-  if (s->n > 0 && s->n_panels > 0) all_queries(&w, s, peaks_n, all);
-  for (size_t i = 0; i < s->n * KF_PEAKS; i++) {
-    bool none = all[i] == INT32_MIN;
-    peaks[i] = none ? INT32_MIN : all[i] + ((const int32_t *)s->queries)[i / KF_PEAKS];
-  }
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  if (s->n == 0 || s->n_panels == 0) return;
+  all_queries(&w, s, peaks_n, all);
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++)
+    peaks[i] = all[i] + ((const int32_t *)s->queries)[i / KF_PEAKS];
 }
 
 const kf_scan_kernel kf_scan_paired = {.group = TILES * TILE,

@@ -1,8 +1,8 @@
-/* scan_tile.h - what the two scans with VNNI share: tiles of queries and panels whose sums are in 24
+/* scan_tile.h - what the two scans with VNNI share: tiles of queries and panels whose sums are in up to 24
  * registers, and what follows the products. Sum q * panels + v is that of query q with panel v.
  *
- * Most of the time no sum reaches its floor. That is seen in the registers, by maxima and additions,
- * which other units do while the multipliers are busy; a comparison for every query would stop these.
+ * Often no sum reaches its floor. That is seen in the registers, by maxima and additions, which units that
+ * do not multiply can do as well; a comparison for every query would stop the multipliers.
  *
  * The numbers of queries and panels are constants wherever this is inlined, or the sums would be in
  * memory. */
@@ -25,7 +25,7 @@
 /* The state of a scan. */
 typedef struct tile_scan {
   const kf_scan *s;
-  const int32_t *pairs; /* what the sums of a row start below its offset by; NULL: nothing */
+  const int32_t *pairs; /* what the sums of a row start below minus its offset by; NULL: nothing */
   kf_ahead ahead;
   kf_hit *to;          /* where the next hit goes */
   int32_t more[GROUP]; /* what sums are less than the floor by, at most */

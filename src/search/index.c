@@ -1,5 +1,5 @@
-/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
- * of rows, and packed in panels; the rounding error is measured row by row. */
+/* index.c - rows made ready for searching: centred, rounded to 8 bits, or 7 with pairs, with a scale for
+ * each block of rows, and packed in panels; the rounding error is measured row by row. */
 #include "search/device_rows.h"
 
 #include <float.h>
@@ -271,16 +271,16 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 
 /* --- building -------------------------------------------------------------------------------- */
 
-#define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
-#define MANY_ROWS    32768u       /* from which on pairs pay, */
-#define PAIRED_DIM   48u          /* and columns */
+#define MANY_QUERIES 4096u  /* from which on directions and pairs may pay for what they take */
+#define MANY_ROWS    32768u /* from which on pairs pay, */
+#define PAIRED_DIM   48u    /* and columns */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
 #define WINDOW       8u /* blocks in which rows are put in order; at most 2^16 rows */
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
-  uint32_t again = kf_index_sees_some(index) ? index->fine_dim : 0; /* columns of most rows */
+  uint32_t again = kf_index_sees_some(index) ? index->fine_dim : 0; /* most are read again */
   uint64_t rows = BLOCK_BYTES / (index->padded + again), all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
@@ -295,7 +295,7 @@ static uint32_t choose_block(const kf_index *index) {
 static bool choose_pairs(const kf_index *index, const kf_kernels *kernels) {
   const kf_source *source = &index->source;
   if (index->lead.stop > 0) return false;
-  if (source->pairs != 0) return source->pairs > 0;
+  if (source->pairs) return true;
   return kernels->paired != NULL && index->lead.n == 0 && source->queries >= MANY_QUERIES &&
          index->n >= MANY_ROWS && index->dim >= PAIRED_DIM && index->dim <= 16384 &&
          !index->in_place;

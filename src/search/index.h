@@ -11,7 +11,8 @@
  * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p,
  * and a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits
  * with a scale of their own, queries of 14, |v - a| <= margin. If it takes all directions, so that a
- * scan can stop after some, both ends are known as without them. */
+ * scan can stop after some, both ends are known as without them. With pairs (kf_scan_pairs) y and p have 7
+ * bits, both ends are known, and what is left is looked at in fine as well. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -265,9 +266,9 @@ typedef struct kf_query_groups {
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
   double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
+  char *fine;      /* [n][kf_fine_size(fine_dim)] by place, where rows are looked at in fine */
   /* with leading directions */
   float *seen;    /* [n][index->seen] by query */
-  char *fine;     /* [n][kf_fine_size(fine_dim)] by place */
   float *columns; /* [dim][KF_LEAD_ROWS], scratch, and [KF_LEAD_ROWS][lead.n] */
 } kf_query_groups;
 

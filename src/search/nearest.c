@@ -1,6 +1,6 @@
 /* nearest.c - the k nearest rows of a batch of queries.
  *
- * A batch of queries, rounded to 8 bits, meets the packed rows block by block; a block stays in the
+ * A batch of queries, rounded to bytes, meets the packed rows block by block; a block stays in the
  * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
  * them with the floor of each query and hands out the few rows that reach it. Those go to the
  * shortlist of the query, which raises the floor. The first floor comes from a look at the first
@@ -18,7 +18,7 @@
 
 #define BATCH       384u        /* queries that pass over the rows together, at most; */
 #define BATCH_FAST  1024u       /* with pairs, where reading the rows would take a larger share */
-#define BATCH_BYTES (16u << 20) /* of their shortlists */
+#define BATCH_BYTES (16u << 20) /* of their shortlists, and of themselves beyond BATCH */
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
@@ -61,7 +61,11 @@ static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
   uint64_t each = capacity_for(k) * sizeof(kf_pending) +
                   k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
-  uint64_t most = BATCH_BYTES / each, batch = index->pairs != NULL ? BATCH_FAST : BATCH;
+  uint64_t most = BATCH_BYTES / each, batch = BATCH;
+  if (index->pairs != NULL) {
+    batch = BATCH_BYTES / (index->dim * (2 * sizeof(float) + 1));
+    batch = batch < BATCH ? BATCH : batch > BATCH_FAST ? BATCH_FAST : batch;
+  }
   if (most > batch) most = batch;
   if (most > n) most = n;
   return most < 1 ? 1 : (uint32_t)most;
