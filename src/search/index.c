@@ -288,17 +288,19 @@ static uint32_t choose_block(const kf_index *index) {
   return rows < step ? step : (uint32_t)(rows / step * step);
 }
 
-/* Whether rows are rounded to 7 bits, so that columns can be paired. The first pass then takes two thirds of
- * the time and leaves more rows, to be looked at in fine. So it is for many queries and many rows, of which
- * few are left, and not for short ones, where that counts for more. Leading directions are few columns
- * already; tails at a stop may need all bits; without copies of rows, memory is to be saved. */
-static bool choose_pairs(const kf_index *index, const kf_kernels *kernels) {
-  const kf_source *source = &index->source;
-  if (index->lead.stop > 0) return false;
-  if (source->pairs) return true;
-  return kernels->paired != NULL && index->lead.n == 0 && source->queries >= MANY_QUERIES &&
+/* The first pass then takes two thirds of the time and leaves more rows, to be looked at in fine. So it is for
+ * many queries and many rows, of which few are left, and not for short ones, where that counts for more.
+ * Without copies of rows, memory is to be saved. */
+bool kf_index_pairs_pay(const kf_index *index, const kf_kernels *kernels) {
+  return kernels->paired != NULL && index->source.queries >= MANY_QUERIES &&
          index->n >= MANY_ROWS && index->dim >= PAIRED_DIM && index->dim <= 16384 &&
          !index->in_place;
+}
+
+/* Leading directions are few columns already; tails at a stop may need all bits. */
+static bool choose_pairs(const kf_index *index, const kf_kernels *kernels) {
+  if (index->lead.stop > 0) return false;
+  return index->source.pairs || (index->lead.n == 0 && kf_index_pairs_pay(index, kernels));
 }
 
 static kf_status make_arrays(kf_index *index, kf_err *err) {

@@ -236,6 +236,8 @@ static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows);
 
+/* Whether rounding its rows to 7 bits, so that columns can be paired, saves time. */
+bool kf_index_pairs_pay(const kf_index *index, const kf_kernels *kernels);
 /* The kernel for its first pass. */
 static inline const kf_scan_kernel *kf_index_scan(const kf_index *index,
                                                   const kf_kernels *kernels) {
