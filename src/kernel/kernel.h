@@ -74,11 +74,10 @@ typedef struct kf_scan {
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
   uint32_t stop;         /* a multiple of 4; 0: nowhere */
   const int8_t *tail;    /* [n], with `stop` */
-  const int32_t
-      *pairs;   /* [n_panels * KF_PANEL] kf_scan_pairs of each row, for a kernel that pairs */
-  kf_hit *hits; /* room for n * n_panels * KF_PANEL */
-  const uint8_t *next; /* what later scans read, to be prefetched */
-  size_t next_size;    /* in bytes; may be 0 */
+  const int32_t *pairs;  /* [n_panels * KF_PANEL] kf_scan_pairs of each row; may be NULL */
+  kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
+  const uint8_t *next;   /* what later scans read, to be prefetched */
+  size_t next_size;      /* in bytes; may be 0 */
 } kf_scan;
 
 /* An offset in units of a dot product, clamped at a limit that no dot product reaches. With a floor
