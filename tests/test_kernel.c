@@ -138,32 +138,37 @@ static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
 /* --- linear algebra -------------------------------------------------------------------------- */
 
 /* Random numbers, and the largest there are, with bytes of 255 and 0. */
-static void check_fine(const kf_kernels *fast, const kf_kernels *plain) {
+static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
   static const uint32_t widths[] = {64, 128, 192, 768, 1024, 8448, 65536};
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
     for (int way = 0; way < 4; way++) {
       uint32_t n = widths[w];
-      int most = kf_fine_most(n);
       uint64_t seed = n + (unsigned)way;
-      int16_t *query = malloc(kf_fine_size(n));
+      int8_t *query = malloc(n);
       uint8_t *row = malloc(n);
       int64_t wanted = 0;
       for (uint32_t i = 0; i < n; i++) {
-        int x = (int)(test_random(&seed) % (2 * (unsigned)most + 1)) - most;
-        query[i] = (int16_t)(way == 0   ? x
-                             : way == 1 ? most
-                             : way == 2 ? -most
-                             : i % 2    ? most
-                                        : -most);
+        int x = (int)(test_random(&seed) % 255) - 127;
+        query[i] = (int8_t)(way == 0 ? x : way == 1 ? 127 : way == 2 ? -127 : i % 2 ? 127 : -127);
         row[i] = way == 0 ? (uint8_t)test_random(&seed) : way == 3 && i % 2 ? 0 : 255;
         wanted += query[i] * row[i];
       }
-      kf_fine_pack(query, n);
-      assert_int_equal(plain->fine_dot(query, row, n), wanted);
-      assert_int_equal(fast->fine_dot(query, row, n), wanted);
+      assert_int_equal(plain->byte_dot(query, row, n), wanted);
+      assert_int_equal(fast->byte_dot(query, row, n), wanted);
       free(query);
       free(row);
     }
+}
+
+/* High and low parts make up every number, and high parts are never -128. */
+static void fine_parts(void **state) {
+  (void)state;
+  for (int32_t x = -KF_FINE_MOST; x <= KF_FINE_MOST; x++) {
+    int high = kf_fine_high(x), low = kf_fine_low(x);
+    assert_int_equal(128 * high + low, x);
+    assert_in_range(high + 127, 0, 254);
+    assert_in_range(low + 64, 0, 127);
+  }
 }
 
 static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
@@ -438,7 +443,7 @@ static const check checks[] = {{"f16_to_f32", check_f16, KF_ISA_AVX2},
                                {"quantize", check_quantize, KF_ISA_AVX2},
                                {"moments", check_moments, KF_ISA_PLAIN},
                                {"scan", check_all_scans, KF_ISA_PLAIN},
-                               {"fine", check_fine, KF_ISA_PLAIN},
+                               {"bytes", check_bytes, KF_ISA_PLAIN},
                                {"gemm", check_gemm, KF_ISA_AVX2},
                                {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},
                                {"fused", check_fused, KF_ISA_PLAIN},
@@ -464,9 +469,9 @@ static void run_case(void **state) {
 
 int main(void) {
   static test_case cases[N_CHECKS * N_ISAS];
-  struct CMUnitTest tests[N_CHECKS * N_ISAS] = {cmocka_unit_test(isa_names),
-                                                cmocka_unit_test(fused_by_parts)};
-  size_t n = 2;
+  struct CMUnitTest tests[N_CHECKS * N_ISAS] = {
+      cmocka_unit_test(isa_names), cmocka_unit_test(fused_by_parts), cmocka_unit_test(fine_parts)};
+  size_t n = 3;
   for (size_t i = 0; i < N_CHECKS; i++)
     for (kf_isa isa = checks[i].first; isa <= KF_ISA_AMX; isa++) {
       test_case *c = &cases[n];

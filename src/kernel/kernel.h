@@ -165,23 +165,12 @@ static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {
   return dim <= 16384 ? kernel->most : 31;
 }
 
-/* Rows are looked at again one by one: bytes, each the value + 128, with queries of up to 14 bits. A
- * query [n] is packed as its numbers, then the same as 128 high + low, in bytes: high [n], low [n]. */
-#define KF_FINE 64u /* n is a multiple of this */
-static inline size_t kf_fine_size(size_t n) { return n * (sizeof(int16_t) + 2); }
-/* The largest magnitude of its numbers: no sum with bytes up to 255 overflows. */
-static inline int kf_fine_most(uint32_t n) {
-  int most = INT32_MAX / 255 / (int)n;
-  return most < 16000 ? most : 16000;
-}
-static inline void kf_fine_pack(void *packed, size_t n) {
-  const int16_t *x = packed;
-  int8_t *high = (int8_t *)packed + n * sizeof *x, *low = high + n;
-  for (size_t i = 0; i < n; i++) {
-    high[i] = (int8_t)((x[i] + 64) >> 7);
-    low[i] = (int8_t)(x[i] - 128 * high[i]);
-  }
-}
+/* Rows are looked at again one by one: bytes, each the value + 128, with queries whose numbers are 128
+ * high + low, both of them bytes. The high parts alone rule out most rows. */
+#define KF_FINE      64u /* columns are a multiple of this */
+#define KF_FINE_MOST (127 * 128 + 63)
+static inline int8_t kf_fine_high(int32_t x) { return (int8_t)((x + 128 * 128 + 64) / 128 - 128); }
+static inline int8_t kf_fine_low(int32_t x) { return (int8_t)(x - 128 * kf_fine_high(x)); }
 
 /* The tree over the eight lanes of a canonical sum, the same for every instruction set. */
 static inline double kf_add_lanes(const double lane[8]) {
@@ -207,8 +196,9 @@ typedef struct kf_kernels {
   const kf_scan_kernel *scan;
   /* The same for rows with `pairs`; NULL: it would not be faster. */
   const kf_scan_kernel *paired;
-  /* The sum of query_i row_i over i < n, of a packed query and bytes as they are. */
-  int32_t (*fine_dot)(const void *query, const uint8_t *row, size_t n);
+  /* The sum of query_i row_i over i < n, of bytes as they are; n is a multiple of KF_FINE and at most
+   * KF_MAX_DIM, and query_i at least -127, so no sum overflows. */
+  int32_t (*byte_dot)(const int8_t *query, const uint8_t *row, size_t n);
 
   /* --- exact moments ------------------------------------------------------------------------- */
   /* out[i] = x[i] * scale, rounded to nearest even; every result must fit 32 bits. */

@@ -217,10 +217,9 @@ static double secular_vector(size_t n, const double *d, const double *z, double 
   return kf_add_lanes(lane);
 }
 
-static int32_t fine_dot(const void *query, const uint8_t *row, size_t n) {
-  const int16_t *x = query;
+static int32_t byte_dot(const int8_t *query, const uint8_t *row, size_t n) {
   int32_t sum = 0;
-  for (size_t i = 0; i < n; i++) sum += x[i] * row[i];
+  for (size_t i = 0; i < n; i++) sum += query[i] * row[i];
   return sum;
 }
 
@@ -232,7 +231,7 @@ const kf_kernels kf_kernels_plain = {
     .dots = dots,
     .distances = distances,
     .quantize = quantize,
-    .fine_dot = fine_dot,
+    .byte_dot = byte_dot,
     .scan = &kf_scan_plain,
     .moment = &moment,
     .gemm_tn = gemm_tn,

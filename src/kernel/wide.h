@@ -446,24 +446,25 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
 /* --- rows of a search, one by one --------------------------------------------------------------- */
 
 #ifdef __AVX512VNNI__
-static int32_t wide_fine_dot(const void *query, const uint8_t *row, size_t n) {
-  const char *high = (const char *)query + n * sizeof(int16_t), *low = high + n;
-  __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-  for (size_t i = 0; i < n; i += KF_FINE) {
-    __m512i y = _mm512_loadu_si512(row + i);
-    sum[0] = _mm512_dpbusd_epi32(sum[0], y, _mm512_loadu_si512(high + i));
-    sum[1] = _mm512_dpbusd_epi32(sum[1], y, _mm512_loadu_si512(low + i));
+static int32_t wide_byte_dot(const int8_t *query, const uint8_t *row, size_t n) {
+  __m512i even = _mm512_setzero_si512(), odd = even;
+  size_t i = 0;
+  for (; i + 2 * KF_FINE <= n; i += 2 * KF_FINE) {
+    even = _mm512_dpbusd_epi32(even, _mm512_loadu_si512(row + i), _mm512_loadu_si512(query + i));
+    odd = _mm512_dpbusd_epi32(odd, _mm512_loadu_si512(row + i + KF_FINE),
+                              _mm512_loadu_si512(query + i + KF_FINE));
   }
-  return _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(sum[0], 7), sum[1]));
+  if (i < n)
+    even = _mm512_dpbusd_epi32(even, _mm512_loadu_si512(row + i), _mm512_loadu_si512(query + i));
+  return _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd));
 }
 #else
-static int32_t wide_fine_dot(const void *query, const uint8_t *row, size_t n) {
-  const int16_t *x = query;
+static int32_t wide_byte_dot(const int8_t *query, const uint8_t *row, size_t n) {
   __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   for (size_t i = 0; i < n; i += 32) {
     UNROLL
     for (size_t v = 0; v < 2; v++) {
-      __m256i a = _mm256_loadu_si256((const __m256i *)(x + i + 16 * v));
+      __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(query + i + 16 * v)));
       __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(row + i + 16 * v)));
       sum[v] = _mm256_add_epi32(sum[v], _mm256_madd_epi16(a, b));
     }
@@ -481,7 +482,7 @@ static int32_t wide_fine_dot(const void *query, const uint8_t *row, size_t n) {
     .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
     .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
     .quantize = wide_quantize, .moment = moments, .scan = scans, .paired = pairs,                  \
-    .fine_dot = wide_fine_dot, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,       \
+    .byte_dot = wide_byte_dot, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,       \
     .list_reaching = wide_list_reaching, .row_dots = wide_row_dots, .add_rows = wide_add_rows,     \
     .symmetric_rows = wide_symmetric_rows, .dot = wide_dot, .rotate = wide_rotate,                 \
     .secular_sums = wide_secular_sums, .secular_weights = wide_secular_weights,                    \

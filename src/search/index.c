@@ -182,34 +182,38 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
 }
 
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
-                         double *scratch, kf_query *query, void *packed) {
-  int16_t *out = packed;
-  double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch), whole2 = 0;
-  if (!(largest < KF_LONGEST)) {
-    memset(packed, 0, kf_fine_size(index->fine_dim));
-    query->fine_factor = 0;
-    query->fine_start = 0;
-    query->fine_by_length = query->fine_by_error = query->fine_fixed = INFINITY;
-    return;
-  }
-  float factor = kf_scale_for(largest, kf_fine_most(index->fine_dim));
-  double inverse = factor > 0 ? 1 / (double)factor : 0;
+                         double *scratch, kf_query *query, int8_t *parts) {
+  const kf_weights unknown = {INFINITY, INFINITY, INFINITY};
+  double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch);
+  int8_t *high = parts, *low = parts + index->fine_dim;
+  memset(parts, 0, 2 * (size_t)index->fine_dim);
+  query->fine_factor = 0;
+  query->fine_start[0] = query->fine_start[1] = 0;
+  query->fine[0] = query->fine[1] = unknown;
+  if (!(largest < KF_LONGEST)) return;
+  float factor = kf_scale_for(largest, KF_FINE_MOST);
+  double inverse = factor > 0 ? 1 / (double)factor : 0, high2 = 0, whole2 = 0, low_error2 = 0;
   const double shift = 0x1.8p52;
-  int32_t sum = 0;
   for (uint32_t i = 0; i < index->dim; i++) {
     double whole = (scratch[i] * inverse + shift) - shift;
+    high[i] = kf_fine_high((int32_t)whole);
+    low[i] = kf_fine_low((int32_t)whole);
+    double error = scratch[i] - (double)factor * (128 * high[i]);
     scratch[i] -= (double)factor * whole;
-    out[i] = (int16_t)whole;
-    sum += out[i];
+    high2 += high[i] * high[i];
     whole2 += whole * whole;
+    low_error2 += error * error;
+    query->fine_start[0] += 128 * high[i];
+    query->fine_start[1] += 128 * low[i];
   }
-  memset(out + index->dim, 0, (index->fine_dim - index->dim) * sizeof *out);
-  kf_fine_pack(packed, index->fine_dim);
-  query->fine_start = 128 * sum;
-  double error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
+  double errors[] = {sqrt(low_error2), sqrt(kernels->dot(index->dim, scratch, scratch))};
+  double lengths[] = {128 * sqrt(high2), sqrt(whole2)};
+  for (int i = 0; i < 2; i++) {
+    kf_weights *w = &query->fine[i];
+    w->by_error = (double)factor * lengths[i] * (SLACK * SLACK);
+    set_bounds(index, query, errors[i] * SLACK, &w->by_length, &w->fixed);
+  }
   query->fine_factor = (double)factor;
-  query->fine_by_error = (double)factor * sqrt(whole2) * (SLACK * SLACK);
-  set_bounds(index, query, error, &query->fine_by_length, &query->fine_fixed);
 }
 
 double kf_key(const kf_index *index, const kf_query *query, double score) {

@@ -76,6 +76,11 @@ struct kf_index {
   kf_arena arena;
 };
 
+/* What a margin is made of: the weight of the length of rows and of their error, and a constant. */
+typedef struct kf_weights {
+  double by_length, by_error, fixed;
+} kf_weights;
+
 /* A query. First it is centred, then rounded with a factor that several queries may share. */
 typedef struct kf_query {
   double norm2;   /* the canonical squared length of the query as given */
@@ -86,9 +91,11 @@ typedef struct kf_query {
   /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
    */
   double by_length, by_error, fixed;
-  /* The same for whole rows in fine, and the value of 1 in a query of 14 bits. */
-  double fine_factor, fine_by_length, fine_by_error, fine_fixed;
-  int32_t fine_start; /* what a sum of products with bytes is too large by */
+  /* For rows in fine: the value of 1; the same weights by the high parts of the query, and by all of it;
+   * what the sums of products with its high and its low parts are too large by. */
+  double fine_factor;
+  kf_weights fine[2];
+  int32_t fine_start[2];
 } kf_query;
 
 /* The `share` of a query with this canonical squared length. */
@@ -104,9 +111,10 @@ float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double l
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
                     const float *seen, float factor, double *scratch, kf_query *query,
                     int8_t *bytes);
-/* Rounds it whole to 14 bits or less, packed. scratch: [dim]. */
+/* Rounds it whole to numbers up to KF_FINE_MOST: [2][fine_dim], their high and their low parts.
+ * scratch: [dim]. */
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
-                         double *scratch, kf_query *query, void *packed);
+                         double *scratch, kf_query *query, int8_t *parts);
 /* What there is to know about a row before it is rounded. */
 typedef struct kf_measured {
   double largest; /* of the numbers that the first pass takes */
@@ -168,11 +176,11 @@ static inline double kf_margin(const kf_index *index, const kf_query *query,
           query->fixed + (double)block->fixed);
 }
 /* How far the value of a row in fine may be from it. */
-static inline double kf_fine_margin(const kf_index *index, const kf_query *query,
+static inline double kf_fine_margin(const kf_index *index, const kf_weights *weights,
                                     const kf_row_block *block, uint64_t place) {
-  return index->bound_scale * (query->fine_by_length * (double)block->length +
-                               query->fine_by_error * (double)index->fine_error[place] +
-                               query->fine_fixed + (double)block->fixed);
+  return index->bound_scale * (weights->by_length * (double)block->length +
+                               weights->by_error * (double)index->fine_error[place] +
+                               weights->fixed + (double)block->fixed);
 }
 /* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
  * and every row must be a hit. */
@@ -268,7 +276,7 @@ typedef struct kf_query_groups {
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
   double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
-  char *fine;      /* [n][kf_fine_size(fine_dim)] by place, where rows are looked at in fine */
+  int8_t *fine;    /* [n][2][fine_dim] by place, where rows are looked at in fine */
   /* with leading directions */
   float *seen;    /* [n][index->seen] by query */
   float *columns; /* [dim][KF_LEAD_ROWS], scratch, and [KF_LEAD_ROWS][lead.n] */

@@ -21,7 +21,7 @@ void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_ke
   KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim + KF_LEAD_TAIL);
   KF_TAKE(arena, g->tail, most);
   KF_TAKE(arena, g->stops, groups);
-  if (index->fine_dim > 0) KF_TAKE(arena, g->fine, most * kf_fine_size(index->fine_dim));
+  if (index->fine_dim > 0) KF_TAKE(arena, g->fine, most * (2 * (uint64_t)index->fine_dim));
   if (index->lead.n == 0) return;
   KF_TAKE(arena, g->seen, most * (uint64_t)index->seen);
   KF_TAKE(arena, g->columns, KF_LEAD_ROWS * ((uint64_t)index->dim + index->lead.n));
@@ -64,7 +64,7 @@ static void pack_group(kf_query_groups *g, uint32_t group) {
     g->stops[group] = g->stops[group] && tail <= 127;
     if (index->fine_dim > 0)
       kf_query_round_fine(index, g->kernels, kf_groups_row(g, at), g->wide, &g->query[at],
-                          g->fine + at * kf_fine_size(index->fine_dim));
+                          g->fine + at * (2 * (uint64_t)index->fine_dim));
   }
   g->scan->pack(g->bytes, n, index->padded, g->packed + group * g->packed_size);
 }

@@ -72,12 +72,8 @@ double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, 
   return mean;
 }
 
-static bool is_out(const kf_shortlist *list, double upper) {
-  return upper < list->least || upper < list->guess;
-}
-
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {
-  if (is_out(list, upper)) return;
+  if (kf_shortlist_is_out(list, upper)) return;
   list->ready = false;
   list->pending[list->n_pending++] = (kf_pending){.upper = upper, .row = row};
   note_lower(list, k, lower);
@@ -298,7 +294,7 @@ static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, doubl
     uint64_t numbers[KF_SCORE_ROWS];
     uint32_t taken = 0;
     for (; at < list->n_pending && taken < KF_SCORE_ROWS; at++)
-      if (most > 0 && !is_out(list, list->pending[at].upper - margin)) {
+      if (most > 0 && !kf_shortlist_is_out(list, list->pending[at].upper - margin)) {
         numbers[taken++] = list->pending[at].row;
         most--;
       } else

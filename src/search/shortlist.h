@@ -44,6 +44,11 @@ double kf_shortlist_mean(const kf_shortlist *list, uint32_t k);
  * Returns the mean of the best half of the k largest. */
 double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
 
+/* Whether a row with this upper bound cannot be among the k nearest, or is not, by a guess. */
+static inline bool kf_shortlist_is_out(const kf_shortlist *list, double upper) {
+  return upper < list->least || upper < list->guess;
+}
+
 /* Adds a row, unless it is out. There must be room for it. */
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row);
 
