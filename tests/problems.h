@@ -491,6 +491,7 @@ typedef struct how {
   uint32_t stop;   /* all directions, and the scan may stop after this many; 0: no */
   uint32_t window; /* rows that are put in order together, a multiple of 64; 0: by rule */
   bool pairs;      /* columns are paired */
+  bool resident;   /* no copy of the rows is made, if they are f32 and not in place */
 } how;
 
 static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
@@ -502,7 +503,7 @@ static inline kf_status fetch_problem(const void *self, const kf_kernels *kernel
 }
 
 /* An index whose first pass takes leading directions, of any number of rows; or stops after some; or puts
- * rows in order; or pairs columns. */
+ * rows in order; or pairs columns; or whose rows are resident. */
 static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
                                        const how *h) {
   kf_source source = {.rows = p->shape.n,
@@ -514,6 +515,7 @@ static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric 
                       .window = h->window,
                       .pairs = h->pairs,
                       .dtype = p->given != NULL ? KF_F16 : KF_F32};
+  if (h->resident && !h->in_place && p->given == NULL) source.resident = p->rows;
   kf_index *index;
   assert_ok(ctx, kf_index_build(ctx, &source, metric, h->in_place, &index));
   return index;
@@ -600,7 +602,7 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index = h->lead > 0 || h->stop > 0 || h->window > 0 || h->pairs
+  kf_index *index = h->lead > 0 || h->stop > 0 || h->window > 0 || h->pairs || h->resident
                         ? given_index_of(ctx, p, a->metric, h)
                         : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {

@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "koofu_judge.h"
+#include "search/index.h"
 
 enum { N = 300, D = 12, K = 7 };
 #define T 9.5
@@ -41,6 +42,37 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
     sum += out[k];
   }
   for (int k = 0; k < K; k++) out[k] /= sum;
+}
+
+/* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths, they are
+ * made, in the order of the classes. */
+static void prototypes_are_not_copied(void **state) {
+  (void)state;
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(2, KF_ISA_AUTO, raw);
+    kf_prototypes *all, *some;
+    unsigned char mask[K];
+    for (int k = 0; k < K; k++) mask[k] = k != 2 && k != 5;
+    assert_ok(p.ctx, kf_prototypes_new(p.ctx, p.model, KF_METRIC_DEFAULT, false, KF_PART_DEFAULT,
+                                       NULL, &all));
+    assert_ok(p.ctx, kf_prototypes_new(p.ctx, p.model, KF_METRIC_DEFAULT, false, KF_PART_DEFAULT,
+                                       mask, &some));
+    assert_int_equal(all->n, K);
+    assert_int_equal(some->n, K - 2);
+    if (raw)
+      assert_ptr_not_equal(all->index->rows, p.model->prototypes);
+    else
+      assert_ptr_equal(all->index->rows, p.model->prototypes);
+    for (uint32_t i = 0, k = 0; i < some->n; i++, k++) {
+      while (!mask[k]) k++;
+      assert_int_equal(some->ids[i], k);
+      assert_memory_equal(some->index->rows + i * some->dim, all->index->rows + k * all->dim,
+                          all->dim * sizeof(float));
+    }
+    kf_prototypes_free(all);
+    kf_prototypes_free(some);
+    clear_problem(&p);
+  }
 }
 
 /* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
@@ -483,12 +515,19 @@ static void many_classes_fewer_dimensions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),        cmocka_unit_test(in_many_calls),
-      cmocka_unit_test(which_temperature), cmocka_unit_test(extremes),
-      cmocka_unit_test(calibration),       cmocka_unit_test(edges_of_bins),
-      cmocka_unit_test(several_right),     cmocka_unit_test(mistakes),
-      cmocka_unit_test(known_rows),        cmocka_unit_test(fewer_dimensions),
-      cmocka_unit_test(many_classes),      cmocka_unit_test(many_classes_fewer_dimensions),
+      cmocka_unit_test(as_defined),
+      cmocka_unit_test(prototypes_are_not_copied),
+      cmocka_unit_test(in_many_calls),
+      cmocka_unit_test(which_temperature),
+      cmocka_unit_test(extremes),
+      cmocka_unit_test(calibration),
+      cmocka_unit_test(edges_of_bins),
+      cmocka_unit_test(several_right),
+      cmocka_unit_test(mistakes),
+      cmocka_unit_test(known_rows),
+      cmocka_unit_test(fewer_dimensions),
+      cmocka_unit_test(many_classes),
+      cmocka_unit_test(many_classes_fewer_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -434,12 +434,49 @@ static void each_is_documented(void **state) {
   free(page);
 }
 
+/* Elements of large tensors are checked many at a time: the bad one is found wherever it is. */
+static void any_element_is_found(void **state) {
+  (void)state;
+  enum { ROWS = 101, COLUMNS = 100, ALL = ROWS * COLUMNS };
+  static const uint64_t places[] = {0, 1, 4095, 4096, 4097, 8191, 8192, ALL - 1};
+  static float f32[ALL];
+  static double f64[ALL];
+  static unsigned char u8[ALL];
+  const kf_rule rule = {.subject = "x", .says = "0 or 1", .low = 0, .high = 1};
+  kf_st_field fields[] = {{.name = "x", .type = KF_TYPE_F32, .memory = f32},
+                          {.name = "x", .type = KF_TYPE_F64, .memory = f64},
+                          {.name = "x", .type = KF_TYPE_U8, .memory = u8}};
+  for (size_t f = 0; f < 3; f++) {
+    fields[f].ndim = 2;
+    fields[f].shape[0] = ROWS;
+    fields[f].shape[1] = COLUMNS;
+    kf_contents c = {.path = "some file", .fields = &fields[f], .n_fields = 1};
+    kf_err err;
+    assert_int_equal(kf_rule_elements(&rule, &c, &err), KF_OK);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+      for (int bad = 0; bad < (f < 2 ? 3 : 1); bad++) {
+        uint64_t at = places[i];
+        double value = bad == 0 ? 2 : bad == 1 ? -0.5 : NAN;
+        char want[64];
+        snprintf(want, sizeof want, "element [%d, %d] of tensor 'x'", (int)(at / COLUMNS),
+                 (int)(at % COLUMNS));
+        f32[at] = (float)value;
+        f64[at] = value;
+        u8[at] = 2;
+        assert_int_equal(kf_rule_elements(&rule, &c, &err), KF_ERR_DATA);
+        assert_non_null(strstr(err.message, want));
+        f32[at] = 0;
+        f64[at] = 0;
+        u8[at] = 0;
+      }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_files),
-      cmocka_unit_test(each_is_refused),
-      cmocka_unit_test(each_has_a_case),
-      cmocka_unit_test(each_is_documented),
+      cmocka_unit_test(good_files),           cmocka_unit_test(each_is_refused),
+      cmocka_unit_test(each_has_a_case),      cmocka_unit_test(each_is_documented),
+      cmocka_unit_test(any_element_is_found),
   };
   return cmocka_run_group_tests(tests, make_files, remove_test_folder);
 }

@@ -566,6 +566,34 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
   snprintf(text, size, "row %" PRIu64, row);
 }
 
+/* An index of resident rows keeps no copy of them, and answers the same. */
+static void resident_rows(void **state) {
+  (void)state;
+  enum { N = 3000, DIM = 70 };
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  problem p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
+  for (size_t m = 0; m < 3; m++)
+    for (uint32_t window = 0; window <= 64; window += 64) {
+      answer a = solve(&p, metrics[m]);
+      kf_index *resident =
+          given_index_of(ctx, &p, metrics[m], &(how){.resident = true, .window = window});
+      kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){.window = window});
+      assert_ptr_equal(resident->rows, p.rows);
+      assert_ptr_not_equal(copied->rows, p.rows);
+      assert_int_equal(kf_index_bytes(resident) + N * DIM * sizeof(float), kf_index_bytes(copied));
+      int64_t rows[20 * 5];
+      double scores[20 * 5];
+      char text[256];
+      assert_ok(ctx, search_all(ctx, resident, &p, 5, 0, NULL, rows, scores, NULL));
+      assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
+      kf_index_free(resident);
+      kf_index_free(copied);
+      free_answer(&a);
+    }
+  free_problem(&p);
+  kf_ctx_free(ctx);
+}
+
 /* An index in place fetches from its source again and passes its errors on; one with its own rows does
  * not, and takes more memory. */
 static void source_that_breaks_later(void **state) {
@@ -936,6 +964,7 @@ int main(void) {
       cmocka_unit_test(bad_rows),
       cmocka_unit_test(bad_arguments_of_a_search),
       cmocka_unit_test(bad_queries),
+      cmocka_unit_test(resident_rows),
       cmocka_unit_test(source_that_breaks_later),
       cmocka_unit_test(building_is_heard),
       cmocka_unit_test(first_pass_filters),

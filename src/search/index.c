@@ -320,8 +320,9 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   }
   if (!index->in_place && index->source.dtype != KF_F32)
     KF_TAKE(arena, index->halves, index->n * index->dim);
-  else if (!index->in_place)
-    KF_TAKE(arena, index->rows, index->n * index->dim);
+  else if (!index->in_place && index->source.resident == NULL)
+    KF_TAKE(arena, index->kept, index->n * index->dim);
+  index->rows = index->kept != NULL ? index->kept : index->source.resident;
   if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
   if (index->fine_dim > 0) {
     KF_TAKE(arena, index->fine, places * index->fine_dim);
@@ -463,16 +464,30 @@ static kf_status make_scratch(const kf_index *index, uint64_t n, build_scratch *
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* Reads n rows, keeps what is to be kept of them, and measures their lengths. */
-static kf_status keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
-                           float *rows, kf_err *err) {
-  KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
+/* Reads n rows to where they stay or, if that is nowhere, to memory of the arena. */
+static kf_status read_rows(const kf_index *index, const kf_kernels *kernels, uint64_t first,
+                           uint64_t n, const float **rows, kf_arena *arena, kf_err *err) {
+  float *to = NULL;
+  if (index->source.resident != NULL) {
+    *rows = index->rows + first * index->dim;
+    return KF_OK;
+  }
+  if (index->kept != NULL)
+    to = index->kept + first * index->dim;
+  else if (KF_TAKE(arena, to, n * index->dim) == NULL)
+    return kf_fail_memory(err);
+  *rows = to;
+  return index->source.fetch(index->source.self, kernels, first, n, to, err);
+}
+
+/* Keeps what is to be kept of n rows beside themselves. */
+static void keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                      const float *rows) {
   if (index->halves != NULL)
     kf_encode_f32(kernels, kf_type_of(index->source.dtype), rows, n * index->dim,
                   index->halves + first * index->dim);
   for (uint64_t i = 0; index->norm2 != NULL && i < n; i++)
     index->norm2[first + i] = kernels->norm2(rows + i * index->dim, index->dim);
-  return KF_OK;
 }
 
 /* After the rows before `end`. */
@@ -489,12 +504,12 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_index *index = j->index;
   const kf_kernels *kernels = j->ctx->kernels;
   uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
-  float *rows = index->rows != NULL ? index->rows + first * index->dim : NULL;
+  const float *rows = NULL;
   build_scratch s = {0};
   kf_arena arena = {0};
-  if (index->rows == NULL) KF_TAKE(&arena, rows, n * index->dim);
   kf_status status = make_scratch(index, n, &s, &arena, err);
-  if (status == KF_OK) status = keep_rows(index, kernels, first, n, rows, err);
+  if (status == KF_OK) status = read_rows(index, kernels, first, n, &rows, &arena, err);
+  if (status == KF_OK) keep_rows(index, kernels, first, n, rows);
   if (status == KF_OK && j->largest != NULL) {
     find_largest(index, first, n, rows, &s);
     for (uint64_t r = 0; r < n; r++) j->largest[first + r] = kf_round_up(s.largest[r]);
@@ -694,7 +709,7 @@ uint64_t kf_index_bytes(const kf_index *index) {
              (places / index->window_rows + 1) * sizeof *index->window_longest;
   if (index->fine_dim > 0) bytes += places * (index->fine_dim + 2 * sizeof(float));
   bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
-  if (index->in_place) return bytes;
+  if (index->in_place || index->source.resident != NULL) return bytes;
   return bytes +
          index->n * index->dim * (index->halves != NULL ? sizeof *index->halves : sizeof(float));
 }

@@ -29,55 +29,53 @@ static bool full_length(const kf_prototypes *p, uint64_t k, float *out) {
   return length == 0 || (norm2 > 0 && isfinite(norm2));
 }
 
-/* The row of class k; false if f32 cannot hold it. Mapped prototypes and text are unit rows
- * already, original class means have lengths of their own. */
+/* All classes of the model, if they are the rows of the prototypes as they are: mapped prototypes and text are
+ * unit rows already. NULL: they are not. */
+static const float *rows_of_model(const kf_prototypes *p) {
+  const kf_model *m = p->model;
+  if (p->part == KF_PART_TEXT) return m->text;
+  if (p->part == KF_PART_FUSED || p->prior) return NULL;
+  if (p->raw) return p->metric == KF_METRIC_COSINE ? NULL : m->class_means;
+  return p->metric == KF_METRIC_COSINE ? m->prototypes : NULL;
+}
+
+/* The row of class k; false if f32 cannot hold it. Original class means have lengths of their own. */
 static bool take_class(const kf_prototypes *p, uint64_t k, float *to) {
   const kf_model *m = p->model;
+  const float *as_they_are = rows_of_model(p);
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
-  if (p->part == KF_PART_FUSED) {
+  if (as_they_are != NULL) {
+    memcpy(to, as_they_are + k * p->dim, p->dim * sizeof *to);
+  } else if (p->part == KF_PART_FUSED) {
     memcpy(to, m->text + k * d, d * sizeof *to);
     memcpy(to + d, m->fused + k * l, l * sizeof *to);
-  } else if (p->part == KF_PART_TEXT) {
-    memcpy(to, m->text + k * d, d * sizeof *to);
   } else if (p->raw) {
     const float *mean = m->class_means + k * d;
-    if (p->metric == KF_METRIC_COSINE)
-      kf_unit_f32(mean, p->kernels->norm2(mean, p->dim), p->dim, to);
-    else
-      memcpy(to, mean, d * sizeof *to);
+    kf_unit_f32(mean, p->kernels->norm2(mean, p->dim), p->dim, to);
   } else if (p->metric == KF_METRIC_COSINE) {
     memcpy(to, m->prototypes + k * l, l * sizeof *to);
-    if (p->prior) to[l] = -(float)kf_prior2(m->prior, p->largest, (double)m->counts[k]);
+    to[l] = -(float)kf_prior2(m->prior, p->largest, (double)m->counts[k]);
   } else {
     return full_length(p, k, to);
   }
   return true;
 }
 
-/* Rows and class numbers of the prototypes that take part; the rows are for building the index. */
-static kf_status collect(kf_prototypes *p, const unsigned char *mask, float *rows, kf_err *err) {
-  const kf_model *model = p->model;
-  const int64_t *evidence = kf_model_evidence(model, p->part);
-  bool fits = true;
-  for (uint32_t k = 0; k < model->n_classes; k++) {
-    if (evidence[k] == 0 || (mask != NULL && !mask[k])) continue;
-    fits &= take_class(p, k, rows + (uint64_t)p->n * p->dim);
-    p->ids[p->n++] = (int32_t)k;
-  }
-  return fits ? KF_OK : kf_fail_range(&model->map, err);
+/* The numbers of the classes that take part. */
+static kf_status choose_classes(kf_prototypes *p, const unsigned char *mask, kf_err *err) {
+  const int64_t *evidence = kf_model_evidence(p->model, p->part);
+  for (uint32_t k = 0; k < p->model->n_classes; k++)
+    if (evidence[k] != 0 && (mask == NULL || mask[k])) p->ids[p->n++] = (int32_t)k;
+  return p->n > 0 ? KF_OK : kf_fail(err, KF_ERR_DATA, "no class of the model takes part");
 }
-
-typedef struct row_source {
-  const float *rows; /* [n][dim] */
-  uint64_t dim;
-} row_source;
 
 static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, uint64_t first,
                                   uint64_t n, float *rows, kf_err *err) {
   (void)kernels;
-  (void)err;
-  const row_source *from = self;
-  memcpy(rows, from->rows + first * from->dim, n * from->dim * sizeof *rows);
+  const kf_prototypes *p = self;
+  for (uint64_t i = 0; i < n; i++)
+    if (!take_class(p, (uint64_t)p->ids[first + i], rows + i * p->dim))
+      return kf_fail_range(&p->model->map, err);
   return KF_OK;
 }
 
@@ -117,27 +115,20 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->prior = model->prior > 0 && !raw && part == KF_PART_IMAGES &&
              p->metric == kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized);
   p->dim = dim_of(p);
-  kf_arena arena = {0};
-  float *rows;
-  KF_TAKE(&arena, rows, (uint64_t)model->n_classes * p->dim);
   KF_TAKE(&p->arena, p->ids, model->n_classes);
   KF_TAKE(&p->arena, p->devices, 1);
   if (p->devices != NULL) kf_prototypes_devices_make(p->devices);
-  kf_status status =
-      arena.failed || p->arena.failed ? kf_fail_memory(err) : collect(p, mask, rows, err);
-  if (status == KF_OK && p->n == 0)
-    status = kf_fail(err, KF_ERR_DATA, "no class of the model takes part");
-  row_source from = {rows, p->dim};
+  kf_status status = p->arena.failed ? kf_fail_memory(err) : choose_classes(p, mask, err);
   kf_source source = {.rows = p->n,
                       .dim = p->dim,
                       .fetch = fetch_prototypes,
-                      .self = &from,
+                      .self = p,
+                      .resident = p->n == model->n_classes ? rows_of_model(p) : NULL,
                       .canonical = true}; /* as probabilities see them */
   /* Prototypes and queries are unit rows for cosine: their dot products are the scores. */
   bool distances = p->metric == KF_METRIC_EUCLIDEAN && part != KF_PART_FUSED;
   kf_metric metric_of_rows = distances ? KF_METRIC_EUCLIDEAN : KF_METRIC_INNER;
   if (status == KF_OK) status = kf_index_build(ctx, &source, metric_of_rows, false, &p->index);
-  kf_arena_free(&arena); /* the index has rows of its own */
   KF_HAND_OUT(status, out, p, kf_prototypes_free);
 }
 

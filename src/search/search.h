@@ -15,6 +15,9 @@ typedef struct kf_source {
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
+  /* The rows in memory, which then outlive the index: it keeps no copy of them. NULL: they are fetched. Only
+   * with f32, and not in place. */
+  const float *resident;
   void *owned;      /* freed with the index, or when building it fails; may be NULL */
   bool canonical;   /* canonical scores decide, as they are; otherwise exact ones do */
   uint64_t queries; /* that are expected; see kf_index_options */
@@ -30,7 +33,7 @@ typedef struct kf_source {
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must
- * outlive the index; otherwise the index keeps all rows. */
+ * outlive the index; otherwise the index keeps all rows, unless they are resident. */
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
