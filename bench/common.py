@@ -65,6 +65,14 @@ def read_once(path):
             pass
 
 
+def forget(path):
+    """Out of the page cache, as if the file had never been read. (Files of a tmpfs stay.)"""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
@@ -123,6 +131,13 @@ class Bench:
     def command(self, isa, *words):
         """A turn of koofu with one instruction set."""
         return lambda: self.run(*words, "--isa", isa, "--threads", self.o.threads)
+
+    def cold(self, path, turn):
+        """A turn that finds the file on disk, not in the page cache."""
+        def with_a_cold_file():
+            forget(path)
+            return turn()
+        return with_a_cold_file
 
     def side(self, name, command, environment=None):
         """One that runs until stop_sides."""

@@ -4,8 +4,9 @@ import os
 
 import numpy as np
 
-from common import tensors
-from floors import GIVEN, GRID, GRID_JOBS, LAPACK, LDA, growth, limit, peak
+from common import read_once, tensors
+from floors import COLD, COLD_OR_WARM, GIVEN, GRID, GRID_JOBS, LAPACK, LDA, growth, limit, peak
+from side import clock
 from table import COST, Sample
 
 FULL, TINY = (1000, 768), (20, 48)  # classes and dimensions
@@ -20,6 +21,9 @@ def statistics(b):
     ceilings = b.c_side("ceilings", b.o.threads)
     sides = {isa: b.command(isa, "stats", data, "-o", out) for isa in b.isas}
     sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"{MOMENTS[isa][0]} {isa}") for isa in b.isas})
+    if b.o.clock == "wall":
+        sides.update({(isa, "cold"): b.cold(data, sides[isa]) for isa in b.isas})
+        sides["reading"] = b.cold(data, lambda: clock(lambda: read_once(data)))
     times = b.turns(sides)
     what = f"statistics, {FULL[1]} f16"
     for isa in b.isas:
@@ -28,6 +32,10 @@ def statistics(b):
         b.table.compare("stats", what, isa, times[isa], peak(kind), times[isa, "peak"] * billions)
         if isa == "amx":
             b.limit("stats", what, isa, times[isa], limit("300,000 rows/s"), rows / 300000, COST)
+        if "reading" in times:
+            b.table.compare("stats", COLD, isa, times[isa, "cold"], COLD_OR_WARM, times[isa].larger(times["reading"]), COST)
+        else:
+            b.table.skip("stats", COLD, isa, COLD_OR_WARM, "the time of a disk is none of the processor")
 
 
 def as_arrays(b, data):

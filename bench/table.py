@@ -45,6 +45,10 @@ class Sample:
     def __add__(self, other):
         return Sample([a + b for a, b in zip(self.seconds, other.seconds)])
 
+    def larger(self, other):
+        """Of the two in each round."""
+        return Sample([max(a, b) for a, b in zip(self.seconds, other.seconds)])
+
     def __mul__(self, factor):
         return Sample([factor * s for s in self.seconds])
 

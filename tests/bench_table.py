@@ -53,6 +53,7 @@ class Figures(unittest.TestCase):
     def test_arithmetic_goes_round_by_round(self):
         self.assertEqual((Sample([1, 2, 3]) + Sample([10, 20, 30])).seconds, [11, 22, 33])
         self.assertEqual((Sample([1, 2]) * 65).seconds, [65, 130])
+        self.assertEqual(Sample([1, 5, 3]).larger(Sample([2, 4, 3])).seconds, [2, 5, 3])
 
     def test_three_digits(self):
         for x, text in ((0.01234, "0.012"), (0.5, "0.500"), (1, "1.00"), (12.345, "12.3"), (123.4, "123"), (12345, "12,345")):
