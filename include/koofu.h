@@ -545,7 +545,8 @@ typedef struct kf_fit_options {
   const kf_stats *between;
   int one_se; /* choose the largest lambda within one standard error of the best */
   /* Leave out this many rows in turn, or all there are; 0: as many as the temperature needs, at most
-   * 2,000, or 50,000 where hits are counted (dimensions, and lambda in the paper's method). */
+   * 2,000; where hits are counted, 50,000 for dimensions, and for lambda in the paper's method as many as the choice
+   * needs, at most 50,000. */
   uint64_t sample;
   uint32_t folds; /* of choose_dim; 0: as in kf_dim_options */
   double margin;  /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */

@@ -2,6 +2,7 @@
 #include "refits.h"
 
 #include "choose/choose.h"
+#include "choose/lambda_hits.h"
 
 /* --- the same by fitting again ---------------------------------------------------------------- */
 
@@ -173,7 +174,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     kf_fuse_point points[N] = {0};
     kf_loo_count count;
     for (size_t g = 0; g < N; g++) points[g].lambda = lambdas[g];
-    assert_ok(ctx, kf_loo_count_hits(loo, NULL, "test", points, N, &count));
+    assert_ok(ctx, kf_loo_count_hits(loo, NULL, "test", points, N, NULL, &count));
     if (isa == KF_ISA_PLAIN) { /* against all scores */
       double *scores = malloc(w->classes * sizeof *scores);
       uint64_t single = 0;
@@ -374,6 +375,104 @@ static void choice_from_a_sample(void **state) {
   free_world(&w);
 }
 
+/* Counted in parts, hits are those of all rows; which rows were hits is known; and what the best loses follows from
+ * that. */
+static void hits_in_parts(void **state) {
+  (void)state;
+  enum { ROWS = 13000, POINTS = 3 };
+  world w = make_world(ROWS, 6, 5, 2, 31);
+  for (unsigned threads = 1; threads <= 3; threads += 2) {
+    fixture f = open_world(&w, threads);
+    kf_fitter *fitter;
+    kf_loo *loo;
+    kf_row_list rows;
+    kf_lambda_hits *h;
+    uint64_t labelled, *right = calloc(ROWS, sizeof *right), want[2] = {0};
+    kf_loo_count count;
+    kf_lambda_point points[POINTS] = {{.lambda = 1}, {.lambda = 1e-3}, {.lambda = 3000}};
+    kf_fuse_point all[POINTS] = {{.lambda = 1}, {.lambda = 1e-3}, {.lambda = 3000}};
+    assert_ok(f.ctx, kf_fitter_new(f.ctx, f.stats, NULL, KF_METHOD_PAPER, &fitter));
+    assert_ok(f.ctx, kf_loo_new(fitter, f.data, KF_METRIC_COSINE, KF_CENTRE_NONE, &loo));
+    assert_ok(f.ctx, kf_loo_count_hits(loo, NULL, "test", all, POINTS, right, &count));
+    assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, ROWS, &rows, &labelled));
+    assert_ok(f.ctx, kf_lambda_hits_new(loo, &rows, false, &h));
+    assert_ok(f.ctx, kf_lambda_hits_try(h, "test", points, 2));
+    assert_int_equal(kf_lambda_hits_counted(h).n, ROWS / 2);
+    assert_true(kf_lambda_hits_has_more(h) && points[0].top1 < all[0].top1);
+    assert_ok(f.ctx, kf_lambda_hits_take_more(h, "test", points, 2));
+    assert_ok(f.ctx, kf_lambda_hits_try(h, "test", points + 2, 1));
+    assert_int_equal(kf_lambda_hits_counted(h).n, ROWS);
+    assert_false(kf_lambda_hits_has_more(h));
+    for (size_t g = 0; g < POINTS; g++) {
+      uint64_t set = 0;
+      for (uint64_t i = 0; i < ROWS; i++) set += right[i] >> g & 1;
+      assert_int_equal(points[g].top1, all[g].top1);
+      assert_int_equal(points[g].top5, all[g].top5);
+      assert_int_equal(points[g].top1, set);
+    }
+    for (uint64_t i = 0; i < ROWS; i += 97) {
+      double scores[5];
+      assert_ok(f.ctx, kf_loo_scores(loo, i, 3000, scores));
+      assert_int_equal(right[i] >> 2 & 1, rank_of(scores, 5, (uint32_t)w.labels[i], false) == 0);
+    }
+    double loss, most = 0;
+    assert_ok(f.ctx, kf_lambda_hits_loss(h, points, POINTS, 2, &loss));
+    for (size_t g = 0; g < 2; g++) {
+      for (uint64_t i = want[0] = want[1] = 0; i < ROWS; i++) {
+        want[0] += (right[i] >> g & 1) > (right[i] >> 2 & 1);
+        want[1] += (right[i] >> g & 1) < (right[i] >> 2 & 1);
+      }
+      assert_true(want[0] > 0 && want[1] > 0);
+      most = fmax(most, kf_loss_upper95(want[0], want[1], ROWS));
+    }
+    assert_true(loss == most && loss > 0);
+    kf_lambda_hits_free(h);
+    kf_loo_free(loo);
+    kf_fitter_free(fitter);
+    free(right);
+    fixture_clear(&f);
+  }
+  free_world(&w);
+}
+
+/* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas go wrong on
+ * different rows, and all rows are taken. Either way the choice loses little against that of all rows. */
+static void choice_of_enough_rows(void **state) {
+  (void)state;
+  enum { ROWS = 26000 };
+  const struct {
+    uint32_t dim, classes;
+    double decades;
+    bool noise;
+  } cases[] = {{8, 4, 0, false}, {40, 2, 3, true}};
+  for (size_t i = 0; i < 2; i++) {
+    world w = make_world(ROWS, cases[i].dim, cases[i].classes, cases[i].decades, 33);
+    uint64_t seed = 34;
+    for (uint64_t row = 0; cases[i].noise && row < ROWS; row++)
+      w.labels[row] = (int32_t)(test_random(&seed) % cases[i].classes);
+    fixture f = open_world(&w, 2);
+    kf_lambda_choice *c, *whole;
+    kf_lambda_options options = {.method = KF_METHOD_PAPER};
+    assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
+    options.sample = ROWS;
+    assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &whole));
+    print_message("%u columns: %d of %d rows, %gx of %gx\n", w.dim, (int)c->n, ROWS,
+                  c->lambda / c->mean_eigenvalue, whole->lambda / c->mean_eigenvalue);
+    assert_int_equal(c->rows, ROWS);
+    assert_int_equal(c->n_all, c->n);
+    assert_int_equal(whole->n, ROWS);
+    assert_true(cases[i].noise ? c->n == ROWS : c->n < ROWS);
+    for (size_t p = 0; p < whole->n_points; p++)
+      if (whole->points[p].lambda == c->lambda)
+        assert_true((double)whole->points[p].top1 >=
+                    (double)whole->points[whole->best].top1 - 0.004 * ROWS);
+    kf_lambda_choice_free(c);
+    kf_lambda_choice_free(whole);
+    fixture_clear(&f);
+    free_world(&w);
+  }
+}
+
 static void choice_refused(void **state) {
   (void)state;
   world w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
@@ -409,6 +508,8 @@ int main(void) {
       cmocka_unit_test(counts_opposite),
       cmocka_unit_test(choice),
       cmocka_unit_test(choice_from_a_sample),
+      cmocka_unit_test(hits_in_parts),
+      cmocka_unit_test(choice_of_enough_rows),
       cmocka_unit_test(choice_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

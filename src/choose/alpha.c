@@ -115,7 +115,7 @@ static kf_status leave_out(fuse_job *j) {
   kf_loo_count count;
   KF_TRY(with_text(j, set_text));
   KF_TRY(kf_sample_rows(j->ctx, j->data, j->options.sample, &j->rows, &c->rows));
-  KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, &count));
+  KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, NULL, &count));
   c->n = count.n;
   c->n_single = count.n_single;
   take_best(j);

@@ -2,7 +2,8 @@
  *
  * By accuracy, over a grid: half decades first, extended while the best value is at an end, then
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
- * nothing.
+ * nothing. In the paper's method this is done with a part of the sample, and with twice as many rows again until
+ * the best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
  *
  * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
@@ -15,14 +16,16 @@
  * of the least or, if that is asked for, the largest, also by cosines. Such searches start from 1 and 0.3,
  * and skip no half decade. */
 #include "choose/choose.h"
+#include "choose/lambda_hits.h"
 #include "choose/left_out.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_POINTS 64u
-#define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
+#define MOST_POINTS KF_LAMBDAS_MOST
+#define MOST_LOSS   0.002 /* of accuracy, with 95 % confidence: two rows in a thousand */
+#define GOOD_ERROR  0.03  /* of ln(temperature): docs/choosing.md says what it costs */
 #define MANY_SCORES 300000u
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
@@ -39,7 +42,9 @@ typedef struct lambda_search {
   kf_fitter *fitter;
   /* Hits of the paper's method are counted by its own engine, which computes few scores. */
   kf_loo *loo;
-  kf_row_list rows; /* that are left out in turn */
+  kf_lambda_hits *hits;
+  int first_half, last_half;                /* of the grid so far */
+  bool refined[MOST_HALF - LEAST_HALF + 1]; /* eighths around each have been tried */
   kf_left_out *left_out;
   kf_left_out_trial trial; /* how rows are left out for a point of the curve */
   bool whole_sample;       /* its size was asked for */
@@ -113,21 +118,17 @@ static kf_status settle(lambda_search *s, double lambda, kf_left_out_point *of_c
 /* Adds n relative lambdas to the curve, and finds its best point. */
 static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
-  kf_fuse_point tried[MOST_POINTS] = {0};
+  kf_lambda_point *more = c->points + c->n_points;
   if (s->left_out != NULL) {
     kf_left_out_point p = {0};
     for (size_t i = 0; i < n; i++) KF_TRY(add_point(s, relative[i] * c->mean_eigenvalue, what, &p));
     find_best(c);
     return KF_OK;
   }
-  kf_loo_count count;
-  for (size_t i = 0; i < n; i++) tried[i].lambda = relative[i] * c->mean_eigenvalue;
-  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, tried, n, &count));
-  c->n = count.n;
-  c->n_single = count.n_single;
   for (size_t i = 0; i < n; i++)
-    c->points[c->n_points++] =
-        (kf_lambda_point){.lambda = tried[i].lambda, .top1 = tried[i].top1, .top5 = tried[i].top5};
+    more[i] = (kf_lambda_point){.lambda = relative[i] * c->mean_eigenvalue};
+  KF_TRY(kf_lambda_hits_try(s->hits, what, more, n));
+  c->n_points += n;
   find_best(c);
   return KF_OK;
 }
@@ -156,29 +157,76 @@ static kf_status try_halves(lambda_search *s, int from, int to) {
   return try_lambdas(s, relative, n, "lambda");
 }
 
-/* Whether the largest lambda is better than all others, and not only as good. */
-static bool still_rising(const kf_lambda_choice *c) {
-  size_t last = c->n_points - 1;
-  for (size_t i = 0; i < last; i++)
-    if (c->points[i].top1 >= c->points[last].top1) return false;
+static double half_decade(const lambda_search *s, int half) {
+  return tenth_power(4 * half) * s->choice->mean_eigenvalue;
+}
+
+static uint64_t hits_at(const lambda_search *s, int half) {
+  const kf_lambda_choice *c = s->choice;
+  size_t i = 0;
+  while (i + 1 < c->n_points && c->points[i].lambda != half_decade(s, half)) i++;
+  return c->points[i].top1;
+}
+
+/* Of the half decades, the larger one of equals. */
+static int best_half(const lambda_search *s) {
+  int best = s->first_half;
+  for (int half = best + 1; half <= s->last_half; half++)
+    if (hits_at(s, half) >= hits_at(s, best)) best = half;
+  return best;
+}
+
+/* Whether the largest of them is better than all others, and not only as good. */
+static bool still_rising(const lambda_search *s) {
+  for (int half = s->first_half; half < s->last_half; half++)
+    if (hits_at(s, half) >= hits_at(s, s->last_half)) return false;
   return true;
 }
 
-static kf_status try_grid(lambda_search *s) {
+static kf_status try_below(lambda_search *s) {
+  KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
+  s->first_half -= MORE_HALVES;
+  return KF_OK;
+}
+
+static kf_status try_above(lambda_search *s) {
+  KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
+  s->last_half += MORE_HALVES;
+  return KF_OK;
+}
+
+/* Extends the grid where the best is at an end, and makes it finer around the best. */
+static kf_status complete_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
-  int first = FIRST_HALF, last = LAST_HALF;
-  KF_TRY(try_halves(s, first, last));
-  while (c->best == 0 && first > LEAST_HALF) {
-    KF_TRY(try_halves(s, first - MORE_HALVES, first - 1));
-    first -= MORE_HALVES;
-  }
-  while (still_rising(c) && last < MOST_HALF) {
-    KF_TRY(try_halves(s, last + 1, last + MORE_HALVES));
-    last += MORE_HALVES;
-  }
-  double finer[4], centre = c->points[c->best].lambda / c->mean_eigenvalue;
+  while (best_half(s) == s->first_half && s->first_half > LEAST_HALF) KF_TRY(try_below(s));
+  while (still_rising(s) && s->last_half < MOST_HALF) KF_TRY(try_above(s));
+  int half = best_half(s);
+  if (s->refined[half - LEAST_HALF]) return KF_OK;
+  s->refined[half - LEAST_HALF] = true;
+  double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
   for (int i = 0; i < 4; i++) finer[i] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
   return try_lambdas(s, finer, 4, "lambda, finer");
+}
+
+static kf_status try_grid(lambda_search *s) {
+  s->first_half = FIRST_HALF;
+  s->last_half = LAST_HALF;
+  KF_TRY(try_halves(s, s->first_half, s->last_half));
+  return complete_grid(s);
+}
+
+/* Goes on with more rows while these could tell that another lambda is better. */
+static kf_status take_enough_rows(lambda_search *s) {
+  kf_lambda_choice *c = s->choice;
+  while (kf_lambda_hits_has_more(s->hits)) {
+    double loss;
+    KF_TRY(kf_lambda_hits_loss(s->hits, c->points, c->n_points, c->best, &loss));
+    if (loss <= MOST_LOSS) return KF_OK;
+    KF_TRY(kf_lambda_hits_take_more(s->hits, "lambda", c->points, c->n_points));
+    find_best(c);
+    KF_TRY(complete_grid(s));
+  }
+  return KF_OK;
 }
 
 /* --- by likelihood ---------------------------------------------------------------------------- */
@@ -349,6 +397,11 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
     KF_TRY(try_lambdas(s, o->grid, o->n_grid, "lambda"));
   else
     KF_TRY(likelihood ? descend(s) : try_grid(s));
+  if (s->hits != NULL) {
+    KF_TRY(take_enough_rows(s));
+    c->n = kf_lambda_hits_counted(s->hits).n;
+    c->n_single = kf_lambda_hits_counted(s->hits).n_single;
+  }
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows%s",
@@ -397,9 +450,11 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
   bool hits = c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(fitter) == KF_METHOD_PAPER;
   if (hits && o->groups == NULL) {
+    kf_row_list rows = {0};
     KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
-    KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
-    if (o->sample == 0) kf_row_list_keep(&s->rows, MOST_PAIRS / kf_fitter_stats(fitter)->n_classes);
+    KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &rows, &c->rows));
+    if (o->sample == 0) kf_row_list_keep(&rows, MOST_PAIRS / kf_fitter_stats(fitter)->n_classes);
+    KF_TRY(kf_lambda_hits_new(s->loo, &rows, o->sample > 0 || o->grid != NULL, &s->hits));
     return choose(s, o);
   }
   kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};
@@ -440,9 +495,9 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                      .settled = (double)NAN};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
+  kf_lambda_hits_free(s.hits);
   kf_loo_free(s.loo);
   kf_left_out_free(s.left_out);
-  kf_row_list_clear(&s.rows);
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
 }
 

@@ -109,6 +109,9 @@ void kf_loo_free(kf_loo *loo) {
   kf_free(loo);
 }
 
+kf_ctx *kf_loo_ctx(const kf_loo *loo) { return loo->ctx; }
+uint32_t kf_loo_classes(const kf_loo *loo) { return loo->stats->n_classes; }
+
 kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
   uint64_t dim = loo->dim;
   double *text;
@@ -128,6 +131,7 @@ kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
 typedef struct loo_batch {
   size_t n;
   uint32_t own[BATCH];
+  uint64_t row[BATCH]; /* its number in the data set */
   kf_loo_row rows[BATCH];
   double least[BATCH];
   float *queries;  /* [BATCH][width] */
@@ -156,6 +160,7 @@ static kf_status turn_batch(const kf_loo *loo, const kf_products *on, const kf_d
     }
     KF_TRY(kf_row_seen(s, loo->ctx->kernels, row, from->norm2[i], data, from->first + i, b->fixed,
                        b->x + b->n * loo->dim, err));
+    b->row[b->n] = from->first + i;
     b->own[b->n++] = (uint32_t)loo->place[label];
   }
   count->n += b->n;
@@ -197,6 +202,7 @@ typedef struct loo_job {
   bool by_products; /* in the place of indexes */
   kf_loo_reach reach;
   const kf_data *data; /* the rows to leave out */
+  uint64_t *right;     /* [rows of the data] a bit for each point; may be NULL */
   size_t n_points, n_views;
   kf_loo_view *views;       /* [n_points] at most; one for each lambda */
   const kf_loo_view **view; /* [n_points] of each point */
@@ -221,9 +227,10 @@ static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
   KF_TAKE(arena, b->v, dim);
 }
 
-/* Hits of a batch at one lambda and alpha. */
-static kf_status count_point(const loo_job *j, const kf_loo_view *view, loo_batch *b,
-                             kf_fuse_point *point, kf_err *err) {
+/* Hits of a batch at point g. */
+static kf_status count_point(const loo_job *j, size_t g, loo_batch *b, kf_fuse_point *point,
+                             kf_err *err) {
+  const kf_loo_view *view = j->view[g];
   const kf_loo *loo = view->loo;
   b->view = view;
   for (size_t i = 0; i < b->n; i++) {
@@ -241,6 +248,7 @@ static kf_status count_point(const loo_job *j, const kf_loo_view *view, loo_batc
   for (size_t i = 0; i < b->n; i++) {
     point->top1 += b->rows[i].beaten == 0;
     point->top5 += b->rows[i].beaten < TOP;
+    if (j->right != NULL && b->rows[i].beaten == 0) j->right[b->row[i]] |= UINT64_C(1) << g;
   }
   return KF_OK;
 }
@@ -251,8 +259,7 @@ static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err)
   loo_tally *t = &j->tallies[batch->worker];
   KF_TRY(turn_batch(j->loo, &j->on, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
-  for (size_t g = 0; g < j->n_points; g++)
-    KF_TRY(count_point(j, j->view[g], b, &t->points[g], err));
+  for (size_t g = 0; g < j->n_points; g++) KF_TRY(count_point(j, g, b, &t->points[g], err));
   return KF_OK;
 }
 
@@ -345,11 +352,15 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
 }
 
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
-                            kf_fuse_point *points, size_t n_points, kf_loo_count *count) {
+                            kf_fuse_point *points, size_t n_points, uint64_t *right,
+                            kf_loo_count *count) {
   kf_data *picked = NULL;
   if (rows != NULL)
     KF_TRY(kf_data_new_pick(loo->data, rows->row, rows->n, &picked, &loo->ctx->err));
-  loo_job j = {.loo = loo, .data = picked != NULL ? picked : loo->data, .n_points = n_points};
+  loo_job j = {.loo = loo,
+               .data = picked != NULL ? picked : loo->data,
+               .right = right,
+               .n_points = n_points};
   kf_status status = count_all(&j, what, points, count);
   for (size_t g = 0; g < j.n_views; g++) kf_loo_view_clear(&j.views[g]);
   kf_arena_free(&j.arena);

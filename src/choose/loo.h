@@ -10,6 +10,8 @@ typedef struct kf_loo kf_loo;
 kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, kf_centre centre,
                      kf_loo **out);
 void kf_loo_free(kf_loo *loo);
+kf_ctx *kf_loo_ctx(const kf_loo *loo);
+uint32_t kf_loo_classes(const kf_loo *loo); /* also those without rows */
 /* Adds the text prototype of every class, of unit length, [n_classes][D]. Then a class has the
  * score text + alpha * prototype, both cosines, and a row's own prototype keeps the length that
  * it has with the row. */
@@ -20,9 +22,11 @@ typedef struct kf_loo_count {
 } kf_loo_count;
 
 /* Hits at each point, a lambda (absolute) and with text an alpha, in one pass over `rows` (NULL:
- * all). Points of the same lambda next to each other share its work. Errors go to the context. */
+ * all). Points of the same lambda next to each other share its work. right: [rows->n], may be NULL; bit i of a row
+ * is set if it was a hit at point i (of 64 at most), for the rows of this rank. Errors go to the context. */
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
-                            kf_fuse_point *points, size_t n_points, kf_loo_count *count);
+                            kf_fuse_point *points, size_t n_points, uint64_t *right,
+                            kf_loo_count *count);
 /* The leave-one-out scores of one row, cosines or squared distances, [n_classes]; NaN for classes
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);

@@ -293,7 +293,7 @@ static kf_status count_hits(kf_sweep_job *j, kf_metric metric, kf_fuse_point *po
   kf_loo_count count = {0};
   kf_status status = kf_sample_rows(j->ctx, j->train, o->sample, &sample, &j->sweep->counts.rows);
   if (status == KF_OK) status = kf_loo_new(j->fitter, j->train, metric, o->centre, &loo);
-  if (status == KF_OK) status = kf_loo_count_hits(loo, &sample, "sweep", points, n, &count);
+  if (status == KF_OK) status = kf_loo_count_hits(loo, &sample, "sweep", points, n, NULL, &count);
   *rows = count.n;
   kf_loo_free(loo);
   kf_row_list_clear(&sample);
