@@ -170,11 +170,12 @@ static double doubt(const kf_ranker *r, const kf_stretch *s, size_t t, const dou
   return gamma * both * both + lost * (1 + both) + lost * lost;
 }
 
-/* Values of prototype j at the settings of a stretch, from its product x at one of them. */
-static void find_values(const kf_ranker *r, const double *scaled, const kf_stretch *s, uint32_t j,
-                        double x, double *values) {
+/* Products with prototype j and its squared lengths at the settings of a stretch, from its product x at one of
+ * them. A prototype without length has the product 0. */
+static void find_products(const kf_ranker *r, const double *scaled, const kf_stretch *s, uint32_t j,
+                          double x, double *products, double *lengths2) {
   const double *p = r->mapped + (uint64_t)j * r->most, inverse = 1 / r->size;
-  double scale = (double)s->first_scale[j], sums[KF_STRETCH] = {0}, sum = 0;
+  double scale = (double)s->first_scale[j], sum = 0;
   double length2 = r->euclidean ? 2 * (double)s->offset[j] : scale > 0 ? 1 / (scale * scale) : 0;
   uint32_t l = r->dims[s->first];
   for (size_t t = s->first; t < s->last; t++) {
@@ -183,17 +184,29 @@ static void find_values(const kf_ranker *r, const double *scaled, const kf_stret
       sum += scaled[l] * y;
       length2 += y * y;
     }
-    sums[t - s->first] = sum;
-    values[t - s->first] = length2;
+    products[t - s->first] = sum;
+    lengths2[t - s->first] = length2;
   }
-  x -= sums[s->at - s->first];
-  for (size_t t = 0; t < s->last - s->first; t++) {
-    double product = x + sums[t];
-    if (r->euclidean)
-      values[t] = product - values[t] / 2;
-    else
-      values[t] = values[t] > 0 ? product / sqrt(values[t]) : 0;
-  }
+  x -= products[s->at - s->first];
+  for (size_t t = 0; t < s->last - s->first; t++)
+    products[t] = r->euclidean || lengths2[t] > 0 ? x + products[t] : 0;
+}
+
+static double value_of(const kf_ranker *r, double product, double length2) {
+  if (r->euclidean) return product - length2 / 2;
+  return length2 > 0 ? product / sqrt(length2) : 0;
+}
+
+/* Whether that value is more than a bound, and not less than one: without roots and quotients, which would take most
+ * of the time. The bounds have room for what rounding does to squares. */
+static double squared(double x) { return x * fabs(x); }
+static bool exceeds(const kf_ranker *r, double product, double length2, double bound) {
+  if (r->euclidean) return product - length2 / 2 > bound;
+  return squared(product) > squared(bound) * (length2 > 0 ? length2 : 1);
+}
+static bool reaches(const kf_ranker *r, double product, double length2, double bound) {
+  if (r->euclidean) return product - length2 / 2 >= bound;
+  return squared(product) >= squared(bound) * (length2 > 0 ? length2 : 1);
 }
 
 /* The right classes at all settings; false if none takes part. */
@@ -204,15 +217,17 @@ static bool take_right(const ranked_row *row) {
   bool any = false;
   for (uint32_t c = 0; c < row->right->n; c++) {
     int32_t j = r->place[row->right->classes[c]];
-    double values[KF_STRETCH], x = 0;
+    double products[KF_STRETCH], lengths2[KF_STRETCH], x = 0;
     uint32_t l = 0;
     for (size_t i = 0; j >= 0 && i < r->n_stretches; i++) {
       const kf_stretch *s = &r->stretches[i];
       for (; l < r->dims[s->at]; l++)
         x += scaled[l] * (r->mapped[(uint64_t)j * r->most + l] / r->size);
-      find_values(r, scaled, s, (uint32_t)j, x, values);
-      for (size_t t = s->first; t < s->last; t++)
-        to[t].low = any ? fmax(to[t].low, values[t - s->first]) : values[t - s->first];
+      find_products(r, scaled, s, (uint32_t)j, x, products, lengths2);
+      for (size_t t = s->first; t < s->last; t++) {
+        double value = value_of(r, products[t - s->first], lengths2[t - s->first]);
+        to[t].low = any ? fmax(to[t].low, value) : value;
+      }
     }
     any |= j >= 0;
   }
@@ -257,13 +272,14 @@ static void take_stretches(const ranked_row *row) {
 static bool take_class(const ranked_row *row, const kf_stretch *s, uint32_t j, double x) {
   const kf_ranker *r = row->r;
   const right_value *right = row->w->right + row->i * r->n_dims;
-  double values[KF_STRETCH];
+  double products[KF_STRETCH], lengths2[KF_STRETCH];
   bool done = true;
-  find_values(r, row->w->scaled + row->i * r->most, s, j, x, values);
+  find_products(r, row->w->scaled + row->i * r->most, s, j, x, products, lengths2);
   for (size_t t = s->first; t < s->last; t++) {
-    double value = values[t - s->first];
+    double product = products[t - s->first], length2 = lengths2[t - s->first];
     if (row->ranks[t] == KF_RANKS) continue;
-    if (value > right[t].high || (value >= right[t].low && comes_before(row, t, j)))
+    if (exceeds(r, product, length2, right[t].high) ||
+        (reaches(r, product, length2, right[t].low) && comes_before(row, t, j)))
       row->ranks[t]++;
     done &= row->ranks[t] == KF_RANKS;
   }
