@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define MOST_POINTS KF_LAMBDAS_MOST
-#define MOST_LOSS   0.002 /* of accuracy, with 95 % confidence: two rows in a thousand */
+#define MOST_LOSS   0.001 /* of accuracy, with 95 % confidence: one row in a thousand */
 #define GOOD_ERROR  0.03  /* of ln(temperature): docs/choosing.md says what it costs */
 #define MANY_SCORES 300000u
 
