@@ -125,11 +125,11 @@ def torch_side(b, request):
 
 
 def check(b, what, isa, precision):
-    """The embeddings are PyTorch's."""
+    """The embeddings are PyTorch's in f32."""
     x, y = (np.load(b.path(f"{name}.npy")).astype("f8") for name in (isa, "torch"))
     least = (np.sum(x * y, axis=1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)).min()
     if least < LEAST_COSINE[precision]:
-        b.table.fail(f"encoder: {what} ({isa}): a cosine of {least:.7f} to PyTorch")
+        b.table.fail(f"encoder: {what} ({isa}): a cosine of {least:.7f} to PyTorch in f32")
 
 
 def kernels(b):

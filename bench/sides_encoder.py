@@ -3,7 +3,7 @@
 usage: sides_encoder.py '{"kind": "koofu" | "torch", "folder": …, "precision": …, "threads": …, "pixels": …, "out": …, …}'
 
 A line asks for all pictures, which are in memory; PyTorch has them in batches that suit it best. The embeddings go
-to a file.
+to a file; PyTorch's are in f32 whatever the precision, since its own in bf16 are farther from these than koofu's.
 """
 
 import ctypes as c
@@ -37,7 +37,7 @@ def koofu(o):
         context.call("kf_encode_pixels", encoder, pixels.ctypes.data, len(pixels), out.ctypes.data)
         return out
 
-    return f"koofu {lib.kf_version().decode()}", run, (0,)
+    return f"koofu {lib.kf_version().decode()}", run, run, (0,)
 
 
 def torch(o):
@@ -47,25 +47,29 @@ def torch(o):
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(o["threads"])
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[o["precision"]]
-    model = transformers.CLIPVisionModelWithProjection.from_pretrained(o["folder"]).eval().to(dtype)
+    model = transformers.CLIPVisionModelWithProjection.from_pretrained(o["folder"]).eval()
 
-    def run(pixels, batch):
+    def embed(pixels, batch, dtype):
+        model.to(dtype)
         with torch.inference_mode():
             parts = [model(pixel_values=torch.from_numpy(pixels[i:i + batch]).to(dtype)).image_embeds.float()
                      for i in range(0, len(pixels), batch)]
         return torch.cat(parts).numpy()
 
-    return f"PyTorch {torch.__version__}, transformers {transformers.__version__}", run, BATCHES
+    return (f"PyTorch {torch.__version__}, transformers {transformers.__version__}",
+            lambda pixels, batch: embed(pixels, batch, dtype),
+            lambda pixels, batch: embed(pixels, batch, torch.float32), BATCHES)
 
 
 def main():
     o = json.loads(sys.argv[1])
     pixels = np.load(o["pixels"])
     try:
-        version, run, batches = {"koofu": koofu, "torch": torch}[o["kind"]](o)
+        version, run, reference, batches = {"koofu": koofu, "torch": torch}[o["kind"]](o)
     except ImportError as reason:
         missing(str(reason))
-    np.save(o["out"], run(pixels, batches[0]))  # threads and memory are up
+    np.save(o["out"], reference(pixels, batches[0]))
+    run(pixels, batches[0])  # threads and memory are up
     batches = [n for n in batches if n <= len(pixels)] or batches[:1]
     batch = batches[0]
     if len(batches) > 1:
