@@ -187,6 +187,49 @@ static void few_and_bad_rows_are_the_same(void **state) {
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
 
+/* Enough rows that lambda is chosen from parts of them: from one where it hardly matters, and from all where labels
+ * mean little. */
+static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) {
+  enum { MANY = 13000, COLUMNS = 5 };
+  const double signal = *(const double *)argument;
+  float *rows = malloc(MANY * COLUMNS * sizeof *rows);
+  int32_t *labels = malloc(MANY * sizeof *labels);
+  uint64_t state = 7;
+  for (uint64_t i = 0; i < MANY; i++) {
+    labels[i] = (int32_t)(test_random(&state) % 2);
+    for (int j = 0; j < COLUMNS; j++) {
+      double about = j == labels[i] ? signal : 0;
+      rows[i * COLUMNS + (uint64_t)j] = (float)((about + test_normal(&state)) * pow(10, -j));
+    }
+  }
+  kf_array all = {.rows = rows, .n = MANY};
+  kf_array_options how = {.labels = labels};
+  kf_lambda_options options = {.method = KF_METHOD_PAPER};
+  kf_data *data;
+  kf_stats *stats;
+  kf_lambda_choice *choice;
+  TRY(kf_data_open_arrays(ctx, &all, 1, COLUMNS, &how, &data));
+  TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
+  TRY(kf_lambda_choice_new(ctx, stats, data, &options, &choice));
+  if (signal == 0) assert_int_equal(choice->n, MANY);
+  if (signal >= 4) assert_true(choice->n < MANY);
+  note(log, choice->points, choice->n_points * sizeof *choice->points);
+  NOTE(log, choice->n);
+  NOTE(log, choice->lambda);
+  kf_lambda_choice_free(choice);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+  return KF_OK;
+}
+
+static void choices_in_parts_are_the_same(void **state) {
+  (void)state;
+  for (double signal = 0; signal <= 4; signal += 0.25)
+    assert_same_on_ranks(choose_in_parts, &signal);
+}
+
 /* --- fitting ------------------------------------------------------------------------------------- */
 
 static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
@@ -1182,6 +1225,7 @@ int main(void) {
       cmocka_unit_test(rows_are_read_once),
       cmocka_unit_test(queries_are_read_once),
       cmocka_unit_test(few_and_bad_rows_are_the_same),
+      cmocka_unit_test(choices_in_parts_are_the_same),
       cmocka_unit_test(models_are_the_same),
       cmocka_unit_test(verdicts_are_the_same),
       cmocka_unit_test(sweeps_are_the_same),

@@ -462,6 +462,8 @@ static void choice_of_enough_rows(void **state) {
     assert_int_equal(c->n_all, c->n);
     assert_int_equal(whole->n, ROWS);
     assert_true(cases[i].noise ? c->n == ROWS : c->n < ROWS);
+    for (size_t p = 1; p < c->n_points; p++)
+      assert_true(c->points[p].lambda > c->points[p - 1].lambda * 1.1);
     for (size_t p = 0; p < whole->n_points; p++)
       if (whole->points[p].lambda == c->lambda)
         assert_true((double)whole->points[p].top1 >=

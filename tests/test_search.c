@@ -575,18 +575,18 @@ static void resident_rows(void **state) {
   for (size_t m = 0; m < 3; m++)
     for (uint32_t window = 0; window <= 64; window += 64) {
       answer a = solve(&p, metrics[m]);
-      kf_index *resident =
+      kf_index *borrowed =
           given_index_of(ctx, &p, metrics[m], &(how){.resident = true, .window = window});
       kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){.window = window});
-      assert_ptr_equal(resident->rows, p.rows);
+      assert_ptr_equal(borrowed->rows, p.rows);
       assert_ptr_not_equal(copied->rows, p.rows);
-      assert_int_equal(kf_index_bytes(resident) + N * DIM * sizeof(float), kf_index_bytes(copied));
+      assert_int_equal(kf_index_bytes(borrowed) + N * DIM * sizeof(float), kf_index_bytes(copied));
       int64_t rows[20 * 5];
       double scores[20 * 5];
       char text[256];
-      assert_ok(ctx, search_all(ctx, resident, &p, 5, 0, NULL, rows, scores, NULL));
+      assert_ok(ctx, search_all(ctx, borrowed, &p, 5, 0, NULL, rows, scores, NULL));
       assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
-      kf_index_free(resident);
+      kf_index_free(borrowed);
       kf_index_free(copied);
       free_answer(&a);
     }

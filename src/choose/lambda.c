@@ -2,8 +2,8 @@
  *
  * By accuracy, over a grid: half decades first, extended while the best value is at an end, then
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
- * nothing. In the paper's method this is done with a part of the sample, and with twice as many rows again until
- * the best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
+ * nothing. In the paper's method this is done with a part of the sample first, and as many rows again are taken
+ * until the best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
  *
  * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
@@ -195,6 +195,14 @@ static kf_status try_above(lambda_search *s) {
   return KF_OK;
 }
 
+/* Next to another half decade, two of the four eighths have been tried around that. */
+static bool is_on_curve(const kf_lambda_choice *c, double relative) {
+  double lambda = relative * c->mean_eigenvalue;
+  for (size_t i = 0; i < c->n_points; i++)
+    if (fabs(c->points[i].lambda - lambda) < 1e-6 * lambda) return true;
+  return false;
+}
+
 /* Extends the grid where the best is at an end, and makes it finer around the best. */
 static kf_status complete_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
@@ -204,8 +212,12 @@ static kf_status complete_grid(lambda_search *s) {
   if (s->refined[half - LEAST_HALF]) return KF_OK;
   s->refined[half - LEAST_HALF] = true;
   double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
-  for (int i = 0; i < 4; i++) finer[i] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
-  return try_lambdas(s, finer, 4, "lambda, finer");
+  size_t n = 0;
+  for (int i = 0; i < 4; i++) {
+    finer[n] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
+    n += !is_on_curve(c, finer[n]);
+  }
+  return try_lambdas(s, finer, n, "lambda, finer");
 }
 
 static kf_status try_grid(lambda_search *s) {

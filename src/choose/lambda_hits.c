@@ -48,16 +48,18 @@ static kf_status prepare(kf_lambda_hits *h, uint32_t n_classes, bool at_once, kf
 }
 
 kf_status kf_lambda_hits_new(kf_loo *loo, kf_row_list *rows, bool at_once, kf_lambda_hits **out) {
-  kf_err *err = &kf_loo_ctx(loo)->err;
+  kf_ctx *ctx = kf_loo_ctx(loo);
   kf_lambda_hits *h = kf_alloc_zero(1, sizeof *h);
-  if (h == NULL) {
+  kf_status status = h != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (h != NULL) {
+    h->loo = loo;
+    h->all = *rows;
+    status = prepare(h, kf_loo_classes(loo), at_once, &ctx->err);
+  } else {
     kf_row_list_clear(rows);
-    return kf_fail_memory(err);
   }
-  h->loo = loo;
-  h->all = *rows;
   *rows = (kf_row_list){0};
-  KF_HAND_OUT(prepare(h, kf_loo_classes(loo), at_once, err), out, h, kf_lambda_hits_free);
+  KF_HAND_OUT(kf_agree_on(ctx, status), out, h, kf_lambda_hits_free);
 }
 
 bool kf_lambda_hits_has_more(const kf_lambda_hits *h) { return h->taken < h->parts; }
