@@ -35,7 +35,7 @@ def statistics(b):
         if "reading" in times:
             b.table.compare("stats", COLD, isa, times[isa, "cold"], COLD_OR_WARM, times[isa].larger(times["reading"]), COST)
         else:
-            b.table.skip("stats", COLD, isa, COLD_OR_WARM, "the time of a disk is none of the processor")
+            b.table.skip("stats", COLD, isa, COLD_OR_WARM, "a disk takes no processor time")
 
 
 def as_arrays(b, data):
