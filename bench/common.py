@@ -65,8 +65,17 @@ def read_once(path):
             pass
 
 
+def on_disk(path):
+    """Whether the file is on a disk, and not in memory for good."""
+    with open("/proc/mounts") as f:
+        mounts = [line.split()[1:3] for line in f]
+    path = os.path.realpath(path)
+    _, kind = max((m for m in mounts if os.path.commonpath([path, m[0]]) == m[0]), key=lambda m: len(m[0]))
+    return kind not in ("tmpfs", "ramfs")
+
+
 def forget(path):
-    """Out of the page cache, as if the file had never been read. (Files of a tmpfs stay.)"""
+    """Out of the page cache, as if the file had never been read."""
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from common import read_once, tensors
+from common import on_disk, read_once, tensors
 from floors import COLD, COLD_OR_WARM, GIVEN, GRID, GRID_JOBS, LAPACK, LDA, growth, limit, peak
 from side import clock
 from table import COST, Sample
@@ -21,7 +21,8 @@ def statistics(b):
     ceilings = b.c_side("ceilings", b.o.threads)
     sides = {isa: b.command(isa, "stats", data, "-o", out) for isa in b.isas}
     sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"{MOMENTS[isa][0]} {isa}") for isa in b.isas})
-    if b.o.clock == "wall":
+    why_not = "disk time is not processor time" if b.o.clock != "wall" else None if on_disk(data) else "files are in memory"
+    if not why_not:
         sides.update({(isa, "cold"): b.cold(data, sides[isa]) for isa in b.isas})
         sides["reading"] = b.cold(data, lambda: clock(lambda: read_once(data)))
     times = b.turns(sides)
@@ -35,7 +36,7 @@ def statistics(b):
         if "reading" in times:
             b.table.compare("stats", COLD, isa, times[isa, "cold"], COLD_OR_WARM, times[isa].larger(times["reading"]), COST)
         else:
-            b.table.skip("stats", COLD, isa, COLD_OR_WARM, "a disk takes no processor time")
+            b.table.skip("stats", COLD, isa, COLD_OR_WARM, why_not)
 
 
 def as_arrays(b, data):

@@ -87,8 +87,9 @@ const cli_group choose_options = {
     "Choosing",
     OPTIONS({CRITERION}, {ROW_GROUPS}, {ONE_SE},
             {SAMPLE,
-             .help = "choose using at most N rows, the same share of each class (default: 2000 for "
-                     "the likelihood, 50000 for counting hits)"},
+             .help = "choose using at most N rows, the same share of each class (default: up to "
+                     "2000 for the likelihood, up to 50000 for counting hits: as many as the "
+                     "choice needs)"},
             {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
                             "or as many as most classes have rows)"},
             {MARGIN})};

@@ -359,8 +359,9 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* of the model to come */
   /* Leave out this many rows, or all there are, the same share of each class; 0: as many as bring the
    * standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows). In the paper's method hits are counted, in as many rows as show that the best lambda loses at most 0.1
-   * points against any other that was tried, with 95 % confidence each; at most 50,000. */
+   * rows). In the paper's method hits are counted: in a part of 50,000 rows at most, which is doubled until the upper 95 %
+   * bound of what the best lambda loses against any other that was tried is 0.1 points. With one_se or a grid, in all
+   * of them. */
   uint64_t sample; /* 0: hits are counted in 2^27 pairs of a row and a class at most */
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
    * says. */

@@ -209,7 +209,7 @@ class Rows(unittest.TestCase):
         o.__dict__.update(options)
         with contextlib.ExitStack() as stack:
             for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.say",
-                         "common.forget", "rows_fit.read_once",
+                         "common.forget", "rows_fit.on_disk", "rows_fit.read_once",
                          "common.Bench.c_side", "common.Bench.python_side", "rows_fit.as_arrays", "rows_search.make_rows",
                          "rows_search.fastest_faiss", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
                          "numpy.save", "numpy.random.default_rng"):

@@ -2,8 +2,8 @@
  *
  * By accuracy, over a grid: half decades first, extended while the best value is at an end, then
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
- * nothing. In the paper's method this is done with a part of the sample first, and as many rows again are taken
- * until the best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
+ * nothing. In the paper's method this is done with a part of the sample first, and the rows are doubled until the
+ * best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
  *
  * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
@@ -195,7 +195,7 @@ static kf_status try_above(lambda_search *s) {
   return KF_OK;
 }
 
-/* Next to another half decade, two of the four eighths have been tried around that. */
+/* A neighbouring half decade that was refined shares one of the four eighths. */
 static bool is_on_curve(const kf_lambda_choice *c, double relative) {
   double lambda = relative * c->mean_eigenvalue;
   for (size_t i = 0; i < c->n_points; i++)
@@ -227,7 +227,7 @@ static kf_status try_grid(lambda_search *s) {
   return complete_grid(s);
 }
 
-/* Goes on with more rows while these could tell that another lambda is better. */
+/* Takes more rows while another lambda may still be better by more than MOST_LOSS. */
 static kf_status take_enough_rows(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
   while (kf_lambda_hits_has_more(s->hits)) {
@@ -466,7 +466,9 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
     KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
     KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &rows, &c->rows));
     if (o->sample == 0) kf_row_list_keep(&rows, MOST_PAIRS / kf_fitter_stats(fitter)->n_classes);
-    KF_TRY(kf_lambda_hits_new(s->loo, &rows, o->sample > 0 || o->grid != NULL, &s->hits));
+    /* What is within a standard error of the best depends on the number of rows. */
+    bool at_once = o->sample > 0 || o->grid != NULL || s->largest;
+    KF_TRY(kf_lambda_hits_new(s->loo, &rows, at_once, &s->hits));
     return choose(s, o);
   }
   kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};

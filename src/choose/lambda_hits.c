@@ -1,9 +1,8 @@
 /* lambda_hits.c - hits at many lambdas, in as many rows as it takes to choose one of them.
  *
  * All lambdas are tried on the same rows, so two of them are compared by the rows on which they differ, and
- * these are few. The sample is divided into stratified parts of FIRST_ROWS rows or more. One part is taken first,
- * and as many rows again for as long as the caller is in doubt. Which rows were right at which lambda is kept, a
- * bit for each. */
+ * these are few. The sample is divided into stratified parts of FIRST_ROWS rows or more. The caller begins with one
+ * part, and doubles the rows while it is in doubt. Which rows were right at which lambda is kept, a bit for each. */
 #include "choose/lambda_hits.h"
 
 #include <math.h>
@@ -21,7 +20,8 @@ struct kf_lambda_hits {
       right; /* [all.n] of each row taken, on this rank: a bit for each lambda at which it was right */
   double lambda[KF_LAMBDAS_MOST]; /* of each bit */
   size_t n_lambdas;
-  kf_loo_count count;
+  uint64_t n,
+      n_single; /* rows left out in turn so far; rows of the sample that are alone in their class */
 };
 
 void kf_lambda_hits_free(kf_lambda_hits *h) {
@@ -36,6 +36,7 @@ static kf_status prepare(kf_lambda_hits *h, uint32_t n_classes, bool at_once, kf
   uint64_t parts = at_once ? 1 : h->all.n / FIRST_ROWS;
   h->parts = parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : (uint32_t)parts;
   h->taken = 1;
+  h->n_single = kf_loo_count_single(h->loo, &h->all);
   h->right = kf_alloc_zero(h->all.n + 1, sizeof *h->right);
   h->part = kf_alloc_zero(h->all.n + 1, 1);
   if (h->right == NULL || h->part == NULL) return kf_fail_memory(err);
@@ -63,7 +64,9 @@ kf_status kf_lambda_hits_new(kf_loo *loo, kf_row_list *rows, bool at_once, kf_la
 }
 
 bool kf_lambda_hits_has_more(const kf_lambda_hits *h) { return h->taken < h->parts; }
-kf_loo_count kf_lambda_hits_counted(const kf_lambda_hits *h) { return h->count; }
+kf_loo_count kf_lambda_hits_counted(const kf_lambda_hits *h) {
+  return (kf_loo_count){.n = h->n, .n_single = h->n_single};
+}
 
 /* --- counting --------------------------------------------------------------------------------- */
 
@@ -96,7 +99,9 @@ kf_status kf_lambda_hits_try(kf_lambda_hits *h, const char *what, kf_lambda_poin
   if (n > KF_LAMBDAS_MOST - first)
     return kf_fail(&kf_loo_ctx(h->loo)->err, KF_ERR_ARG, "more than %u lambdas", KF_LAMBDAS_MOST);
   for (size_t g = 0; g < n; g++) h->lambda[h->n_lambdas++] = points[g].lambda;
-  KF_TRY(count(h, 0, h->taken, first, what, tried, &h->count));
+  kf_loo_count counted;
+  KF_TRY(count(h, 0, h->taken, first, what, tried, &counted));
+  h->n = counted.n;
   for (size_t g = 0; g < n; g++) {
     points[g].top1 = tried[g].top1;
     points[g].top5 = tried[g].top5;
@@ -117,8 +122,7 @@ kf_status kf_lambda_hits_take_more(kf_lambda_hits *h, const char *what, kf_lambd
   uint32_t end = 2 * h->taken < h->parts ? 2 * h->taken : h->parts;
   KF_TRY(count(h, h->taken, end, 0, what, tried, &more));
   h->taken = end;
-  h->count.n += more.n;
-  h->count.n_single += more.n_single;
+  h->n += more.n;
   for (size_t i = 0; i < n; i++) {
     const kf_fuse_point *t = &tried[number_of(h, points[i].lambda)];
     points[i].top1 += t->top1;
@@ -145,6 +149,6 @@ kf_status kf_lambda_hits_loss(const kf_lambda_hits *h, const kf_lambda_point *po
   KF_TRY(kf_sum_u64(kf_loo_ctx(h->loo), KF_OK, differ, 2 * n));
   *out = 0;
   for (size_t p = 0; p < n; p++)
-    if (p != best) *out = fmax(*out, kf_loss_upper95(differ[2 * p], differ[2 * p + 1], h->count.n));
+    if (p != best) *out = fmax(*out, kf_loss_upper95(differ[2 * p], differ[2 * p + 1], h->n));
   return KF_OK;
 }

@@ -20,6 +20,7 @@ kf_status kf_lambda_hits_try(kf_lambda_hits *hits, const char *what, kf_lambda_p
 kf_status kf_lambda_hits_take_more(kf_lambda_hits *hits, const char *what, kf_lambda_point *points,
                                    size_t n);
 bool kf_lambda_hits_has_more(const kf_lambda_hits *hits);
+/* Rows left out in turn so far, and rows of the whole sample that are alone in their class. */
 kf_loo_count kf_lambda_hits_counted(const kf_lambda_hits *hits);
 /* What points[best] loses against any other of the n points, at most: the largest of the upper 95 % bounds. */
 kf_status kf_lambda_hits_loss(const kf_lambda_hits *hits, const kf_lambda_point *points, size_t n,

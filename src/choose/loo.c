@@ -112,6 +112,12 @@ void kf_loo_free(kf_loo *loo) {
 kf_ctx *kf_loo_ctx(const kf_loo *loo) { return loo->ctx; }
 uint32_t kf_loo_classes(const kf_loo *loo) { return loo->stats->n_classes; }
 
+uint64_t kf_loo_count_single(const kf_loo *loo, const kf_row_list *rows) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < rows->n; i++) n += loo->stats->counts[rows->label[i]] < 2;
+  return n;
+}
+
 kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
   uint64_t dim = loo->dim;
   double *text;

@@ -12,6 +12,7 @@ kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, k
 void kf_loo_free(kf_loo *loo);
 kf_ctx *kf_loo_ctx(const kf_loo *loo);
 uint32_t kf_loo_classes(const kf_loo *loo); /* also those without rows */
+uint64_t kf_loo_count_single(const kf_loo *loo, const kf_row_list *rows); /* alone in their class */
 /* Adds the text prototype of every class, of unit length, [n_classes][D]. Then a class has the
  * score text + alpha * prototype, both cosines, and a row's own prototype keeps the length that
  * it has with the row. */
@@ -22,7 +23,7 @@ typedef struct kf_loo_count {
 } kf_loo_count;
 
 /* Hits at each point, a lambda (absolute) and with text an alpha, in one pass over `rows` (NULL:
- * all). Points of the same lambda next to each other share its work. right: [rows->n], may be NULL; bit i of a row
+ * all). Points of the same lambda next to each other share its work. right: [rows->n], or of all rows; may be NULL; bit i of a row
  * is set if it was a hit at point i (of 64 at most), for the rows of this rank. Errors go to the context. */
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
                             kf_fuse_point *points, size_t n_points, uint64_t *right,

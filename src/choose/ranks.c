@@ -197,7 +197,7 @@ static double value_of(const kf_ranker *r, double product, double length2) {
   return length2 > 0 ? product / sqrt(length2) : 0;
 }
 
-/* Whether that value is more than a bound, and not less than one: without roots and quotients, which would take most
+/* Whether that value exceeds a bound, and whether it reaches one: without roots and quotients, which would take most
  * of the time. The bounds have room for what rounding does to squares. */
 static double squared(double x) { return x * fabs(x); }
 static bool exceeds(const kf_ranker *r, double product, double length2, double bound) {

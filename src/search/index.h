@@ -39,10 +39,11 @@ struct kf_index {
   kf_lead lead;
   uint32_t seen, padded; /* numbers of a row in the first pass; kf_scan_dim(seen) */
   bool in_place;
-  const float *rows; /* [n][dim] as given; NULL: in place, or */
-  float *kept;       /* the same, if they are the index's own; NULL: resident, or */
-  uint16_t *halves;  /* [n][dim] in f16 or bf16, if the source is */
-  double *norm2;     /* [n] their canonical squared lengths; cosine only */
+  const float
+      *rows;   /* [n][dim] as given, the index's own or resident; NULL: in place, or in `halves` */
+  float *kept; /* `rows`, if they are the index's own; otherwise NULL */
+  uint16_t *halves; /* [n][dim] in f16 or bf16, if the source is */
+  double *norm2;    /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */
   double longest;       /* not less than any |y| */

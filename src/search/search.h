@@ -15,8 +15,8 @@ typedef struct kf_source {
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
-  /* The rows in memory, which then outlive the index: it keeps no copy of them. NULL: they are fetched. Only
-   * with f32, and not in place. */
+  /* The same rows in memory, which must outlive the index and not change: it then keeps no copy. f32 only, and not
+   * with in_place. NULL: rows are fetched. */
   const float *resident;
   void *owned;      /* freed with the index, or when building it fails; may be NULL */
   bool canonical;   /* canonical scores decide, as they are; otherwise exact ones do */
