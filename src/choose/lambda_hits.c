@@ -6,7 +6,6 @@
 #include "choose/lambda_hits.h"
 
 #include <math.h>
-#include <string.h>
 
 #define FIRST_ROWS 6250u /* of a part, at least; twice as many make two parts */
 #define MOST_PARTS 8u
@@ -16,12 +15,12 @@ struct kf_lambda_hits {
   kf_row_list all;
   unsigned char *part; /* [all.n] */
   uint32_t parts, taken;
-  uint64_t *
-      right; /* [all.n] of each row taken, on this rank: a bit for each lambda at which it was right */
+  /* [all.n] Of each row taken, on this rank: a bit for each lambda at which it was right. */
+  uint64_t *right;
   double lambda[KF_LAMBDAS_MOST]; /* of each bit */
   size_t n_lambdas;
-  uint64_t n,
-      n_single; /* rows left out in turn so far; rows of the sample that are alone in their class */
+  uint64_t n;        /* rows left out in turn so far */
+  uint64_t n_single; /* rows of the whole sample that are alone in their class */
 };
 
 void kf_lambda_hits_free(kf_lambda_hits *h) {
@@ -38,14 +37,10 @@ static kf_status prepare(kf_lambda_hits *h, uint32_t n_classes, bool at_once, kf
   h->taken = 1;
   h->n_single = kf_loo_count_single(h->loo, &h->all);
   h->right = kf_alloc_zero(h->all.n + 1, sizeof *h->right);
+  if (h->right == NULL) return kf_fail_memory(err);
+  if (h->parts > 1) return kf_fold_rows(&h->all, n_classes, h->parts, &h->part, err);
   h->part = kf_alloc_zero(h->all.n + 1, 1);
-  if (h->right == NULL || h->part == NULL) return kf_fail_memory(err);
-  if (h->parts == 1) return KF_OK;
-  unsigned char *part;
-  KF_TRY(kf_fold_rows(&h->all, n_classes, h->parts, &part, err));
-  kf_free(h->part);
-  h->part = part;
-  return KF_OK;
+  return h->part != NULL ? KF_OK : kf_fail_memory(err);
 }
 
 kf_status kf_lambda_hits_new(kf_loo *loo, kf_row_list *rows, bool at_once, kf_lambda_hits **out) {
@@ -135,8 +130,8 @@ kf_status kf_lambda_hits_take_more(kf_lambda_hits *h, const char *what, kf_lambd
 
 kf_status kf_lambda_hits_loss(const kf_lambda_hits *h, const kf_lambda_point *points, size_t n,
                               size_t best, double *out) {
-  uint64_t differ[2 * KF_LAMBDAS_MOST] = {
-      0}; /* rows right at the other alone, and at the best alone */
+  /* Of each point, rows that were right at it alone, and at the best alone. */
+  uint64_t differ[2 * KF_LAMBDAS_MOST] = {0};
   uint64_t of_best = UINT64_C(1) << number_of(h, points[best].lambda);
   for (size_t p = 0; p < n; p++) {
     uint64_t of_other = UINT64_C(1) << number_of(h, points[p].lambda);
