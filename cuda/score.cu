@@ -1,10 +1,9 @@
 /* score.cu - survivors scored canonically, and the best rows of each query.
  *
- * A block takes one query. Its survivors are first looked at in fine: the query with a second
- * digit, which leaves the rounding of the row alone, bounds the key of each from above. The
- * likeliest ones are scored; what is then below the last of the best rows so far cannot be among
- * them, and the rest is scored as well. Rows come from memory in no order, and that is what it
- * costs. */
+ * A block takes one query. A second digit of the query gives each survivor a tighter upper bound of
+ * its key, from which only the rounding of the row is missing. The survivors with the largest bounds
+ * are scored first. Of the others, those whose bound is below the last of the best rows so far are
+ * dropped, and the rest is scored as well. The cost is reading rows at random places in memory. */
 #include "search.cuh"
 #include "table.h"
 
@@ -269,18 +268,18 @@ __device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
     }
 }
 
-/* Scores the survivors whose upper bound is in [from, to), and keeps the best rows. Returns how
- * many there are. */
+/* Scores the survivors whose upper bound is at least `from`, and keeps the best rows. Returns how
+ * many there are. The bound of a scored survivor becomes NaN, so no row is scored twice. */
 template <class T>
 __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v, double norm2,
-                                              uint32_t n, double from, double to, uint32_t kept) {
+                                              uint32_t n, double from, uint32_t kept) {
   __shared__ uint32_t n_work;
   if (threadIdx.x == 0) n_work = 0;
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-    double upper = a.fine ? (double)v.upper[i] : INFINITY;
-    if (upper >= from && (upper < to || to == INFINITY))
-      v.work[atomicAdd(&n_work, 1u)] = v.number[i];
+    if (a.fine && !((double)v.upper[i] >= from)) continue;
+    v.work[atomicAdd(&n_work, 1u)] = v.number[i];
+    v.upper[i] = NAN;
   }
   __syncthreads();
   uint32_t work = n_work;
@@ -318,10 +317,10 @@ __global__ void __maxnreg__(REGISTERS) score_queries(const __grid_constant__ sco
     if (a.fine) bound_rows(a, v, k, n);
     if (kept == a.best) bar = kf_key_of(a.metric, k.base, v.scored[a.best - 1].score);
     if (a.fine && kept < a.best) likely = (double)cut(v, n, a.best - kept);
-    kept = take_rows<T>(a, v, k.norm2, n, fmax(likely, bar), INFINITY, kept);
+    kept = take_rows<T>(a, v, k.norm2, n, fmax(likely, bar), kept);
     if (likely == -INFINITY) continue;
     if (kept == a.best) bar = kf_key_of(a.metric, k.base, v.scored[a.best - 1].score);
-    if (bar < likely) kept = take_rows<T>(a, v, k.norm2, n, bar, likely, kept);
+    if (bar < likely) kept = take_rows<T>(a, v, k.norm2, n, bar, kept);
   }
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < kept; i += THREADS) best_rows[i] = v.scored[i];

@@ -10,6 +10,7 @@
 #include "exact_order.h"
 #include "test.h"
 
+#include "file/file.h"
 #include "search/search.h"
 
 #include <inttypes.h>
@@ -164,6 +165,37 @@ static inline void some_zero(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 3 == 0 ? 0 : 1, x);
 }
 
+/* Lengths e^-40 to e^40: the longest of them do not fit 8 bits, and come in batches of their own. */
+static inline void wild_lengths(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  normals(s, i, exp(40 * test_uniform(&state)), x);
+}
+
+/* Any length that f32 can hold, from denormal numbers to nearly the largest. */
+static inline double any_scale(const shape *s, uint64_t i) {
+  uint64_t state = hash(s, i);
+  return ldexp(1 + fabs(test_uniform(&state)), (int)(test_random(&state) % 272) - 148);
+}
+
+static inline void any_length(const shape *s, uint64_t i, float *x) {
+  normals(s, i, any_scale(s, i), x);
+}
+
+static inline void zero_and_denormal(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  const double scales[] = {0, 1e-44, 1e-40, 1e-38, 1e-20, 1};
+  normals(s, i, scales[test_random(&state) % 6], x);
+}
+
+static inline void one_huge_among_tiny(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i == s->n / 2 ? 1e30 : 1e-30, x);
+}
+
+/* Too long for 8 bits, but for one row in eight. */
+static inline void mostly_too_long(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i % 8 == 3 ? 1 : 1e16, x);
+}
+
 /* --- and with queries that are not like rows (numbers from n on) --- */
 
 static inline void negative_products(const shape *s, uint64_t i, float *x) {
@@ -177,6 +209,26 @@ static inline void far_queries(const shape *s, uint64_t i, float *x) {
 
 static inline void far_rows(const shape *s, uint64_t i, float *x) {
   normals(s, i, i < s->n ? 1e20 : 1, x);
+}
+
+/* Queries of all lengths beside rows of one, which is any. */
+static inline void queries_of_any_length(const shape *s, uint64_t i, float *x) {
+  normals(s, i, any_scale(s, i < s->n ? 0 : i), x);
+}
+
+/* Rows of all lengths beside queries of one. */
+static inline void rows_of_any_length(const shape *s, uint64_t i, float *x) {
+  normals(s, i, any_scale(s, i < s->n ? i : s->n), x);
+}
+
+/* Queries of so few units of 2^-149 that f32 cannot hold their length, and long rows, which come in
+ * pairs, so that the centre is zero. */
+static inline void denormal_queries(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i < s->n ? i / 2 : i);
+  double sign = i < s->n && i % 2 == 1 ? -1 : 1, step = i < s->n ? 1e12 : 0x1p-149;
+  uint64_t most = i < s->n ? 127 : 2;
+  for (uint32_t j = 0; j < s->dim; j++)
+    x[j] = (float)(sign * step * ((double)(test_random(&state) % (2 * most + 1)) - (double)most));
 }
 
 static inline void zero_queries(const shape *s, uint64_t i, float *x) {
@@ -278,9 +330,17 @@ static const kind kinds[] = {
     {.name = "multiples", .row = multiples},
     {.name = "narrow cone", .row = narrow_cone},
     {.name = "some zero", .row = some_zero, .zeros = true},
+    {.name = "wild lengths", .row = wild_lengths},
+    {.name = "any length", .row = any_length},
+    {.name = "zero and denormal", .row = zero_and_denormal, .zeros = true},
+    {.name = "one huge among tiny", .row = one_huge_among_tiny},
+    {.name = "mostly too long", .row = mostly_too_long},
     {.name = "negative products", .row = negative_products, .own_queries = true},
     {.name = "far queries", .row = far_queries, .own_queries = true},
     {.name = "far rows", .row = far_rows, .own_queries = true},
+    {.name = "queries of any length", .row = queries_of_any_length, .own_queries = true},
+    {.name = "rows of any length", .row = rows_of_any_length, .own_queries = true},
+    {.name = "denormal queries", .row = denormal_queries, .own_queries = true},
     {.name = "zero queries", .row = zero_queries, .zeros = true, .own_queries = true},
     {.name = "unlucky rounding", .row = unlucky_rounding, .own_queries = true},
     {.name = "unlucky queries", .row = unlucky_queries, .own_queries = true},
@@ -302,8 +362,9 @@ typedef struct problem {
   const kind *kind;
   shape shape;
   uint64_t n_queries;
-  float *rows;    /* [n][dim] */
-  float *given;   /* the same before they were rounded to f16; NULL: they were not */
+  float *rows;  /* [n][dim] */
+  float *given; /* the same before they were rounded to `dtype`; NULL: they were not */
+  kf_dtype dtype;
   float *queries; /* [n_queries][dim] */
 } problem;
 
@@ -329,7 +390,7 @@ static inline void make_query(const problem *p, uint64_t q, float *x) {
 
 static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uint64_t n_queries,
                                    uint64_t seed) {
-  problem p = {.kind = of, .shape = {n, dim, seed}, .n_queries = n_queries};
+  problem p = {.kind = of, .shape = {n, dim, seed}, .n_queries = n_queries, .dtype = KF_F32};
   p.rows = malloc(n * dim * sizeof *p.rows);
   p.queries = malloc(n_queries * dim * sizeof *p.queries);
   assert_true(p.rows != NULL && p.queries != NULL);
@@ -338,15 +399,15 @@ static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uin
   return p;
 }
 
-/* Rounds the rows to f16, if none becomes infinite, or zeros where it was not. The index gets them as
- * they were. */
-static inline void round_problem(problem *p) {
+/* Rounds the rows to f16 or bf16, unless one becomes infinite, or zeros where it was not. The index gets
+ * them as they were. */
+static inline void round_problem(problem *p, kf_dtype dtype) {
   uint64_t size = p->shape.n * p->shape.dim;
   uint16_t *half = malloc(size * sizeof *half);
   float *rounded = malloc(size * sizeof *rounded);
   assert_true(half != NULL && rounded != NULL);
-  kf_kernels_plain.f32_to_f16(p->rows, size, half);
-  kf_kernels_plain.f16_to_f32(half, size, rounded);
+  kf_encode_f32(&kf_kernels_plain, kf_type_of(dtype), p->rows, size, half);
+  kf_decode_f32(&kf_kernels_plain, kf_type_of(dtype), half, size, rounded);
   bool fits = true;
   for (uint64_t i = 0; fits && i < p->shape.n; i++) {
     double before = kf_kernels_plain.norm2(p->rows + i * p->shape.dim, p->shape.dim);
@@ -357,6 +418,7 @@ static inline void round_problem(problem *p) {
   if (fits) {
     p->given = p->rows;
     p->rows = rounded;
+    p->dtype = dtype;
   } else {
     free(rounded);
   }
@@ -514,7 +576,7 @@ static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric 
                       .stop = h->stop,
                       .window = h->window,
                       .pairs = h->pairs,
-                      .dtype = p->given != NULL ? KF_F16 : KF_F32};
+                      .dtype = p->dtype};
   if (h->resident && !h->in_place && p->given == NULL) source.resident = p->rows;
   kf_index *index;
   assert_ok(ctx, kf_index_build(ctx, &source, metric, h->in_place, &index));
@@ -531,7 +593,7 @@ static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric
   kf_index *index;
   kf_index_options options = {.metric = metric, .rows_in_place = in_place};
   const float *rows = p->given != NULL ? p->given : p->rows;
-  if (p->given != NULL) options.dtype = KF_F16;
+  if (p->given != NULL) options.dtype = p->dtype;
   if (data != NULL)
     assert_ok(ctx, kf_index_new_from_data(ctx, data, &options, &index));
   else
@@ -619,7 +681,10 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
                "batch %" PRIu64 "%s%s%s%s: %s",
                p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim,
                h->lead, h->stop, h->window, h->pairs, k, kf_isa_name(h->isa), h->threads, h->batch,
-               h->in_place ? ", in place" : "", p->given != NULL ? ", f16" : "",
+               h->in_place ? ", in place" : "",
+               p->dtype == KF_F16    ? ", f16"
+               : p->dtype == KF_BF16 ? ", bf16"
+                                     : "",
                h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
     free(rows);
     free(scores);

@@ -154,7 +154,7 @@ static void leading_directions(void **state) {
     for (size_t m = i % 3; m < 3; m += 2) {
       if (!suits(&kinds[i], metrics[m])) continue;
       problem p = make_problem(&kinds[i], 700, 33, 20, 1 + i);
-      if (i % 4 == 3) round_problem(&p);
+      if (i % 4 == 3) round_problem(&p, KF_F16);
       answer a = solve(&p, metrics[m]);
       int64_t leave_out[20];
       for (uint64_t q = 0; q < 20; q++) leave_out[q] = q % 2 == 0 ? a.rows[q * 700] : -1;
@@ -180,7 +180,7 @@ static void stops(void **state) {
     for (size_t m = (i + 1) % 3; m < 3; m += 2) {
       if (!suits(&kinds[i], metrics[m])) continue;
       problem p = make_problem(&kinds[i], 700, 33, 30, 1 + i);
-      if (i % 4 == 2) round_problem(&p);
+      if (i % 4 == 2) round_problem(&p, KF_F16);
       answer a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
         for (uint32_t stop = 4; test_has_isa(isa) && stop < 33; stop += 8 + 4 * (isa % 3))

@@ -30,7 +30,7 @@ static void one_problem(uint64_t seed) {
   uint64_t n_queries = draw(many ? 40 : 60, &state);
   uint32_t dim = (uint32_t)draw(many ? 40 : 300, &state);
   problem p = make_problem(of, n, dim, n_queries, seed);
-  if (seed % 5 == 0) round_problem(&p);
+  if (seed % 5 == 0) round_problem(&p, seed % 2 == 0 ? KF_F16 : KF_BF16);
   answer a = solve(&p, metric);
   int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
   for (uint64_t q = 0; q < n_queries; q++) /* about half of them leave out one of the best */

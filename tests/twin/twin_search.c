@@ -148,7 +148,7 @@ typedef struct query {
 } query;
 
 typedef struct hit {
-  uint32_t query, number;
+  uint32_t query, place;
 } hit;
 
 struct kf_dev_queries {
@@ -212,6 +212,12 @@ static float round_up(double x) {
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
+/* A query whose bytes say nothing: every row may be near it. */
+static void take_all_rows(query *to) {
+  to->factor = 0;
+  to->by_length = to->by_error = to->fixed = INFINITY;
+}
+
 /* Rounds y [dim] to bytes up to 127, and sets the bounds: kf_query_factor, kf_query_round. */
 static void round_query(const kf_dev_queries *q, query *to, double largest, double *y,
                         int8_t *bytes) {
@@ -219,6 +225,10 @@ static void round_query(const kf_dev_queries *q, query *to, double largest, doub
   float factor = (float)(largest / 127 * (1 + 0x1p-22));
   if (!(factor > FLT_MIN)) factor = 0;
   if ((double)factor < s->least_factor) factor = round_up(s->least_factor);
+  if (factor > 0 && !(largest < 127.4 * (double)factor)) {
+    take_all_rows(to);
+    return;
+  }
   double inverse = factor > 0 ? 1 / (double)factor : 0, error2 = 0, bytes2 = 0;
   for (uint32_t i = 0; i < s->dim; i++) {
     double b = rint(y[i] * inverse), e = y[i] - (double)factor * b;
@@ -259,12 +269,10 @@ static void start_query(const kf_dev_queries *q, uint32_t i, double *y) {
     to->length += 2 * s->centre_length;
   }
   memset(bytes, 0, s->padded);
-  if (to->length < LONGEST) {
+  if (to->length < LONGEST)
     round_query(q, to, largest, y, bytes);
-  } else {
-    to->factor = 0;
-    to->by_length = to->by_error = to->fixed = INFINITY;
-  }
+  else
+    take_all_rows(to);
 }
 
 kf_dev_status kf_twin_queries_put(kf_dev_queries *q, const float *x, uint32_t n,
@@ -341,20 +349,20 @@ kf_dev_status kf_twin_guess(kf_dev_queries *q, const kf_dev_rows *r, uint32_t ra
   return KF_DEV_OK;
 }
 
+/* Survivors come out by query. */
 kf_dev_status kf_twin_scan(kf_dev_queries *q, const kf_dev_rows *r, uint64_t *hits) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   uint64_t places = r->piece.n_tiles * r->tile_rows, n = 0;
-  for (uint64_t place = 0; place < places; place++) {
-    uint32_t number = r->numbers[place];
-    for (uint32_t i = 0; i < q->n && number != UINT32_MAX; i++) {
+  for (uint32_t i = 0; i < q->n; i++)
+    for (uint64_t place = 0; place < places && q->query[i].chosen; place++) {
       double low, high;
-      if (!q->query[i].chosen || r->piece.first + number == q->query[i].leave_out) continue;
+      uint32_t number = r->numbers[place];
+      if (number == UINT32_MAX || r->piece.first + number == q->query[i].leave_out) continue;
       bounds_of(q, i, r, place, &low, &high);
       if (high < q->query[i].least) continue;
-      if (n < q->room) q->hits[n] = (hit){i, number};
+      if (n < q->room) q->hits[n] = (hit){i, (uint32_t)place};
       n++;
     }
-  }
   *hits = n;
   q->n_hits = n <= q->room ? n : 0;
   kf_twin_count(&kf_twin.scans, 1);
@@ -384,13 +392,76 @@ static void note(kf_dev_scored *list, uint32_t best, kf_dev_scored x) {
   list[at] = x;
 }
 
+/* The key of a score, less what rounding may have done to it. */
+static double proven_key(const kf_dev_queries *q, uint32_t i, double score, double slack) {
+  const kf_dev_space *s = &q->space;
+  const query *of = &q->query[i];
+  if (s->metric != KF_DEV_EUCLIDEAN)
+    return -score - of->base -
+           slack * s->rounding_share * of->length * (s->longest + s->centre_length);
+  double reach = 2 * of->length + 2 * sqrt(score);
+  return (of->base - score) / 2 - slack * 2 * s->rounding_share * reach * reach;
+}
+
+/* Survivors are scored as in cuda/score.cu, in batches of these. */
+#define BATCH 48u
+
+typedef struct survivor {
+  uint32_t place;
+  double upper; /* its key is not above this */
+} survivor;
+
+/* Scores the survivors whose upper bound is at least `from`. The bound of a scored survivor becomes
+ * NaN, so no row is scored twice. */
+static void take_rows(kf_dev_queries *q, uint32_t i, const kf_dev_rows *r, survivor *some,
+                      uint32_t n, double from) {
+  for (uint32_t h = 0; h < n; h++) {
+    if (!(some[h].upper >= from)) continue;
+    uint32_t number = r->numbers[some[h].place];
+    note(q->lists + (uint64_t)i * q->best, q->best,
+         (kf_dev_scored){score_of(q, i, r, number), r->piece.first + number});
+    some[h].upper = NAN;
+  }
+}
+
+/* A bound that at least `wanted` of n survivors reach, and not many more; minus infinity: all. */
+static double cut(const survivor *some, uint32_t n, uint32_t wanted) {
+  double uppers[BATCH];
+  if (n <= wanted + wanted / 2 + 8) return -INFINITY;
+  for (uint32_t h = 0; h < n; h++) uppers[h] = some[h].upper;
+  qsort(uppers, n, sizeof *uppers, falling);
+  return uppers[wanted - 1];
+}
+
+/* The key of the last of the best rows of a query; minus infinity: there is room for more. */
+static double bar_of(const kf_dev_queries *q, uint32_t i) {
+  const kf_dev_scored *last = q->lists + (uint64_t)i * q->best + q->best - 1;
+  return last->row < 0 ? -INFINITY : proven_key(q, i, last->score, 0);
+}
+
+static void score_batch(kf_dev_queries *q, uint32_t i, const kf_dev_rows *r, survivor *some,
+                        uint32_t n) {
+  const kf_dev_scored *list = q->lists + (uint64_t)i * q->best;
+  uint32_t kept = 0;
+  while (kept < q->best && list[kept].row >= 0) kept++;
+  double likely = kept < q->best ? cut(some, n, q->best - kept) : -INFINITY;
+  take_rows(q, i, r, some, n, fmax(likely, bar_of(q, i)));
+  if (bar_of(q, i) < likely) take_rows(q, i, r, some, n, bar_of(q, i));
+}
+
 kf_dev_status kf_twin_score(kf_dev_queries *q, const kf_dev_rows *r) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   if (r->values == NULL) return kf_twin_fail(q->dev, KF_DEV_FAILED, "there are no values");
+  survivor batch[BATCH];
+  uint32_t n = 0;
   for (uint64_t h = 0; h < q->n_hits; h++) {
-    uint32_t i = q->hits[h].query, number = q->hits[h].number;
-    note(q->lists + (uint64_t)i * q->best, q->best,
-         (kf_dev_scored){score_of(q, i, r, number), r->piece.first + number});
+    double low;
+    uint32_t i = q->hits[h].query;
+    batch[n].place = q->hits[h].place;
+    bounds_of(q, i, r, q->hits[h].place, &low, &batch[n++].upper);
+    if (n < BATCH && h + 1 < q->n_hits && q->hits[h + 1].query == i) continue;
+    score_batch(q, i, r, batch, n);
+    n = 0;
   }
   kf_twin_count(&kf_twin.scored, q->n_hits);
   return KF_DEV_OK;
@@ -401,7 +472,7 @@ kf_dev_status kf_twin_survivors(kf_dev_queries *q, const kf_dev_rows *r, uint32_
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   for (uint64_t h = 0; h < q->n_hits; h++) {
     whose[h] = q->hits[h].query;
-    row[h] = r->piece.first + q->hits[h].number;
+    row[h] = r->piece.first + r->numbers[q->hits[h].place];
   }
   *n = q->n_hits;
   kf_twin_count(&kf_twin.survivors, q->n_hits);
@@ -409,16 +480,6 @@ kf_dev_status kf_twin_survivors(kf_dev_queries *q, const kf_dev_rows *r, uint32_
 }
 
 /* --- certificates ----------------------------------------------------------------------------- */
-
-static double proven_key(const kf_dev_queries *q, uint32_t i, double score, double slack) {
-  const kf_dev_space *s = &q->space;
-  const query *of = &q->query[i];
-  if (s->metric != KF_DEV_EUCLIDEAN)
-    return -score - of->base -
-           slack * s->rounding_share * of->length * (s->longest + s->centre_length);
-  double reach = 2 * of->length + 2 * sqrt(score);
-  return (of->base - score) / 2 - slack * 2 * s->rounding_share * reach * reach;
-}
 
 kf_dev_status kf_twin_settle(kf_dev_queries *q, uint32_t k, double slack, uint32_t *left) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
