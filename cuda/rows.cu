@@ -74,9 +74,7 @@ __global__ void __launch_bounds__(KF_TILE_ROWS)
     if (threadIdx.x > 0) continue;
     kf_tile_value v = {t.scale, t.low, t.high, t.length, t.error, t.fixed, (uint32_t)empty, 0};
     tiles[i] = v;
-    float4 bound = make_float4(-INFINITY, 0, 0, 1);
-    if (t.scale > 0)
-      bound = make_float4((float)(t.low - bound_scale * t.fixed), t.length, t.error, 1 / t.scale);
+    kf_tile_bound bound = kf_bound_tile(t, bound_scale);
     if (empty == KF_TILE_ROWS) bound.w = -1;
     bounds[i] = bound;
   }

@@ -210,9 +210,7 @@ __global__ void set_bounds(const uint32_t *chosen, const kf_query_known *known, 
                            double bound_scale, kf_query_bound *out) {
   uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  kf_query_known k = known[chosen[i]];
-  out[i] = make_float4((float)(k.least - bound_scale * k.fixed), (float)(bound_scale * k.by_length),
-                       (float)(bound_scale * k.by_error), 1 / k.factor);
+  out[i] = kf_bound_query(known[chosen[i]], bound_scale);
 }
 
 typedef struct group_args {

@@ -182,13 +182,29 @@ __device__ __forceinline__ unsigned long long kf_sum_before(unsigned long long m
   return __shfl_sync(~0u, sums - sum, warp) + up_to - mine;
 }
 
-/* The least dot product with which the key of a row of the tile can be high enough. */
+/* What a threshold needs of a query and of a tile. */
+__host__ __device__ __forceinline__ kf_query_bound kf_bound_query(const kf_query_known &k,
+                                                                  double bound_scale) {
+  return make_float4((float)(k.least - bound_scale * k.fixed), (float)(bound_scale * k.by_length),
+                     (float)(bound_scale * k.by_error), 1 / k.factor);
+}
+__host__ __device__ __forceinline__ kf_tile_bound kf_bound_tile(const kf_dev_tile &t,
+                                                                double bound_scale) {
+  if (!(t.scale > 0)) return make_float4(-INFINITY, 0, 0, 1);
+  return make_float4((float)(t.low - bound_scale * t.fixed), t.length, t.error, 1 / t.scale);
+}
+
+/* The least dot product with which the key of a row of the tile can be high enough. Where a dot
+ * product of 1 is worth less than 1e-30, underflow could spoil the bounds: then every row survives,
+ * as with kf_value_of_one on the CPU. Above that, underflow costs less than the 2 taken off below. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
   if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */
+  float unit = q.w * t.w;
+  if (!(unit < 1e30f)) return INT32_MIN;
   float length = q.y * t.y, error = q.z * t.z;
   float size = fabsf(q.x) + fabsf(t.x) + length + error;
   float floor = (((q.x + t.x) - length) - error) - 0x1p-20f * size; /* far more than rounding */
-  floor = floor * q.w * t.w;
+  floor *= unit;
   floor -= 0x1p-20f * fabsf(floor) + 2;
   return floor > -2e9f ? (floor < 2e9f ? __float2int_rd(floor) : INT32_MAX - 1)
                        : INT32_MIN; /* NaN: all */

@@ -10,7 +10,7 @@
  *
  * A last word `mma` takes the pass of devices before Hopper. Without a device the exit status is
  * 77. */
-#include "../device.cuh"
+#include "../search.cuh"
 #include "../table.h"
 #include "check_maps.h"
 #include "check_products.h"
@@ -584,6 +584,72 @@ static void time_set(uint32_t dim, uint64_t n, uint32_t nq, uint32_t k, int kind
   api->rows_free(dev, rows);
 }
 
+/* --- thresholds ------------------------------------------------------------------------------- */
+
+struct threshold_case {
+  kf_query_known query;
+  kf_dev_tile tile;
+  int32_t dot; /* that a threshold may not pass over */
+};
+
+__global__ void find_thresholds(const threshold_case *cases, uint32_t n, int32_t *out) {
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n)
+    out[i] = kf_threshold(kf_bound_query(cases[i].query, 1), kf_bound_tile(cases[i].tile, 1));
+}
+
+/* A number of any size between two powers of two. */
+static double any_size(uint64_t seed, int from, int to) {
+  double mantissa = 1 + (double)(mix(seed) >> 12) * 0x1p-52;
+  return ldexp(mantissa, from + (int)(mix(seed + 1) % (uint64_t)(to - from)));
+}
+
+/* Bounds of every size that queries and rows can have, denormal ones as well, and the least key that
+ * a row with this dot product may have. */
+static threshold_case make_threshold(uint64_t seed) {
+  threshold_case c = {};
+  c.dot = (int32_t)(mix(seed) % 2000001) - 1000000;
+  c.query.factor = (float)any_size(seed + 2, -149, 43);
+  c.query.by_length = any_size(seed + 4, -149, 40);
+  c.query.by_error = any_size(seed + 6, -149, 50);
+  c.query.fixed = seed % 3 == 0 ? 0 : any_size(seed + 8, -200, 20);
+  c.tile.scale = (float)any_size(seed + 10, -126, 43);
+  c.tile.length = (float)any_size(seed + 12, -149, 50);
+  c.tile.error = (float)any_size(seed + 14, -149, 48);
+  c.tile.low = (float)((seed & 1 ? 1 : -1) * any_size(seed + 16, -149, 60));
+  c.tile.fixed = (float)(any_size(seed + 18, -140, 20) + 0x1p-23 * fabs((double)c.tile.low));
+  double margin = c.query.by_length * c.tile.length + c.query.by_error * c.tile.error +
+                  c.query.fixed + c.tile.fixed;
+  c.query.least = (double)c.dot * c.query.factor * c.tile.scale - c.tile.low + margin;
+  c.query.least -= 1e-14 * (fabs(c.query.least) + fabs((double)c.tile.low) + margin);
+  return c;
+}
+
+static void check_thresholds(uint32_t n) {
+  std::vector<threshold_case> cases(n);
+  std::vector<int32_t> found(n);
+  for (uint32_t i = 0; i < n; i++) cases[i] = make_threshold(mix(i));
+  threshold_case *on_device;
+  int32_t *out;
+  uint32_t above = 0;
+  cudaMalloc(&on_device, n * sizeof *on_device);
+  cudaMalloc(&out, n * sizeof *out);
+  cudaMemcpy(on_device, cases.data(), n * sizeof *on_device, cudaMemcpyHostToDevice);
+  find_thresholds<<<(n + 127) / 128, 128>>>(on_device, n, out);
+  if (cudaMemcpy(found.data(), out, n * sizeof *out, cudaMemcpyDeviceToHost) != cudaSuccess)
+    above = n;
+  for (uint32_t i = 0; i < n; i++) {
+    if (found[i] <= cases[i].dot) continue;
+    if (above++ < 4)
+      printf("threshold %d above %d: factor %a, scale %a\n", found[i], cases[i].dot,
+             (double)cases[i].query.factor, (double)cases[i].tile.scale);
+  }
+  cudaFree(on_device);
+  cudaFree(out);
+  printf("thresholds: %u of %u too high\n", above, n);
+  wrong += above > 0;
+}
+
 int main(int argc, char **argv) {
   char message[512];
   uint32_t n;
@@ -604,6 +670,7 @@ int main(int argc, char **argv) {
     check_set({400, 140, 900, 5, KF_DEV_INNER, KF_DEV_BF16, 3});
     check_set({400, 2048, 32, 5, KF_DEV_INNER, KF_DEV_F32, 0});
     check_set({400, 2048, 64, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
+    check_thresholds(10000);
     wrong += check_maps(api, dev, true);
     wrong += check_products(api, dev, true);
   } else if (argc > 1 && strcmp(argv[1], "maps") == 0) {
@@ -634,6 +701,7 @@ int main(int argc, char **argv) {
     check_set({1300, 2900, 50, 15, KF_DEV_COSINE, KF_DEV_F16, 2});
     check_set({1200, 2048, 20, 15, KF_DEV_EUCLIDEAN, KF_DEV_F32, 1});
     check_overflow();
+    check_thresholds(4000000);
     wrong += check_maps(api, dev, false);
     wrong += check_products(api, dev, false);
   }
