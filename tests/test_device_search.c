@@ -66,6 +66,98 @@ static void try(const char *device, const kind *of, kf_metric metric, uint64_t n
   free_problem(&p);
 }
 
+/* --- devices with less than they have ---------------------------------------------------------- */
+
+/* The table of every device is replaced by one with less memory, less room for survivors and guesses
+ * that are too high. */
+static struct {
+  const kf_device_api *real;
+  kf_device_api table;
+  uint64_t memory, hits;
+  bool high; /* guesses are too high */
+  uint64_t more, repeats, survivors, pieces;
+} less;
+
+static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
+  kf_dev_status status = less.real->memory_left(dev, bytes);
+  if (less.memory > 0 && *bytes > less.memory) *bytes = less.memory;
+  return status;
+}
+
+/* Devices differ in what they take besides. */
+static uint64_t rows_alone(const kf_dev_piece *piece) {
+  uint64_t bytes = piece->n * piece->space->padded;
+  if (piece->values != KF_DEV_NO_VALUES) bytes += piece->n * piece->space->dim * sizeof(float);
+  return bytes;
+}
+
+static uint64_t no_bytes(const kf_dev_space *space, uint32_t most, uint32_t best, uint64_t hits) {
+  (void)space, (void)most, (void)best, (void)hits;
+  return 0;
+}
+
+static kf_dev_status less_hits(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
+                               uint64_t hits, kf_dev_queries **out) {
+  if (less.hits > 0 && hits > less.hits) hits = less.hits;
+  return less.real->queries_new(dev, space, most, best, hits, out);
+}
+
+static kf_dev_status count_pieces(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out) {
+  less.pieces++;
+  return less.real->rows_new(dev, piece, out);
+}
+
+static kf_dev_status less_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits) {
+  kf_dev_status status = less.real->scan(queries, rows, hits);
+  less.more += status == KF_DEV_MORE;
+  return status;
+}
+
+static kf_dev_status less_survivors(kf_dev_queries *queries, const kf_dev_rows *rows,
+                                    uint32_t *query, int64_t *row, uint64_t *n) {
+  kf_dev_status status = less.real->survivors(queries, rows, query, row, n);
+  less.survivors += *n;
+  return status;
+}
+
+static kf_dev_status less_luck(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+                               int proven) {
+  static uint32_t numbers[4096];
+  static double least[4096];
+  uint32_t n = 0;
+  kf_dev_status status = less.real->guess(queries, rows, rank, proven);
+  if (status != KF_DEV_OK || proven || !less.high) return status;
+  status = less.real->chosen(queries, numbers, least, &n);
+  for (uint32_t i = 0; i < n; i++) least[i] += fabs(least[i]) + 1;
+  return status == KF_DEV_OK ? less.real->choose(queries, numbers, n, least) : status;
+}
+
+static kf_dev_status less_settled(kf_dev_queries *queries, uint32_t k, double slack,
+                                  uint32_t *left) {
+  kf_dev_status status = less.real->settle(queries, k, slack, left);
+  less.repeats += *left;
+  return status;
+}
+
+static void less_begin(const kf_devices *devices) {
+  less.real = devices->device[0]->api;
+  less.table = *less.real;
+  less.table.memory_left = less_memory;
+  less.table.rows_bytes = rows_alone;
+  less.table.queries_bytes = no_bytes;
+  less.table.queries_new = less_hits;
+  less.table.rows_new = count_pieces;
+  less.table.scan = less_scan;
+  less.table.survivors = less_survivors;
+  less.table.guess = less_luck;
+  less.table.settle = less_settled;
+  for (uint32_t i = 0; i < devices->n; i++) devices->device[i]->api = &less.table;
+}
+
+static void less_end(const kf_devices *devices) {
+  for (uint32_t i = 0; i < devices->n; i++) devices->device[i]->api = less.real;
+}
+
 /* --- right answers ---------------------------------------------------------------------------- */
 
 static void kinds_of_data(void **state) {
@@ -101,57 +193,102 @@ static void many_neighbours(void **state) {
 }
 
 /* Problems drawn at random, with everything that can be set, beside brute force in exact
- * arithmetic. */
-static void one_problem(uint64_t seed) {
+ * arithmetic and beside the CPU. */
+typedef struct drawn {
+  problem p;
+  kf_metric metric;
+  uint32_t k, n_devices;
+  int64_t *leave_out;    /* [n_queries]; NULL: none */
+  uint64_t window;       /* see kf_index_devices */
+  uint64_t memory, hits; /* of devices; 0: enough */
+  bool in_place, lead, high;
+} drawn;
+
+static void draw_problem(uint64_t seed, drawn *out, answer *a) {
   uint64_t s = seed;
-  kf_twin_state *twin = device_twin();
   const kind *of = &kinds[test_random(&s) % N_KINDS];
-  kf_metric metric = metrics[test_random(&s) % 3];
-  if (of->zeros && metric == KF_METRIC_COSINE) metric = KF_METRIC_INNER;
-  uint64_t n = 1 + test_random(&s) % 1500, n_queries = 1 + test_random(&s) % 30;
+  *out = (drawn){.metric = metrics[test_random(&s) % 3], .n_devices = 1};
+  if (of->zeros && out->metric == KF_METRIC_COSINE) out->metric = KF_METRIC_INNER;
+  uint64_t n = 1 + test_random(&s) % (seed % 50 == 7 ? 20000 : 1500);
+  uint64_t n_queries = 1 + test_random(&s) % 30;
   uint32_t dim = 1 + (uint32_t)(test_random(&s) % 80);
-  problem p = make_problem(of, n, dim, n_queries, seed);
-  if (seed % 5 == 0) round_problem(&p);
-  answer a = solve(&p, metric);
-  int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
-  for (uint64_t q = 0; q < n_queries; q++)
-    leave_out[q] = test_random(&s) % 2 == 0 ? -1 : a.rows[q * n + test_random(&s) % n];
-  bool leaving = n > 1 && seed % 2 == 0, in_place = test_random(&s) % 4 == 0;
+  if (seed % 4 == 2)
+    dim = 128 + (uint32_t)(test_random(&s) % 200); /* rows with upper bounds first */
+  if (seed % 64 == 2) dim = 1281 + (uint32_t)(test_random(&s) % 64); /* and too wide for wgmma */
+  out->p = make_problem(of, n, dim, n_queries, seed);
+  if (seed % 5 < 2) round_problem(&out->p, seed % 5 == 0 ? KF_F16 : KF_BF16);
+  *a = solve(&out->p, out->metric);
+  bool leaving = n > 1 && test_random(&s) % 2 == 0;
+  if (leaving) out->leave_out = malloc(n_queries * sizeof *out->leave_out);
+  for (uint64_t q = 0; q < n_queries && leaving; q++)
+    out->leave_out[q] = test_random(&s) % 2 == 0 ? -1 : a->rows[q * n + test_random(&s) % n];
   uint64_t most = n - leaving < KF_MAX_NEIGHBOURS ? n - leaving : KF_MAX_NEIGHBOURS;
-  uint32_t k = 1 + (uint32_t)(test_random(&s) % (seed % 3 == 0 ? most : most < 12 ? most : 12));
-  device_reset(NULL);
-  uint32_t n_devices = 1;
+  out->k = 1 + (uint32_t)(test_random(&s) % (seed % 3 == 0 ? most : most < 20 ? most : 20));
+  out->in_place = test_random(&s) % 4 == 0;
+  out->lead = seed % 7 == 3 && dim > 2;
+  out->window = 1 + test_random(&s) % n;
+  out->high = test_random(&s) % 4 == 0;
+  if (seed % 3 == 1) out->hits = 1 + test_random(&s) % 3000;
+  if (test_random(&s) % 4 == 1) out->memory = 40000 + test_random(&s) % 400000;
+  if (device_twin() != NULL || device_between() != NULL)
+    out->n_devices = 1 + (uint32_t)(test_random(&s) % 3);
+}
+
+/* The twin has limits of its own; those of other devices are put before them. */
+static kf_devices *limit_devices(kf_ctx *ctx, const drawn *d, uint64_t seed) {
+  kf_twin_state *twin = device_twin();
+  kf_devices *devices = NULL;
   if (twin != NULL) {
-    twin->tile_rows = 8u << test_random(&s) % 4;
-    n_devices = 1 + (uint32_t)(test_random(&s) % 3);
-    twin->guess = test_random(&s) % 3;
-    twin->locked = test_random(&s) % 2;
-    if (seed % 3 == 1) twin->hits = 1 + test_random(&s) % 3000;
-    if (seed % 4 == 1) twin->memory = twin->used + 40000 + test_random(&s) % 400000;
+    twin->tile_rows = 8u << seed % 4;
+    twin->guess = seed % 3;
+    twin->locked = seed % 2;
+    twin->hits = d->hits;
+    if (d->memory > 0) twin->memory = twin->used + d->memory;
+    return NULL;
   }
-  if (device_between() != NULL) n_devices = 1 + (uint32_t)(test_random(&s) % 3);
-  device_show(n_devices);
+  less.memory = d->memory;
+  less.hits = d->hits;
+  less.high = d->high;
+  assert_ok(ctx, kf_devices_for(ctx, &devices));
+  less_begin(devices);
+  return devices;
+}
+
+static void one_problem(uint64_t seed) {
+  answer a;
+  drawn d;
+  draw_problem(seed, &d, &a);
+  const problem *p = &d.p;
   const char *const devices[] = {"cuda", "cuda:0,cuda:1", "cuda:2,cuda:0,cuda:1"};
-  kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[n_devices - 1]);
-  kf_index *index = seed % 7 == 3 && dim > 2 ? leading_index_of(ctx, &p, metric, in_place, dim / 2)
-                                             : index_of(ctx, &p, metric, in_place, NULL);
-  index->devices->window = 1 + test_random(&s) % n;
-  answers found = ask(ctx, index, &p, k, leaving ? leave_out : NULL);
+  device_reset(NULL);
+  device_show(d.n_devices);
+  kf_ctx *ctx = device_ctx(1 + (unsigned)(seed % 3), devices[d.n_devices - 1]);
+  kf_ctx *cpu = device_ctx(1, "cpu");
+  kf_devices *limited = limit_devices(ctx, &d, seed);
+  kf_index *index = d.lead ? leading_index_of(ctx, p, d.metric, d.in_place, p->shape.dim / 2)
+                           : index_of(ctx, p, d.metric, d.in_place, NULL);
+  index->devices->window = d.window;
+  answers found = ask(ctx, index, p, d.k, d.leave_out);
+  answers wanted = ask(cpu, index, p, d.k, d.leave_out);
   char text[256] = "";
-  bool short_of_memory = found.status == KF_ERR_MEM && twin != NULL && seed % 4 == 1;
+  bool short_of_memory = found.status == KF_ERR_MEM && d.memory > 0;
   if (found.status != KF_OK) snprintf(text, sizeof text, "%.200s", kf_errmsg(ctx));
-  if (!short_of_memory &&
-      (found.status != KF_OK ||
-       count_wrong(&a, k, leaving ? leave_out : NULL, found.rows, found.scores, text) > 0))
-    fail_msg("%s, %s, seed %" PRIu64 ", N %" PRIu64 ", D %u, k %u: %s", of->name,
-             metric_name(metric), seed, n, dim, k, text);
+  bool wrong = found.status != KF_OK ||
+               count_wrong(&a, d.k, d.leave_out, found.rows, found.scores, text) > 0 ||
+               count_wrong(&a, d.k, d.leave_out, wanted.rows, wanted.scores, text) > 0;
+  if (!short_of_memory && wrong)
+    fail_msg("%s, %s, seed %" PRIu64 ", N %" PRIu64 ", D %u, k %u: %s", p->kind->name,
+             metric_name(d.metric), seed, p->shape.n, p->shape.dim, d.k, text);
   free_answers(&found);
+  free_answers(&wanted);
   kf_index_free(index);
+  if (limited != NULL) less_end(limited);
+  kf_ctx_free(cpu);
   kf_ctx_free(ctx);
-  if (twin != NULL) assert_int_equal(twin->used, 0); /* nothing is left on the devices */
-  free(leave_out);
+  if (device_twin() != NULL) assert_int_equal(device_twin()->used, 0); /* nothing is left there */
+  free(d.leave_out);
   free_answer(&a);
-  free_problem(&p);
+  free_problem(&d.p);
 }
 
 /* KOOFU_TEST_PROBLEMS: which of them, "1-150". */
@@ -161,6 +298,56 @@ static void random_problems(void **state) {
   const char *range = getenv("KOOFU_TEST_PROBLEMS");
   if (range != NULL && sscanf(range, "%llu-%llu", &first, &last) != 2) fail_msg("%s", range);
   for (uint64_t seed = first; seed <= last; seed++) one_problem(seed);
+}
+
+/* An array of f32 in a .npy file, as rows; NULL: there is no such file. */
+static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim) {
+  kf_data *data;
+  if (access(path, R_OK) != 0) return NULL;
+  assert_ok(ctx, kf_data_open(ctx, &path, 1, NULL, &data));
+  *n = kf_data_rows(data);
+  *dim = kf_data_dim(data);
+  float *rows = malloc(*n * *dim * sizeof *rows);
+  assert_ok(ctx, kf_data_get(ctx, data, 0, *n, rows, NULL));
+  kf_data_free(data);
+  return rows;
+}
+
+/* Lengths e^-40 to e^40: of the survivors of a query there may be none but rows too long for bytes.
+ * The problem in which doubled rows were found, and others like it. */
+static void doubled_rows(void **state) {
+  (void)state;
+  const char *folder = KOOFU_SOURCE_DIR "/../shared/research/gpu-search";
+  kf_ctx *ctx = device_ctx(2, "cuda");
+  problem stored = {.kind = kind_named("wild lengths")};
+  stored.rows = read_npy(ctx, test_path(folder, "x0.npy"), &stored.shape.n, &stored.shape.dim);
+  stored.queries = read_npy(ctx, test_path(folder, "q0.npy"), &stored.n_queries, &stored.shape.dim);
+  if (stored.rows == NULL) print_message(TEST_SKIPPED, "problem of a trial");
+  for (size_t i = 0; i < 12; i++) {
+    problem p = i < 3 ? stored : make_problem(stored.kind, 783, 257, 25, i);
+    if (i < 3 && stored.rows == NULL) continue;
+    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    for (uint32_t k = 1; k < 40; k += 7) compare(ctx, index, &p, k, NULL);
+    kf_index_free(index);
+    if (i >= 3) free_problem(&p);
+  }
+  free_problem(&stored);
+  kf_ctx_free(ctx);
+}
+
+/* Bounds in f32 must hold where their products are denormal. */
+static void next_to_nothing(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 40; seed++) {
+    uint32_t dim = 1 + (uint32_t)(seed % 4);
+    problem p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
+    kf_ctx *ctx = device_ctx(2, "cuda");
+    kf_index *index = index_of(ctx, &p, metrics[1 + seed % 2], false, NULL);
+    for (uint32_t k = 1; k < 1000; k *= 4) compare(ctx, index, &p, k, NULL);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+    free_problem(&p);
+  }
 }
 
 /* Rows in f16 and bf16 are scored on the device as well. */
@@ -356,75 +543,7 @@ static void little_memory(void **state) {
   assert_true(scored && hosted && pieces);
 }
 
-/* The same on any device: its table is replaced by one that says it has less than it has. */
-static struct {
-  const kf_device_api *real;
-  uint64_t memory, hits;
-  bool high; /* guesses are too high */
-  uint64_t more, repeats, survivors, pieces;
-} less;
-
-static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
-  kf_dev_status status = less.real->memory_left(dev, bytes);
-  if (less.memory > 0 && *bytes > less.memory) *bytes = less.memory;
-  return status;
-}
-
-/* Devices differ in what they take besides. */
-static uint64_t rows_alone(const kf_dev_piece *piece) {
-  uint64_t bytes = piece->n * piece->space->padded;
-  if (piece->values != KF_DEV_NO_VALUES) bytes += piece->n * piece->space->dim * sizeof(float);
-  return bytes;
-}
-
-static uint64_t no_bytes(const kf_dev_space *space, uint32_t most, uint32_t best, uint64_t hits) {
-  (void)space, (void)most, (void)best, (void)hits;
-  return 0;
-}
-
-static kf_dev_status less_hits(kf_dev *dev, const kf_dev_space *space, uint32_t most, uint32_t best,
-                               uint64_t hits, kf_dev_queries **out) {
-  if (less.hits > 0 && hits > less.hits) hits = less.hits;
-  return less.real->queries_new(dev, space, most, best, hits, out);
-}
-
-static kf_dev_status count_pieces(kf_dev *dev, const kf_dev_piece *piece, kf_dev_rows **out) {
-  less.pieces++;
-  return less.real->rows_new(dev, piece, out);
-}
-
-static kf_dev_status less_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits) {
-  kf_dev_status status = less.real->scan(queries, rows, hits);
-  less.more += status == KF_DEV_MORE;
-  return status;
-}
-
-static kf_dev_status less_survivors(kf_dev_queries *queries, const kf_dev_rows *rows,
-                                    uint32_t *query, int64_t *row, uint64_t *n) {
-  kf_dev_status status = less.real->survivors(queries, rows, query, row, n);
-  less.survivors += *n;
-  return status;
-}
-
-static kf_dev_status less_luck(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
-                               int proven) {
-  static uint32_t numbers[4096];
-  static double least[4096];
-  uint32_t n = 0;
-  kf_dev_status status = less.real->guess(queries, rows, rank, proven);
-  if (status != KF_DEV_OK || proven || !less.high) return status;
-  status = less.real->chosen(queries, numbers, least, &n);
-  for (uint32_t i = 0; i < n; i++) least[i] += fabs(least[i]) + 1;
-  return status == KF_DEV_OK ? less.real->choose(queries, numbers, n, least) : status;
-}
-
-static kf_dev_status less_settled(kf_dev_queries *queries, uint32_t k, double slack,
-                                  uint32_t *left) {
-  kf_dev_status status = less.real->settle(queries, k, slack, left);
-  less.repeats += *left;
-  return status;
-}
-
+/* The same on any device. */
 static void less_of_everything(void **state) {
   (void)state;
   const struct {
@@ -435,19 +554,7 @@ static void less_of_everything(void **state) {
   kf_ctx *ctx = device_ctx(2, "cuda");
   kf_devices *devices;
   assert_ok(ctx, kf_devices_for(ctx, &devices));
-  kf_device *device = devices->device[0];
-  kf_device_api table = *device->api;
-  less.real = device->api;
-  table.memory_left = less_memory;
-  table.rows_bytes = rows_alone;
-  table.queries_bytes = no_bytes;
-  table.queries_new = less_hits;
-  table.rows_new = count_pieces;
-  table.scan = less_scan;
-  table.survivors = less_survivors;
-  table.guess = less_luck;
-  table.settle = less_settled;
-  device->api = &table;
+  less_begin(devices);
   const char *const names[] = {"gaussian", "every row thrice", "cone", "uneven lengths"};
   for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
     less.more = less.repeats = less.survivors = less.pieces = 0;
@@ -466,7 +573,7 @@ static void less_of_everything(void **state) {
     assert_int_equal(less.pieces, less.memory == 400000 ? 3 * 4 : 3);
     assert_true(less.repeats > 0 || !less.high || less.memory > 0);
   }
-  device->api = less.real;
+  less_end(devices);
   kf_ctx_free(ctx);
 }
 
@@ -632,6 +739,72 @@ static void no_memory(void **state) {
   free_problem(&p);
 }
 
+/* --- lists that are none ------------------------------------------------------------------------ */
+
+static struct {
+  const kf_device_api *real;
+  void (*spoil)(kf_dev_scored *list, uint32_t n);
+} spoilt;
+
+static void double_a_row(kf_dev_scored *list, uint32_t n) {
+  memmove(list + 3, list + 2, (n - 3) * sizeof *list);
+}
+static void swap_rows(kf_dev_scored *list, uint32_t n) {
+  kf_dev_scored first = list[n - 2];
+  list[n - 2] = list[n - 1];
+  list[n - 1] = first;
+}
+static void name_no_row(kf_dev_scored *list, uint32_t n) { list[n / 2].row += 100000; }
+static void score_nothing(kf_dev_scored *list, uint32_t n) { list[n - 1].score = NAN; }
+
+static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
+                                   kf_dev_scored *best) {
+  enum { K5 = 12 }; /* rows in a list for k = 5 */
+  kf_dev_status status = spoilt.real->answers(queries, first, n, best);
+  for (uint32_t i = 0; i < n; i++)
+    if (first + i == 7) spoilt.spoil(best + (size_t)i * K5, K5);
+  return status;
+}
+
+/* A list with a row twice, out of order or from elsewhere is an error of the device, not an answer. */
+static void unsound_lists(void **state) {
+  (void)state;
+  void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
+                                                     score_nothing};
+  problem p = worthwhile();
+  for (size_t i = 0; i < 8; i++) {
+    bool asked = i % 2 == 0;
+    device_n_heard = 0;
+    kf_ctx *ctx = device_ctx(2, asked ? "cuda" : NULL);
+    kf_devices *devices;
+    const kf_device_list *found;
+    assert_ok(ctx, kf_devices_find(ctx, &found));
+    assert_ok(ctx, kf_devices_for(ctx, &devices));
+    kf_device *device = kf_device_hold(devices->device[0]);
+    spoilt.real = device->api;
+    spoilt.spoil = ways[i / 2];
+    kf_device_api table = *device->api;
+    table.answers = spoil_answers;
+    device->api = &table;
+    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    answers a = ask(ctx, index, &p, 5, NULL);
+    if (asked) {
+      assert_int_equal(a.status, KF_ERR_INTERNAL);
+      assert_non_null(
+          strstr(kf_errmsg(ctx), "the nearest rows of query 7 are out of order or doubled"));
+    } else {
+      assert_true(device_n_heard == 1 && device_said("the CPU takes over: cuda:0"));
+      compare(ctx, index, &p, 5, NULL);
+    }
+    device->api = spoilt.real;
+    kf_device_release(device);
+    free_answers(&a);
+    kf_index_free(index);
+    kf_ctx_free(ctx);
+  }
+  free_problem(&p);
+}
+
 /* --- when it is used -------------------------------------------------------------------------- */
 
 static void where_it_pays(void **state) {
@@ -784,6 +957,8 @@ int main(void) {
       CASE(sizes),
       CASE(many_neighbours),
       CASE(random_problems),
+      CASE(doubled_rows),
+      CASE(next_to_nothing),
       CASE(halves),
       CASE(canonical),
       CASE(bound_is_needed),
@@ -798,6 +973,7 @@ int main(void) {
       CASE(outliers),
       CASE(lost),
       CASE(no_memory),
+      CASE(unsound_lists),
       CASE(where_it_pays),
       CASE(shared_index),
       CASE(bad_queries),

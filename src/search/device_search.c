@@ -94,6 +94,7 @@ typedef struct job {
   uint32_t to_look_at;               /* of these, how many while devices search */
   atomic_uint ready;                 /* queries of which all is there */
   atomic_bool failed;                /* a lane has */
+  atomic_bool unsound;               /* a list is */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
   /* scratch of workers */
@@ -128,13 +129,14 @@ static kf_scorer scorer_for(const job *j, uint32_t i, const kf_query *query, siz
                      .fetched = j->fetched + worker * KF_SCORE_ROWS * dim};
 }
 
+static bool comes_before(const kf_dev_scored *x, const kf_dev_scored *y) {
+  return x->score < y->score || (x->score == y->score && x->row < y->row);
+}
+
 /* Puts a row into a list, if it belongs there; empty places are at its end. */
 static void list_add(kf_dev_scored *list, uint32_t room, kf_dev_scored x) {
   uint32_t at = room;
-  for (; at > 0; at--) {
-    const kf_dev_scored *y = &list[at - 1];
-    if (y->row >= 0 && (y->score < x.score || (y->score == x.score && y->row < x.row))) break;
-  }
+  while (at > 0 && (list[at - 1].row < 0 || !comes_before(&list[at - 1], &x))) at--;
   if (at == room) return;
   memmove(list + at + 1, list + at, (room - at - 1) * sizeof *list);
   list[at] = x;
@@ -479,6 +481,30 @@ static kf_status search_lane(void *argument, size_t i, size_t worker, kf_err *er
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
+/* A list has rows of its lane alone, each once, in order. */
+static bool is_sound(const kf_lane *lane, const kf_dev_scored *list, uint32_t room) {
+  for (uint32_t t = 0; t < room && list[t].row >= 0; t++) {
+    if ((uint64_t)list[t].row - lane->first >= lane->n) return false;
+    if (t > 0 && !comes_before(&list[t - 1], &list[t])) return false;
+  }
+  return true;
+}
+
+/* The lists of a query must be sound: what is not must never become an answer. */
+static kf_status check_lists(job *j, uint32_t q, kf_err *err) {
+  for (uint32_t i = 0; i < j->on->n; i++) {
+    const kf_lane *lane = &j->on->lanes[i];
+    if (is_sound(lane, lane->room.answers + (uint64_t)q * lane->room.best, lane->room.best))
+      continue;
+    atomic_store(&j->unsound, true);
+    return kf_fail(err, KF_ERR_INTERNAL,
+                   "%s (%s), search: the nearest rows of query %llu are out of order or doubled; "
+                   "this is a defect of koofu, please report it",
+                   lane->device->name, lane->device->info.name, (unsigned long long)(j->first + q));
+  }
+  return KF_OK;
+}
+
 /* The best rows of all lanes. */
 static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list) {
   const kf_lane *lanes = j->on->lanes;
@@ -580,13 +606,14 @@ static kf_status answer_one(const job *j, uint32_t q, double share, size_t worke
 }
 
 static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *err) {
-  const job *j = argument;
+  job *j = argument;
   const kf_index *index = j->r->index;
   uint32_t end = (uint32_t)(i + 1) * ANSWERS_AT_ONCE;
   double share = kf_query_share(index, 1);
   for (uint32_t q = (uint32_t)i * ANSWERS_AT_ONCE; q < end && q < j->n; q++) {
     for (uint32_t l = 1; l < j->on->n; l++) j->left[q] |= j->left[l * j->batch + q];
     if (j->left[q]) continue;
+    KF_TRY(check_lists(j, q, err));
     if (index->metric == KF_METRIC_INNER) share = kf_query_share(index, j->norm2[q]);
     KF_TRY(answer_one(j, q, share, worker, err));
   }
@@ -819,6 +846,7 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
     j.n = r->n - first < j.batch ? (uint32_t)(r->n - first) : j.batch;
     status = search_batch(&j, candidates);
   }
+  if (atomic_load(&j.unsound)) *fault = true;
   for (uint32_t i = 0; i < on->n; i++) {
     *fault = *fault || j.fault[i].happened;
     if (candidates != NULL) *candidates += j.candidates[i];
