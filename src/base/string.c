@@ -45,35 +45,37 @@ bool kf_ends_with(const char *text, const char *end) {
   return n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
+/* Makes room for n bytes more and a NUL. */
+static bool make_room(kf_string *text, size_t n) {
+  if (text->failed || text->n + n + 1 <= text->room) return !text->failed;
+  size_t room = (text->n + n + 1) * 2;
+  char *larger = kf_alloc(room, 1);
+  text->failed = larger == NULL;
+  if (text->failed) return false;
+  if (text->n > 0) memcpy(larger, text->data, text->n);
+  kf_free(text->data);
+  text->data = larger;
+  text->room = room;
+  return true;
+}
+
 void kf_string_add(kf_string *text, const char *bytes, size_t n) {
-  if (text->failed) return;
-  if (text->n + n + 1 > text->room) {
-    size_t room = (text->n + n + 1) * 2;
-    char *larger = kf_alloc(room, 1);
-    if (larger == NULL) {
-      text->failed = true;
-      return;
-    }
-    if (text->n > 0) memcpy(larger, text->data, text->n);
-    kf_free(text->data);
-    text->data = larger;
-    text->room = room;
-  }
+  if (!make_room(text, n)) return;
   memcpy(text->data + text->n, bytes, n);
   text->n += n;
   text->data[text->n] = '\0';
 }
 
 void kf_string_addf(kf_string *text, const char *format, ...) {
-  char line[256];
-  va_list arguments;
+  va_list arguments, again;
   va_start(arguments, format);
-  int n = vsnprintf(line, sizeof line, format, arguments);
+  va_copy(again, arguments);
+  int n = vsnprintf(NULL, 0, format, arguments);
+  if (n >= 0 && make_room(text, (size_t)n))
+    text->n += (size_t)vsnprintf(text->data + text->n, (size_t)n + 1, format, again);
+  text->failed = text->failed || n < 0;
+  va_end(again);
   va_end(arguments);
-  if (n < 0 || (size_t)n >= sizeof line)
-    text->failed = true;
-  else
-    kf_string_add(text, line, (size_t)n);
 }
 
 void kf_string_add_json(kf_string *text, const char *string) {

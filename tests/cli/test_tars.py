@@ -55,6 +55,20 @@ def samples_become_rows(box):
 
 
 @test
+def names_of_any_length(box):
+    """Longer than the 100 bytes of a header, the 255 of a file's name and the 4,096 of a path."""
+    keys = ["d/" * (n // 2 - 3) + f"{n:06d}" for n in (90, 248, 250, 256, 300, 5000)]
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        box.write("long.tar", tar([(key + end, text) for key in keys
+                                   for end, text in ((".png", png(bytes(48), 4, 4)), (".cls", b"owl"))], form))
+        box.works("embed", CLIP, "long.tar", "--metadata", "m.jsonl", "-o", OUT)
+        ids = [f"long.tar/{key}.png" for key in keys]
+        equal(ids_of(read_safetensors(box.read(OUT))[0]), ids, "ids")
+        lines = box.read("m.jsonl").decode().splitlines()
+        equal([json.loads(line)["id"] for line in lines], ids, "ids of the metadata")
+
+
+@test
 def ways_to_name_archives(box):
     for i in range(3):
         box.write(f"s/{i:02d}.tar", archive(samples(3, first=3 * i)))
