@@ -578,7 +578,7 @@ class Model:
             rows, that of the text from text), ``"mean"`` or ``"none"``.
         """
         number = one_of(centre, {**CENTRES, "modality": 3}, "centre")
-        return Model(_koofu.model_with_text(self._capsule, text._capsule, 0, float(number)))
+        return Model(_koofu.model_with_text(self._capsule, text._capsule, 0, number))
 
     def with_text(self, text: Text, *, alpha: Optional[float] = None) -> Model:
         """A copy with text added: scores are cosines with the text plus ``alpha`` times those with

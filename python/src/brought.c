@@ -65,7 +65,7 @@ static bool open_brought(brought *b, PyObject *module, PyObject *const *args, kf
   if (!take_u64(args[1], &total) || !take_u32(args[2], &b->dim) || !take_u32(args[5], &n_classes) ||
       !take_u32(args[6], &skip) || !take_strings(args[4], &names, &n_names))
     return false;
-  b->has_labels = take_buffer(args[3], &b->labels, false, sizeof(int32_t), (int64_t)total);
+  b->has_labels = take_buffer(args[3], &b->labels, false, sizeof(int32_t), total);
   bool fine = b->has_labels && call_begin(&c, module);
   if (fine) {
     kf_array_options o = {.labels = b->labels.buf,

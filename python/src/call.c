@@ -175,7 +175,10 @@ static void raise_error(call *c) {
   PyObject *error = PyObject_CallFunction(h->error, "isi", (int)c->status, kf_errmsg(c->ctx),
                                           (int)kf_errhint(c->ctx));
   if (error == NULL) return;
-  PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  if (PyExceptionInstance_Check(error))
+    PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  else
+    PyErr_SetString(PyExc_TypeError, "the hook of errors gave no exception");
   Py_DECREF(error);
 }
 

@@ -70,25 +70,45 @@ static bool take_string(PyObject *object, const char **out) {
 
 bool take_path(PyObject *bytes, const char **out) { return take_string(bytes, out); }
 
+/* --- lists -------------------------------------------------------------------------------------------- */
+
+/* `right`: whether the object is what is needed, and named by `what`. */
+static bool check_type(bool right, PyObject *object, const char *what) {
+  if (right) return true;
+  PyObject *name = PyType_GetName(Py_TYPE(object));
+  if (name != NULL) PyErr_Format(PyExc_TypeError, "%s is needed, not a %U", what, name);
+  Py_XDECREF(name);
+  return false;
+}
+
+/* Not by PySequence_Tuple, since what a subclass iterates over need not live as long as the list. */
+PyObject *take_items(PyObject *list) {
+  if (PyList_Check(list)) return PyList_AsTuple(list);
+  return check_type(PyTuple_Check(list), list, "a list or tuple")
+             ? PyTuple_GetSlice(list, 0, PyTuple_Size(list))
+             : NULL;
+}
+
+bool check_tuple(PyObject *object, const char *what) {
+  return check_type(PyTuple_Check(object), object, what);
+}
+
 bool take_strings(PyObject *list, const char ***out, size_t *n) {
   *out = NULL;
   *n = 0;
   if (list == Py_None) return true;
-  Py_ssize_t length = PySequence_Size(list);
-  if (length < 0) return false;
-  if (!PyList_Check(list) && !PyTuple_Check(list)) { /* others would not keep the strings alive */
-    PyErr_SetString(PyExc_TypeError, "a list or tuple of strings is needed");
-    return false;
-  }
+  PyObject *items = take_items(list);
+  if (items == NULL) return false;
+  Py_ssize_t length = PyTuple_Size(items);
   const char **strings = PyMem_Malloc(((size_t)length + 1) * sizeof *strings);
-  if (strings == NULL) return PyErr_NoMemory(), false;
-  for (Py_ssize_t i = 0; i < length; i++) {
-    PyObject *item =
-        PyList_Check(list) ? PyList_GetItem(list, i) : PyTuple_GetItem(list, i); /* borrowed */
-    if (item == NULL || !take_string(item, &strings[i])) {
-      PyMem_Free(strings);
-      return false;
-    }
+  bool fine = strings != NULL;
+  if (!fine) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; fine && i < length; i++)
+    fine = take_string(PyTuple_GetItem(items, i), &strings[i]);
+  Py_DECREF(items);
+  if (!fine) {
+    PyMem_Free(strings);
+    return false;
   }
   *out = strings;
   *n = (size_t)length;
@@ -97,11 +117,16 @@ bool take_strings(PyObject *list, const char ***out, size_t *n) {
 
 /* --- buffers ------------------------------------------------------------------------------------------- */
 
-bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, int64_t count) {
+uint64_t table_size(uint64_t n, uint64_t columns) {
+  return columns == 0 || n <= PY_SSIZE_T_MAX / columns ? n * columns : PY_SSIZE_T_MAX;
+}
+
+bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, uint64_t count) {
   int flags = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(object, view, flags) != 0) return false;
-  if ((count < 0 ? (size_t)view->len % size == 0 : (size_t)view->len == size * (size_t)count) &&
-      (size_t)view->itemsize == size)
+  size_t bytes = (size_t)view->len;
+  if ((size_t)view->itemsize == size && bytes % size == 0 &&
+      (count == ANY_COUNT || bytes / size == count))
     return true;
   PyErr_SetString(PyExc_ValueError, "a buffer has another size than is needed");
   PyBuffer_Release(view);
@@ -131,6 +156,7 @@ static bool fill_one(void *to, const field *f, PyObject *value) {
 
 bool fields_fill(void *to, const field *fields, size_t n, PyObject *from) {
   if (from == Py_None) return true;
+  if (!check_type(PyDict_Check(from), from, "a dictionary of options")) return false;
   Py_ssize_t at = 0;
   PyObject *key, *value;
   while (PyDict_Next(from, &at, &key, &value)) {

@@ -82,7 +82,7 @@ static PyObject *py_data_open(PyObject *module, PyObject *const *args, Py_ssize_
 
 static bool hold_labels(held *h, PyObject *labels) {
   if (labels == Py_None) return true;
-  h->has_labels = take_buffer(labels, &h->labels, false, sizeof(int32_t), (int64_t)h->rows.total);
+  h->has_labels = take_buffer(labels, &h->labels, false, sizeof(int32_t), h->rows.total);
   return h->has_labels;
 }
 
@@ -180,8 +180,7 @@ static PyObject *py_data_labels(PyObject *module, PyObject *const *args, Py_ssiz
   call c;
   if (!check_count("data_labels", n, 2)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
-  if (d == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), (int64_t)kf_data_rows(d)))
-    return NULL;
+  if (d == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), kf_data_rows(d))) return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {
     RUN(&c, kf_data_labels(c.ctx, d, out.buf));
@@ -199,7 +198,7 @@ static PyObject *py_data_rows(PyObject *module, PyObject *const *args, Py_ssize_
   if (!check_count("data_rows", n, 3)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
   if (d == NULL || !take_u64(args[1], &first) ||
-      !take_buffer(args[2], &out, true, sizeof(float), -1))
+      !take_buffer(args[2], &out, true, sizeof(float), ANY_COUNT))
     return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {

@@ -50,7 +50,7 @@ typedef struct target {
 
 static bool target_take(target *t, const kf_encoder *e, uint64_t n, PyObject *out, bool skip) {
   *t = (target){0};
-  if (!take_buffer(out, &t->out, true, sizeof(float), (int64_t)(n * kf_encoder_dim(e))))
+  if (!take_buffer(out, &t->out, true, sizeof(float), table_size(n, kf_encoder_dim(e))))
     return false;
   if (!skip) return true;
   t->status = PyMem_Calloc(n + 1, sizeof *t->status);
@@ -130,13 +130,15 @@ static bool add_picture(pictures *p, PyObject *object) {
 
 static bool pictures_take(pictures *p, PyObject *list) {
   *p = (pictures){0};
-  Py_ssize_t n = PyList_Size(list);
-  if (n < 0) return false;
+  PyObject *items = take_items(list);
+  if (items == NULL) return false;
+  Py_ssize_t n = PyTuple_Size(items);
   p->list = PyMem_Calloc((size_t)n + 1, sizeof *p->list);
   p->views = PyMem_Calloc((size_t)n + 1, sizeof *p->views);
   bool fine = p->list != NULL && p->views != NULL;
   if (!fine) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; fine && i < n; i++) fine = add_picture(p, PyList_GetItem(list, i));
+  for (Py_ssize_t i = 0; fine && i < n; i++) fine = add_picture(p, PyTuple_GetItem(items, i));
+  Py_DECREF(items); /* the views keep what they look at */
   if (!fine) pictures_release(p);
   return fine;
 }

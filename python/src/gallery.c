@@ -111,7 +111,7 @@ static PyObject *py_gallery_labels(PyObject *module, PyObject *const *args, Py_s
   Py_buffer out;
   if (!check_count("gallery_labels", n, 2)) return NULL;
   const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
-  if (g == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), (int64_t)kf_gallery_rows(g)))
+  if (g == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), kf_gallery_rows(g)))
     return NULL;
   int32_t *labels = out.buf;
   for (uint64_t i = 0; i < kf_gallery_rows(g); i++) labels[i] = kf_gallery_label(g, i);
@@ -151,12 +151,12 @@ static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ss
   Py_buffer wanted, files, own;
   if (!check_count("gallery_files", n, 4)) return NULL;
   const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
-  if (g == NULL || !take_buffer(args[1], &wanted, false, sizeof(int64_t), -1)) return NULL;
-  int64_t count = (int64_t)((size_t)wanted.len / sizeof(int64_t));
+  if (g == NULL || !take_buffer(args[1], &wanted, false, sizeof(int64_t), ANY_COUNT)) return NULL;
+  uint64_t count = (size_t)wanted.len / sizeof(int64_t);
   bool fine = take_buffer(args[2], &files, true, sizeof(int64_t), count);
   if (fine) {
     fine = take_buffer(args[3], &own, true, sizeof(int64_t), count);
-    for (int64_t i = 0; fine && i < count; i++) {
+    for (uint64_t i = 0; fine && i < count; i++) {
       int64_t row = ((const int64_t *)wanted.buf)[i];
       bool here = row >= 0 && (uint64_t)row < kf_gallery_rows(g);
       uint64_t there = 0, file = here ? kf_gallery_file_of(g, (uint64_t)row, &there) : 0;
@@ -209,7 +209,7 @@ static PyObject *report_of(const search *s) {
 }
 
 /* The two arrays of answers, [rows][k]; `size` of an element of the first. */
-static bool take_answers(search *s, PyObject *const *args, size_t size, int64_t count,
+static bool take_answers(search *s, PyObject *const *args, size_t size, uint64_t count,
                          Py_buffer out[2]) {
   if (!take_buffer(args[0], &out[0], true, size, count)) return false;
   if (!take_buffer(args[1], &out[1], true, sizeof(double), count)) {
@@ -239,7 +239,7 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   Py_buffer out[2];
   if (!source_open(&from, c, object, "X")) return;
   if (check_queries(&from, s->gallery, s->leave_out != NULL, s->n_leave_out) &&
-      take_answers(s, answers, size, (int64_t)(from.n * s->k), out)) {
+      take_answers(s, answers, size, table_size(from.n, s->k), out)) {
     from.block = kf_gallery_batch(c->ctx, s->gallery);
     source_each(&from, c, work, s);
     PyBuffer_Release(&out[0]);
@@ -258,7 +258,7 @@ static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_s
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !take_u32(args[2], &s.k) || !filter_take(args[5], &s.only)) return NULL;
   bool leaves = args[3] != Py_None, text = args[4] != Py_None;
-  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), -1)) return NULL;
+  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), ANY_COUNT)) return NULL;
   bool fine =
       !text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery));
   if (fine) {
@@ -307,7 +307,7 @@ static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_s
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !take_u64(args[1], &first) || !take_u64(args[2], &count) ||
       !take_u32(args[3], &s.k) || !check_stretch(s.gallery, first, count) ||
-      !take_answers(&s, args + 4, sizeof(int64_t), (int64_t)(count * s.k), out))
+      !take_answers(&s, args + 4, sizeof(int64_t), table_size(count, s.k), out))
     return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {

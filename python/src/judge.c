@@ -123,16 +123,20 @@ static bool take_numbers(PyObject *list, uint32_t **out, size_t *n) {
   *out = NULL;
   *n = 0;
   if (list == Py_None) return true;
-  Py_ssize_t length = PyList_Size(list);
-  if (length < 0) return false;
-  *out = PyMem_Malloc(((size_t)length + 1) * sizeof **out);
-  if (*out == NULL) return PyErr_NoMemory(), false;
-  for (Py_ssize_t i = 0; i < length; i++)
-    if (!take_u32(PyList_GetItem(list, i), &(*out)[i])) {
-      PyMem_Free(*out);
-      *out = NULL;
-      return false;
-    }
+  PyObject *items = take_items(list);
+  if (items == NULL) return false;
+  Py_ssize_t length = PyTuple_Size(items);
+  uint32_t *numbers = PyMem_Malloc(((size_t)length + 1) * sizeof *numbers);
+  bool fine = numbers != NULL;
+  if (!fine) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; fine && i < length; i++)
+    fine = take_u32(PyTuple_GetItem(items, i), &numbers[i]);
+  Py_DECREF(items);
+  if (!fine) {
+    PyMem_Free(numbers);
+    return false;
+  }
+  *out = numbers;
   *n = (size_t)length;
   return true;
 }
@@ -264,17 +268,22 @@ static void lists_free(sweep_lists *l) {
 /* [(value, unit), …] or None */
 static bool take_lambdas(PyObject *list, kf_lambda **out, size_t *n) {
   if (list == Py_None) return true;
-  Py_ssize_t length = PyList_Size(list);
-  if (length < 0) return false;
+  PyObject *items = take_items(list);
+  if (items == NULL) return false;
+  Py_ssize_t length = PyTuple_Size(items);
   *out = PyMem_Calloc((size_t)length + 1, sizeof **out);
-  if (*out == NULL) return PyErr_NoMemory(), false;
-  for (Py_ssize_t i = 0; i < length; i++) {
-    int unit;
-    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "di", &(*out)[i].value, &unit)) return false;
+  bool fine = *out != NULL;
+  if (!fine) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; fine && i < length; i++) {
+    int unit = 0;
+    PyObject *item = PyTuple_GetItem(items, i);
+    fine = check_tuple(item, "a lambda with its unit") &&
+           PyArg_ParseTuple(item, "di;a lambda is a number and its unit", &(*out)[i].value, &unit);
     (*out)[i].unit = (kf_lambda_unit)unit;
   }
+  Py_DECREF(items);
   *n = (size_t)length;
-  return true;
+  return fine;
 }
 
 static bool take_lists(sweep_lists *l, kf_sweep_options *o, PyObject *const *args) {

@@ -77,6 +77,11 @@ bool fields_fill(void *to, const field *fields, size_t n, PyObject *from);
 PyObject *fields_dict(const void *from, const field *fields, size_t n);
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* The items of a list or tuple as a tuple of our own: items are borrowed from it, and code that runs
+ * meanwhile cannot change it. NULL: an exception is set. */
+PyObject *take_items(PyObject *list);
+/* For PyArg_ParseTuple, which reports anything but a tuple as a SystemError. */
+bool check_tuple(PyObject *object, const char *what);
 /* Strings of a list or tuple, str or bytes, or NULL for None; `out` is freed with PyMem_Free, the
  * strings are the list's. */
 bool take_strings(PyObject *list, const char ***out, size_t *n);
@@ -84,8 +89,11 @@ bool take_path(PyObject *bytes, const char **out);
 bool take_u32(PyObject *number, uint32_t *out);
 bool take_u64(PyObject *number, uint64_t *out);
 bool take_double(PyObject *number, double *out);
-/* A contiguous buffer of `count` items of `size` bytes; count -1: any number. */
-bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, int64_t count);
+/* A contiguous buffer of `count` items of `size` bytes. */
+bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, uint64_t count);
+#define ANY_COUNT UINT64_MAX
+/* n * columns; if that overflows, a number of items that no buffer has. */
+uint64_t table_size(uint64_t n, uint64_t columns);
 /* The length of the list that a function like kf_model_class_name gives, as a list of str; None if
  * classes have no names. */
 PyObject *names_list(const char *(*name)(const void *, uint32_t), const void *of, uint32_t n);

@@ -77,7 +77,7 @@ static bool take_parts(fit_parts *p, PyObject *const *args) {
   p->has_alpha = args[3] != Py_None;
   if (p->has_alpha && !take_double(args[3], &p->alpha)) return false;
   if (args[6] == Py_None) return true;
-  int64_t count = p->data != NULL ? (int64_t)kf_data_rows(p->data) : 0;
+  uint64_t count = p->data != NULL ? kf_data_rows(p->data) : 0;
   p->has_groups = take_buffer(args[6], &p->groups, false, sizeof(uint32_t), count);
   return p->has_groups;
 }
@@ -189,7 +189,7 @@ static PyObject *py_model_from_bytes(PyObject *module, PyObject *const *args, Py
   Py_buffer bytes;
   kf_model *model = NULL;
   call c;
-  if (!check_count("model_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, -1))
+  if (!check_count("model_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, ANY_COUNT))
     return NULL;
   PyObject *capsule = NULL;
   if (call_begin(&c, module)) {
@@ -219,20 +219,21 @@ static PyObject *py_model_with_class(PyObject *module, PyObject *const *args, Py
 /* model_with_text(model, text, kind, number): kind 0 zero-shot (number: centre), 1 fused (number:
  * alpha), 2 more text. */
 static PyObject *py_model_with_text(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-  uint32_t kind;
-  double number;
+  uint32_t kind, centre = 0;
+  double alpha = 0;
   kf_model *more = NULL;
   call c;
   if (!check_count("model_with_text", n, 4)) return NULL;
   const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
   const kf_text *text = model != NULL ? capsule_get(args[1], CAPSULE_TEXT) : NULL;
-  if (text == NULL || !take_u32(args[2], &kind) || !take_double(args[3], &number) ||
+  if (text == NULL || !take_u32(args[2], &kind) ||
+      !(kind == 0 ? take_u32(args[3], &centre) : take_double(args[3], &alpha)) ||
       !call_begin(&c, module))
     return NULL;
   if (kind == 0)
-    RUN(&c, kf_model_new_zero_shot(c.ctx, model, text, (kf_centre)number, &more));
+    RUN(&c, kf_model_new_zero_shot(c.ctx, model, text, (kf_centre)centre, &more));
   else if (kind == 1)
-    RUN(&c, kf_model_new_fused(c.ctx, model, text, number, &more));
+    RUN(&c, kf_model_new_fused(c.ctx, model, text, alpha, &more));
   else
     RUN(&c, kf_model_new_with_text(c.ctx, model, text, &more));
   return hand_out(&c, more);
@@ -366,7 +367,7 @@ static PyObject *py_transform(PyObject *module, PyObject *const *args, Py_ssize_
     Py_buffer out;
     uint32_t dim = kf_model_dim_out(u.model);
     if (check_columns(&s, kf_model_dim_in(u.model), "model") &&
-        take_buffer(args[3], &out, true, sizeof(float), (int64_t)(s.n * dim))) {
+        take_buffer(args[3], &out, true, sizeof(float), table_size(s.n, dim))) {
       u.mapped = out.buf;
       source_each(&s, &c, transform_block, &u);
       PyBuffer_Release(&out);
@@ -388,7 +389,7 @@ static void answers_release(answers *a) {
   if (a->has_probabilities) PyBuffer_Release(&a->probabilities);
 }
 
-static bool answers_take(answers *a, PyObject *const *args, int64_t count) {
+static bool answers_take(answers *a, PyObject *const *args, uint64_t count) {
   a->has_classes = take_buffer(args[0], &a->classes, true, sizeof(int32_t), count);
   if (!a->has_classes) return false;
   if (args[1] != Py_None) {
@@ -413,6 +414,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
       !take_u32(args[4], &raw) || !take_u32(args[5], &part) ||
       !take_double(args[6], &u.classify.temperature) || !call_begin(&c, module))
     return NULL;
+  if (u.top == 0) u.top = 1; /* as the library takes it */
   u.classify.top = u.top;
   u.classify.metric = (kf_metric)metric;
   u.classify.raw = raw != 0;
@@ -420,7 +422,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
   if (source_open(&s, &c, args[1], "X")) {
     answers a = {0};
     if (check_columns(&s, kf_model_dim_in(u.model), "model") &&
-        answers_take(&a, args + 7, (int64_t)(s.n * u.top))) {
+        answers_take(&a, args + 7, table_size(s.n, u.top))) {
       u.classes = a.classes.buf;
       u.scores = a.has_scores ? a.scores.buf : NULL;
       u.probabilities = a.has_probabilities ? a.probabilities.buf : NULL;
@@ -462,13 +464,14 @@ static kf_status table_rows(const table *t, kf_ctx *ctx, uint64_t n, const float
 static kf_status table_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                              const float *block) {
   table *t = argument;
+  kf_status status = KF_OK;
+  if (t->classifier == NULL) status = kf_classifier_new(ctx, t->model, &t->options, &t->classifier);
+  if (status != KF_OK) return status; /* there may be no answers to divide by */
   uint64_t size = ((uint64_t)1 << 20) / t->answers + 1, dim = kf_model_dim_in(t->model);
   if (size > n) size = n;
   int32_t *found = malloc(size * t->answers * sizeof *found);
   double *values = malloc(2 * size * t->answers * sizeof *values);
-  kf_status status = found == NULL || values == NULL ? KF_ERR_MEM : KF_OK;
-  if (status == KF_OK && t->classifier == NULL)
-    status = kf_classifier_new(ctx, t->model, &t->options, &t->classifier);
+  status = found == NULL || values == NULL ? KF_ERR_MEM : KF_OK;
   for (uint64_t i = 0; status == KF_OK && i < n; i += size) {
     uint64_t count = n - i < size ? n - i : size;
     status = table_rows(t, ctx, count, block + i * dim, t->out + (first + i) * t->classes, found,
@@ -501,7 +504,7 @@ static PyObject *py_score_table(PyObject *module, PyObject *const *args, Py_ssiz
   if (source_open(&s, &c, args[1], "X")) {
     Py_buffer out;
     if (check_columns(&s, kf_model_dim_in(t.model), "model") &&
-        take_buffer(args[9], &out, true, sizeof(double), (int64_t)(s.n * t.classes))) {
+        take_buffer(args[9], &out, true, sizeof(double), table_size(s.n, t.classes))) {
       t.out = out.buf;
       source_each(&s, &c, table_block, &t);
       kf_classifier_free(t.classifier);

@@ -54,22 +54,36 @@ static kf_status new_like(kf_ctx *ctx, const kf_stats *other, kf_stats **out) {
   return status;
 }
 
+static const kf_stats *stats_at(PyObject *parts, Py_ssize_t i) {
+  return capsule_get(PyTuple_GetItem(parts, i), CAPSULE_STATS);
+}
+
+static bool check_parts(PyObject *parts) {
+  Py_ssize_t count = PyTuple_Size(parts);
+  if (count == 0) PyErr_SetString(PyExc_ValueError, "there are no statistics to merge");
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (stats_at(parts, i) == NULL) return false;
+  return count > 0;
+}
+
 /* stats_merged([stats, …]) */
 static PyObject *py_stats_merged(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_stats *sum = NULL;
   call c;
+  PyObject *merged = NULL;
   if (!check_count("stats_merged", n, 1)) return NULL;
-  Py_ssize_t count = PyList_Size(args[0]);
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (capsule_get(PyList_GetItem(args[0], i), CAPSULE_STATS) == NULL) return NULL;
-  if (count < 1 || !call_begin(&c, module)) return NULL;
-  const kf_stats *first = PyCapsule_GetPointer(PyList_GetItem(args[0], 0), CAPSULE_STATS);
-  bool fine = RUN(&c, new_like(c.ctx, first, &sum));
-  for (Py_ssize_t i = 0; fine && i < count; i++) {
-    const kf_stats *next = PyCapsule_GetPointer(PyList_GetItem(args[0], i), CAPSULE_STATS);
-    fine = RUN(&c, kf_stats_merge(c.ctx, sum, next));
+  PyObject *parts = take_items(args[0]);
+  if (parts != NULL && check_parts(parts) && call_begin(&c, module)) {
+    const kf_stats *first = stats_at(parts, 0);
+    bool fine = RUN(&c, new_like(c.ctx, first, &sum));
+    for (Py_ssize_t i = 0; fine && i < PyTuple_Size(parts); i++) {
+      const kf_stats *next = stats_at(parts, i);
+      fine = RUN(&c, kf_stats_merge(c.ctx, sum, next));
+    }
+    merged = hand_out(&c, sum);
   }
-  return hand_out(&c, sum);
+  Py_XDECREF(parts);
+  return merged;
 }
 
 /* stats_less(stats, other) */
@@ -119,7 +133,7 @@ static PyObject *py_stats_from_bytes(PyObject *module, PyObject *const *args, Py
   Py_buffer bytes;
   kf_stats *stats = NULL;
   call c;
-  if (!check_count("stats_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, -1))
+  if (!check_count("stats_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, ANY_COUNT))
     return NULL;
   PyObject *capsule = NULL;
   if (call_begin(&c, module)) {
@@ -174,7 +188,7 @@ static PyObject *py_stats_scatter(PyObject *module, PyObject *const *args, Py_ss
   if (!check_count("stats_scatter", n, 4)) return NULL;
   const kf_stats *s = capsule_get(args[0], CAPSULE_STATS);
   if (s == NULL) return NULL;
-  int64_t d = kf_stats_dim(s), sizes[3] = {d * d, d * d, d};
+  uint64_t d = kf_stats_dim(s), sizes[3] = {d * d, d * d, d};
   int taken = 0;
   while (taken < 3 && take_buffer(args[taken + 1], &out[taken], true, sizeof(double), sizes[taken]))
     taken++;

@@ -137,7 +137,7 @@ static PyObject *py_gallery_within(PyObject *module, PyObject *const *args, Py_s
       !filter_take(args[5], &s.options.only))
     return NULL;
   bool leaves = args[3] != Py_None, text = args[4] != Py_None;
-  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), -1)) return NULL;
+  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), ANY_COUNT)) return NULL;
   PyObject *answers = NULL;
   if (!text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery))) {
     s.leave_out = leaves ? leave_out.buf : NULL;
@@ -185,7 +185,7 @@ static PyObject *py_gallery_unique(PyObject *module, PyObject *const *args, Py_s
   if (!check_count("gallery_unique", n, 3)) return NULL;
   const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
   if (g == NULL || !take_double(args[1], &limit) ||
-      !take_buffer(args[2], &out, true, sizeof(uint64_t), (int64_t)kf_gallery_rows(g)))
+      !take_buffer(args[2], &out, true, sizeof(uint64_t), kf_gallery_rows(g)))
     return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {
