@@ -27,12 +27,17 @@ static void release_tensor(void *what) {
 }
 
 /* Asked before anything is exported, since a GPU may have to copy or wait for that. */
-static bool check_device(PyObject *object, const char *what) {
+static bool ask_device(PyObject *object, int *kind) {
   PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
-  int kind = 0, number = 0;
-  bool fine = device != NULL && PyArg_ParseTuple(device, "ii", &kind, &number);
+  int number;
+  bool fine = device != NULL && check_tuple(device, "a tuple from __dlpack_device__") &&
+              PyArg_ParseTuple(device, "ii;__dlpack_device__ must give two numbers", kind, &number);
   Py_XDECREF(device);
-  if (!fine || kind == DL_CPU || kind == DL_CUDA_HOST) return fine;
+  return fine;
+}
+
+static bool check_device(int kind, const char *what) {
+  if (kind == DL_CPU || kind == DL_CUDA_HOST) return true;
   PyErr_Format(PyExc_ValueError,
                "%s is on a device (DLPack type %d), not in the memory of the processor; copy it "
                "there first, as with .cpu()",
@@ -49,39 +54,41 @@ static int float_type(const dl_tensor *t) {
 
 static bool add_tensor(rows *r, const dl_tensor *t, const char *what) {
   int type = float_type(t);
-  if (t->ndim != 2) {
-    PyErr_Format(PyExc_ValueError, "%s has %d dimension%s; it must have 2, rows and columns%s",
-                 what, (int)t->ndim, t->ndim == 1 ? "" : "s",
-                 t->ndim == 1 ? " (one row is reshape(1, -1))" : "");
-    return false;
-  }
+  if (!check_device(t->device_type, what) || !rows_check_ndim(t->ndim, what)) return false;
   if (type < 0) {
     PyErr_Format(PyExc_TypeError,
-                 "%s has elements of DLPack type %d with %d bits; rows are float16, bfloat16, "
-                 "float32 or float64",
-                 what, (int)t->code, (int)t->bits);
+                 "%s has elements of DLPack type %d with %d bits and %d lanes; rows are float16, "
+                 "bfloat16, float32 or float64",
+                 what, (int)t->code, (int)t->bits, (int)t->lanes);
     return false;
   }
-  if (!rows_columns(r, (uint64_t)t->shape[1], what)) return false;
-  int64_t size = t->bits / 8;
+  if (t->shape == NULL || t->byte_offset > PTRDIFF_MAX ||
+      t->byte_offset > UINTPTR_MAX - (uintptr_t)t->data) {
+    PyErr_Format(PyExc_ValueError, "%s is a DLPack tensor %s", what,
+                 t->shape == NULL ? "without a shape" : "whose offset is beyond all memory");
+    return false;
+  }
+  const int64_t packed[2] = {t->shape[1], 1};
   return rows_add_strided(
       r,
-      &(kf_array){.rows = (const char *)t->data + t->byte_offset,
-                  .n = (uint64_t)t->shape[0],
-                  .dtype = (kf_dtype)type,
-                  .row_stride = size * (t->strides != NULL ? t->strides[0] : t->shape[1]),
-                  .column_stride = size * (t->strides != NULL ? t->strides[1] : 1)},
-      (size_t)size);
+      &(strided){.data = t->data != NULL ? (const char *)t->data + t->byte_offset : NULL,
+                 .shape = t->shape,
+                 .strides = t->strides != NULL ? t->strides : packed,
+                 .unit = t->bits / 8,
+                 .dtype = (kf_dtype)type,
+                 .size = t->bits / 8},
+      what);
 }
 
 int rows_from_dlpack(rows *r, PyObject *object, const char *what) {
+  int kind = 0;
   if (!PyObject_HasAttrString(object, "__dlpack__")) return 0;
-  if (!check_device(object, what)) return -1;
+  if (!ask_device(object, &kind) || !check_device(kind, what)) return -1;
   PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
   if (capsule == NULL) return -1;
-  dl_managed *m = PyCapsule_GetPointer(capsule, FRESH);
+  dl_managed *m = rows_capsule(capsule, FRESH, what);
   bool fine = m != NULL && PyCapsule_SetName(capsule, TAKEN) == 0 &&
               rows_keep(r, release_tensor, m) && add_tensor(r, &m->tensor, what);
-  Py_DECREF(capsule);
+  rows_let_go(rows_decref, capsule);
   return fine ? 1 : -1;
 }

@@ -137,15 +137,29 @@ typedef struct rows {
 bool rows_take(rows *r, PyObject *object, const char *what);
 void rows_release(rows *r);
 /* For sources: adds an array, and something to release with the rows. */
-bool rows_add(rows *r, const kf_array *array);
-/* The same with the strides of a Python object, where 0 and 0 do not say 'packed'; `size` of a value. */
-bool rows_add_strided(rows *r, const kf_array *array, size_t size);
+bool rows_add(rows *r, const kf_array *array, const char *what);
 bool rows_keep(rows *r, void (*release)(void *), void *what);
+/* Two dimensions as an object describes them, which may be wrong. */
+typedef struct strided {
+  const void *data;               /* element (0, 0) */
+  const int64_t *shape, *strides; /* [2] */
+  int64_t unit;                   /* of strides, in bytes */
+  kf_dtype dtype;
+  size_t size; /* of an element */
+} strided;
+bool rows_add_strided(rows *r, const strided *s, const char *what);
+bool rows_check_ndim(int ndim, const char *what);
+/* Releases something of another library, which may run Python and must not see an exception that is
+ * under way. */
+void rows_let_go(void (*release)(void *), void *what);
+void rows_decref(void *object); /* a `release` */
+/* The pointer in a capsule of another library. NULL: an exception is set. */
+void *rows_capsule(PyObject *capsule, const char *name, const char *what);
 /* -1: an exception is set; 0: the object is not of this kind; 1: taken. */
 int rows_from_dlpack(rows *r, PyObject *object, const char *what);
 int rows_from_arrow(rows *r, PyObject *object, const char *what);
 /* Sets or compares the number of columns. */
-bool rows_columns(rows *r, uint64_t dim, const char *what);
+bool rows_columns(rows *r, int64_t dim, const char *what);
 /* rows(object, what) -> a capsule that every function takes in the place of the object: some, as Arrow
  * streams, can be asked for their rows but once. */
 PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n);

@@ -9,7 +9,14 @@ typedef struct keeper {
   void *what;
 } keeper;
 
-bool rows_add(rows *r, const kf_array *array) {
+/* As the library has it, so that no product of rows and columns overflows. */
+#define MOST_ROWS ((uint64_t)1 << 40)
+
+bool rows_add(rows *r, const kf_array *array, const char *what) {
+  if (array->n > MOST_ROWS - r->total) {
+    PyErr_Format(PyExc_ValueError, "%s has more than 2^40 rows", what);
+    return false;
+  }
   if (r->n == r->room) {
     size_t room = r->room > 0 ? 2 * r->room : 1;
     kf_array *more = PyMem_Realloc(r->arrays, room * sizeof *more);
@@ -22,25 +29,70 @@ bool rows_add(rows *r, const kf_array *array) {
   return true;
 }
 
-/* Strides of 0 and 0 say 'packed' to the library. In Python they say that all values are one (numpy's broadcast_to,
- * torch's expand), and there are no bytes after it. So one row is written out, and all rows are that one. */
-bool rows_add_strided(rows *r, const kf_array *array, size_t size) {
-  if (array->row_stride != 0 || array->column_stride != 0 || array->n == 0 ||
-      (array->n == 1 && r->dim == 1))
-    return rows_add(r, array);
+bool rows_check_ndim(int ndim, const char *what) {
+  if (ndim == 2) return true;
+  PyErr_Format(PyExc_ValueError, "%s has %d dimension%s; it must have 2, rows and columns%s", what,
+               ndim, ndim == 1 ? "" : "s", ndim == 1 ? " (one row is reshape(1, -1))" : "");
+  return false;
+}
+
+/* The stride in bytes along `n` elements; false: they would not fit in the address space. The stride
+ * of a single element may be anything; it becomes that of packed elements. */
+static bool take_stride(int64_t stride, int64_t unit, int64_t n, int64_t packed, int64_t *out) {
+  int64_t most = INT64_MAX / 4 / unit / n; /* sums of two still fit */
+  if (n > 1 && (stride < -most || stride > most)) return false;
+  *out = n > 1 ? stride * unit : packed;
+  return true;
+}
+
+/* Whether all elements have addresses. Whether there is memory at them cannot be known. */
+static bool has_addresses(const kf_array *a, uint32_t dim, size_t size) {
+  int64_t down = (int64_t)(a->n - 1) * a->row_stride;
+  int64_t across = (int64_t)(dim - 1) * a->column_stride;
+  uint64_t before = (uint64_t)((down < 0 ? -down : 0) + (across < 0 ? -across : 0));
+  uint64_t after = (uint64_t)((down > 0 ? down : 0) + (across > 0 ? across : 0)) + size;
+  return before < (uintptr_t)a->rows && after <= UINTPTR_MAX - (uintptr_t)a->rows;
+}
+
+/* To the library, strides of 0 and 0 mean packed rows. In Python they mean one value everywhere
+ * (numpy's broadcast_to, torch's expand), with nothing behind it in memory. So one row is written out,
+ * and every row is that one. */
+static bool repeat_value(rows *r, kf_array *array, size_t size) {
   char *row = PyMem_Malloc(r->dim * size);
   if (row == NULL) return PyErr_NoMemory(), false;
   for (uint32_t i = 0; i < r->dim; i++) memcpy(row + i * size, array->rows, size);
-  kf_array repeated = *array;
-  repeated.rows = row;
-  repeated.column_stride = (int64_t)size;
-  return rows_keep(r, PyMem_Free, row) && rows_add(r, &repeated);
+  array->rows = row;
+  array->column_stride = (int64_t)size;
+  return rows_keep(r, PyMem_Free, row);
+}
+
+bool rows_add_strided(rows *r, const strided *s, const char *what) {
+  int64_t n = s->shape[0], dim = s->shape[1], size = (int64_t)s->size;
+  if (n < 0) {
+    PyErr_Format(PyExc_ValueError, "%s has %lld rows", what, (long long)n);
+    return false;
+  }
+  if (!rows_columns(r, dim, what)) return false;
+  if (n == 0) return true;
+  kf_array array = {.rows = s->data, .n = (uint64_t)n, .dtype = s->dtype};
+  if (!take_stride(s->strides[0], s->unit, n, dim * size, &array.row_stride) ||
+      !take_stride(s->strides[1], s->unit, dim, size, &array.column_stride) ||
+      !has_addresses(&array, r->dim, s->size)) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s has elements outside the address space: its pointer, its shape or its strides "
+                 "are wrong",
+                 what);
+    return false;
+  }
+  if (array.row_stride == 0 && array.column_stride == 0 && !repeat_value(r, &array, s->size))
+    return false;
+  return rows_add(r, &array, what);
 }
 
 bool rows_keep(rows *r, void (*release)(void *), void *what) {
   keeper *k = PyMem_Malloc(sizeof *k);
   if (k == NULL) {
-    release(what);
+    rows_let_go(release, what);
     return PyErr_NoMemory(), false;
   }
   *k = (keeper){r->keepers, release, what};
@@ -48,34 +100,45 @@ bool rows_keep(rows *r, void (*release)(void *), void *what) {
   return true;
 }
 
-void rows_release(rows *r) {
-  /* Whoever releases may run Python, and must not see an exception that is under way. */
+void rows_let_go(void (*release)(void *), void *what) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
+  release(what);
+  PyErr_Restore(type, value, trace);
+}
+
+void rows_decref(void *object) { Py_DECREF((PyObject *)object); }
+
+void rows_release(rows *r) {
   while (r->keepers != NULL) {
     keeper *k = r->keepers;
     r->keepers = k->next;
-    k->release(k->what);
+    rows_let_go(k->release, k->what);
     PyMem_Free(k);
   }
-  PyErr_Restore(type, value, trace);
   PyMem_Free(r->arrays);
   *r = (rows){0};
 }
 
-bool rows_columns(rows *r, uint64_t dim, const char *what) {
-  if (dim == 0 || dim > KF_MAX_DIM) {
-    PyErr_Format(PyExc_ValueError, "%s has %llu columns; there must be 1 to %u", what,
-                 (unsigned long long)dim, KF_MAX_DIM);
+bool rows_columns(rows *r, int64_t dim, const char *what) {
+  if (dim < 1 || dim > KF_MAX_DIM) {
+    PyErr_Format(PyExc_ValueError, "%s has %lld columns; there must be 1 to %u", what,
+                 (long long)dim, KF_MAX_DIM);
     return false;
   }
   if (r->dim != 0 && r->dim != dim) {
-    PyErr_Format(PyExc_ValueError, "%s has chunks of %u and of %llu columns", what, r->dim,
-                 (unsigned long long)dim);
+    PyErr_Format(PyExc_ValueError, "%s has chunks of %u and of %lld columns", what, r->dim,
+                 (long long)dim);
     return false;
   }
   r->dim = (uint32_t)dim;
   return true;
+}
+
+void *rows_capsule(PyObject *capsule, const char *name, const char *what) {
+  if (PyCapsule_IsValid(capsule, name)) return PyCapsule_GetPointer(capsule, name);
+  PyErr_Format(PyExc_ValueError, "%s gave no unused capsule '%s'", what, name);
+  return NULL;
 }
 
 const float *rows_plain(const rows *r) {
@@ -124,25 +187,20 @@ static void fail_type(PyObject *object, const char *what) {
 }
 
 static bool add_view(rows *r, PyObject *object, const Py_buffer *view, const char *what) {
-  if (view->ndim != 2) {
-    PyErr_Format(PyExc_ValueError, "%s has %d dimension%s; it must have 2, rows and columns%s",
-                 what, view->ndim, view->ndim == 1 ? "" : "s",
-                 view->ndim == 1 ? " (one row is reshape(1, -1))" : "");
-    return false;
-  }
+  if (!rows_check_ndim(view->ndim, what)) return false;
   int type = float_type(view->format, view->itemsize);
   if (type < 0) {
     fail_type(object, what);
     return false;
   }
-  if (!rows_columns(r, (uint64_t)view->shape[1], what)) return false;
   return rows_add_strided(r,
-                          &(kf_array){.rows = view->buf,
-                                      .n = (uint64_t)view->shape[0],
-                                      .dtype = (kf_dtype)type,
-                                      .row_stride = view->strides[0],
-                                      .column_stride = view->strides[1]},
-                          (size_t)view->itemsize);
+                          &(strided){.data = view->buf,
+                                     .shape = view->shape,
+                                     .strides = view->strides,
+                                     .unit = 1,
+                                     .dtype = (kf_dtype)type,
+                                     .size = (size_t)view->itemsize},
+                          what);
 }
 
 /* Of types without a format (ml_dtypes' bfloat16), numpy has no buffer: 0, for the next source. */
@@ -163,16 +221,13 @@ static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
 
 /* --- rows that were taken before ----------------------------------------------------------------------------- */
 
-static void let_go(void *object) { Py_DECREF((PyObject *)object); }
-
 static int rows_from_capsule(rows *r, PyObject *object, const char *what) {
-  (void)what;
   if (!PyCapsule_IsValid(object, CAPSULE_ROWS)) return 0;
   const rows *from = PyCapsule_GetPointer(object, CAPSULE_ROWS);
   r->dim = from->dim;
   for (size_t i = 0; i < from->n; i++)
-    if (!rows_add(r, &from->arrays[i])) return -1;
-  return rows_keep(r, let_go, Py_NewRef(object)) ? 1 : -1;
+    if (!rows_add(r, &from->arrays[i], what)) return -1;
+  return rows_keep(r, rows_decref, Py_NewRef(object)) ? 1 : -1;
 }
 
 static void rows_destroy(PyObject *capsule) {

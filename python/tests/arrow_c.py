@@ -82,7 +82,7 @@ class Chunks:
         child = self._keep(Schema(FORMATS[dtype], b"item", None, 2, 0, None, None, release_schema))
         children = self._keep((ctypes.POINTER(Schema) * 1)(ctypes.pointer(child)))
         text = {"fixed": b"+w:%d" % self.chunks[0].shape[1], "list": b"+l", "large": b"+L"}
-        out.format, out.name, out.flags, out.n_children = text[self.kind], b"rows", 2, 1
+        out.format, out.name, out.flags, out.n_children = self._keep(text[self.kind]), b"rows", 2, 1
         out.children, out.release = children, release_schema
 
     def _array(self, rows, out):
