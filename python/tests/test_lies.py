@@ -672,8 +672,9 @@ NAMED_DLPACK = [
 @pytest.mark.parametrize("number", range(len(NAMED_DLPACK)))
 def test_named_dlpack_lies(number):
     fields, message = NAMED_DLPACK[number]
+    made = claim(**fields)
     with pytest.raises(ValueError) as caught:
-        model(3).transform(claim(**fields))
+        model(made.dim).transform(made)
     assert str(caught.value) == message
 
 
