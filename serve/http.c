@@ -35,6 +35,9 @@ typedef struct sv_peer {
   atomic_int phase;
   _Atomic double since; /* of the phase */
   bool cut;             /* its time is up */
+  const char *target;   /* the address of the request, as sent until MHD decodes it */
+  size_t n_target;      /* as it was sent */
+  bool plain;           /* sv_target_is_plain */
 } sv_peer;
 
 struct sv_http {
@@ -54,9 +57,15 @@ double sv_now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* NULL: there was no memory for it. */
+static sv_peer *peer_of(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info ? info->socket_context : NULL;
+}
+
 /* WAITING has a connection between requests, and until the headers of one are here; its body has its own time. */
 static void enter_phase(sv_peer *peer, peer_phase phase) {
-  if (!peer) return;
   atomic_store(&peer->since, sv_now());
   atomic_store(&peer->phase, (int)phase);
 }
@@ -158,7 +167,13 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
   return !value || MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-static bool add_headers(const sv_request *r, struct MHD_Response *m) {
+/* MHD 0.9 takes chunks that end in a bare LF, which others may read in another way, and does not tell; so what follows
+ * a body in chunks is not taken for a request. */
+static bool is_last(sv_request *r) {
+  return r->early || sv_header(r, "Transfer-Encoding") || atomic_load(&r->server->stopping);
+}
+
+static bool add_headers(sv_request *r, struct MHD_Response *m) {
   static const char api_policy[] = "default-src 'none'; frame-ancestors 'none'";
   char head[24];
   snprintf(head, sizeof head, "%u", r->json_head);
@@ -172,8 +187,7 @@ static bool add_headers(const sv_request *r, struct MHD_Response *m) {
          add_header(m, "Inference-Header-Content-Length", r->json_head ? head : NULL) &&
          add_header(m, "Retry-After", r->status == 429 || r->status == 503 ? "1" : NULL) &&
          add_header(m, "WWW-Authenticate", r->status == 401 ? "Bearer" : NULL) &&
-         add_header(m, "Connection",
-                    r->early || atomic_load(&r->server->stopping) ? "close" : NULL);
+         add_header(m, "Connection", is_last(r) ? "close" : NULL);
 }
 
 static enum MHD_Result send_answer(sv_request *r) {
@@ -268,6 +282,29 @@ static bool may_ask(sv_request *r) {
   return false;
 }
 
+/* The address of a request, before MHD decodes it and reads the headers. */
+static void *see_target(void *server, const char *target, struct MHD_Connection *connection) {
+  sv_peer *peer = peer_of(connection);
+  (void)server;
+  if (peer) {
+    peer->target = target;
+    peer->n_target = strlen(target);
+    peer->plain = sv_target_is_plain(target);
+  }
+  return NULL; /* of the request, nothing is kept yet */
+}
+
+static bool is_framed(sv_request *r, const char *method, const char *version) {
+  const sv_peer *peer = r->peer;
+  const char *problem =
+      peer->plain ? sv_head_problem(r->connection, method, peer->target, peer->n_target, version)
+                  : "its address holds a NUL, a space or a control character";
+  if (!problem) return true;
+  sv_fail(r, 400, "the request can be read in more than one way: %s", problem);
+  r->early = true;
+  return false;
+}
+
 /* --- a request ------------------------------------------------------------------------------------- */
 
 static void find_route(sv_request *r) {
@@ -314,13 +351,12 @@ static bool may_refuse_early(sv_request *r) {
 
 static sv_request *request_new(sv_server *s, struct MHD_Connection *connection, const char *url,
                                const char *method) {
-  sv_request *r = calloc(1, sizeof *r);
+  sv_peer *peer = peer_of(connection);
+  sv_request *r = peer ? calloc(1, sizeof *r) : NULL;
   if (!r) return NULL;
-  const union MHD_ConnectionInfo *info =
-      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   r->server = s;
   r->connection = connection;
-  r->peer = info ? info->socket_context : NULL;
+  r->peer = peer;
   r->arena.budget = &s->budget;
   r->out.arena = &r->arena;
   r->head = strcmp(method, "HEAD") == 0;
@@ -403,14 +439,14 @@ static enum MHD_Result dispatch(sv_request *r) {
 }
 
 static enum MHD_Result begin(sv_server *s, struct MHD_Connection *connection, const char *url,
-                             const char *method, void **memory) {
+                             const char *method, const char *version, void **memory) {
   sv_request *r = request_new(s, connection, url, method);
   if (!r) return MHD_NO;
   *memory = r;
   enter_phase(r->peer, RECEIVING);
   find_route(r);
-  if (may_ask(r) && check_body(r) && !r->route) refuse_route(r);
-  r->early = r->stage == SV_DONE && may_refuse_early(r);
+  if (is_framed(r, method, version) && may_ask(r) && check_body(r) && !r->route) refuse_route(r);
+  if (r->stage == SV_DONE && may_refuse_early(r)) r->early = true;
   return r->early ? send_answer(r) : MHD_YES;
 }
 
@@ -421,8 +457,7 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
                               const char *method, const char *version, const char *data, size_t *n,
                               void **memory) {
   sv_request *r = *memory;
-  (void)version;
-  if (!r) return begin(server, connection, url, method, memory);
+  if (!r) return begin(server, connection, url, method, version, memory);
   if (*n > 0) {
     take_body(r, data, *n);
     *n = 0;
@@ -648,7 +683,8 @@ static void start_daemon(sv_server *s) {
       s->options.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
       MHD_OPTION_CONNECTION_TIMEOUT, 4 * s->options.timeout, MHD_OPTION_NOTIFY_COMPLETED, completed,
       NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-      MHD_OPTION_ARRAY, threads > 1 ? pool : none, MHD_OPTION_END);
+      MHD_OPTION_URI_LOG_CALLBACK, see_target, s, MHD_OPTION_ARRAY, threads > 1 ? pool : none,
+      MHD_OPTION_END);
 }
 
 kf_status sv_http_start(sv_server *s, char *message, size_t size) {

@@ -281,6 +281,16 @@ typedef struct sv_metrics {
 } sv_metrics;
 void sv_count(sv_metrics *metrics, const sv_request *r);
 
+/* --- framing.c ----------------------------------------------------------------------------------- */
+
+/* Whether the address in the first line of a request, before it is decoded, has no character that ends it early: no
+ * space or control character, and no %00. */
+bool sv_target_is_plain(const char *target);
+/* Why the head of a request can be read in more than one way; NULL: it cannot. target, [n_target] before it was
+ * decoded, and the others are those of libmicrohttpd, in the first call for the request. */
+const char *sv_head_problem(struct MHD_Connection *connection, const char *method,
+                            const char *target, size_t n_target, const char *version);
+
 /* --- http.c -------------------------------------------------------------------------------------- */
 
 typedef struct sv_http sv_http;

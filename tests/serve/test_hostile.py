@@ -238,3 +238,92 @@ def paths_never_leave_the_folder(box):
         for row, name in enumerate(ids):
             answer = server.get(f"/v1/images/{row}")
             equal(answer.status, 200 if name in ("in/a.png", "inside.png") else 404, name)
+
+
+BODY = b'{"row_numbers":[1]}'
+POST = b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CHUNKS = b"\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def all_answers(server, data):
+    """The status of each answer on one connection, and whether NEXT was among what was answered. It must end."""
+    own, found = server.raw(data), b""
+    own.settimeout(20 * SLOWNESS)
+    try:
+        while more := own.recv(65536):
+            found += more
+    except TimeoutError:
+        check(False, f"{data!r}: the connection stays open after {found[:400]!r}")
+    except ConnectionError:
+        pass
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", found)], found.endswith(b"ok\n")
+
+
+@test
+def requests_that_can_be_read_in_two_ways_are_refused(box):
+    """And the rest of the connection is not: behind a proxy that reads them the other way, it may hold a request that
+    nobody has let in."""
+    get = b"GET /healthz%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    cases = {"a length beside an encoding": POST + LENGTH + CHUNKED + CHUNKS,
+             "an encoding beside a length": POST + CHUNKED + LENGTH + CHUNKS,
+             "two lengths": POST + LENGTH + b"Content-Length: 0\r\n\r\n" + BODY,
+             "the same length twice": POST + LENGTH + LENGTH + b"\r\n" + BODY,
+             "two encodings": POST + CHUNKED + b"Transfer-Encoding: identity\r\n" + CHUNKS,
+             "a list of encodings": POST + b"Transfer-Encoding: gzip, chunked\r\n" + CHUNKS,
+             "another encoding": POST + b"Transfer-Encoding: gzip\r\n\r\n" + BODY,
+             "chunks in HTTP/1.0": POST.replace(b"1.1", b"1.0") + b"Connection: keep-alive\r\n" + CHUNKED + CHUNKS,
+             "a folded length": POST + b"Content-Length:\r\n %d\r\n\r\n" % len(BODY) + BODY,
+             "a longer length": POST + b"Content-Length: 1\r\n 9\r\n\r\n" + BODY,
+             "a folded encoding": POST + b"Content-Length: 0\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n",
+             "a folded header": POST + b"X: a\r\n b\r\n" + LENGTH + b"\r\n" + BODY,
+             "a folded last header": POST + LENGTH + b"X: a\r\n b\r\n\r\n" + BODY,
+             "headers folded by a bare LF": POST + b"X: a\n b\n" + LENGTH + b"\r\n" + BODY,
+             "a folded request line": b"GET /healthz HTTP/1.1\r\n X: a\r\nHost: localhost\r\n\r\n",
+             "a bare CR": POST + b"X: a\r" + LENGTH + b"\r\n" + BODY,
+             "a bare CR in the address": get % b"\rX",
+             "a bare CR in a name": POST + b"X\rY: a\r\n" + LENGTH + b"\r\n" + BODY,
+             "a bare LF": POST + b"X: a\n" + LENGTH + b"\r\n" + BODY,
+             "a bare LF at the end": POST + LENGTH + b"\n" + BODY,
+             "a space before the colon": POST + b"Content-Length : %d\r\n\r\n" % len(BODY) + BODY,
+             "two hosts": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+             "a NUL in a header": POST + b"X: a\0b\r\n" + LENGTH + b"\r\n" + BODY,
+             "a NUL in a length": POST + b"Content-Length: %d\x000\r\n\r\n" % len(BODY) + BODY,
+             "a NUL in an encoding": POST + b"Transfer-Encoding: chunked\0, gzip\r\n" + CHUNKS,
+             "a NUL in the address": get % b"\0x",
+             "two spaces": b"GET  /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"}
+    with Server(box, *small_world(box)) as server:
+        for name, data in cases.items():
+            equal(all_answers(server, data + NEXT), ([400], False), name)
+        message = server.refuses(400, "GET", "/healthz", Host="localhost", X="a\r\n b").json["error"]["message"]
+        equal(message, "the request can be read in more than one way: its lines are folded, hold a NUL or end in a bare LF", "a message")
+        for data in (b"Content-Length: 19, 19\r\n", b"Content-Length: +19\r\n", b"Content-Length: 0x13\r\n", b"Content-Length: 19\r\r\n"):
+            statuses, answered = all_answers(server, POST + data + b"\r\n" + BODY + NEXT)  # libmicrohttpd's own answer
+            equal((set(statuses), answered), ({400}, False), f"{data!r}")
+        for data in (POST + LENGTH + b"\r\n" + BODY, b"GET /healthz?a=b%20c&d HTTP/1.1\r\nHost:localhost\r\nX:\r\nY: \r\nZ:  a \t \xc3\xa9 \r\n\r\n",
+                     b"\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nCookie: a=b; c=d\r\n\r\n", POST + b"X: " + b"x" * 20000 + b"\r\n" + LENGTH + b"\r\n" + BODY):
+            close = NEXT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            equal(all_answers(server, data + close), ([200, 200], True), f"{data[:200]!r} and another one")
+
+
+@test
+def a_request_in_chunks_is_the_last_of_its_connection(box):
+    """libmicrohttpd reads chunks less strictly than others: a bare LF ends a line."""
+    bare = b"\r\n%x\n%s\n0\n\n" % (len(BODY), BODY)
+    with Server(box, *small_world(box)) as server:
+        for chunks in (CHUNKS, bare, CHUNKS.replace(b"\r\n0\r\n", b"\r\n0\r\nX: a\r\n b\r\n")):
+            equal(all_answers(server, POST + CHUNKED + chunks + NEXT), ([200], False), f"{chunks!r}")
+
+
+@test
+def a_nul_does_not_end_a_path_or_a_token(box):
+    words, token = small_world(box), b"a-token-of-some-length"
+    box.write("token", token + b"\n")
+    with Server(box, *words, "--token-file", "token") as server:
+        bearer = b"Host: localhost\r\nConnection: close\r\nAuthorization: Bearer " + token
+        for line, header, status in ((b"GET /v1/info", b"", 200), (b"GET /v1/info%00x", b"", 400), (b"GET /v1/info?a=b%00x", b"", 400),
+                                     (b"DELETE /v1/classes/class%000", b"", 400), (b"GET /v1/info\0x", b"", 400),
+                                     (b"GET /v1/info", b"\0x", 400), (b"GET /v1/info", b"\0", 400)):
+            equal(all_answers(server, line + b" HTTP/1.1\r\n" + bearer + header + b"\r\n\r\n")[0], [status], f"{line} {header}")
