@@ -24,6 +24,7 @@ enum {
   MAX_HTTP_THREADS = 4,
   BODY_CHUNK = 16 << 10,
   REFUSED_SECONDS = 5,
+  SCARCE_SECONDS = 2,
   HUNG_UP_SECONDS = 1
 };
 
@@ -533,18 +534,19 @@ static void notice(void *server, struct MHD_Connection *connection, void **conte
   }
 }
 
-/* The time that a connection may spend in a phase. If they are about to run out, those that send nothing
- * must make room. */
+/* Answers that are not read hold their memory. */
+static bool is_scarce(const sv_server *s, peer_phase phase) {
+  if (atomic_load(&s->http->n_peers) > s->options.connections / 4 * 3) return true;
+  return phase == SENDING && atomic_load(&s->budget.left) < s->options.memory / 4;
+}
+
+/* The time that a connection may spend in a phase, less if it keeps others out. */
 static double patience(const sv_server *s, peer_phase phase) {
   double seconds = s->options.timeout;
-  bool scarce = atomic_load(&s->http->n_peers) > s->options.connections / 4 * 3;
-  switch (phase) {
-  case WAITING:
-  case RECEIVING: return scarce && seconds > 2 ? 2 : seconds;
-  case REFUSED: return seconds < REFUSED_SECONDS ? seconds : REFUSED_SECONDS;
-  case WORKING: return 1e9; /* the lanes have their own limit */
-  default: return 4 * seconds;
-  }
+  if (phase == WORKING) return 1e9; /* the lanes have their own limit */
+  if (phase == SENDING) seconds *= 4;
+  if (phase == REFUSED && seconds > REFUSED_SECONDS) seconds = REFUSED_SECONDS;
+  return seconds > SCARCE_SECONDS && is_scarce(s, phase) ? SCARCE_SECONDS : seconds;
 }
 
 /* A client that has closed its side will not send the rest. MHD can miss that (its edge-triggered epoll takes a short

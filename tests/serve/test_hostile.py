@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -327,3 +328,64 @@ def a_nul_does_not_end_a_path_or_a_token(box):
                                      (b"DELETE /v1/classes/class%000", b"", 400), (b"GET /v1/info\0x", b"", 400),
                                      (b"GET /v1/info", b"\0x", 400), (b"GET /v1/info", b"\0", 400)):
             equal(all_answers(server, line + b" HTTP/1.1\r\n" + bearer + header + b"\r\n\r\n")[0], [status], f"{line} {header}")
+
+
+def reader(server, n=1000):
+    """A client of a small buffer that has asked for some megabytes and reads one byte."""
+    body = ('{"rows":[' + ",".join(["[1,2,3,4,5,6,7,8]"] * n) + '],"k":80}').encode()
+    own = socket.socket()
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    own.connect(("127.0.0.1", server.port))
+    own.sendall(f"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    return own
+
+
+def trickle(readers, until):
+    """Reads one byte of each now and then, until something happens."""
+    begun = time.monotonic()
+    while not until():
+        check(time.monotonic() - begun < 30 * SLOWNESS, "slow readers keep others from being served")
+        for own in readers:
+            try:
+                own.recv(1, socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+        time.sleep(0.1)
+
+
+@test
+def slow_readers_make_room(box):
+    """While connections are scarce, answers must be read as fast as requests must be sent."""
+    with Server(box, *small_world(box), "--connections", "64", "--memory", "2048") as server:
+        readers = [reader(server) for _ in range(64)]
+        for own in readers:
+            equal(own.recv(1), b"H", "an answer begins")
+        other = server.raw(NEXT)
+        trickle(readers[::2], lambda: select.select([other], [], [], 0)[0])
+        check(b" 200 " in begin_of_answer(other)[:20], "others are served")
+
+
+@test
+def slow_readers_hold_no_memory_that_others_need(box):
+    with Server(box, *small_world(box), "--memory", "40") as server:
+        readers = [reader(server) for _ in range(4)]
+        for own in readers:
+            equal(own.recv(1), b"H", "an answer begins")
+        search = {"rows": [list(range(1, 9))] * 1000, "k": 80}
+        equal(server.post("/v1/search", search).status, 429, "no memory is left")
+        trickle(readers, lambda: server.post("/v1/search", search).status == 200)
+
+
+@test
+def slow_readers_have_time_otherwise(box):
+    with Server(box, *small_world(box), "--timeout", "10") as server:
+        own = reader(server)
+        time.sleep(5)
+        own.settimeout(20 * SLOWNESS)
+        data = own.recv(65536)
+        length = int(re.search(rb"Content-Length: (\d+)\r\n", data).group(1))
+        while not data.endswith(b"}\n"):
+            more = own.recv(1 << 20)
+            check(more, f"cut off after {len(data)} of {length} bytes")
+            data += more
+        equal(len(data.split(b"\r\n\r\n", 1)[1]), length, "the whole answer")
