@@ -406,7 +406,7 @@ static void take_body(sv_request *r, const char *data, size_t n) {
 static kf_ctx *thread_context(sv_server *s) {
   kf_ctx *ctx = pthread_getspecific(s->http->context);
   if (ctx) return ctx;
-  ctx = sv_context(s, 1);
+  ctx = sv_context(s, 1, false);
   if (ctx && pthread_setspecific(s->http->context, ctx) != 0) {
     kf_ctx_free(ctx);
     ctx = NULL;

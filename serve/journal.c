@@ -13,11 +13,15 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ROUNDS = 16 };
+
 struct sv_journal {
+  sv_server *server;
   char *folder;
-  int fd; /* of the folder, with the lock; -1: it does not exist yet */
+  int fd; /* of the folder, with the lock; -1: it is not there */
   uint64_t last;
-  bool forget;
+  bool made;    /* by us */
+  bool scratch; /* it goes with us */
 };
 
 static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
@@ -40,46 +44,119 @@ static void clear_leftovers(const sv_journal *j) {
   if (folder) closedir(folder);
 }
 
-static kf_status lock_folder(sv_journal *j, char *message, size_t size) {
-  j->fd = sv_open_folder(j->folder);
-  if (j->fd < 0) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be opened");
-  if (flock(j->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) { /* or there are no locks */
-    clear_leftovers(j);
-    return KF_OK;
-  }
-  snprintf(message, size, "%s: another server has this journal", j->folder);
-  close(j->fd);
-  j->fd = -1;
-  return KF_ERR_IO;
+/* --- the folder ---------------------------------------------------------------------------------- */
+
+/* Whether the folder of fd is the one that has the name. */
+static bool is_ours(const sv_journal *j, int fd) {
+  struct stat own, named;
+  return fd >= 0 && fstat(fd, &own) == 0 && stat(j->folder, &named) == 0 &&
+         own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
-kf_status sv_journal_open_scratch(sv_journal **out, char *message, size_t size) {
+/* After a change that cannot be taken back. File systems that cannot sync are taken as they are. */
+static void sync_folder(const sv_journal *j, int fd, const char *path, const char *what) {
+  if (fd >= 0 && (fsync(fd) == 0 || errno == EINVAL)) return;
+  sv_log(j->server, "%s: %s, but its folder cannot be synced, so a power failure may undo it: %s",
+         path, what, strerror(errno));
+}
+
+/* The folder's own name must be on the disk, too, before what is in it. */
+static kf_status make_folder(sv_journal *j, char *message, size_t size) {
+  if (mkdir(j->folder, j->scratch ? 0700 : 0777) != 0)
+    return errno == EEXIST && !j->scratch ? KF_OK : fail(message, size, j, "cannot be made");
+  j->made = true;
+  char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
+  if (slash) slash[slash == parent] = '\0';
+  int above = sv_open_folder(slash ? parent : ".");
+  sync_folder(j, above, j->folder, "was made");
+  if (above >= 0) close(above);
+  free(parent);
+  return KF_OK;
+}
+
+static kf_status lock_folder(const sv_journal *j, int fd, char *message, size_t size) {
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return KF_OK;
+  if (errno == EWOULDBLOCK) {
+    snprintf(message, size, "%s: another server has this journal", j->folder);
+    return KF_ERR_IO;
+  }
+  sv_log(j->server, "%s: cannot be locked, so let no other server use it: %s", j->folder,
+         strerror(errno));
+  return KF_OK;
+}
+
+/* The folder that has the name, locked. Whoever had it may have removed it after it was opened: then the next one. */
+static kf_status take_folder(sv_journal *j, char *message, size_t size) {
+  if (j->fd >= 0) close(j->fd);
+  j->fd = -1;
+  j->made = false;
+  for (int round = 0; round < ROUNDS; round++) {
+    int fd = -1;
+    errno = ENOENT;
+    if (!j->scratch || j->made) fd = sv_open_folder(j->folder); /* one in /tmp must be our own */
+    if (fd < 0 && errno != ENOENT) return fail(message, size, j, "cannot be opened");
+    kf_status status = fd < 0 ? make_folder(j, message, size) : lock_folder(j, fd, message, size);
+    if (status == KF_OK && is_ours(j, fd)) {
+      j->fd = fd;
+      clear_leftovers(j);
+      return KF_OK;
+    }
+    if (fd >= 0) close(fd);
+    if (status != KF_OK) return status;
+  }
+  errno = ENOENT;
+  return fail(message, size, j, "cannot be opened");
+}
+
+kf_status sv_journal_take(sv_journal *j, char *message, size_t size) {
+  if (is_ours(j, j->fd)) return KF_OK;
+  if (j->fd < 0 && (j->scratch || (j->server->options.check && access(j->folder, F_OK) != 0)))
+    return KF_OK;
+  kf_status status = take_folder(j, message, size);
+  if (status != KF_ERR_IO || access(j->folder, F_OK) == 0) return status;
+  sv_log(j->server, "no classes can be added: %s", message);
+  return KF_OK;
+}
+
+kf_status sv_journal_hold(sv_journal *j, bool *found, char *message, size_t size) {
+  *found = false;
+  if (is_ours(j, j->fd)) return KF_OK;
+  if (j->fd >= 0) {
+    snprintf(message, size,
+             "%s: was removed or replaced while the server was running; SIGHUP or a restart takes "
+             "the folder that is there then",
+             j->folder);
+    return KF_ERR_IO;
+  }
+  kf_status status = take_folder(j, message, size);
+  *found = status == KF_OK && !j->made;
+  return status;
+}
+
+static kf_status journal_new(sv_server *server, const char *folder, bool scratch,
+                             sv_journal **out) {
+  sv_journal *j = calloc(1, sizeof *j);
+  *out = NULL;
+  if (j)
+    *j = (sv_journal){.server = server, .folder = strdup(folder), .fd = -1, .scratch = scratch};
+  if (j && j->folder)
+    *out = j;
+  else
+    free(j);
+  return *out ? KF_OK : KF_ERR_MEM;
+}
+
+kf_status sv_journal_new(sv_server *server, const char *folder, sv_journal **out) {
+  return journal_new(server, folder, false, out);
+}
+
+kf_status sv_journal_new_scratch(sv_server *server, sv_journal **out) {
   struct timespec now;
   char folder[64];
   clock_gettime(CLOCK_REALTIME, &now);
   snprintf(folder, sizeof folder, "/tmp/koofu-demo-%ld-%lld%09ld", (long)getpid(),
            (long long)now.tv_sec, now.tv_nsec);
-  kf_status status = sv_journal_open(folder, out, message, size);
-  if (status == KF_OK) (*out)->forget = true;
-  return status;
-}
-
-kf_status sv_journal_open(const char *folder, sv_journal **out, char *message, size_t size) {
-  sv_journal *j = calloc(1, sizeof *j);
-  *out = NULL;
-  if (j) j->folder = strdup(folder);
-  if (!j || !j->folder) {
-    free(j);
-    snprintf(message, size, "out of memory");
-    return KF_ERR_MEM;
-  }
-  j->fd = -1;
-  kf_status status = lock_folder(j, message, size);
-  if (status == KF_OK)
-    *out = j;
-  else
-    sv_journal_free(j);
-  return status;
+  return journal_new(server, folder, true, out);
 }
 
 const char *sv_journal_folder(const sv_journal *j) { return j->folder; }
@@ -111,8 +188,9 @@ kf_status sv_journal_list(const sv_journal *j, uint64_t **numbers, size_t *n, ch
                           size_t size) {
   *numbers = NULL;
   *n = 0;
+  if (j->fd < 0) return KF_OK;
   DIR *folder = opendir(j->folder);
-  if (!folder) return errno == ENOENT ? KF_OK : fail(message, size, j, "cannot be read");
+  if (!folder) return fail(message, size, j, "cannot be read");
   const struct dirent *entry;
   size_t room = 0;
   kf_status status = KF_OK;
@@ -177,22 +255,6 @@ kf_status sv_journal_read(const sv_journal *j, kf_ctx *ctx, uint64_t number, kf_
   return status;
 }
 
-/* The folder's own name must be on the disk, too, before what is in it. */
-static kf_status make_folder(sv_journal *j, char *message, size_t size) {
-  if (j->fd >= 0) return KF_OK;
-  /* a folder of ours in /tmp must not be somebody else's */
-  if (mkdir(j->folder, j->forget ? 0700 : 0777) != 0 && (j->forget || errno != EEXIST))
-    return fail(message, size, j, "cannot be made");
-  char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
-  if (slash) slash[slash == parent] = '\0';
-  int above = sv_open_folder(slash ? parent : ".");
-  bool synced = above >= 0 && fsync(above) == 0;
-  kf_status status = synced ? KF_OK : fail(message, size, j, "cannot be synced");
-  if (above >= 0) close(above);
-  free(parent);
-  return status == KF_OK ? lock_folder(j, message, size) : status;
-}
-
 static kf_status find_last(sv_journal *j, char *message, size_t size) {
   uint64_t *numbers;
   size_t n;
@@ -204,12 +266,17 @@ static kf_status find_last(sv_journal *j, char *message, size_t size) {
 
 kf_status sv_journal_add(sv_journal *j, kf_ctx *ctx, const kf_data *data, bool text,
                          uint64_t *number, char *message, size_t size) {
-  kf_status status = make_folder(j, message, size);
-  if (status == KF_OK) status = find_last(j, message, size);
+  bool found;
+  kf_status status = find_last(j, message, size);
   if (status != KF_OK) return status;
   char *path = path_of(j, j->last + 1, text);
   if (!path) return KF_ERR_MEM;
   status = say(ctx, kf_data_save(ctx, data, KF_F32, path), message, size);
+  if (status == KF_OK) {
+    status =
+        sv_journal_hold(j, &found, message, size); /* it may have been written to another one */
+    if (status != KF_OK) unlink(path);
+  }
   free(path);
   if (status == KF_OK) *number = ++j->last;
   return status;
@@ -219,10 +286,11 @@ kf_status sv_journal_remove(sv_journal *j, const sv_added *added, char *message,
   char *path = path_of(j, added->number, added->text);
   if (!path) return KF_ERR_MEM;
   if (added->number > j->last) j->last = added->number; /* numbers are not used twice */
-  int failed = unlink(path) != 0 && errno != ENOENT;
-  kf_status status = failed ? fail(message, size, j, "a class cannot be taken away") : KF_OK;
-  if (!failed && j->fd >= 0 && fsync(j->fd) != 0)
-    status = fail(message, size, j, "cannot be synced");
+  kf_status status = KF_OK;
+  if (unlink(path) == 0)
+    sync_folder(j, j->fd, path, "was taken away");
+  else if (errno != ENOENT)
+    status = fail(message, size, j, "a class cannot be taken away");
   free(path);
   return status;
 }
@@ -239,12 +307,15 @@ static void remove_all(const sv_journal *j) {
       free(path);
     }
   free(numbers);
-  rmdir(j->folder);
 }
 
+/* A folder in which nothing was kept goes. */
 void sv_journal_free(sv_journal *j) {
   if (!j) return;
-  if (j->forget) remove_all(j);
+  if (j->made && is_ours(j, j->fd)) {
+    if (j->scratch) remove_all(j);
+    rmdir(j->folder);
+  }
   if (j->fd >= 0) close(j->fd);
   free(j->folder);
   free(j);

@@ -166,8 +166,9 @@ bool sv_queue_start(sv_queue *q) {
     worker *w = &q->workers[i];
     w->queue = q;
     w->lane = i < SV_FILES ? (sv_lane)i : SV_FILES;
-    w->ctx = sv_context(
-        q->server, w->lane == SV_ROWS || w->lane == SV_ENCODER ? q->server->options.threads : 1);
+    bool many = w->lane == SV_ROWS || w->lane == SV_ENCODER;
+    /* a change may be confirmed with a note, that a power failure may undo it */
+    w->ctx = sv_context(q->server, many ? q->server->options.threads : 1, w->lane == SV_CHANGES);
     if (!w->ctx || pthread_create(&w->thread, NULL, work, w) != 0) return false;
     w->running = true;
   }

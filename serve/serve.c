@@ -27,9 +27,13 @@ void sv_log(sv_server *s, const char *format, ...) {
   pthread_mutex_unlock(&s->log_lock);
 }
 
-kf_ctx *sv_context(sv_server *s, unsigned threads) {
+static void log_note(void *server, const char *note) { sv_log(server, "%s", note); }
+
+kf_ctx *sv_context(sv_server *s, unsigned threads, bool notes) {
   kf_ctx *ctx = NULL;
   kf_ctx_options options = {.threads = threads,
+                            .log = notes ? log_note : NULL,
+                            .user = s,
                             .isa = s->options.isa,
                             .any_encoder = s->options.any_encoder,
                             .device = s->options.device,
@@ -119,21 +123,23 @@ static kf_status open_images(sv_server *s, char *message, size_t size) {
 }
 
 /* Classes that are added to the demo last as long as it does. */
-static kf_status open_journal(sv_server *s, char *message, size_t size) {
+static kf_status new_journal(sv_server *s) {
   char *own = NULL;
-  if (s->demo) return sv_journal_open_scratch(&s->journal, message, size);
-  if (s->options.journal) return sv_journal_open(s->options.journal, &s->journal, message, size);
+  if (s->demo) return sv_journal_new_scratch(s, &s->journal);
+  if (s->options.journal) return sv_journal_new(s, s->options.journal, &s->journal);
   if (asprintf(&own, "%s.journal", s->options.model) < 0) return KF_ERR_MEM;
-  kf_status status = sv_journal_open(own, &s->journal, message, size);
+  kf_status status = sv_journal_new(s, own, &s->journal);
   free(own);
   return status;
 }
 
 static kf_status load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_status status = read_token(s, message, size);
+  if (status == KF_OK) status = new_journal(s);
+  if (status == KF_OK)
+    status = sv_journal_take(s->journal, message, size); /* before all this work */
   if (status == KF_OK) status = open_images(s, message, size);
   if (status == KF_OK) status = load_encoder(s, ctx, message, size);
-  if (status == KF_OK) status = open_journal(s, message, size);
   if (status == KF_OK) status = sv_state_load(s, ctx, message, size);
   return status;
 }
@@ -268,7 +274,7 @@ static void server_free(sv_server *s) {
 }
 
 static kf_status run(sv_server *s, char *message, size_t size) {
-  kf_ctx *ctx = sv_context(s, s->options.threads);
+  kf_ctx *ctx = sv_context(s, s->options.threads, false);
   if (!ctx) return KF_ERR_MEM;
   handle_all(SIG_DFL); /* until it serves, a signal simply ends the process */
   kf_status status = load(s, ctx, message, size);

@@ -330,8 +330,8 @@ struct sv_server {
 
 /* A line for people. Foreign text in it is escaped by the receiver. */
 void sv_log(sv_server *server, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A context for a thread of the server. NULL: there is no memory. */
-kf_ctx *sv_context(sv_server *server, unsigned threads);
+/* A context for a thread of the server, whose notes are logged or not. NULL: there is no memory. */
+kf_ctx *sv_context(sv_server *server, unsigned threads, bool notes);
 const char *sv_base_name(const char *path);
 int sv_open_folder(const char *path); /* -1: errno says why */
 /* Up to `room` bytes; false: errno says why. */

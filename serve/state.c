@@ -245,6 +245,32 @@ static sv_added *added_copy(const sv_world *w, const sv_added *more) {
   return copy;
 }
 
+/* The same base and shelf with all classes of the journal but one. */
+static kf_status replay_world(sv_server *s, kf_ctx *ctx, const sv_world *before, uint64_t but,
+                              sv_world **world, char *message, size_t size) {
+  kf_model *model;
+  sv_added *added;
+  size_t n;
+  kf_status status = replay(s, ctx, before->base, but, &model, &added, &n, message, size);
+  if (status != KF_OK) return status;
+  return say(
+      ctx,
+      world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added, n, world),
+      message, size);
+}
+
+/* What is served before a change is what the journal holds. */
+static kf_status hold_journal(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
+  bool found;
+  kf_status status = sv_journal_hold(s->journal, &found, message, size);
+  if (status != KF_OK || !found) return status;
+  sv_world *before = sv_world_get(s), *world;
+  status = replay_world(s, ctx, before, 0, &world, message, size);
+  if (status == KF_OK) swap_world(s, world);
+  sv_world_put(before);
+  return status;
+}
+
 /* The new world is made first, so what cannot be served is never written; then the journal; then it is served. */
 static kf_status add_class(sv_server *s, kf_ctx *ctx, sv_world *before, const kf_data *rows,
                            sv_added *class, char *message, size_t size) {
@@ -298,7 +324,8 @@ static kf_status add_rows(sv_server *s, kf_ctx *ctx, const char *name, const flo
 kf_status sv_state_add(sv_server *s, kf_ctx *ctx, const char *name, const float *rows, uint64_t n,
                        uint32_t dim, bool text, char *message, size_t size) {
   pthread_mutex_lock(&s->change_lock);
-  kf_status status = add_rows(s, ctx, name, rows, n, dim, text, message, size);
+  kf_status status = hold_journal(s, ctx, message, size);
+  if (status == KF_OK) status = add_rows(s, ctx, name, rows, n, dim, text, message, size);
   pthread_mutex_unlock(&s->change_lock);
   return status;
 }
@@ -307,17 +334,9 @@ static kf_status remove_class(sv_server *s, kf_ctx *ctx, const char *name, char 
                               size_t size) {
   sv_world *before = sv_world_get(s), *world = NULL;
   const sv_added *class = sv_world_added(before, name);
-  kf_model *model;
-  sv_added *added;
-  size_t n;
-  kf_status status = class ? KF_OK : KF_ERR_ARG;
-  if (status == KF_OK)
-    status = replay(s, ctx, before->base, class->number, &model, &added, &n, message, size);
-  if (status == KF_OK)
-    status = say(ctx,
-                 world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added,
-                           n, &world),
-                 message, size);
+  kf_status status = KF_ERR_ARG;
+  snprintf(message, size, "the class has just been taken away");
+  if (class) status = replay_world(s, ctx, before, class->number, &world, message, size);
   if (status == KF_OK) status = sv_journal_remove(s->journal, class, message, size);
   if (status == KF_OK)
     swap_world(s, world);
@@ -329,7 +348,8 @@ static kf_status remove_class(sv_server *s, kf_ctx *ctx, const char *name, char 
 
 kf_status sv_state_remove(sv_server *s, kf_ctx *ctx, const char *name, char *message, size_t size) {
   pthread_mutex_lock(&s->change_lock);
-  kf_status status = remove_class(s, ctx, name, message, size);
+  kf_status status = hold_journal(s, ctx, message, size);
+  if (status == KF_OK) status = remove_class(s, ctx, name, message, size);
   pthread_mutex_unlock(&s->change_lock);
   return status;
 }
@@ -485,6 +505,7 @@ kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   if (status != KF_OK) return status;
   status = check_encoder(s, ctx, base->model, message, size);
   if (status == KF_OK) status = load_shelf(s, ctx, base->model, &shelf, message, size);
+  if (status == KF_OK && s->world) status = sv_journal_take(s->journal, message, size);
   if (status == KF_OK) status = replay(s, ctx, base, 0, &model, &added, &n, message, size);
   if (status != KF_OK) {
     base_put(base);

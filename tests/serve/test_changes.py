@@ -1,5 +1,6 @@
 """Classes that come and go, kills, files that change, and the end."""
 
+import errno
 import os
 import random
 import shutil
@@ -9,7 +10,7 @@ import threading
 import time
 
 from files import data_set, npy
-from harness import check, equal, test
+from harness import Skipped, check, equal, test
 from server import LONG, Server, pictured, small_world
 
 KILLS = 200 if LONG else 10
@@ -344,3 +345,114 @@ def readers_never_wait_for_changes(box):
         for reader in readers:
             reader.join()
         equal(wrong, [], "answers")
+
+
+def add(server, name, status=201):
+    return server.works("POST", "/v1/classes", {"name": name, "rows": rows_of(1)}, status=status)
+
+
+@test
+def only_one_server_takes_a_fresh_journal(box):
+    """Not even those that start together may both confirm classes, of which one would be lost."""
+    words = small_world(box)
+    started = [box.start("serve", *words, "--port", "0") for _ in range(4)]
+    lines = [process.stderr.readline().decode() for process in started]
+    serving = [process for process, line in zip(started, lines) if "serving" in line]
+    for process in serving:
+        process.terminate()
+    ends = sorted(process.wait() for process in started)
+    for process in started:
+        process.stdout.close()
+        process.stderr.close()
+    equal(ends, [0, 4, 4, 4], f"how they ended: {lines}")
+    equal(sum("another server has this journal" in line for line in lines), 3, f"{lines}")
+    with Server(box, *words) as server:
+        box.refuses(4, "serve", *words, "--port", "0", naming="another server has this journal")
+        add(server, "new")
+    with Server(box, *words) as server:
+        equal(names(server)[4:], ["new"], "classes after a restart")
+
+
+@test
+def a_journal_that_is_not_needed_is_not_left(box):
+    words = small_world(box)
+    files = sorted(os.listdir(box.folder))
+    box.works("serve", *words, "--port", "0", "--check")
+    equal(sorted(os.listdir(box.folder)), files, "after --check")
+    with Server(box, *words):
+        check("model.safetensors.journal" in os.listdir(box.folder), "its folder")
+    equal(sorted(os.listdir(box.folder)), files, "after a server to which nothing was added")
+    os.symlink("nowhere/at/all", box.path("model.safetensors.journal"))
+    with Server(box, *words) as server:
+        server.refuses(507, "POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, naming="cannot be opened")
+        check("no classes can be added" in server.lines[0], f"says so: {server.lines}")
+
+
+@test
+def a_journal_that_is_removed_or_replaced(box):
+    """Nothing is confirmed that would not be there, or be there again, after a restart."""
+    words = small_world(box)
+    journal, away = box.path("model.safetensors.journal"), box.path("away")
+    with Server(box, *words) as server:
+        add(server, "first")
+        os.rename(journal, away)
+        for replaced in (False, True):
+            if replaced:
+                os.mkdir(journal)
+            before = names(server)
+            server.refuses(507, "POST", "/v1/classes", {"name": "second", "rows": rows_of(2)}, naming="was removed or replaced")
+            server.refuses(507, "DELETE", "/v1/classes/first", naming="was removed or replaced")
+            equal(names(server), before, "nothing changed")
+            check(not replaced or os.listdir(journal) == [], "nothing is written")
+        os.rmdir(journal)
+        os.rename(away, journal)
+        add(server, "second")  # it is back
+        os.rename(journal, away)
+        server.process.send_signal(signal.SIGHUP)
+        wait(lambda: server.metric("koofu_reloads_total") == 1)
+        equal(names(server)[4:], [], "of the new folder")
+        add(server, "third")
+        box.refuses(4, "serve", *words, "--port", "0", naming="another server has this journal")
+    with Server(box, *words) as server:
+        equal(names(server)[4:], ["third"], "after a restart")
+
+
+@test
+def a_journal_that_is_there_later(box):
+    """What another server has left in it is served before anything is added."""
+    words = small_world(box)
+    with Server(box, *words) as server:
+        add(server, "first")
+    with Server(box, *words, "--journal", "far/away") as server:
+        check("far/away: cannot be made" in server.lines[0], f"says so: {server.lines}")
+        server.refuses(507, "POST", "/v1/classes", {"name": "second", "rows": rows_of(2)}, naming="far/away")
+        os.mkdir(box.path("far"))
+        shutil.move(box.path("model.safetensors.journal"), box.path("far/away"))
+        server.works("POST", "/v1/classes", {"name": "first", "rows": rows_of(2)}, status=422)
+        equal(names(server)[4:], ["first"], "what was there")
+        add(server, "second")
+    with Server(box, *words, "--journal", "far/away") as server:
+        equal(names(server)[4:], ["first", "second"], "after a restart")
+
+
+@test
+def changes_of_a_folder_that_cannot_be_synced_are_told(box):
+    """They are there after a restart, so they are confirmed; that a power failure may undo them is in the log."""
+    shim = os.path.join(os.path.dirname(box.program), "tests", "torture_faults.so")
+    if not os.path.exists(shim):
+        raise Skipped("there is no torture_faults.so")
+    words = small_world(box)
+    env = {"LD_PRELOAD": shim, "FAULT_KIND": "fsync", "FAULT_AT": "3", "FAULT_FOR_GOOD": "1", "FAULT_ERRNO": str(errno.EIO)}
+    with Server(box, *words) as server:
+        add(server, "first")
+    with Server(box, *words, env=env) as server:
+        add(server, "second")  # two are synced: the file and its folder
+        server.works("DELETE", "/v1/classes/first", status=204)
+        equal(names(server)[4:], ["second"], "classes")
+        server.refuses(507, "POST", "/v1/classes", {"name": "third", "rows": rows_of(2)}, naming="nothing was changed")
+        check(any("000001.safetensors: was taken away, but its folder cannot be synced" in line for line in server.lines), f"{server.lines}")
+    with Server(box, *words, env={**env, "FAULT_AT": "2"}) as server:
+        add(server, "fourth")
+        check(any("000003.safetensors: was written, but its folder cannot be synced" in line for line in server.lines), f"{server.lines}")
+    with Server(box, *words) as server:
+        equal(names(server)[4:], ["second", "fourth"], "after a restart")
