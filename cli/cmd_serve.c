@@ -176,7 +176,7 @@ const cli_command serve_command = {
         "fails, the old ones stay in use.\n\n"
         "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
         "answered what has arrived.",
-    .groups = GROUPS(&own_options, &encoder_options, &net_options, &limit_options),
+    .groups = GROUPS(&own_options, &served_options, &net_options, &limit_options),
     .examples = EXAMPLES(
         {"Look at it, without a model", "koofu serve --demo"},
         {"After 'koofu quickstart photos --encoder clip'",

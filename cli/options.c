@@ -116,24 +116,27 @@ const cli_group text_options = {
 #define PRECISION                                                                                  \
   CHOICE("precision", encoder.precision, "NAME", KF_PRECISION_F32, precision_choices),             \
       .help = "arithmetic of the encoder: bf16 (default), or f32, the reference"
-#define MAX_PIXELS                                                                                 \
+#define USUAL_PIXELS "178956970"
+#define MAX_PIXELS(otherwise)                                                                      \
   NUMBER("max-pixels", encoder.max_pixels, "N", 1, INT64_MAX),                                     \
-      .help = "refuse pictures with more pixels (default: 178956970)"
+      .help = "refuse pictures with more pixels (default: " otherwise ")"
 
 const cli_group tower_options = {"Encoder", OPTIONS({PRECISION})};
 
-const cli_group encoder_options = {
-    "Pictures",
-    OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),
-             .help = "take pictures, and in 'koofu search' words, instead of rows, and embed them "
-                     "with this CLIP model (see 'koofu embed')"},
-            {PRECISION}, {MAX_PIXELS})};
+#define ENCODER(pixels)                                                                            \
+  OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),                                            \
+           .help = "take pictures, and in 'koofu search' words, instead of rows, and embed them "  \
+                   "with this CLIP model (see 'koofu embed')"},                                    \
+          {PRECISION}, {MAX_PIXELS(pixels)})
+const cli_group encoder_options = {"Pictures", ENCODER(USUAL_PIXELS)};
+const cli_group served_options = {"Pictures",
+                                  ENCODER("64000000 from clients, " USUAL_PIXELS " in --images")};
 
 const cli_group picture_options = {
     "Pictures",
     OPTIONS({FLAG("skip-bad", data.skip_bad),
              .help = "leave out pictures that cannot be read, naming each, instead of failing"},
-            {MAX_PIXELS},
+            {MAX_PIXELS(USUAL_PIXELS)},
             {TEXT("label-key", pictures.label_key, "KEY"),
              .help = "the class of a picture in a .tar: the value of KEY in the .json beside it "
                      "(default: what .cls says)"},

@@ -62,7 +62,8 @@ static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
   kf_status status = kf_encode_image_bytes(ctx, r->server->encoder, &picture, 1, row, NULL);
   const char *message = kf_errmsg(ctx), *colon = strstr(message, ": ");
   if (status == KF_ERR_DATA)
-    sv_fail(r, 422, "picture %llu: %s", (unsigned long long)i, colon ? colon + 2 : message);
+    sv_fail(r, 422, "picture %llu: %s%s", (unsigned long long)i, colon ? colon + 2 : message,
+            kf_errhint(ctx) == KF_HINT_MAX_PIXELS ? "; --max-pixels of the server raises it" : "");
   else
     sv_fail(r, 503, "picture %llu could not be encoded; try again later", (unsigned long long)i);
 }

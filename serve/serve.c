@@ -14,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TOKEN_LEAST = 16, TOKEN_MOST = 4096 };
+/* CLIENT_PIXELS take 192 MB, or twice that while a picture is turned, and a third of a second to decode; what a
+ * camera takes has fewer. The library's own limit takes three times as much. */
+enum { TOKEN_LEAST = 16, TOKEN_MOST = 4096, CLIENT_PIXELS = 64000000 };
 
 void sv_log(sv_server *s, const char *format, ...) {
   char line[2048];
@@ -105,6 +107,7 @@ static kf_status load_encoder(sv_server *s, kf_ctx *ctx, char *message, size_t s
   kf_encoder_options options = {.precision = s->options.precision,
                                 .max_pixels = s->options.max_pixels};
   if (!s->options.encoder) return KF_OK;
+  if (options.max_pixels == 0) options.max_pixels = CLIENT_PIXELS;
   kf_status status = kf_encoder_load(ctx, s->options.encoder, &options, &s->encoder);
   if (status != KF_OK) {
     snprintf(message, size, "%s", kf_errmsg(ctx));

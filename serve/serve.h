@@ -20,8 +20,9 @@ typedef struct sv_options {
   const char *const *hosts;
   size_t n_hosts; /* names that a Host header may have, besides localhost and addresses */
   kf_precision precision;
-  uint64_t max_pixels; /* of a picture; 0: as kf_encoder_options */
-  unsigned threads;    /* 0: one per processor */
+  uint64_t
+      max_pixels; /* of a picture; 0: 64,000,000 from a client, in `images` as for kf_thumbnail_new */
+  unsigned threads; /* 0: one per processor */
   kf_isa isa;
   const char *device, *device_plugin; /* as in kf_ctx_options */
   unsigned connections;               /* at a time */

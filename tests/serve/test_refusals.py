@@ -2,10 +2,12 @@
 
 import json
 import socket
+import struct
+import zlib
 
-from files import data_set, npy
+from files import data_set, npy, png
 from harness import USAGE, check, equal, test
-from server import JSON, NPY, Server, small_world
+from server import JSON, NPY, Server, pictured, small_world, uri
 
 ROW = [0.5, -1, 2, 0, 1, 1, 1, 1]
 
@@ -175,3 +177,26 @@ def answers_are_safe_for_browsers(box):
             check("unsafe" not in headers["content-security-policy"], path)
             check("access-control-allow-origin" not in headers, path)
         check(json.loads(server.get("/v1/info").body)["koofu"], "info")
+
+
+def sized(width, height):
+    """A PNG that says it is so large, and holds one pixel."""
+    small = png(bytes(3), 1, 1)
+    head = b"IHDR" + struct.pack(">II", width, height) + small[24:29]
+    return small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:]
+
+
+@test
+def pictures_with_too_many_pixels(box):
+    _, words = pictured(box)
+    with Server(box, *words) as server:
+        for body, kind in ((sized(8001, 8000), "image/png"), ({"images": [uri(sized(13300, 13300))] * 6}, JSON)):
+            answer = server.refuses(422, "POST", "/v1/classify", body, kind, naming="more than the limit of 64000000")
+            check("--max-pixels of the server raises it" in answer.json["error"]["message"], f"{answer}")
+        answer = server.refuses(422, "POST", "/v1/classify", sized(8000, 8000), "image/png")
+        check("limit" not in answer.json["error"]["message"], f"{answer}")
+        server.works("GET", "/v1/images/3?size=16")
+    with Server(box, *words, "--max-pixels", "70000000") as server:
+        answer = server.refuses(422, "POST", "/v1/classify", sized(8001, 8000), "image/png")
+        check("limit" not in answer.json["error"]["message"], f"{answer}")
+        server.refuses(422, "POST", "/v1/classify", sized(9000, 8000), "image/png", naming="more than the limit of 70000000")
