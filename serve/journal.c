@@ -55,7 +55,9 @@ static bool is_ours(const sv_journal *j, int fd) {
 
 /* After a change that cannot be taken back. File systems that cannot sync are taken as they are. */
 static void sync_folder(const sv_journal *j, int fd, const char *path, const char *what) {
-  if (fd >= 0 && (fsync(fd) == 0 || errno == EINVAL)) return;
+  int failed = -1;
+  while (fd >= 0 && (failed = fsync(fd)) != 0 && errno == EINTR) continue;
+  if (!failed || errno == EINVAL) return;
   sv_log(j->server, "%s: %s, but its folder cannot be synced, so a power failure may undo it: %s",
          path, what, strerror(errno));
 }
@@ -75,7 +77,10 @@ static kf_status make_folder(sv_journal *j, char *message, size_t size) {
 }
 
 static kf_status lock_folder(const sv_journal *j, int fd, char *message, size_t size) {
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return KF_OK;
+  int failed;
+  do failed = flock(fd, LOCK_EX | LOCK_NB);
+  while (failed && errno == EINTR);
+  if (!failed) return KF_OK;
   if (errno == EWOULDBLOCK) {
     snprintf(message, size, "%s: another server has this journal", j->folder);
     return KF_ERR_IO;

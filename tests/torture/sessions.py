@@ -119,6 +119,7 @@ def all_sessions():
         session("search-tsv", "search", "@shown.safetensors", "@photos/cat/0.png", "--encoder", "@clip", "-o", "out.tsv", old=standing("out.tsv"),
                 writes=["out.tsv"]),
         session("serve", "serve", "@shrunk.safetensors", "--gallery", "@gallery.safetensors", "--port", 0, "--check"),
+        session("serve-journal", "serve", "@shrunk.safetensors", "--journal", "j", "--port", 0, "--check", old={"j": "journal"}),
         session("serve-pictures", "serve", "@seen.safetensors", "--rows", "@embedded.safetensors", "--encoder", "@clip", "--images", "@photos", "--port", 0, "--check"),
         session("export-onnx", "export", "@fused.safetensors", "--inline-bytes", 1, "-o", "out.onnx", old=standing("out.onnx"), writes=["out.onnx"]),
         session("export-faiss", "export", "@shrunk.safetensors", "--gallery", "@gallery.safetensors", "-o", "out.faiss", old=standing("out.faiss"),
