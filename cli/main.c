@@ -111,12 +111,14 @@ static void log_callback(void *user, const char *message) {
 enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
 
 /* Stands in for --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
- * have no terminal, and a log that is not silent for hours. */
+ * have no terminal, and a log that is not silent for hours. A set-user-ID program obeys no environment, which may
+ * name a plug-in, that is: code. */
 static int read_environment(cli_run *cli, int *lines, char *message, size_t size) {
-  const char *seconds = getenv("KOOFU_PROGRESS");
+  const char *seconds = secure_getenv("KOOFU_PROGRESS");
   int64_t given = has_ranks(cli) ? RANK_SECONDS : -1;
-  const char *threads = getenv("KOOFU_THREADS"), *isa = getenv("KOOFU_ISA");
-  const char *device = getenv("KOOFU_DEVICE"), *plugin = getenv("KOOFU_DEVICE_PLUGIN");
+  const char *threads = secure_getenv("KOOFU_THREADS"), *isa = secure_getenv("KOOFU_ISA");
+  const char *device = secure_getenv("KOOFU_DEVICE"),
+             *plugin = secure_getenv("KOOFU_DEVICE_PLUGIN");
   struct common_args *c = &cli->args.common;
   if (!c->device && device && *device) c->device = device;
   if (plugin && *plugin) c->device_plugin = plugin;

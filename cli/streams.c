@@ -77,7 +77,7 @@ static int open_nameless(const char *folder) {
 }
 
 static int open_copy(const char **folder) {
-  const char *const folders[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
+  const char *const folders[] = {secure_getenv("TMPDIR"), "/var/tmp", "/tmp"};
   int fd = -1;
   for (size_t i = 0; i < COUNT_OF(folders) && fd < 0; i++) {
     *folder = folders[i];

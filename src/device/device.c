@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,18 +69,20 @@ static plugin *open_plugin(const char *path, char *why, size_t size) {
 /* "FOLDER/below/libkoofu-cuda.so" for the folder of this library; false if it is not there. */
 static bool path_beside(const char *below, char *path, size_t size) {
   Dl_info info;
+  struct link_map *map = NULL;
   char own[4096];
-  if (dladdr((void *)&plugins, &info) == 0 || info.dli_fname == NULL) return false;
-  /* A program is named as it was called, perhaps through PATH; the system knows its file. */
-  ssize_t length = -1;
-  if (strchr(info.dli_fname, '/') == NULL) {
-    length = readlink("/proc/self/exe", own, sizeof own - 1);
+  if (dladdr1((void *)&plugins, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) return false;
+  if (map->l_name[0] ==
+      '\0') { /* in the program, whose name its caller chooses; the system knows its file */
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length <= 0) return false;
     own[length] = '\0';
-  } else if (snprintf(own, sizeof own, "%s", info.dli_fname) >= (int)sizeof own) {
+  } else if (snprintf(own, sizeof own, "%s", map->l_name) >= (int)sizeof own) {
     return false;
   }
-  *strrchr(own, '/') = '\0';
+  char *slash = strrchr(own, '/');
+  if (slash == NULL) return false;
+  *slash = '\0';
   int written = snprintf(path, size, "%s/%s" PLUGIN_FILE, own, below);
   return written > 0 && (size_t)written < size && access(path, F_OK) == 0;
 }

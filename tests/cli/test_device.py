@@ -1,6 +1,8 @@
 """Sessions on a device: the plain twin of the plug-in for GPUs, with the limits and faults that KOOFU_TWIN sets."""
 
 import os
+import shutil
+import subprocess
 
 from harness import IO, Skipped, USAGE, check, equal, test
 from files import data_set
@@ -100,3 +102,26 @@ def version_says_what_was_found(box):
     check("cuda:1   plain twin 1" in found and "cuda:0" in found, found)
     check("there is no driver" in box.works("version", "-v", env=twin(box, "no_driver=1")).out, "no driver")
     check("the CPU was asked for" in box.works("version", "-v", env={**env, "KOOFU_DEVICE": "cpu"}).out, "the CPU")
+
+
+@test
+def the_caller_does_not_choose_the_plug_in_of_others(box):
+    """Code of the caller in a program with the rights of another user: by the environment, or by the program's name."""
+    env, program = twin(box), box.program
+    if os.path.exists(os.path.join(os.path.dirname(program), "libkoofu-cuda.so")):
+        raise Skipped("there is a plug-in beside the program")
+    box.write("bin/koofu", b"")
+    shutil.copy(env["KOOFU_DEVICE_PLUGIN"], box.path("bin/libkoofu-cuda.so"))
+    said = subprocess.run([box.path("bin/koofu"), "version", "-v"], executable=program, env=box.environment(), capture_output=True,
+                          text=True, check=True).stdout
+    check("plain twin" not in said, f"called by another name: {said}")
+    if os.geteuid() != 0 or os.statvfs(box.folder).f_flag & os.ST_NOSUID:
+        raise Skipped("a program cannot be given to another user here")
+    shutil.copy(program, box.path("own"))
+    box.program = box.path("own")
+    box.become_nobody()
+    os.chown(box.program, 0, 0)
+    for mode, loads in ((0o755, True), (0o4755, False)):
+        os.chmod(box.program, mode)
+        said = box.works("version", "-v", env=env).out
+        equal("plain twin" in said, loads, f"with mode {mode:o}: {said}")
