@@ -273,6 +273,7 @@ def requests_that_can_be_read_in_two_ways_are_refused(box):
              "two lengths": POST + LENGTH + b"Content-Length: 0\r\n\r\n" + BODY,
              "the same length twice": POST + LENGTH + LENGTH + b"\r\n" + BODY,
              "two encodings": POST + CHUNKED + b"Transfer-Encoding: identity\r\n" + CHUNKS,
+             "the same encoding twice": POST + CHUNKED + CHUNKED + CHUNKS,
              "a list of encodings": POST + b"Transfer-Encoding: gzip, chunked\r\n" + CHUNKS,
              "another encoding": POST + b"Transfer-Encoding: gzip\r\n\r\n" + BODY,
              "chunks in HTTP/1.0": POST.replace(b"1.1", b"1.0") + b"Connection: keep-alive\r\n" + CHUNKED + CHUNKS,
