@@ -66,20 +66,18 @@ static plugin *open_plugin(const char *path, char *why, size_t size) {
   return p;
 }
 
-/* "FOLDER/below/libkoofu-cuda.so" for the folder of this library; false if it is not there. */
+/* "FOLDER/below/libkoofu-cuda.so" for the folder of this library; false if it is not there. The name of a program is
+ * what its caller says, so a library within it asks the system for the file. */
 static bool path_beside(const char *below, char *path, size_t size) {
   Dl_info info;
-  struct link_map *map = NULL;
+  struct link_map *map;
   char own[4096];
   if (dladdr1((void *)&plugins, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) return false;
-  if (map->l_name[0] ==
-      '\0') { /* in the program, whose name its caller chooses; the system knows its file */
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (length <= 0) return false;
-    own[length] = '\0';
-  } else if (snprintf(own, sizeof own, "%s", map->l_name) >= (int)sizeof own) {
-    return false;
-  }
+  bool in_program = *map->l_name == '\0';
+  ssize_t length = in_program ? readlink("/proc/self/exe", own, sizeof own - 1)
+                              : snprintf(own, sizeof own, "%s", map->l_name);
+  if (length <= 0 || (size_t)length >= sizeof own) return false;
+  own[length] = '\0';
   char *slash = strrchr(own, '/');
   if (slash == NULL) return false;
   *slash = '\0';
