@@ -1,6 +1,7 @@
 """Classes that come and go, kills, files that change, and the end."""
 
 import errno
+import json
 import os
 import random
 import shutil
@@ -377,8 +378,6 @@ def only_one_server_takes_a_fresh_journal(box):
 def a_journal_that_is_not_needed_is_not_left(box):
     words = small_world(box)
     files = sorted(os.listdir(box.folder))
-    box.works("serve", *words, "--port", "0", "--check")
-    equal(sorted(os.listdir(box.folder)), files, "after --check")
     with Server(box, *words):
         check("model.safetensors.journal" in os.listdir(box.folder), "its folder")
     equal(sorted(os.listdir(box.folder)), files, "after a server to which nothing was added")
@@ -435,14 +434,66 @@ def a_journal_that_is_there_later(box):
         equal(names(server)[4:], ["first", "second"], "after a restart")
 
 
-@test
-def changes_of_a_folder_that_cannot_be_synced_are_told(box):
-    """They are there after a restart, so they are confirmed; that a power failure may undo them is in the log."""
+def fault(box, kind, **more):
+    """The environment in which a call of this kind fails (tests/torture/faults.c)."""
     shim = os.path.join(os.path.dirname(box.program), "tests", "torture_faults.so")
     if not os.path.exists(shim):
         raise Skipped("there is no torture_faults.so")
+    return {"LD_PRELOAD": shim, "FAULT_KIND": kind, "FAULT_AT": "1", **{f"FAULT_{name}": str(value) for name, value in more.items()}}
+
+
+def wait_until_stopped(process):
+    def stopped():
+        with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    wait(stopped)
+
+
+@test
+def a_journal_that_is_replaced_during_a_change(box):
+    words, journal = small_world(box), box.path("model.safetensors.journal")
+    env = fault(box, "opendir", AT=3, SIGNAL=int(signal.SIGSTOP))  # after two of the start, the one that finds the next number
+    with Server(box, *words, env=env) as server:
+        own = server.connect()
+        own.request("POST", "/v1/classes", body=json.dumps({"name": "new", "rows": rows_of(1)}), headers={"Content-Type": "application/json"})
+        wait_until_stopped(server.process)
+        os.rename(journal, box.path("away"))
+        os.mkdir(journal)
+        server.process.send_signal(signal.SIGCONT)
+        answer = own.getresponse()
+        check(answer.status == 507 and b"was removed or replaced" in answer.read(), "the answer")
+        equal((names(server)[4:], os.listdir(journal), os.listdir(box.path("away"))), ([], [], []), "classes and files")
+
+
+@test
+def a_journal_that_is_replaced_before_it_is_locked(box):
+    """The lock is on the folder that has the name, not on the one that had it when it was opened."""
+    words, journal = small_world(box), box.path("model.safetensors.journal")
+    process = box.start("serve", *words, "--port", "0", env=fault(box, "flock", SIGNAL=int(signal.SIGSTOP)))
+
+    wait_until_stopped(process)
+    os.rename(journal, box.path("away"))
+    process.send_signal(signal.SIGCONT)
+    line = process.stderr.readline()
+    check(b"serving" in line, f"it begins: {line}")
+    box.refuses(4, "serve", *words, "--port", "0", "--check", naming="another server has this journal")
+    process.terminate()
+    equal(process.wait(), 0, "its end")
+    process.stdout.close()
+    process.stderr.close()
+
+
+@test
+def a_dry_run_makes_no_journal(box):
+    said = box.works("serve", *small_world(box), "--port", "0", "--check", env=fault(box, "mkdir", ERRNO=errno.EACCES)).err
+    check("no classes can be added" not in said, f"it has tried: {said}")
+
+
+@test
+def changes_of_a_folder_that_cannot_be_synced_are_told(box):
+    """They are there after a restart, so they are confirmed; that a power failure may undo them is in the log."""
     words = small_world(box)
-    env = {"LD_PRELOAD": shim, "FAULT_KIND": "fsync", "FAULT_AT": "3", "FAULT_FOR_GOOD": "1", "FAULT_ERRNO": str(errno.EIO)}
+    env = fault(box, "fsync", AT=3, FOR_GOOD=1, ERRNO=errno.EIO)
     with Server(box, *words) as server:
         add(server, "first")
     with Server(box, *words, env=env) as server:
