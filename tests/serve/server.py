@@ -129,6 +129,12 @@ class Server:
         return own
 
 
+def sanitized(box):
+    with open(box.program, "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 def small_world(box, dim=8, classes=4, names=None):
     """data.safetensors, model.safetensors, gallery.safetensors and q.npy."""
     box.write("data.safetensors", data_set(n=80, dim=dim, classes=classes, names=names or [f"class {k}" for k in range(classes)]))

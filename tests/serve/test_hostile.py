@@ -11,7 +11,7 @@ import time
 
 from files import data_set, png
 from harness import SLOWNESS, check, equal, test
-from server import JSON, LONG, Server, small_world
+from server import JSON, LONG, Server, sanitized, small_world
 
 MANY = 300 if LONG else 60
 
@@ -19,12 +19,6 @@ MANY = 300 if LONG else 60
 def memory_of(server):
     with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as file:
         return int(re.search(r"VmRSS:\s*(\d+) kB", file.read()).group(1)) << 10
-
-
-def sanitized(box):
-    with open(box.program, "rb") as file:
-        program = file.read()
-    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def closed(own, seconds=20 * SLOWNESS):
