@@ -355,10 +355,21 @@ static void write_file(const char *path, const char *text) {
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
 }
 
-/* A file that is parked takes no descriptor, and is read as long as it is the same one. */
+static int folders_closed;
+
+static void close_folder(int fd) {
+  folders_closed++;
+  close(fd);
+}
+
+/* A file that is parked takes no descriptor, and is read as long as it is the same one, wherever its folder
+ * goes. */
 static void parked_files(void **state) {
   (void)state;
-  const char *folder = test_folder(), *path = test_path(folder, "file");
+  const char *outer = test_folder(), *folder = test_path(outer, "a"),
+             *moved = test_path(outer, "b");
+  const char *path = test_path(outer, "a/file");
+  assert_int_equal(mkdir(folder, 0700), 0);
   for (int what = 0; what < 4; what++) {
     char back[8] = "";
     kf_err err;
@@ -366,13 +377,18 @@ static void parked_files(void **state) {
     write_file(path, "whole words");
     assert_int_equal(kf_in_open(&in, path, &err), KF_OK);
     int fd = in.fd;
-    kf_in_park(&in);
+    kf_folder *held = kf_folder_new(open(folder, O_RDONLY | O_DIRECTORY), close_folder);
+    assert_non_null(held);
+    kf_in_park(&in, held);
+    kf_folder_release(held);
     assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(rename(folder, moved), 0);
     assert_true(kf_in_unchanged(&in));
     assert_int_equal(kf_in_read(&in, 6, back, 5, &err), KF_OK);
     assert_string_equal(back, "words");
     assert_int_equal(fcntl(fd, F_GETFD), -1);
     assert_int_equal(kf_in_read(&in, 8, back, 5, &err), KF_ERR_DATA);
+    assert_int_equal(rename(moved, folder), 0);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     struct timespec later[2] = {info.st_atim, {info.st_mtim.tv_sec + 1, info.st_mtim.tv_nsec}};
@@ -383,9 +399,11 @@ static void parked_files(void **state) {
     assert_false(kf_in_unchanged(&in));
     assert_int_equal(kf_in_read(&in, 6, back, 5, &err), KF_ERR_DATA);
     assert_non_null(strstr(err.message, "changed since it was opened"));
+    assert_int_equal(folders_closed, what);
     kf_in_close(&in);
+    assert_int_equal(folders_closed, what + 1);
   }
-  test_remove(folder);
+  test_remove(outer);
 }
 
 /* A write that the system refuses (here by a limit on file sizes, as a full disk would) is an I/O

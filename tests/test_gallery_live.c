@@ -2,6 +2,7 @@
 #include "galleries.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 /* A path that stays valid. */
@@ -573,12 +574,115 @@ static void several(void **state) {
   }
 }
 
+/* --- while others read ----------------------------------------------------------------------------- */
+
+enum { MANY = 40, ROWS_READ = 60 + 2 * MANY }; /* more changes than stay open */
+
+static life many_changes(const char *name, uint64_t seed) {
+  life l = {.w = make_world(200, DIM, CLASSES, 2, seed), .path = lasting(name)};
+  add(&l, 60, 0, NULL);
+  for (int i = 0; i < MANY; i++) add(&l, 2, 0, NULL);
+  return l;
+}
+
+/* What an open gallery and an open data set say: everything that is read from files. */
+typedef struct reading {
+  int64_t rows[2][ROWS_READ * 3];
+  double scores[2][ROWS_READ * 3];
+  float values[ROWS_READ * DIM];
+  int32_t labels[ROWS_READ];
+  char ids[ROWS_READ][24];
+} reading;
+
+static void read_all(kf_gallery *const g[2], const kf_data *data, reading *out) {
+  memset(out, 0, sizeof *out);
+  for (int i = 0; i < 2; i++)
+    assert_ok(ctx, kf_gallery_search_itself(ctx, g[i], 0, ROWS_READ, 3, out->rows[i],
+                                            out->scores[i], NULL));
+  assert_ok(ctx, kf_data_get(ctx, data, 0, ROWS_READ, out->values, out->labels));
+  for (uint64_t i = 0; i < ROWS_READ; i++)
+    assert_ok(ctx, kf_data_get_id(ctx, data, i, out->ids[i], sizeof out->ids[i]));
+}
+
+/* The names in a folder that begin so. */
+static int names_like(const char *where, const char *beginning) {
+  int n = 0;
+  DIR *dir = opendir(where);
+  assert_non_null(dir);
+  for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+    n += strncmp(e->d_name, beginning, strlen(beginning)) == 0;
+  closedir(dir);
+  return n;
+}
+
+/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them removes what
+ * was kept for them. */
+static void read_on(void **state) {
+  (void)state;
+  static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
+  static reading before, after;
+  for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+    life l = many_changes("on.safetensors", 60 + way);
+    kf_gallery *g[] = {load(l.path, 0), load(l.path, 1)};
+    kf_data *data = must_open(l.path, NULL);
+    read_all(g, data, &before);
+    if (way < 2) assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+    if (way == 1) {
+      add(&l, 3, 0, NULL);
+      assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+    }
+    if (way >= 2) {
+      free(l.rows);
+      l = (life){.w = l.w, .path = l.path, .next = way == 2 ? 5 : 0};
+      add(&l, 60, 0, NULL);
+    }
+    assert_false(is_there(at("on.safetensors.changes")));
+    assert_same_answers(&l, fresh(&l));
+    read_all(g, data, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 1);
+    kf_data_free(data);
+    kf_gallery_free(g[0]);
+    assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 1);
+    kf_gallery_free(g[1]);
+    assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 0);
+    free(l.rows);
+    free_world(&l.w);
+  }
+}
+
+/* A folder that a reader held and did not remove goes when the gallery is made one file again. */
+static void put_away(void **state) {
+  (void)state;
+  life l = many_changes("away.safetensors", 70);
+  int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);
+  assert_int_equal(flock(reader, LOCK_SH), 0);
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+  assert_int_equal(names_like(at("."), ".away.safetensors.changes."), 1);
+  close(reader);
+  add(&l, 2, 0, NULL);
+  write_text("away.safetensors.changes/notes.txt", "something of somebody");
+  assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
+  assert_int_equal(names_like(at("."), ".away.safetensors.changes."), 0);
+  assert_true(is_there(at("away.safetensors.changes/notes.txt")));
+  assert_int_equal(names_like(at("away.safetensors.changes"), "notes.txt"), 1);
+  assert_same_answers(&l, fresh(&l));
+  free(l.rows);
+  free_world(&l.w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lives),      cmocka_unit_test(cost),
-      cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
-      cmocka_unit_test(refused),    cmocka_unit_test(repeated),
-      cmocka_unit_test(modes),      cmocka_unit_test(several),
+      cmocka_unit_test(lives),
+      cmocka_unit_test(cost),
+      cmocka_unit_test(left_overs),
+      cmocka_unit_test(missing_and_damaged),
+      cmocka_unit_test(refused),
+      cmocka_unit_test(repeated),
+      cmocka_unit_test(modes),
+      cmocka_unit_test(several),
+      cmocka_unit_test(read_on),
+      cmocka_unit_test(put_away),
   };
   return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
 }

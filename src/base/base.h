@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
@@ -351,6 +352,16 @@ void kf_stage_end(kf_stage *stage);       /* twice does no harm */
 /* open(2) with O_CLOEXEC, and mode 0666 for a new file; begun again if a signal interrupts it. */
 int kf_open(const char *path, int flags);
 
+/* An open folder in which files are opened by name, whatever becomes of its path. The last user closes it. */
+typedef struct kf_folder {
+  int fd;
+  atomic_uint users;
+  void (*close)(int fd);
+} kf_folder;
+/* Takes over the descriptor, even if it fails. NULL: out of memory. */
+kf_folder *kf_folder_new(int fd, void (*close)(int fd));
+void kf_folder_release(kf_folder *folder); /* NULL is fine */
+
 /* A regular file, or a part of one, open for reading at any offset, from any thread. */
 typedef struct kf_in {
   int fd;
@@ -360,7 +371,7 @@ typedef struct kf_in {
   uint64_t device, number;     /* of the file, or of the archive that a part was unpacked from */
   const unsigned char *memory; /* the bytes themselves, which are the caller's; NULL: a file */
   struct timespec changed;     /* when it was last changed, when it was opened */
-  bool parked;                 /* open only while it is read */
+  kf_folder *parked; /* it is open only while it is read, and is in this folder; NULL: it is open */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
 /* Bytes in the place of a file; they must outlive it. */
@@ -369,10 +380,10 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
 bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
-/* Gives the descriptor back: a process has few of them. Reads open the file again, from any thread, and are
- * KF_ERR_DATA if another one has its path by then, or if it has changed. */
-void kf_in_park(kf_in *in);
-/* Whether it still is the file that was opened; one that is parked must also have kept its path. */
+/* Gives the descriptor back: a process has few of them. Reads open the file again in its folder, from any
+ * thread, and are KF_ERR_DATA if another one has its name by then, or if it has changed. */
+void kf_in_park(kf_in *in, kf_folder *folder);
+/* Whether it still is the file that was opened; one that is parked must also have kept its name. */
 bool kf_in_unchanged(const kf_in *in);
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
@@ -412,6 +423,8 @@ kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path);
 /* Whether `path` is still the file as it was locked. */
 bool kf_guard_holds(const kf_guard *guard, const char *path);
 void kf_guard_release(kf_guard *guard); /* twice does no harm */
+/* Locks an open file or folder without waiting: LOCK_SH or LOCK_EX. 0, EWOULDBLOCK or what else went wrong. */
+int kf_lock_fd(int fd, int operation);
 /* Keeps other processes from working in a folder until *lock is closed. KF_ERR_IO if one is; if a
  * folder cannot be locked there, that is logged, and *lock is -1. */
 kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock);

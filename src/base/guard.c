@@ -38,21 +38,20 @@ void kf_guard_release(kf_guard *guard) {
   *guard = (kf_guard){.fd = -1};
 }
 
-/* 0, EWOULDBLOCK or what else went wrong. */
-static int lock_fd(int fd) {
+int kf_lock_fd(int fd, int operation) {
   int failed;
-  do failed = flock(fd, LOCK_EX | LOCK_NB);
+  do failed = flock(fd, operation | LOCK_NB);
   while (failed != 0 && errno == EINTR);
   return failed == 0 ? 0 : errno;
 }
 
-/* The same. Over NFS a lock needs a file that is open for writing. */
+/* 0, EWOULDBLOCK or what else went wrong. Over NFS a lock needs a file that is open for writing. */
 static int try_lock(kf_guard *guard, const char *path) {
-  int code = lock_fd(guard->fd);
+  int code = kf_lock_fd(guard->fd, LOCK_EX);
   if (code != EBADF) return code;
   close(guard->fd);
   guard->fd = kf_open(path, O_RDWR | O_NONBLOCK);
-  return guard->fd < 0 ? errno : lock_fd(guard->fd);
+  return guard->fd < 0 ? errno : kf_lock_fd(guard->fd, LOCK_EX);
 }
 
 /* Waits a little, longer each time. */
@@ -114,7 +113,7 @@ kf_status kf_out_lock(const kf_out *out, int *lock, kf_err *err) {
   if (out->nowhere || out->fd < 0) return KF_OK;
   *lock = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
   if (*lock < 0) return kf_fail_errno(err, out->path, "cannot be locked", errno);
-  lock_fd(*lock); /* the file has no name yet, so nobody else has it */
+  kf_lock_fd(*lock, LOCK_EX); /* the file has no name yet, so nobody else has it */
   return KF_OK;
 }
 
@@ -122,7 +121,7 @@ kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
   *lock = -1;
   if (ctx->ranks.rank > 0) return KF_OK;
   *lock = kf_open(folder, O_RDONLY | O_DIRECTORY);
-  int code = *lock < 0 ? errno : lock_fd(*lock);
+  int code = *lock < 0 ? errno : kf_lock_fd(*lock, LOCK_EX);
   if (code == 0) return KF_OK;
   if (*lock >= 0) close(*lock);
   *lock = -1;

@@ -88,22 +88,50 @@ static bool is_as_opened(const kf_in *in, const struct stat *info) {
          info->st_mtim.tv_nsec == in->changed.tv_nsec;
 }
 
-void kf_in_park(kf_in *in) {
+kf_folder *kf_folder_new(int fd, void (*close)(int fd)) {
+  kf_folder *folder = kf_alloc_zero(1, sizeof *folder);
+  if (folder == NULL) {
+    close(fd);
+    return NULL;
+  }
+  folder->fd = fd;
+  folder->close = close;
+  atomic_init(&folder->users, 1);
+  return folder;
+}
+
+void kf_folder_release(kf_folder *folder) {
+  if (folder == NULL || atomic_fetch_sub(&folder->users, 1) > 1) return;
+  folder->close(folder->fd);
+  kf_free(folder);
+}
+
+void kf_in_park(kf_in *in, kf_folder *folder) {
   close(in->fd);
   in->fd = -1;
-  in->parked = true;
+  in->parked = folder;
+  atomic_fetch_add(&folder->users, 1);
+}
+
+/* In the folder where it is parked. */
+static const char *name_of(const kf_in *in) {
+  const char *slash = strrchr(in->path, '/');
+  return slash != NULL ? slash + 1 : in->path;
 }
 
 bool kf_in_unchanged(const kf_in *in) {
   struct stat info;
-  return (in->parked ? stat(in->path, &info) : fstat(in->fd, &info)) == 0 &&
+  return (in->parked != NULL ? fstatat(in->parked->fd, name_of(in), &info, 0)
+                             : fstat(in->fd, &info)) == 0 &&
          is_as_opened(in, &info);
 }
 
 static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   struct stat info;
-  int fd = kf_open(in->path, O_RDONLY | O_NONBLOCK);
+  int fd;
+  do fd = openat(in->parked->fd, name_of(in), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
   if (fd < 0 && errno != ENOENT)
     return kf_fail_errno(err, in->path, "cannot be opened again", errno);
   bool same = fd >= 0 && fstat(fd, &info) == 0 && is_as_opened(in, &info);
@@ -115,17 +143,18 @@ static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uin
 
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
   if (in->memory != NULL) return read_memory(in, offset, buffer, n, err);
-  return in->parked ? read_parked(in, offset, buffer, n, err)
-                    : read_fd(in, in->fd, offset, buffer, n, err);
+  return in->parked != NULL ? read_parked(in, offset, buffer, n, err)
+                            : read_fd(in, in->fd, offset, buffer, n, err);
 }
 
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n) {
-  if (in->parked) return;
+  if (in->parked != NULL) return;
   posix_fadvise(in->fd, (off_t)(in->base + offset), (off_t)n, POSIX_FADV_WILLNEED);
 }
 
 void kf_in_close(kf_in *in) {
-  if (in->path != NULL && in->memory == NULL && !in->parked) close(in->fd);
+  if (in->path != NULL && in->memory == NULL && in->parked == NULL) close(in->fd);
+  kf_folder_release(in->parked);
   kf_free(in->path);
   *in = (kf_in){.fd = -1};
 }

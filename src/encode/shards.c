@@ -109,13 +109,6 @@ static kf_status check_folder(const char *folder, kf_err *err) {
                  S_ISLNK(info.st_mode) ? "a symbolic link, not a folder" : "not a folder");
 }
 
-static int lock_fd(int fd) {
-  int failed;
-  do failed = flock(fd, LOCK_EX | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  return failed;
-}
-
 /* Leaves shards->locked at -1 if it should be tried again. A lock file that is there already, left
  * by a process that was killed, says nothing: only the lock itself counts. */
 static kf_status try_lock(kf_shards *shards, kf_err *err) {
@@ -129,11 +122,12 @@ static kf_status try_lock(kf_shards *shards, kf_err *err) {
   if (fd < 0)
     return errno == ENOENT ? KF_OK : kf_fail_errno(err, shards->lock, "cannot be created", errno);
   kf_status status = KF_OK;
-  if (lock_fd(fd) != 0)
-    status = errno == EWOULDBLOCK
+  int code = kf_lock_fd(fd, LOCK_EX);
+  if (code != 0)
+    status = code == EWOULDBLOCK
                  ? kf_fail(err, KF_ERR_IO, "%s: another process is working on these pictures",
                            shards->folder)
-                 : kf_fail_errno(err, shards->lock, "cannot be locked", errno);
+                 : kf_fail_errno(err, shards->lock, "cannot be locked", code);
   else if (still_there(fd, shards->lock))
     shards->locked = fd;
   if (shards->locked < 0) close(fd);

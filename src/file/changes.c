@@ -11,9 +11,15 @@
  * A row keeps its place for good: first those of the file, then those of each change. What is removed
  * is named by its place. Readers number the rows that are left, in the order of their places.
  *
- * Readers take no lock. A gallery that is made one file again is replaced first, and its changes are
- * removed afterwards; so a reader that has listed the changes looks whether the file still has its name,
- * and otherwise begins again. */
+ * Readers never wait. A gallery that is made one file again is replaced first. Then its folder of changes
+ * is renamed, so that all of them vanish in one step, and emptied. A reader that has opened the changes
+ * checks that the file still has its name, and otherwise starts over; after that it opens nothing by path.
+ * It keeps the files open or, if they are too many, holds their folder by a shared lock. A folder that is
+ * held is emptied by its last reader.
+ *
+ * A file may be replaced by one with the same bytes, and so with the same checksum. Its changes must not
+ * apply to the new file, so a folder holds changes of one file only: what is left of an earlier one is put
+ * away before anything is added, or the file is replaced. */
 #include "file/file.h"
 
 #include <errno.h>
@@ -22,15 +28,19 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define GALLERY_FORMAT "koofu.gallery"
 
-/* The files of so many changes stay open, as that of the gallery does; those of the others are parked, since a
- * process has few descriptors. What is open can be read to the end, even if the gallery is made one file
- * meanwhile; what is parked cannot. */
+/* So many files of changes stay open, as the gallery's does. A process has few descriptors, so the others are
+ * parked in their folder. */
 #define OPEN_CHANGES 32
+
+/* Folders that are put away get the first free one of MOST_AWAY names. The first few are tidied each time. */
+enum { TIDY_AWAY = 8, MOST_AWAY = 64 };
+#define AWAY_ENDING ".old"
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -80,6 +90,15 @@ static bool folder_of(const char *path, char folder[PATH_MAX]) {
   if (length + sizeof KF_CHANGES_ENDING > PATH_MAX) return false;
   strcpy(folder + length, KF_CHANGES_ENDING);
   return true;
+}
+
+/* A hidden name for such a folder, as out.c makes them. false: that is too long for a path. */
+static bool away_name(const char *folder, unsigned number, char away[PATH_MAX]) {
+  const char *slash = strrchr(folder, '/');
+  size_t parent = slash != NULL ? (size_t)(slash - folder) + 1 : 0;
+  int n = snprintf(away, PATH_MAX, "%.*s.%.180s.%016x" AWAY_ENDING, (int)parent, folder,
+                   folder + parent, number);
+  return n > 0 && n < PATH_MAX;
 }
 
 /* NULL and errno: there is none, or out of memory. */
@@ -199,6 +218,45 @@ bool kf_change_is_whole(const kf_changes *c, uint32_t i) {
   return true;
 }
 
+/* --- removing changes -------------------------------------------------------------------------- */
+
+/* Those that do not belong to the file with checksum `keep`; 0: all. false: not all could be removed. */
+static bool remove_changes(DIR *dir, uint64_t keep) {
+  const struct dirent *entry;
+  bool removed = true;
+  while ((entry = readdir(dir)) != NULL) {
+    uint64_t of;
+    uint32_t number;
+    bool other = parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep);
+    if (other || is_left_over(entry->d_name))
+      removed &= unlinkat(dirfd(dir), entry->d_name, 0) == 0;
+  }
+  return removed;
+}
+
+/* Removes a folder that was put away, unless a reader holds it. If there is something else in it, `folder`
+ * (NULL: do not) becomes its name again. Closes dir; NULL is fine. */
+static void discard(const char *away, const char *folder, DIR *dir) {
+  if (dir == NULL) return;
+  bool emptied = kf_lock_fd(dirfd(dir), LOCK_EX) != EWOULDBLOCK && remove_changes(dir, 0);
+  if (emptied && rmdir(away) != 0 && folder != NULL && (errno == ENOTEMPTY || errno == EEXIST))
+    rename(away, folder);
+  closedir(dir);
+}
+
+/* Of the last reader that held it. Others may hold it by the same descriptor, in a forked process, so the lock
+ * that is asked for is a new one. */
+static void leave_folder(int fd) {
+  char self[40], path[PATH_MAX];
+  snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(self, path, sizeof path - 1);
+  close(fd);
+  path[n > 0 ? n : 0] = '\0';
+  const char *slash = strrchr(path, '/');
+  if (slash != NULL && slash[1] == '.' && kf_ends_with(path, AWAY_ENDING))
+    discard(path, NULL, open_folder(path));
+}
+
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static kf_status open_change(kf_changes *c, const kf_st *base, const char *path, bool verify,
@@ -214,13 +272,24 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
   if (status == KF_OK) status = check_chain(c, change, err);
   if (status == KF_OK) status = check_rows(base, change, err);
   if (status == KF_OK) status = take_removed(c, change, err);
-  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in);
+  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in, c->folder);
   change->first = c->places;
   if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
     status = kf_fail_file(err, path, "too many rows");
   c->places += change->rows;
   c->n++; /* closed with the others */
   return status;
+}
+
+/* A change that is added while the folder is listed may be seen although the one before it was not. */
+static uint32_t count_present(DIR *dir, uint64_t base, uint32_t highest) {
+  uint32_t n = 0;
+  for (uint32_t number = 1; number <= highest; number++) {
+    char name[NAME];
+    name_of(base, number, name);
+    n += faccessat(dirfd(dir), name, F_OK, 0) == 0;
+  }
+  return n;
 }
 
 /* How many changes of this file there are; every number up to that must be there. */
@@ -241,15 +310,27 @@ static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *ou
     if (number > highest) highest = number;
   }
   *out = highest;
+  if (n != highest) n = count_present(dir, base, highest);
   if (n == highest) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: %" PRIu32 " of %" PRIu32 " changes %s missing", folder,
                  highest - n, highest, highest - n == 1 ? "is" : "are");
+}
+
+/* Keeps the files in the folder from being removed. Where folders cannot be locked, nothing does. */
+static kf_status hold_folder(kf_changes *c, const char *folder, DIR *dir, kf_err *err) {
+  int fd = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return kf_fail_errno(err, folder, "cannot be opened", errno);
+  c->folder = kf_folder_new(fd, leave_folder);
+  if (c->folder == NULL) return kf_fail_memory(err);
+  if (kf_lock_fd(fd, LOCK_SH) != EWOULDBLOCK) return KF_OK;
+  return kf_fail(err, KF_ERR_IO, "%s: another process is removing it", folder);
 }
 
 static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, DIR *dir,
                           bool verify, kf_err *err) {
   uint32_t n;
   KF_TRY(count(folder, dir, c->base, &n, &c->others, err));
+  if (n > OPEN_CHANGES) KF_TRY(hold_folder(c, folder, dir, err));
   for (uint32_t number = 1; number <= n; number++) {
     char name[NAME];
     name_of(c->base, number, name);
@@ -310,6 +391,7 @@ void kf_changes_close(kf_changes *c) {
     kf_st_close(&c->change[i].st);
     kf_names_clear(&c->change[i].names);
   }
+  kf_folder_release(c->folder);
   kf_free(c->change);
   kf_free(c->removed);
   *c = (kf_changes){0};
@@ -396,22 +478,40 @@ kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool
   return KF_OK;
 }
 
-kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err) {
+void kf_changes_sweep(const char *path, uint64_t keep) {
+  char folder[PATH_MAX];
+  DIR *dir = folder_of(path, folder) ? open_folder(folder) : NULL;
+  if (dir == NULL) return;
+  remove_changes(dir, keep);
+  closedir(dir);
+}
+
+kf_status kf_retire_begin(const char *path, DIR **out, kf_err *err) {
   char folder[PATH_MAX];
   *out = folder_of(path, folder) ? open_folder(folder) : NULL;
   return *out == NULL && errno == ENOMEM ? kf_fail_memory(err) : KF_OK;
 }
 
-void kf_sweep_end(const char *path, DIR *dir, bool sweep, uint64_t keep) {
-  char folder[PATH_MAX];
-  const struct dirent *entry;
-  if (dir == NULL) return;
-  while (sweep && (entry = readdir(dir)) != NULL) {
-    uint64_t of;
-    uint32_t number;
-    bool other = parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep);
-    if (other || is_left_over(entry->d_name)) unlinkat(dirfd(dir), entry->d_name, 0);
+kf_status kf_retire_end(const char *path, DIR *dir, kf_err *err) {
+  char folder[PATH_MAX], away[PATH_MAX];
+  bool there = folder_of(path, folder);
+  int code = 0;
+  for (unsigned i = 1; i <= TIDY_AWAY || (there && code == 0 && i <= MOST_AWAY); i++) {
+    if (!away_name(folder, i, away)) break;
+    discard(away, folder, open_folder(away)); /* an earlier one, which readers held until now */
+    if (!there || code != 0) continue;
+    there = rename(folder, away) != 0;
+    if (!there) {
+      sync_parent(folder);
+      discard(away, folder, dir != NULL ? dir : open_folder(away));
+      dir = NULL;
+    } else if (errno == ENOENT) {
+      there = false;
+    } else if (errno != ENOTEMPTY && errno != EEXIST) {
+      code = errno;
+    }
   }
-  closedir(dir);
-  if (sweep && folder_of(path, folder)) rmdir(folder); /* fails if there is something in it */
+  if (dir != NULL) closedir(dir);
+  return there ? kf_fail_errno(err, folder, "cannot be put away", code != 0 ? code : EEXIST)
+               : KF_OK;
 }

@@ -528,7 +528,8 @@ typedef struct kf_changes {
   uint64_t n_removed, base_removed; /* in all; of the file */
   uint64_t *removed;                /* a bit for each place; NULL: none is */
   uint64_t n_words;
-  bool others; /* there are changes of another file in the folder */
+  kf_folder *folder; /* held for files that are parked; NULL: none is */
+  bool others;       /* there are changes of another file in the folder */
 } kf_changes;
 
 /* kf_st_open and, if it is a gallery, its changes. verify: look for damage of these. */
@@ -547,10 +548,12 @@ kf_status kf_changes_names(const kf_changes *changes, const char *path, kf_names
  * frees it. */
 kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool make, char **out,
                           kf_err *err);
-/* Removes changes that do not belong to the file with checksum `keep`; 0: all. What may fail comes
- * first, and the rest once the file has been replaced. */
-kf_status kf_sweep_begin(const char *path, DIR **out, kf_err *err);
-void kf_sweep_end(const char *path, DIR *folder, bool sweep, uint64_t keep); /* NULL is fine */
+/* Removes changes of other files than that with checksum `keep`, which has some. */
+void kf_changes_sweep(const char *path, uint64_t keep);
+/* Takes the whole folder away, in one step. What needs memory comes first, and the rest once the file has been
+ * replaced. folder: NULL is fine; it is closed. */
+kf_status kf_retire_begin(const char *path, DIR **folder, kf_err *err);
+kf_status kf_retire_end(const char *path, DIR *folder, kf_err *err);
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);

@@ -52,7 +52,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   g->sound = true;
   /* Up to here files were read from end to end, from now on at random. */
   for (uint32_t i = 0; i < g->n_parts; i++)
-    if (!g->parts[i].in.parked) posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
+    if (g->parts[i].in.parked == NULL) posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
 }
 

@@ -140,10 +140,11 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
     return kf_fail(err, KF_ERR_ARG, "%s: all of its rows would be removed", path);
   if (old->base == 0) return kf_fail_file(err, path, "there is no checksum");
   bool first = w->ctx->ranks.rank == 0; /* of ranks, which writes */
-  if (old->others && first) {           /* of a file that this one has replaced */
-    DIR *changes;
-    KF_TRY(kf_sweep_begin(path, &changes, err));
-    kf_sweep_end(path, changes, true, old->base);
+  if (old->others && first) { /* of a file that this one has replaced, or left over by a kill */
+    if (old->n_changes > 0)
+      kf_changes_sweep(path, old->base);
+    else
+      KF_TRY(kf_retire_end(path, NULL, err));
   }
   KF_TRY(kf_changes_path(path, old->base, (uint64_t)old->n_changes + 1, first, &file, err));
   kf_status status = write_change(w, x, k, file, path, err);

@@ -6,6 +6,7 @@
  * written, as they are when it is loaded. */
 #include "search/gallery_write.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,16 +264,56 @@ static kf_status put_in_place(kf_gallery_writer *w, kf_err *err) {
   return kf_stw_commit(file, err);
 }
 
-/* Puts the file in its place and removes changes: a file that is written anew has none. Another process that
+/* Whether the file that is there has changes, if it is a gallery. */
+static bool has_changes(const char *path) {
+  if (access(path, F_OK) != 0 && errno == ENOENT) return false;
+  kf_gallery *g;
+  kf_err ignored;
+  kf_status status = kf_gallery_open_to(path, KF_GALLERY_HEAD, false, &g, &ignored);
+  bool some = status != KF_OK || g->n_changes > 0; /* what is unreadable may have some */
+  if (status == KF_OK) kf_gallery_free(g);
+  return some;
+}
+
+/* A file that others may be changing is about to be replaced: waits for them, and puts away changes that are not
+ * of this file, since they might be of one with the bytes of the new one. */
+static kf_status prepare_to_replace(kf_gallery_writer *w, const char *path, kf_guard *guard,
+                                    DIR **changes, kf_err *err) {
+  KF_TRY(kf_retire_begin(path, changes, err));
+  if (*changes == NULL || w->guard.fd >= 0) return KF_OK; /* locked already, to be made one file */
+  kf_status status = kf_guard_take(guard, w->ctx, path);
+  if (status == KF_ERR_IO) status = KF_OK; /* there is no file, or there are no locks */
+  if (status == KF_OK && !has_changes(path)) {
+    status = kf_retire_end(path, *changes, err);
+    *changes = NULL;
+  }
+  return status;
+}
+
+/* Puts the file in its place and its changes away: a file that is written anew has none. Another process that
  * finds it there waits with changes of its own until that is done. */
-static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
-  bool sweeps = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
+static kf_status replace(kf_gallery_writer *w, const char *path, kf_err *err) {
   DIR *changes = NULL;
-  int lock = -1;
-  if (sweeps) KF_TRY(kf_stw_lock(w->file, &lock, err));
-  kf_status status = sweeps ? kf_sweep_begin(path, &changes, err) : KF_OK;
+  kf_guard guard = {.fd = -1};
+  kf_status status = prepare_to_replace(w, path, &guard, &changes, err);
   if (status == KF_OK) status = put_in_place(w, err);
-  kf_sweep_end(path, changes, status == KF_OK, 0);
+  if (status == KF_OK) {
+    kf_gallery_free(w->old); /* which may hold the folder */
+    w->old = NULL;
+    status = kf_retire_end(path, changes, err);
+    if (status != KF_OK && !has_changes(path)) status = KF_OK; /* what is still there is of another file */
+  } else if (changes != NULL) {
+    closedir(changes);
+  }
+  kf_guard_release(&guard);
+  return status;
+}
+
+static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
+  bool alone = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
+  int lock = -1;
+  if (alone) KF_TRY(kf_stw_lock(w->file, &lock, err));
+  kf_status status = alone ? replace(w, path, err) : put_in_place(w, err);
   if (lock >= 0) close(lock);
   /* Other ranks must not see them any more. */
   return status == KF_OK ? kf_agree_on(w->ctx, status) : status;
@@ -375,10 +416,10 @@ static kf_status compact(kf_gallery_writer *w, const char *path, kf_err *err) {
   w->k = old->k;
   w->done.rows = old->rows;
   if (old->n_changes > 0) return write_gallery(w, path, err);
-  DIR *changes = NULL; /* of other files, or an empty folder that a kill left */
-  if (w->ctx->ranks.rank == 0) KF_TRY(kf_sweep_begin(path, &changes, err));
-  kf_sweep_end(path, changes, true, 0);
-  return KF_OK;
+  if (w->ctx->ranks.rank > 0) return KF_OK;
+  DIR *changes; /* of other files, or an empty folder that a kill left */
+  KF_TRY(kf_retire_begin(path, &changes, err));
+  return kf_retire_end(path, changes, err);
 }
 
 kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change) {

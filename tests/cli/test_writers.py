@@ -140,17 +140,65 @@ def changes_that_are_killed(box):
     equal([f for f in box.files() if ".changes" in f], [], "changes that are left")
 
 
-def stopped_after_its_rename(box, *words):
-    """A process that has put a file in its place and has not done anything since: its folder is synced next."""
+def stopped_at(box, kind, number, *words):
+    """A process that is about to make its call `number` of a kind."""
     shim = os.path.join(os.path.dirname(box.program), "tests", "torture_calls.so")
     if not os.path.exists(shim):
         raise Skipped("the library that stops a program at a call is not built")
     options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    stop = {"FAULT_KIND": "fsync", "FAULT_AT": "2", "FAULT_SIGNAL": str(int(signal.SIGSTOP))}
+    stop = {"FAULT_KIND": kind, "FAULT_AT": str(number), "FAULT_SIGNAL": str(int(signal.SIGSTOP))}
     process = subprocess.Popen(box.command(*words), cwd=box.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                env=box.environment(LD_PRELOAD=shim, ASAN_OPTIONS=options, **stop))
     equal(os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code, os.CLD_STOPPED, "it stops")
     return process
+
+
+def stopped_after_its_rename(box, *words):
+    """A process that has put a file in its place and has not done anything since: its folder is synced next."""
+    return stopped_at(box, "fsync", 2, *words)
+
+
+@test
+def readers_while_changes_are_removed(box):
+    """A gallery is made one file, or written anew, with the same bytes as before its changes: these vanish in one step."""
+    names = numbered(box, 4)
+    first = ["index", names[0], "--ids", box.write("0.txt", "0\n"), "--metric", "euclidean", "-o", "g.safetensors"]
+    for again in (["index", "g.safetensors", "--compact"], first):
+        box.works(*first)
+        before = box.read("g.safetensors")
+        for i in (1, 2, 3):
+            box.works("index", names[i], "--ids", box.write(f"{i}.txt", f"{i}\n"), "--append", "g.safetensors")
+        if again is not first:
+            box.works("index", "g.safetensors", "--remove", box.write("gone.txt", "1\n2\n3\n"))
+        process = stopped_at(box, "unlinkat", 2, *again, "-q")
+        try:
+            equal(box.read("g.safetensors"), before, "the file, made again")
+            equal(numbers_in(box, "g.safetensors"), [0], "rows while changes are removed")
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.wait()
+        equal((process.stderr.read(), process.returncode), (b"", 0), "status")
+        equal(numbers_in(box, "g.safetensors"), [0], "rows")
+
+
+@test
+def a_file_with_the_bytes_of_an_earlier_one(box):
+    """What a kill left of an earlier file does not become part of one that has its bytes, not even if that is killed as well."""
+    names = numbered(box, 3)
+    first = ["index", names[0], "--metric", "euclidean", "-o", "g.safetensors", "-q"]
+    box.works(*first)
+    box.works("index", names[1], "--append", "g.safetensors")
+    process = stopped_after_its_rename(box, "index", names[2], "--metric", "euclidean", "-o", "g.safetensors", "-q")
+    process.kill()
+    process.communicate()
+    equal(numbers_in(box, "g.safetensors"), [2], "rows of the newer file")
+    process = stopped_after_its_rename(box, *first)
+    process.kill()
+    process.communicate()
+    check(numbers_in(box, "g.safetensors") in ([0], [2]), "rows of one file")
+    box.works(*first)
+    equal(numbers_in(box, "g.safetensors"), [0], "rows")
+    equal([f for f in box.files() if ".changes" in f], [], "changes that are left")
 
 
 @test

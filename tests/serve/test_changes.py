@@ -284,6 +284,32 @@ def changed_galleries_are_loaded(box):
 
 
 @test
+def galleries_made_one_file_are_served_as_they_were(box):
+    """Until they are loaded again, which here they never are. They have more changes than stay open."""
+    small_world(box)
+    box.works("index", "data.safetensors", "-o", "rows.safetensors")
+    for i in range(40):
+        box.write("more.safetensors", data_set(n=2, dim=8, classes=4, names=[f"class {k}" for k in range(4)], seed=10 + i))
+        for name in ("gallery.safetensors", "rows.safetensors"):
+            box.works("index", "more.safetensors", "--append", name)
+    asked = [("/v1/search", {"row_numbers": list(range(160)), "k": 3, "space": space}) for space in ("raw", "koofu")]
+    asked.append(("/v1/classify", {"row_numbers": list(range(160))}))
+    with Server(box, "model.safetensors", "--gallery", "gallery.safetensors", "--rows", "rows.safetensors") as server:
+        before = [server.works("POST", *question)["results"] for question in asked]
+        model = box.read("model.safetensors")
+        box.write("model.safetensors", "not a model")
+        for name in ("gallery.safetensors", "rows.safetensors"):
+            box.works("index", "--compact", name)
+        failed = server.metric("koofu_failed_reloads_total")
+        wait(lambda: server.metric("koofu_failed_reloads_total") > failed)
+        equal([server.works("POST", *question)["results"] for question in asked], before, "answers")
+        box.write("model.safetensors", model)
+        wait(lambda: server.metric("koofu_reloads_total") >= 1)
+        equal([server.works("POST", *question)["results"] for question in asked], before, "answers from the new files")
+    equal([name for name in os.listdir(box.path(".")) if "changes" in name], [], "changes that are left")
+
+
+@test
 def requests_in_flight_are_answered(box):
     words = small_world(box)
     with Server(box, *words) as server:
