@@ -673,16 +673,11 @@ static void put_away(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lives),
-      cmocka_unit_test(cost),
-      cmocka_unit_test(left_overs),
-      cmocka_unit_test(missing_and_damaged),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(repeated),
-      cmocka_unit_test(modes),
-      cmocka_unit_test(several),
-      cmocka_unit_test(read_on),
-      cmocka_unit_test(put_away),
+      cmocka_unit_test(lives),      cmocka_unit_test(cost),
+      cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
+      cmocka_unit_test(refused),    cmocka_unit_test(repeated),
+      cmocka_unit_test(modes),      cmocka_unit_test(several),
+      cmocka_unit_test(read_on),    cmocka_unit_test(put_away),
   };
   return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
 }

@@ -385,6 +385,8 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
 void kf_in_park(kf_in *in, kf_folder *folder);
 /* Whether it still is the file that was opened; one that is parked must also have kept its name. */
 bool kf_in_unchanged(const kf_in *in);
+/* Whether another file has its path by now. */
+bool kf_in_replaced(const kf_in *in);
 /* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
 void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);

@@ -126,6 +126,12 @@ bool kf_in_unchanged(const kf_in *in) {
          is_as_opened(in, &info);
 }
 
+bool kf_in_replaced(const kf_in *in) {
+  struct stat info;
+  return in->memory == NULL && stat(in->path, &info) == 0 &&
+         (in->device != (uint64_t)info.st_dev || in->number != (uint64_t)info.st_ino);
+}
+
 static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   struct stat info;

@@ -13,9 +13,9 @@
  *
  * Readers never wait. A gallery that is made one file again is replaced first. Then its folder of changes
  * is renamed, so that all of them vanish in one step, and emptied. A reader that has opened the changes
- * checks that the file still has its name, and otherwise starts over; after that it opens nothing by path.
- * It keeps the files open or, if they are too many, holds their folder by a shared lock. A folder that is
- * held is emptied by its last reader.
+ * checks that file and folder still have their names, and otherwise starts over; after that it opens
+ * nothing by path. It keeps the files open or, if they are too many, holds their folder by a shared lock.
+ * A folder that is held is emptied by its last reader.
  *
  * A file may be replaced by one with the same bytes, and so with the same checksum. Its changes must not
  * apply to the new file, so a folder holds changes of one file only: what is left of an earlier one is put
@@ -223,15 +223,23 @@ bool kf_change_is_whole(const kf_changes *c, uint32_t i) {
 /* Those that do not belong to the file with checksum `keep`; 0: all. false: not all could be removed. */
 static bool remove_changes(DIR *dir, uint64_t keep) {
   const struct dirent *entry;
+  kf_err ignored;
   bool removed = true;
-  while ((entry = readdir(dir)) != NULL) {
+  while (removed && kf_next_entry(dir, "", &entry, &ignored) == KF_OK) {
     uint64_t of;
     uint32_t number;
+    if (entry == NULL) return true;
     bool other = parse_name(entry->d_name, &of, &number) && (keep == 0 || of != keep);
-    if (other || is_left_over(entry->d_name))
-      removed &= unlinkat(dirfd(dir), entry->d_name, 0) == 0;
+    if (other || is_left_over(entry->d_name)) removed = unlinkat(dirfd(dir), entry->d_name, 0) == 0;
   }
-  return removed;
+  return false;
+}
+
+/* Another folder has its name by now, or none. */
+static bool is_renamed(const char *folder, DIR *dir) {
+  struct stat own, named;
+  return fstat(dirfd(dir), &own) == 0 &&
+         (stat(folder, &named) != 0 || own.st_dev != named.st_dev || own.st_ino != named.st_ino);
 }
 
 /* Removes a folder that was put away, unless a reader holds it. If there is something else in it, `folder`
@@ -239,7 +247,8 @@ static bool remove_changes(DIR *dir, uint64_t keep) {
 static void discard(const char *away, const char *folder, DIR *dir) {
   if (dir == NULL) return;
   bool emptied = kf_lock_fd(dirfd(dir), LOCK_EX) != EWOULDBLOCK && remove_changes(dir, 0);
-  if (emptied && rmdir(away) != 0 && folder != NULL && (errno == ENOTEMPTY || errno == EEXIST))
+  if (emptied && rmdir(away) != 0 && folder != NULL && (errno == ENOTEMPTY || errno == EEXIST) &&
+      !is_renamed(away, dir))
     rename(away, folder);
   closedir(dir);
 }
@@ -343,7 +352,9 @@ static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, 
   return kf_fail(err, KF_ERR_DATA, "%s: all rows have been removed", folder);
 }
 
-static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, kf_err *err) {
+/* *again: the folder was put away meanwhile. */
+static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, bool *again,
+                              kf_err *err) {
   const char *sum = kf_st_meta(st, "checksum");
   const kf_st_tensor *rows = kf_st_find(st, KF_TENSOR_ROWS);
   if (rows == NULL || rows->ndim != 2 || rows->shape[1] == 0) return KF_OK; /* as others will say */
@@ -359,15 +370,9 @@ static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, kf_er
     status = open_all(c, st, folder, dir, verify, err);
   else if (!none)
     status = kf_fail_errno(err, folder, "cannot be opened", code);
+  *again = dir != NULL && is_renamed(folder, dir);
   if (dir != NULL) closedir(dir);
   return status;
-}
-
-/* Another file has its name by now. */
-static bool is_replaced(const kf_in *in) {
-  struct stat info;
-  return in->memory == NULL && stat(in->path, &info) == 0 &&
-         (in->device != (uint64_t)info.st_dev || in->number != (uint64_t)info.st_ino);
 }
 
 kf_status kf_changes_open(kf_changes *c, kf_st *st, const char *path, bool verify, kf_err *err) {
@@ -376,8 +381,9 @@ kf_status kf_changes_open(kf_changes *c, kf_st *st, const char *path, bool verif
     KF_TRY(kf_st_open(st, path, err));
     const char *format = kf_st_meta(st, "format");
     if (format == NULL || strcmp(format, GALLERY_FORMAT) != 0) return KF_OK;
-    kf_status status = find_changes(c, st, verify, err);
-    bool again = is_replaced(&st->in);
+    bool again = false;
+    kf_status status = find_changes(c, st, verify, &again, err);
+    again = again || kf_in_replaced(&st->in);
     if (!again && status == KF_OK) return KF_OK;
     kf_changes_close(c);
     kf_st_close(st);
@@ -503,8 +509,9 @@ kf_status kf_retire_end(const char *path, DIR *dir, kf_err *err) {
     there = rename(folder, away) != 0;
     if (!there) {
       sync_parent(folder);
-      discard(away, folder, dir != NULL ? dir : open_folder(away));
-      dir = NULL;
+      bool own = dir != NULL && !is_renamed(away, dir); /* not one that was there before */
+      discard(away, folder, own ? dir : open_folder(away));
+      if (own) dir = NULL;
     } else if (errno == ENOENT) {
       there = false;
     } else if (errno != ENOTEMPTY && errno != EEXIST) {

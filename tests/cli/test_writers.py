@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -179,6 +180,45 @@ def readers_while_changes_are_removed(box):
             process.wait()
         equal((process.stderr.read(), process.returncode), (b"", 0), "status")
         equal(numbers_in(box, "g.safetensors"), [0], "rows")
+
+
+@test
+def readers_that_meet_a_new_file(box):
+    """It has its place, its changes are still those of the file before, which has the same bytes. Then they go, while a reader
+    stands still before each of the files that it opens first."""
+    names = numbered(box, 4)
+    first = ["index", names[0], "--metric", "euclidean", "-o", "g.safetensors", "-q"]
+    for at in range(1, 7):
+        box.works(*first)
+        for name in names[1:]:
+            box.works("index", name, "--append", "g.safetensors")
+        writer = stopped_after_its_rename(box, *first)
+        reader = stopped_at(box, "open", at, "convert", "g.safetensors", "-o", "r.safetensors", "-q")
+        for process in (writer, reader):
+            process.send_signal(signal.SIGCONT)
+            equal((process.communicate(timeout=60)[1], process.returncode), (b"", 0), f"stopped before it opens file {at}")
+        check(numbers_in(box, "r.safetensors") in ([0], [0, 1, 2, 3]), "rows of one moment")
+
+
+@test
+def a_folder_that_was_replaced_meanwhile(box):
+    """While a writer waited for another that has written the gallery anew, and made a change of it."""
+    names = numbered(box, 2)
+    first = ["index", names[0], "--metric", "euclidean", "-o", "g.safetensors"]
+    box.works(*first)
+    box.works("index", names[1], "--append", "g.safetensors")
+    with open(box.path("g.safetensors"), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        writer = box.start(*first)
+        said = writer.stderr.readline().decode()
+        check("another process is changing it; waiting" in said, said)
+        shutil.copytree(box.path("g.safetensors.changes"), box.path("new"))
+        shutil.rmtree(box.path("g.safetensors.changes"))
+        os.rename(box.path("new"), box.path("g.safetensors.changes"))
+    err = writer.communicate(timeout=60)[1]
+    equal(writer.returncode, 0, f"status: {err}")
+    equal(numbers_in(box, "g.safetensors"), [0], "rows")
+    equal([f for f in box.files() if ".changes" in f], [], "changes that are left")
 
 
 @test
