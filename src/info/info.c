@@ -243,10 +243,6 @@ static kf_status describe_text(info *out, const char *path, kf_err *err) {
 }
 
 static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
-  kf_in in; /* gives the size, and the right message if it is not a file */
-  KF_TRY(kf_in_open(&in, path, &ctx->err));
-  out->base.bytes = in.size;
-  kf_in_close(&in);
   kf_format format;
   KF_TRY(kf_format_of_file(path, &format, &ctx->err));
   switch (format) {
@@ -262,11 +258,31 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   }
 }
 
+/* *again: the file was replaced meanwhile, so what has been read may be of two. */
+static kf_status describe_once(kf_ctx *ctx, const char *path, info **out, bool *again) {
+  info *i = *out = kf_alloc_zero(1, sizeof *i);
+  *again = false;
+  if (i == NULL) return kf_fail_memory(&ctx->err);
+  i->base.normalized = -1;
+  kf_in in; /* gives the right message if it is not a file */
+  KF_TRY(kf_in_open(&in, path, &ctx->err));
+  i->base.bytes = in.size;
+  kf_status status = describe(ctx, i, path);
+  *again = status != KF_ERR_MEM && kf_in_replaced(&in);
+  kf_in_close(&in);
+  return status;
+}
+
 kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
-  info *i = kf_alloc_zero(1, sizeof *i);
-  if (i == NULL) return kf_fail_memory(err);
-  i->base.normalized = -1;
-  KF_HAND_OUT(describe(ctx, i, path), out, &i->base, kf_info_free);
+  for (int round = 0; round < 100; round++) {
+    info *i;
+    bool again;
+    kf_status status = describe_once(ctx, path, &i, &again);
+    if (!again) KF_HAND_OUT(status, out, (kf_info *)i, kf_info_free);
+    kf_info_free((kf_info *)i);
+    kf_enter(ctx);
+  }
+  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
 }
