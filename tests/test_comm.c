@@ -518,6 +518,68 @@ static void spoil(const char *path) {
   fclose(file);
 }
 
+/* --- ranks that open a gallery before and after a change ------------------------------------------------ */
+
+static const char *const seen_at_first[] = {"first.safetensors", "second.safetensors"};
+
+static const char *in_folder(const char *folder, const char *name) {
+  static _Thread_local char path[600];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
+  kf_gallery *g;
+  const char *own = in_folder(argument, seen_at_first[kf_ctx_rank(ctx)]);
+  TRY(kf_gallery_load(ctx, own, &(kf_gallery_load_options){.rerank_from_disk = 1}, &g));
+  uint64_t rows = kf_gallery_rows(g);
+  NOTE(log, rows);
+  int64_t found[20];
+  kf_status status = kf_gallery_search_itself(ctx, g, rows - 5, 5, 4, found, NULL, NULL);
+  NOTE(log, found);
+  kf_gallery_free(g);
+  return status;
+}
+
+/* Rank 0 sees it as rank 1 does, but later. */
+static void *change_first(void *argument) {
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  char from[600];
+  snprintf(from, sizeof from, "%s", in_folder(argument, "third.safetensors"));
+  rename(from, in_folder(argument, seen_at_first[0]));
+  return NULL;
+}
+
+static void ranks_see_the_same_gallery(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  const char *folder = test_folder();
+  kf_data *data;
+  for (int i = 0; i < 3; i++) {
+    kf_synth_options o = {.classes = 3, .dim = 9, .per_class = i > 0 ? 20 : 14};
+    assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+    const char *name = i < 2 ? seen_at_first[i] : "third.safetensors";
+    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, in_folder(folder, name)));
+    kf_data_free(data);
+  }
+  pthread_t changer;
+  session of[2] = {{0}};
+  assert_int_equal(pthread_create(&changer, NULL, change_first, (void *)(uintptr_t)folder), 0);
+  run_ranks(of, 2, load_each, (void *)(uintptr_t)folder);
+  pthread_join(changer, NULL);
+  for (int i = 0; i < 2; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
+    uint64_t rows;
+    memcpy(&rows, of[i].log.bytes, sizeof rows);
+    assert_int_equal(rows, 60);
+  }
+  assert_int_equal(of[0].log.n, of[1].log.n);
+  assert_memory_equal(of[0].log.bytes, of[1].log.bytes, of[0].log.n);
+  for (int i = 0; i < 2; i++) free(of[i].log.bytes);
+  test_remove(folder);
+  kf_ctx_free(ctx);
+}
+
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
   kf_gallery *g;
   TRY(kf_gallery_load(ctx, argument, NULL, &g));
@@ -1244,6 +1306,7 @@ int main(void) {
       cmocka_unit_test(sweeps_are_the_same),
       cmocka_unit_test(answers_are_the_same),
       cmocka_unit_test(files_are_the_same),
+      cmocka_unit_test(ranks_see_the_same_gallery),
       cmocka_unit_test(damaged_galleries_are_refused),
       cmocka_unit_test(ties_are_the_same),
       cmocka_unit_test(long_files_are_the_same),

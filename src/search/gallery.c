@@ -56,21 +56,55 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   return kf_gallery_unchanged(g, &ctx->err);
 }
 
+static kf_status open_all(kf_ctx *ctx, const char *path, const kf_gallery_load_options *o,
+                          kf_gallery **out) {
+  kf_err *err = &ctx->err;
+  bool verify = ctx->ranks.rank == 0;
+  KF_TRY(kf_gallery_open(path, verify, out, err));
+  (*out)->origin.any = ctx->options.any_encoder != 0;
+  if (o->n_more == 0) return KF_OK;
+  return o->more != NULL ? kf_gallery_join(*out, o->more, o->n_more, verify, err)
+                         : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
+}
+
+/* Whether all ranks have opened the same files and changes. */
+static kf_status compare_ranks(kf_ctx *ctx, uint64_t state, bool *same) {
+  const kf_ranks *r = &ctx->ranks;
+  uint64_t *each = kf_alloc_zero(r->size, sizeof *each);
+  kf_status status = each != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) each[r->rank] = state;
+  status = kf_join_each(ctx, status, each, sizeof *each);
+  *same = true;
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) *same &= each[i] == state;
+  kf_free(each);
+  return status;
+}
+
+/* On several ranks, some may open it before a change and others after it. They try again until all see the same,
+ * which takes a while where a network file system keeps what it has seen. */
+static kf_status open_alike(kf_ctx *ctx, const char *path, const kf_gallery_load_options *o,
+                            kf_gallery **out) {
+  for (int round = 0; round < 100; round++) {
+    bool same = true;
+    kf_status status = kf_agree_on(ctx, open_all(ctx, path, o, out));
+    if (status == KF_OK && kf_is_shared(&ctx->ranks))
+      status = compare_ranks(ctx, (*out)->state, &same);
+    if (status != KF_OK || same) return status;
+    kf_gallery_free(*out);
+    *out = NULL;
+    nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000}, NULL);
+  }
+  return kf_fail(&ctx->err, KF_ERR_IO,
+                 "%s: the ranks see it, or a gallery beside it, in different states", path);
+}
+
 kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_options *options,
                           kf_gallery **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g = NULL;
-  bool verify = ctx->ranks.rank == 0;
-  kf_status status = kf_gallery_open(path, verify, &g, err);
-  if (status == KF_OK) {
-    g->origin.any = ctx->options.any_encoder != 0;
-    if (o.n_more > 0)
-      status = o.more != NULL ? kf_gallery_join(g, o.more, o.n_more, verify, err)
-                              : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
-  }
-  status = kf_agree_on(ctx, status);
+  kf_status status = open_alike(ctx, path, &o, &g);
   if (status == KF_OK) {
     g->in_place = o.rerank_from_disk != 0;
     status = build_index(ctx, g, o.queries);

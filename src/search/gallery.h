@@ -52,6 +52,7 @@ struct kf_gallery {
   /* Of the file, for those who change it: checksums of the file and of the last change, or again of
    * the file; and changes, also of other files. */
   uint64_t base, last;
+  uint64_t state; /* a checksum of these, of all galleries if it is made of several */
   uint32_t n_changes;
   bool others;
   bool has_labels, has_ids;
@@ -85,6 +86,8 @@ kf_status kf_gallery_open_to(const char *path, kf_gallery_depth depth, bool veri
 /* Adds the rows of other galleries (gallery_join.c). */
 kf_status kf_gallery_join(kf_gallery *gallery, const char *const *paths, uint64_t n, bool verify,
                           kf_err *err);
+/* A checksum of two. */
+uint64_t kf_gallery_state(uint64_t a, uint64_t b);
 /* The path of its file; NULL: in memory. */
 const char *kf_gallery_path(const kf_gallery *gallery);
 /* KF_ERR_ARG if writing `path` would replace a file of it. */

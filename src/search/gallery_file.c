@@ -276,6 +276,13 @@ static kf_status read_batches(reading *r, kf_err *err) {
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
+uint64_t kf_gallery_state(uint64_t a, uint64_t b) {
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, (uint64_t[]){a, b}, 2 * sizeof a);
+  return kf_checksum_value(&sum);
+}
+
 /* The file of a part is taken over from its header. */
 static void take_part(kf_gallery *g, kf_st *st, uint32_t change, uint64_t offset, uint64_t first,
                       uint64_t rows) {
@@ -305,6 +312,7 @@ static kf_status take_parts(reading *r, kf_err *err) {
   g->rows = c->places - c->n_removed;
   g->base = g->last = c->base;
   if (c->n > 0) g->last = c->change[c->n - 1].checksum;
+  g->state = kf_gallery_state(g->base, g->last);
   g->n_changes = c->n;
   g->others = c->others;
   return kf_changes_living(c, &g->place, err);

@@ -115,6 +115,7 @@ static kf_status join(kf_gallery *g, kf_gallery *other, kf_err *err) {
   KF_TRY(join_places(g, other, err));
   KF_TRY(join_parts(g, other, err));
   if (g->space.dtype != other->space.dtype) g->space.dtype = KF_F32; /* which holds both */
+  g->state = kf_gallery_state(g->state, other->state);
   g->places += other->places;
   g->rows += other->rows;
   return KF_OK;

@@ -301,7 +301,8 @@ static kf_status replace(kf_gallery_writer *w, const char *path, kf_err *err) {
     kf_gallery_free(w->old); /* which may hold the folder */
     w->old = NULL;
     status = kf_retire_end(path, changes, err);
-    if (status != KF_OK && !has_changes(path)) status = KF_OK; /* what is still there is of another file */
+    if (status != KF_OK && !has_changes(path))
+      status = KF_OK; /* what is still there is of another file */
   } else if (changes != NULL) {
     closedir(changes);
   }
