@@ -443,17 +443,16 @@ kf_status kf_changes_names(const kf_changes *c, const char *path, kf_names *name
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* So that the folder is there after a power cut. */
-static void sync_parent(const char *path) {
-  char *parent = kf_strdup(path);
-  char *slash = parent != NULL ? strrchr(parent, '/') : NULL;
+/* So that the folder is there, or gone, after a power cut. */
+static void sync_parent(const char folder[PATH_MAX]) {
+  char parent[PATH_MAX];
+  strcpy(parent, folder);
+  char *slash = strrchr(parent, '/');
   if (slash != NULL) slash[slash == parent ? 1 : 0] = '\0';
-  int fd = parent != NULL ? kf_open(slash != NULL ? parent : ".", O_RDONLY | O_DIRECTORY) : -1;
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-  kf_free(parent);
+  int fd = kf_open(slash != NULL ? parent : ".", O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
 }
 
 /* Whoever may not read the gallery may not enter the folder. */
