@@ -131,7 +131,7 @@ valgrind:
 	@tools/packages.sh build test valgrind
 	@tools/valgrind.sh $(ARGS)
 
-# Faults, mutated files, kills, several writers and limits, until all is done: about an hour on two
+# Faults, mutated files, kills, several writers, limits and changing galleries, until all is done: about an hour on two
 # cores. ARGS: options of tests/torture/torture.py, such as --seconds 600, --parts kills or --seed 2.
 torture:
 	@tools/packages.sh build test

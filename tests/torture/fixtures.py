@@ -161,6 +161,7 @@ def make_models(m):
     m.koofu("index", "x.npy", "--metric", "euclidean", "-o", "bare.safetensors")
     m.koofu("index", "set.safetensors", "--dtype", "f16", "-o", "compact.safetensors")
     make_living(m)
+    make_many(m)
 
 
 def make_living(m):
@@ -175,6 +176,38 @@ def make_living(m):
     folder = os.path.join(m.folder, "living.safetensors.changes")
     m.write("change.safetensors", read(os.path.join(folder, os.listdir(folder)[0])))
     m.koofu("index", "living.safetensors", "--remove", "gone.txt")
+
+
+LIVING_BASE = list(range(1, 13))
+LIVING = [number for number in LIVING_BASE if number not in (3, 7)] + list(range(100, 134))
+
+
+def living_row(number):
+    """The values and the class of a row that can be told by each of them."""
+    return [float(number), float(number * number % 31), 1.0], f"class {number % 5}"
+
+
+def living_rows(numbers):
+    """They as a data set with ids."""
+    rows, names = zip(*map(living_row, numbers))
+    ids = [f"r{number}".encode() for number in numbers]
+    classes = sorted(set(names))
+    ends = [sum(map(len, ids[:i + 1])) for i in range(len(ids))]
+    tensors = {"embeddings": ("F32", [len(rows), 3], f32(rows)), "labels": ("I32", [len(rows)], i32([classes.index(name) for name in names])),
+               "id_ends": ("I64", [len(ids)], struct.pack(f"<{len(ids)}q", *ends)), "id_bytes": ("U8", [ends[-1]], b"".join(ids))}
+    return safetensors(tensors, metadata={"format": "koofu.dataset", "version": "1", "classes": json.dumps(classes)})
+
+
+def make_many(m):
+    """living-many.safetensors, a gallery with more changes than stay open, whose rows are those of LIVING."""
+    m.write("living-base.safetensors", living_rows(LIVING_BASE))
+    m.write("living-one.safetensors", living_rows([0]))
+    m.write("living-gone.txt", "r3\nr7\n")
+    m.koofu("index", "living-base.safetensors", "--metric", "euclidean", "-o", "living-many.safetensors")
+    for number in range(100, 134):
+        m.write("living-new.safetensors", living_rows([number]))
+        m.koofu("index", "living-new.safetensors", "--append", "living-many.safetensors")
+    m.koofu("index", "living-many.safetensors", "--remove", "living-gone.txt")
 
 
 def make_pictures(m):

@@ -16,8 +16,8 @@ import time
 OK, INTERNAL, USAGE, BAD_DATA, IO = range(5)
 STATUSES = (OK, INTERNAL, USAGE, BAD_DATA, IO)
 SECONDS = 120  # a run that takes longer hangs; the sessions take milliseconds, on a machine that does nothing else
-# What docs/reliability.md calls `.NAME.NUMBER.part` and `.old`, and an array unpacked where files cannot be without names.
-LITTER = re.compile(r"\.[^/]*\.[0-9a-f]{16}\.(?:part|old)$|/\.koofu-\w{6}$|\.changes/$")
+# What docs/reliability.md calls `.NAME.NUMBER.part` and `.old`, which may be a folder, and an array unpacked where files cannot be without names.
+LITTER = re.compile(r"\.[^/]*\.[0-9a-f]{16}\.(?:part|old)(?:$|/)|/\.koofu-\w{6}$|\.changes/$")
 SANITIZER = re.compile(rb"ERROR: \w*Sanitizer|runtime error:|WARNING: \w*Sanitizer|LeakSanitizer")
 # What differs from run to run: times and rates.
 VARYING = re.compile(rb'"(load_seconds|search_seconds|queries_per_second|candidates_per_query|seconds)": [^,}]*')

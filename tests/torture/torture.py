@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Everything that can go wrong around koofu, on purpose, with a rule for what it may do then.
 
-usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits] [--slice | --seconds N]
+usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits,galleries] [--slice | --seconds N]
                   [--seed N] [--jobs N] [--work FOLDER] [--sanitized] [--cases TEXT] [--repeat CASE]
 
 Parts: 'files', mutated files of every kind that koofu reads; 'faults', every system call and allocation of every
 session fails; 'kills', signals at every call and at random moments; 'writers', several processes on one file;
-'limits', of memory, files, file size, disk and permissions. Sessions: tests/torture/sessions.py, one for each command
+'limits', of memory, files, file size, disk and permissions; 'galleries', changes of a gallery, kills and readers against
+a model of it. Sessions: tests/torture/sessions.py, one for each command
 at least. docs/reliability.md says what is promised and which part shows it.
 
 --slice     a small fixed sample of every part, for 'make test'
 --seconds   stop after that long (default: when all faults, kills and limits are done, and the --mutations, random
-            --kills and --rounds of writers: 100,000, 2,000 and 1,000)
+            --kills and --rounds of writers and galleries: 100,000, 2,000 and 1,000)
 --cases     only those whose names hold TEXT, such as faults:append:
 --repeat    run one case, as a failure names it, and say what happened; its folder stays
 --sanitized KOOFU was built with AddressSanitizer; SHIM is then the one without memory
@@ -37,12 +38,14 @@ import fixtures  # noqa: E402
 import lab as lab_module  # noqa: E402
 import part_faults  # noqa: E402
 import part_files  # noqa: E402
+import part_galleries  # noqa: E402
 import part_kills  # noqa: E402
 import part_limits  # noqa: E402
 import part_writers  # noqa: E402
 import sessions as session_list  # noqa: E402
 
-PARTS = {"files": part_files, "faults": part_faults, "kills": part_kills, "writers": part_writers, "limits": part_limits}
+PARTS = {"files": part_files, "faults": part_faults, "kills": part_kills, "writers": part_writers, "limits": part_limits,
+         "galleries": part_galleries}
 SHOWN = 40      # failures printed in full
 AT_ONCE = 8     # cases handed to a job
 SILENCE = 1200  # seconds after which the jobs count as gone: more than AT_ONCE cases that hang
@@ -173,7 +176,7 @@ def cases_of(lab, options, parts):
 
 
 def part_share(part):
-    return {"files": 2500, "faults": 8, "kills": 2, "writers": 6, "limits": 2}[part]
+    return {"files": 2500, "faults": 8, "kills": 2, "writers": 6, "limits": 2, "galleries": 3}[part]
 
 
 def run_all(lab, options, parts):
@@ -209,6 +212,9 @@ def run_all(lab, options, parts):
         problems.append("an input was changed")
         print(f"FAILED an input was changed: {part_faults.difference(after, before)}")
     tally.print(time.monotonic() - begun)
+    for part in parts:
+        if hasattr(PARTS[part], "summary"):
+            print(PARTS[part].summary(lab))
     tally.print_problems()
     return 1 if tally.problems or problems or not tally.tried else 0
 
