@@ -527,9 +527,9 @@ def changes_of_a_folder_that_cannot_be_synced_are_told(box):
         server.works("DELETE", "/v1/classes/first", status=204)
         equal(names(server)[4:], ["second"], "classes")
         server.refuses(507, "POST", "/v1/classes", {"name": "third", "rows": rows_of(2)}, naming="nothing was changed")
-        check(any("000001.safetensors: was taken away, but its folder cannot be synced" in line for line in server.lines), f"{server.lines}")
+        wait(lambda: any("000001.safetensors: was taken away, but its folder cannot be synced" in line for line in server.lines))
     with Server(box, *words, env={**env, "FAULT_AT": "2"}) as server:
         add(server, "fourth")
-        check(any("000003.safetensors: was written, but its folder cannot be synced" in line for line in server.lines), f"{server.lines}")
+        wait(lambda: any("000003.safetensors: was written, but its folder cannot be synced" in line for line in server.lines))
     with Server(box, *words) as server:
         equal(names(server)[4:], ["second", "fourth"], "after a restart")
