@@ -842,9 +842,7 @@ typedef struct kf_index_options {
    * embeddings, these get a copy of their own. Building the index then takes two to three times as
    * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
    * time. Of 128 columns or fewer, with AVX-512, the directions may be put in order instead, which takes
-   * 4 bytes per row. Where there are no such directions, rows of 48 to 16,384 columns get a finer copy on
-   * AMD's processors with AVX-512, unless they stay in place: one byte per value and up to 96 per row more,
-   * and searching takes about four fifths of the time. Answers are the same. */
+   * 4 bytes per row. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 } kf_index_options;

@@ -19,8 +19,6 @@ typedef struct scan_case {
   int32_t *floor;
   uint32_t stop; /* see kf_scan; 0: none */
   int8_t *tail;
-  int most;       /* of bytes of rows */
-  int32_t *pairs; /* kf_scan_pairs of each row */
 } scan_case;
 
 /* -most … most, and the extremes more often than not where `extreme`. */
@@ -33,18 +31,16 @@ static inline int8_t scan_byte(uint64_t *seed, int most, bool extreme) {
 static inline scan_case make_scan(const kf_scan_kernel *k, uint32_t dim, size_t panels, size_t n,
                                   bool extreme, uint64_t seed) {
   size_t rows = panels * KF_PANEL;
-  scan_case c = {.dim = dim, .panels = panels, .n = n, .most = k->pairs ? KF_PAIRED_MOST : 127};
+  scan_case c = {.dim = dim, .panels = panels, .n = n};
   c.rows = malloc(rows * dim);
   c.queries = malloc(n * dim);
   c.packed = kf_alloc(rows, dim);
   c.offset = kf_alloc(rows, sizeof(float));
   c.floor = kf_alloc(n, sizeof(int32_t));
-  c.pairs = kf_alloc(rows, sizeof(int32_t));
-  for (size_t i = 0; i < rows * dim; i++) c.rows[i] = scan_byte(&seed, c.most, extreme);
+  for (size_t i = 0; i < rows * dim; i++) c.rows[i] = scan_byte(&seed, 127, extreme);
   for (size_t i = 0; i < n * dim; i++)
     c.queries[i] = scan_byte(&seed, kf_scan_most(k, dim), extreme);
   for (size_t r = 0; r < rows; r++) {
-    c.pairs[r] = kf_scan_pairs(c.rows + r * dim, dim);
     for (size_t i = 0; i < dim; i++)
       c.packed[(r / KF_PANEL * dim + i / 4 * 4) * KF_PANEL + r % KF_PANEL * 4 + i % 4] =
           (uint8_t)(c.rows[r * dim + i] + 128);
@@ -97,7 +93,6 @@ static inline void free_scan(scan_case *c) {
   kf_free(c->packed);
   kf_free(c->offset);
   kf_free(c->floor);
-  kf_free(c->pairs);
 }
 
 static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
@@ -119,7 +114,6 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
                                             .floor = c->floor,
                                             .stop = c->stop,
                                             .tail = c->tail,
-                                            .pairs = c->pairs,
                                             .hits = hits};
   if (k->begin != NULL) k->begin(c->dim);
   size_t n_hits = k->scan(&s), all = 0;
@@ -172,7 +166,7 @@ static inline void check_scans(const kf_scan_kernel *k) {
                                              : 4,
                                 n, extreme, 1000 * d + n);
         check_scan(k, &c);
-        for (uint32_t stop = 4; stop + 4 < dim && dim < 200 && !k->pairs; stop += 28) {
+        for (uint32_t stop = 4; stop + 4 < dim && dim < 200; stop += 28) {
           free(c.tail);
           add_stop(&c, stop);
           check_scan(k, &c);
@@ -182,15 +176,14 @@ static inline void check_scans(const kf_scan_kernel *k) {
   for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */
     size_t n = k->group < 2 ? 1 : 2;
     scan_case c = make_scan(k, dim, 4, n, true, 7);
-    memset(c.rows, c.most, dim);
-    memset(c.rows + dim, -c.most, dim);
-    for (size_t r = 0; r < 2; r++) c.pairs[r] = kf_scan_pairs(c.rows + r * dim, dim);
+    memset(c.rows, 127, dim);
+    memset(c.rows + dim, -127, dim);
     memset(c.queries, kf_scan_most(k, dim), dim);
     if (n > 1) memset(c.queries + dim, -kf_scan_most(k, dim), dim);
     for (size_t q = 0; q < n; q++) c.floor[q] = KF_SCAN_ALL;
     for (size_t i = 0; i < dim; i++) {
-      c.packed[i / 4 * 4 * KF_PANEL + i % 4] = (uint8_t)(128 + c.most);
-      c.packed[i / 4 * 4 * KF_PANEL + 4 + i % 4] = (uint8_t)(128 - c.most);
+      c.packed[i / 4 * 4 * KF_PANEL + i % 4] = 255;
+      c.packed[i / 4 * 4 * KF_PANEL + 4 + i % 4] = 1;
     }
     check_scan(k, &c);
     free_scan(&c);

@@ -131,7 +131,6 @@ static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
   (void)plain;
   check_scans(fast->scan);
 #ifdef KF_SIMD
-  if (fast->isa == KF_ISA_AVX512) check_scans(&kf_scan_paired); /* also where it does not pay */
 #endif
 }
 

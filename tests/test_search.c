@@ -200,8 +200,8 @@ static void narrow(const shape *s, uint64_t i, float *x) {
   for (uint32_t j = 24; j < s->dim; j++) x[j] += 0.3f * x[j % 24];
 }
 
-/* They are taken where they pay: many queries, many rows, and rows that are much alike; otherwise columns are
- * paired, if the processor gains by that. The memory is the one that the header states. */
+/* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory is
+ * the one that the header states. */
 static void leading_by_rule(void **state) {
   (void)state;
   enum { N = 33000, DIM = 160, QUERIES = 40, K = 15 };
@@ -213,21 +213,18 @@ static void leading_by_rule(void **state) {
   for (int i = 0; i < 2; i++) {
     problem p = make_problem(of[i], N, DIM, QUERIES, 5);
     uint64_t bytes[2];
-    double more[2] = {0.6 * DIM + 80, 0.6 * DIM + 80};
     for (int many = 0; many < 2; many++) {
       kf_index *index;
       kf_index_options options = {.queries = many ? 4096 : 4095};
       assert_ok(ctx, kf_index_new(ctx, p.rows, N, DIM, &options, &index));
       assert_int_equal(index->lead.n > 0, i == 0 && many);
-      assert_int_equal(index->pairs != NULL, i == 1 && many && ctx->kernels->paired != NULL);
-      if (index->pairs != NULL) more[i] = DIM + 96;
       bytes[many] = kf_index_bytes(index);
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows[many], scores[many], NULL));
       kf_index_free(index);
     }
     assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
     assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
-    assert_true((double)bytes[1] <= (double)bytes[0] + N * more[i]);
+    assert_true((double)bytes[1] <= (double)bytes[0] + (i == 0 ? N * (0.6 * DIM + 80) : 0));
     free_problem(&p);
   }
   kf_ctx_free(ctx);
@@ -732,12 +729,10 @@ static void guesses_that_are_wrong(void **state) {
           length * ((j == (first ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed));
   }
   problem p = {.shape = {.n = N, .dim = DIM}, .rows = rows};
-  for (int way = 0; way < 2 * KF_ISA_AMX; way++) { /* each without and with pairs */
-    kf_isa isa = (kf_isa)(1 + way / 2);
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa(isa)) continue;
     kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
-    kf_index *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){.pairs = way % 2 == 1});
-    assert_true((index->pairs != NULL) == (way % 2 == 1));
+    kf_index *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
     for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
       assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
                                scores[0] + q * K, NULL));
@@ -879,17 +874,15 @@ static void rows_in_order_without_themselves(void **state) {
 }
 
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
-static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, bool pairs,
-                                 double scale) {
+static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
   kf_ctx *ctx = test_ctx(1, isa);
   int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
   double *scores = malloc(p->n_queries * K * sizeof *scores);
   char text[256];
-  how h = {.lead = lead, .pairs = pairs};
+  how h = {.lead = lead};
   kf_index *index = given_index_of(ctx, p, a->metric, &h);
-  assert_true((index->pairs != NULL) == pairs);
   assert_true(index->bound_scale == 1);
   index->bound_scale = scale;
   assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
@@ -906,19 +899,16 @@ static void bound_is_needed(void **state) {
   (void)state;
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {
-    uint64_t wrong[KF_ISA_AMX + 1] = {0}, leading[KF_ISA_AMX + 1] = {0},
-                                paired[KF_ISA_AMX + 1] = {0};
+    uint64_t wrong[KF_ISA_AMX + 1] = {0}, leading[KF_ISA_AMX + 1] = {0};
     for (size_t i = 0; i < 3; i++) {
       problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
       answer a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
         if (!test_has_isa(isa)) continue;
-        assert_int_equal(wrong_with_bound(&a, isa, 0, false, 1), 0);
-        assert_int_equal(wrong_with_bound(&a, isa, 32, false, 1), 0);
-        assert_int_equal(wrong_with_bound(&a, isa, 0, true, 1), 0);
-        wrong[isa] += wrong_with_bound(&a, isa, 0, false, 0);
-        leading[isa] += wrong_with_bound(&a, isa, 32, false, 0);
-        paired[isa] += wrong_with_bound(&a, isa, 0, true, 0);
+        assert_int_equal(wrong_with_bound(&a, isa, 0, 1), 0);
+        assert_int_equal(wrong_with_bound(&a, isa, 32, 1), 0);
+        wrong[isa] += wrong_with_bound(&a, isa, 0, 0);
+        leading[isa] += wrong_with_bound(&a, isa, 32, 0);
       }
       free_answer(&a);
       free_problem(&p);
@@ -926,10 +916,9 @@ static void bound_is_needed(void **state) {
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
       if (!test_has_isa(isa)) continue;
       print_message("%s, %s: %" PRIu64 " of 180 queries wrong without the bound, %" PRIu64
-                    " by leading directions, %" PRIu64 " with pairs\n",
-                    kf_isa_name(isa), metric_name(metrics[m]), wrong[isa], leading[isa],
-                    paired[isa]);
-      assert_true(wrong[isa] > 0 && leading[isa] > 0 && paired[isa] > 0);
+                    " by leading directions\n",
+                    kf_isa_name(isa), metric_name(metrics[m]), wrong[isa], leading[isa]);
+      assert_true(wrong[isa] > 0 && leading[isa] > 0);
     }
   }
 }

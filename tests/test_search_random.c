@@ -47,7 +47,6 @@ static void one_problem(uint64_t seed) {
   if (seed % 4 == 2) h.window = 64 * (1 + (uint32_t)(test_random(&state) % 8));
   if (seed % 4 == 3 && dim > 4)
     h.stop = 4 * (1 + (uint32_t)(test_random(&state) % ((dim - 1) / 4)));
-  h.pairs = seed / 8 % 2 == 0;
   h.resident = seed / 16 % 2 == 0;
   check(&a, &h, ks, 3, leaving ? leave_out : NULL);
   free(leave_out);

@@ -86,6 +86,6 @@ static const kf_moment_kernel moment = {
 };
 
 const kf_kernels kf_kernels_avx2 =
-    WIDE_TABLE(KF_ISA_AVX2, &moment, &kf_scan_avx2, NULL, &kf_net_avx2_f32, &kf_net_avx2_bf16);
+    WIDE_TABLE(KF_ISA_AVX2, &moment, &kf_scan_avx2, &kf_net_avx2_f32, &kf_net_avx2_bf16);
 
 #endif

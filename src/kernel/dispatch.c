@@ -29,7 +29,7 @@ bool kf_has_avx512bf16(void) {
 }
 
 /* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
- * Intel's, where it is not used (bench/kernels.c). AMD's cores also gain by pairs (scan_paired.c). */
+ * Intel's, where it is not used (bench/kernels.c). */
 static bool gains_by_bf16(void) { return kf_has_avx512bf16() && __builtin_cpu_is("amd"); }
 
 static uint64_t enabled_state(void) {

@@ -74,7 +74,6 @@ typedef struct kf_scan {
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
   uint32_t stop;         /* a multiple of 4; 0: nowhere */
   const int8_t *tail;    /* [n], with `stop` */
-  const int32_t *pairs;  /* [n_panels * KF_PANEL] kf_scan_pairs of each row; may be NULL */
   kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
   const uint8_t *next;   /* what later scans read, to be prefetched */
   size_t next_size;      /* in bytes; may be 0 */
@@ -112,29 +111,10 @@ static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t m
   for (size_t i = 0; i < n; i++) peaks[i] = sums[i] + more > peaks[i] ? sums[i] + more : peaks[i];
 }
 
-/* Winograd's inner product needs one multiplication for two columns, and two additions, which some
- * processors do beside it: with bytes b of a row and c of a query,
- *
- *     b1 c1 + b2 c2 = (b1 + c2) (b2 + c1) - b1 b2 - c1 c2
- *
- * The sums must be bytes, so b and c may go up to KF_PAIRED_MOST only. Of every KF_PAIRED columns the
- * first four are paired with the next four; the last four, and those at the end, are multiplied as they
- * are. Since b1 is stored as b1 + 128, a sum is too large by kf_scan_pairs of its row, and by what depends
- * on the query alone. */
-#define KF_PAIRED      12u
-#define KF_PAIRED_MOST 63
-static inline int32_t kf_scan_pairs(const int8_t *row, uint32_t dim) {
-  int32_t sum = 0;
-  for (uint32_t i = 0; i + KF_PAIRED <= dim; i += KF_PAIRED)
-    for (uint32_t j = i; j < i + 4; j++) sum += (row[j] + 128) * row[j + 4];
-  return sum;
-}
-
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
   int most;     /* the largest magnitude of their bytes, see kf_scan_most */
   bool stops;   /* makes use of `stop` */
-  bool pairs;   /* needs `pairs`, and bytes of rows up to KF_PAIRED_MOST */
   /* Bytes of a packed group; a multiple of 64. */
   size_t (*size)(uint32_t dim);
   /* Packs n <= group queries [n][dim]. */
@@ -194,8 +174,6 @@ typedef struct kf_kernels {
 
   /* --- searching ----------------------------------------------------------------------------- */
   const kf_scan_kernel *scan;
-  /* The same for rows with `pairs`; NULL: it would not be faster. */
-  const kf_scan_kernel *paired;
   /* The sum of query_i row_i over i < n, of bytes as they are; n is a multiple of KF_FINE and at most
    * KF_MAX_DIM, and query_i at least -127, so no sum overflows. */
   int32_t (*byte_dot)(const int8_t *query, const uint8_t *row, size_t n);
@@ -260,14 +238,13 @@ bool kf_has_avx512bf16(void);
 extern const kf_kernels kf_kernels_plain;
 extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;
-extern const kf_kernels kf_kernels_avx512bf16; /* the same with VDPBF16PS and pairs, for AMD */
+extern const kf_kernels kf_kernels_avx512bf16; /* the same with VDPBF16PS, for AMD */
 extern const kf_kernels kf_kernels_amx;
 extern const kf_kernels kf_kernels_amx_int8; /* the same without bf16 tiles */
 extern const kf_moment_kernel kf_moment_amx;
 extern const kf_scan_kernel kf_scan_plain;
 extern const kf_scan_kernel kf_scan_avx2;
 extern const kf_scan_kernel kf_scan_avx512;
-extern const kf_scan_kernel kf_scan_paired; /* with AVX-512 */
 extern const kf_scan_kernel kf_scan_amx;
 extern const kf_net_kernel kf_net_plain_f32, kf_net_plain_bf16;
 extern const kf_net_kernel kf_net_avx2_f32, kf_net_avx2_bf16;

@@ -213,7 +213,6 @@ static void all_queries(avx512_scan *w, const kf_scan *s, avx512_go_fn *const *g
                         int32_t *peaks) {
   size_t full = s->n / TILE * TILE, left = s->n - full;
   w->tile.s = s;
-  w->tile.pairs = NULL;
   w->tile.to = s->hits;
   w->tile.ahead = kf_ahead_of(s, s->n_panels / QUAD);
   if (full > 0) go_n[TILE - 1](w, 0, full, peaks);

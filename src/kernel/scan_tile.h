@@ -25,7 +25,6 @@
 /* The state of a scan. */
 typedef struct tile_scan {
   const kf_scan *s;
-  const int32_t *pairs; /* what the sums of a row start below minus its offset by; NULL: nothing */
   kf_ahead ahead;
   kf_hit *to;          /* where the next hit goes */
   int32_t more[GROUP]; /* what sums are less than the floor by, at most */
@@ -44,8 +43,6 @@ static inline void set_starts(tile_scan *w, size_t first, size_t end) {
   const kf_scan *s = w->s;
   for (size_t p = first; p < end; p++) {
     __m512i less = offsets16(s->offset + p * KF_PANEL, s->unit);
-    if (w->pairs != NULL)
-      less = _mm512_add_epi32(less, _mm512_loadu_si512(w->pairs + p * KF_PANEL));
     _mm512_store_si512(w->start + (p - first) * KF_PANEL,
                        _mm512_sub_epi32(_mm512_setzero_si512(), less));
   }
@@ -147,8 +144,8 @@ static inline void write_hits(tile_scan *w, size_t q, size_t row, uint64_t which
   int32_t start = ((const int32_t *)w->s->queries)[q];
   for (; which != 0; which &= which - 1) {
     uint32_t bit = (uint32_t)__builtin_ctzll(which), at = (uint32_t)row + bit;
-    int32_t less = w->start[at % (SOME * KF_PANEL)] + (w->pairs != NULL ? w->pairs[at] : 0);
-    *w->to++ = (kf_hit){.query = (uint32_t)q, .row = at, .dot = sums[bit] + start - less};
+    int32_t dot = sums[bit] + start - w->start[at % (SOME * KF_PANEL)];
+    *w->to++ = (kf_hit){.query = (uint32_t)q, .row = at, .dot = dot};
   }
 }
 

@@ -477,12 +477,12 @@ static int32_t wide_byte_dot(const int8_t *query, const uint8_t *row, size_t n) 
 #endif
 
 /* The table of an instruction set. */
-#define WIDE_TABLE(which, moments, scans, pairs, f32, bf16)                                        \
+#define WIDE_TABLE(which, moments, scans, f32, bf16)                                               \
   {                                                                                                \
     .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
     .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
-    .quantize = wide_quantize, .moment = moments, .scan = scans, .paired = pairs,                  \
-    .byte_dot = wide_byte_dot, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,       \
+    .quantize = wide_quantize, .moment = moments, .scan = scans, .byte_dot = wide_byte_dot,        \
+    .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                                  \
     .list_reaching = wide_list_reaching, .row_dots = wide_row_dots, .add_rows = wide_add_rows,     \
     .symmetric_rows = wide_symmetric_rows, .dot = wide_dot, .rotate = wide_rotate,                 \
     .secular_sums = wide_secular_sums, .secular_weights = wide_secular_weights,                    \

@@ -1,5 +1,5 @@
-/* index.c - rows made ready for searching: centred, rounded to 8 bits, or 7 with pairs, with a scale for
- * each block of rows, and packed in panels; the rounding error is measured row by row. */
+/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
+ * of rows, and packed in panels; the rounding error is measured row by row. */
 #include "search/device_rows.h"
 
 #include <float.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* f64 rounding changes a length or an error by far less than this factor. */
-#define SLACK (1 + 0x1p-20)
+#define SLACK        (1 + 0x1p-20)
+#define LARGEST_BYTE 127 /* the largest magnitude of bytes of rows */
 
 float kf_round_up(double x) {
   float y = (float)(x * SLACK);
@@ -48,7 +49,6 @@ void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *b
 }
 
 static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
-  if (index->pairs != NULL) index->pairs[row] = kf_scan_pairs(bytes, index->padded);
   uint8_t *to = index->packed + row / KF_PANEL * KF_PANEL * index->padded + row % KF_PANEL * 4;
   for (uint32_t i = 0; i < index->padded; i += 4, to += 4 * KF_PANEL)
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
@@ -73,7 +73,7 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
   double length = sqrt(fmax(seen2, m->length2));
   int tail = 0;
   bool fits = kf_fits_bytes(m) &&
-              (block->scale == 0 || m->largest < (index->most + 0.4) * (double)block->scale);
+              (block->scale == 0 || m->largest < (LARGEST_BYTE + 0.4) * (double)block->scale);
   if (fits) kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
   if (fits && index->lead.stop > 0) tail = kf_lead_tail(&index->lead, bytes);
   if (fits && tail <= 127) {
@@ -93,7 +93,7 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
 /* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
 static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t place, double largest,
                      double *y) {
-  float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, 127);
+  float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, LARGEST_BYTE);
   if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
   uint8_t *to = index->fine + place * index->fine_dim;
   kf_round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
@@ -136,7 +136,7 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
 }
 
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest) {
-  float factor = kf_scale_for(largest, kf_scan_most(kf_index_scan(index, kernels), index->padded));
+  float factor = kf_scale_for(largest, kf_scan_most(kernels->scan, index->padded));
   return (double)factor < index->least_factor ? kf_round_up(index->least_factor) : factor;
 }
 
@@ -156,7 +156,7 @@ static void set_bounds(const kf_index *index, const kf_query *query, double erro
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
                     const float *seen, float factor, double *scratch, kf_query *query,
                     int8_t *bytes) {
-  int most = kf_scan_most(kf_index_scan(index, kernels), index->padded);
+  int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
   /* If all queries of a group are too long, the factor is 0, and their bytes mean nothing. */
   bool fits =
@@ -275,36 +275,19 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 
 /* --- building -------------------------------------------------------------------------------- */
 
-#define MANY_QUERIES 4096u  /* from which on directions and pairs may pay for what they take */
-#define MANY_ROWS    32768u /* from which on pairs pay, */
-#define PAIRED_DIM   48u    /* and columns */
+#define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
 #define WINDOW       8u /* blocks in which rows are put in order; at most 2^16 rows */
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
-  uint32_t again = kf_index_sees_some(index) ? index->fine_dim : 0; /* most are read again */
-  uint64_t rows = BLOCK_BYTES / (index->padded + again), all = (index->n + step - 1) / step * step;
+  uint64_t rows = BLOCK_BYTES / (index->padded + index->fine_dim),
+           all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
   if (index->source.window > 0) rows = step;
   return rows < step ? step : (uint32_t)(rows / step * step);
-}
-
-/* The first pass then takes two thirds of the time and leaves more rows, to be looked at in fine. So it is for
- * many queries and many rows, of which few are left, and not for short ones, where that counts for more.
- * Without copies of rows, memory is to be saved. */
-bool kf_index_pairs_pay(const kf_index *index, const kf_kernels *kernels) {
-  return kernels->paired != NULL && index->source.queries >= MANY_QUERIES &&
-         index->n >= MANY_ROWS && index->dim >= PAIRED_DIM && index->dim <= 16384 &&
-         !index->in_place;
-}
-
-/* Leading directions are few columns already; tails at a stop may need all bits. */
-static bool choose_pairs(const kf_index *index, const kf_kernels *kernels) {
-  if (index->lead.stop > 0) return false;
-  return index->source.pairs || (index->lead.n == 0 && kf_index_pairs_pay(index, kernels));
 }
 
 static kf_status make_arrays(kf_index *index, kf_err *err) {
@@ -312,7 +295,6 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   kf_arena *arena = &index->arena;
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
-  if (index->most < 127) KF_TAKE(arena, index->pairs, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
   if (index->window_rows > 0) {
     KF_TAKE(arena, index->order, places);
@@ -342,11 +324,11 @@ static uint32_t choose_window(const kf_index *index) {
 
 /* The scale of a block: that of its largest number, but a few rows far above the others are left
  * aside, and are always candidates. largest: [n], is sorted. */
-static float block_scale(double *largest, uint64_t n, int most) {
+static float block_scale(double *largest, uint64_t n) {
   qsort(largest, n, sizeof *largest, by_value);
   uint64_t last = n - 1, least = n - 1 - n / 64;
   while (last > least && largest[last] > 8 * largest[n / 2]) last--;
-  return kf_scale_for(largest[last] < KF_LONGEST ? largest[last] : 0, most);
+  return kf_scale_for(largest[last] < KF_LONGEST ? largest[last] : 0, LARGEST_BYTE);
 }
 
 typedef struct build_job {
@@ -367,7 +349,7 @@ typedef struct build_scratch {
 } build_scratch;
 
 static kf_row_block start_block(const kf_index *index, double *largest, uint64_t n) {
-  return (kf_row_block){.scale = block_scale(largest, n, index->most)};
+  return (kf_row_block){.scale = block_scale(largest, n)};
 }
 
 /* Centres n rows from number `first` on, to find their largest numbers. */
@@ -383,10 +365,6 @@ static void place_row(kf_index *index, const kf_kernels *kernels, uint64_t place
                       const float *x, kf_row_block *block, const build_scratch *s) {
   double scale = kf_row_scale_at(index, row), largest = kf_centre_row(index, x, scale, s->y);
   kf_measured m = kf_measure(index, kernels, largest, s->y);
-  if (index->fine_dim > 0) {
-    set_fine(index, kernels, place, largest, s->y);
-    kf_centre_row(index, x, scale, s->y);
-  }
   set_row(index, kernels, place, &m, block, s->y, s->bytes);
 }
 
@@ -635,9 +613,7 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
     KF_TRY(kf_lead_find(ctx, index, source->lead, source->stop));
   index->seen = index->lead.n > 0 ? index->lead.n + KF_LEAD_TAIL : index->dim;
   index->padded = kf_scan_dim(index->seen);
-  bool pairs = choose_pairs(index, ctx->kernels), fine = pairs || kf_index_sees_some(index);
-  index->most = pairs ? KF_PAIRED_MOST : 127;
-  index->fine_dim = fine ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
+  index->fine_dim = kf_index_sees_some(index) ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
   index->window_rows = choose_window(index);
@@ -703,7 +679,6 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
-  if (index->pairs != NULL) bytes += places * sizeof *index->pairs;
   if (index->order != NULL)
     bytes += places * sizeof *index->order +
              (places / index->window_rows + 1) * sizeof *index->window_longest;

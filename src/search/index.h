@@ -11,8 +11,7 @@
  * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p,
  * and a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits
  * with a scale of their own, queries of 14, |v - a| <= margin. If it takes all directions, so that a
- * scan can stop after some, both ends are known as without them. With pairs (kf_scan_pairs) y and p have 7
- * bits, both ends are known, and what is left is looked at in fine as well. */
+ * scan can stop after some, both ends are known as without them. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -54,16 +53,14 @@ struct kf_index {
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
-  float *offset;  /* h; minus infinity: the row is always a candidate, and its bytes are zero */
-  int most;       /* the largest magnitude of bytes: 127 or, with pairs, KF_PAIRED_MOST */
-  int32_t *pairs; /* kf_scan_pairs of each; NULL: none */
+  float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
   /* In a window of some blocks, rows with small numbers come first, since a block whose rows are alike
    * loses less to rounding. The first window stays as it is: guesses are made from it. */
   uint32_t window_rows;
   uint16_t *order; /* [places] the row at each, counted from its window; NULL: place i has row i */
   float *window_longest; /* [windows] not less than any |y|; only with `order` */
-  /* With few directions or with pairs, rows whole in 8 bits, row by row, by place. */
+  /* With few directions, rows whole in 8 bits, row by row, by place. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [places][fine_dim], each byte the value + 128 */
   float *fine_scale, *fine_error; /* [places] y is about scale * fine, to this error in length */
@@ -245,14 +242,6 @@ static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index
 /* Rows that the index keeps, as f32. */
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows);
-
-/* Whether rounding its rows to 7 bits, so that columns can be paired, saves time. */
-bool kf_index_pairs_pay(const kf_index *index, const kf_kernels *kernels);
-/* The kernel for its first pass. */
-static inline const kf_scan_kernel *kf_index_scan(const kf_index *index,
-                                                  const kf_kernels *kernels) {
-  return index->pairs != NULL && kernels->paired != NULL ? kernels->paired : kernels->scan;
-}
 
 /* --- groups of queries (query_groups.c) ------------------------------------------------------ */
 

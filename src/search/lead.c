@@ -89,7 +89,6 @@ typedef struct sample {
   float *offset;   /* [n] h of each, in the same units */
   float *turned;   /* [dim][n] in the basis of eigenvectors */
   double *vectors; /* [dim][dim] eigenvectors, the largest first */
-  bool paired;     /* without directions, columns would be paired */
 } sample;
 
 static kf_status take_sample(const kf_index *index, const kf_kernels *kernels, sample *s,
@@ -202,14 +201,13 @@ static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim, uin
   start_trial(t, dim);
 }
 
-/* The stop with the least work for a row and a query, in columns; 0: none saves a twentieth or, where columns
- * could be paired instead, a quarter. If the bound
+/* The stop with the least work for a row and a query, in columns; 0: none saves a twentieth. If the bound
  * leaves one of TOGETHER rows, a query is multiplied with all of them once more, at AGAIN times the cost
  * of a tile; a stop itself costs as much as BESIDE columns. Floors are about as high during a search as
  * the nearest neighbour in the sample. */
 static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
   const double beside = 8, again = 1.3;
-  double least = (t->s->paired ? 0.75 : 0.95) * dim, itself = 1.0 / t->s->n;
+  double least = 0.95 * dim, itself = 1.0 / t->s->n;
   uint32_t best = 0;
   prepare_trial(kernels, t, dim, 0);
   for (uint32_t n = STOPS; n < dim; n += STOPS) {
@@ -346,8 +344,7 @@ kf_status kf_lead_find(kf_ctx *ctx, kf_index *index, uint32_t given, uint32_t st
   if (ours && (index->n < FEWEST || dim > WIDEST)) return KF_OK;
   if (ours && dim <= 2 * STEP && !ctx->kernels->scan->stops) return KF_OK;
   index->lead.stop = stop;
-  sample s = {.n = index->n < SAMPLE ? (uint32_t)index->n : SAMPLE,
-              .paired = kf_index_pairs_pay(index, ctx->kernels)};
+  sample s = {.n = index->n < SAMPLE ? (uint32_t)index->n : SAMPLE};
   float *row;
   double *y;
   kf_arena arena = {0};

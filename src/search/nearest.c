@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH       384u        /* queries that pass over the rows together, at most; */
-#define BATCH_FAST  1024u       /* with pairs, where reading the rows would take a larger share */
-#define BATCH_BYTES (16u << 20) /* of their shortlists, and of themselves beyond BATCH */
+#define BATCH       384u        /* queries that pass over the rows together, at most */
+#define BATCH_BYTES (16u << 20) /* of their shortlists, at most */
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
@@ -58,15 +57,11 @@ typedef struct finder {
 static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
 /* How many queries a finder takes at a time, of n. */
-static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
+static uint32_t batch_for(uint32_t k, uint64_t n) {
   uint64_t each = capacity_for(k) * sizeof(kf_pending) +
                   k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
-  uint64_t most = BATCH_BYTES / each, batch = BATCH;
-  if (index->pairs != NULL) {
-    batch = BATCH_BYTES / (index->dim * (sizeof(float) + 3)); /* as given, packed, in fine */
-    batch = batch < BATCH ? BATCH : batch > BATCH_FAST ? BATCH_FAST : batch;
-  }
-  if (most > batch) most = batch;
+  uint64_t most = BATCH_BYTES / each;
+  if (most > BATCH) most = BATCH;
   if (most > n) most = n;
   return most < 1 ? 1 : (uint32_t)most;
 }
@@ -75,7 +70,7 @@ static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
 static kf_status finder_make(finder *f, const kf_request *r, const search_plan *plan,
                              uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
-  uint64_t group = kf_index_scan(index, r->kernels)->group, k = r->k, capacity = capacity_for(r->k);
+  uint64_t group = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
   kf_pending *pending;
   double *lower;
@@ -176,8 +171,8 @@ static inline __attribute__((always_inline)) void prefetch_bytes(const void *x, 
   for (uint64_t i = 0; i < n && i < 1024; i += 64) __builtin_prefetch((const char *)x + i);
 }
 
-/* A hit, by leading directions or with pairs, is looked at in fine: first by the high parts of the query,
- * which rule out most (four of five at 768 columns, half at 64), then by all of it. */
+/* Looks at a hit of the leading directions again, with its row whole in 8 bits: first by the high
+ * parts of the query, which rule out most rows, then by all of it. */
 static kf_status take_fine(finder *f, uint32_t i, uint64_t place, uint64_t row, kf_err *err) {
   const kf_index *index = f->index;
   const kf_query *q = &f->groups.query[i];
@@ -440,7 +435,7 @@ static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
 
 kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
   if (r->n == 0) return KF_OK;
-  uint32_t batch = batch_for(r->index, r->k, r->n);
+  uint32_t batch = batch_for(r->k, r->n);
   search_plan plan = {.n = r->n};
   finder f = {0};
   kf_status status = finder_make(&f, r, &plan, batch, err);
@@ -507,11 +502,10 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
                                 uint64_t *candidates) {
   uint64_t n = plan->n;
   const kf_index *index = r->index;
-  parallel_job j = {
-      .r = r, .plan = plan, .batch = batch_for(r->index, r->k, n), .slices = ctx->threads};
+  parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
-  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, kf_index_scan(index, r->kernels)->group);
+  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
   j.finders = kf_alloc_zero(ctx->threads, sizeof *j.finders);
   if (j.finders == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, find_in_slice, &j)

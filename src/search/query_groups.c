@@ -6,7 +6,7 @@
 
 void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena) {
-  const kf_scan_kernel *scan = kf_index_scan(index, kernels);
+  const kf_scan_kernel *scan = kernels->scan;
   uint64_t group = scan->group, groups = (most + group - 1) / group;
   *g = (kf_query_groups){.index = index, .kernels = kernels, .scan = scan};
   g->packed_size = scan->size(index->padded);
@@ -120,6 +120,5 @@ kf_scan kf_query_groups_scan(const kf_query_groups *g, uint32_t group, uint64_t 
                    .floor = g->floor + kf_group_first(g, group),
                    .stop = g->stops[group] ? index->lead.stop : 0,
                    .tail = g->tail + kf_group_first(g, group),
-                   .pairs = index->pairs != NULL ? index->pairs + row : NULL,
                    .hits = g->hits};
 }

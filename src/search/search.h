@@ -24,7 +24,6 @@ typedef struct kf_source {
   uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
   uint32_t stop;    /* columns after which it may stop, likewise; a multiple of 4 below `dim` */
   uint32_t window;  /* rows that are put in order together, in blocks of 64, likewise */
-  bool pairs;       /* columns are paired, likewise; otherwise by rule */
   kf_dtype
       dtype; /* every number is one of this type, in which the index keeps rows: f32, f16 or bf16 */
   /* If these are rows [first, first + rows) of `all`, whose others are on other ranks. Then `fetch` gives
