@@ -39,7 +39,7 @@ def growth(dim):
 SEARCHED = (768, 256, 128, 64, 32)
 # Gaussian rows have no structure: all of them must be multiplied, and the peak of 8-bit products is some five times
 # FAISS, as the rows "the peak itself" show. Rows in clusters, such as embeddings, have leading directions from d = 129
-# on, and scans stop early at d = 128 and 64. AVX2 multiplies 8-bit numbers at a quarter of the rate.
+# on. AVX2 multiplies 8-bit numbers at a quarter of the rate.
 SEARCH = {
     "gaussian": {"avx512": dict.fromkeys(SEARCHED, 3.5), "amx": dict.fromkeys(SEARCHED, 10),
                  "avx2": {768: 1, 128: 2, 64: 2, 32: 2}},

@@ -837,12 +837,11 @@ typedef struct kf_index_options {
    * rows. Memory: three bytes per value instead of five. A number beyond the range of the type (f16:
    * 65,504), and for cosine a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
   kf_dtype dtype;
-  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of up to
+  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129 to
    * 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
    * embeddings, these get a copy of their own. Building the index then takes two to three times as
    * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
-   * time. Of 128 columns or fewer, with AVX-512, the directions may be put in order instead, which takes
-   * 4 bytes per row. Answers are the same. */
+   * time. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 } kf_index_options;

@@ -17,8 +17,6 @@ typedef struct scan_case {
   uint8_t *packed;
   float *offset, unit;
   int32_t *floor;
-  uint32_t stop; /* see kf_scan; 0: none */
-  int8_t *tail;
 } scan_case;
 
 /* -most … most, and the extremes more often than not where `extreme`. */
@@ -57,37 +55,7 @@ static inline scan_case make_scan(const kf_scan_kernel *k, uint32_t dim, size_t 
   return c;
 }
 
-/* Half the length of n bytes, or a little more. */
-static inline int8_t scan_tail(const int8_t *bytes, size_t n) {
-  int32_t length2 = 0, tail = 0;
-  for (size_t i = 0; i < n; i++) length2 += bytes[i] * bytes[i];
-  while (4 * tail * tail < length2) tail++;
-  assert_true(tail <= 127);
-  return (int8_t)tail;
-}
-
-/* Gives a case a stop, with bytes after it that are small enough, and floors that few sums reach. */
-static inline void add_stop(scan_case *c, uint32_t stop) {
-  c->stop = stop;
-  c->tail = malloc(c->n);
-  for (size_t q = 0; q < c->n; q++) {
-    int8_t *x = c->queries + q * c->dim;
-    for (uint32_t i = stop; i < c->dim; i++) x[i] = (int8_t)(i < stop + 4 ? 0 : x[i] / 16);
-    c->tail[q] = scan_tail(x + stop + 4, c->dim - stop - 4);
-    if (c->floor[q] > KF_SCAN_ALL && c->floor[q] < KF_SCAN_LIMIT) c->floor[q] += (int)(stop * 700);
-  }
-  for (size_t r = 0; r < c->panels * KF_PANEL; r++) {
-    int8_t *x = c->rows + r * c->dim;
-    for (uint32_t i = stop + 4; i < c->dim; i++) x[i] = (int8_t)(x[i] / 16);
-    memset(x + stop, scan_tail(x + stop + 4, c->dim - stop - 4), 4);
-    for (size_t i = 0; i < c->dim; i++)
-      c->packed[(r / KF_PANEL * c->dim + i / 4 * 4) * KF_PANEL + r % KF_PANEL * 4 + i % 4] =
-          (uint8_t)(x[i] + 128);
-  }
-}
-
 static inline void free_scan(scan_case *c) {
-  free(c->tail);
   free(c->rows);
   free(c->queries);
   kf_free(c->packed);
@@ -112,8 +80,6 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
                                             .queries = packed,
                                             .n = c->n,
                                             .floor = c->floor,
-                                            .stop = c->stop,
-                                            .tail = c->tail,
                                             .hits = hits};
   if (k->begin != NULL) k->begin(c->dim);
   size_t n_hits = k->scan(&s), all = 0;
@@ -166,11 +132,6 @@ static inline void check_scans(const kf_scan_kernel *k) {
                                              : 4,
                                 n, extreme, 1000 * d + n);
         check_scan(k, &c);
-        for (uint32_t stop = 4; stop + 4 < dim && dim < 200; stop += 28) {
-          free(c.tail);
-          add_stop(&c, stop);
-          check_scan(k, &c);
-        }
         free_scan(&c);
       }
   for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */

@@ -172,27 +172,6 @@ static void leading_directions(void **state) {
     }
 }
 
-/* So does one that may stop after some of all directions, where rows fall off after these or do not. */
-static void stops(void **state) {
-  (void)state;
-  static const uint32_t ks[] = {1, 15, 200};
-  for (size_t i = 0; i < N_KINDS; i++)
-    for (size_t m = (i + 1) % 3; m < 3; m += 2) {
-      if (!suits(&kinds[i], metrics[m])) continue;
-      problem p = make_problem(&kinds[i], 700, 33, 30, 1 + i);
-      if (i % 4 == 2) round_problem(&p, KF_F16);
-      answer a = solve(&p, metrics[m]);
-      for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-        for (uint32_t stop = 4; test_has_isa(isa) && stop < 33; stop += 8 + 4 * (isa % 3))
-          check(
-              &a,
-              &(how){.isa = isa, .threads = 1 + stop % 3, .in_place = stop % 8 == 0, .stop = stop},
-              ks, 3, NULL);
-      free_answer(&a);
-      free_problem(&p);
-    }
-}
-
 /* Rows in a few directions, and little in the others. */
 static void narrow(const shape *s, uint64_t i, float *x) {
   normals(s, i, 1, x);
@@ -935,7 +914,6 @@ int main(void) {
       cmocka_unit_test(many_rows),
       cmocka_unit_test(squares_of_distances_decide),
       cmocka_unit_test(leading_directions),
-      cmocka_unit_test(stops),
       cmocka_unit_test(guesses_that_are_wrong),
       cmocka_unit_test(guesses_of_merged_lists),
       cmocka_unit_test(rows_in_order),

@@ -57,12 +57,7 @@ typedef struct kf_hit {
  *
  *     dot - kf_scan_offset(offset[r], unit) >= floor[q]
  *
- * The rows of each query are written in rising order, and every kernel finds the same ones.
- *
- * A kernel may stop early, which is why `stop` is there: the four bytes of a row from column `stop` on
- * are all alike, at least half as large as the length of its bytes after them, and those of a query are
- * zero. tail[q] is likewise at least half the length of the bytes of a query after them. So the dot
- * product is at most that of the first columns plus 4 tail[q] times the byte of the row. */
+ * The rows of each query are written in rising order, and every kernel finds the same ones. */
 typedef struct kf_scan {
   uint32_t dim;          /* kf_scan_dim */
   const uint8_t *panels; /* [n_panels][dim * KF_PANEL], 64-byte aligned */
@@ -72,8 +67,6 @@ typedef struct kf_scan {
   const void *queries;   /* packed by the kernel */
   size_t n;              /* queries in the group, at most kernel->group */
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
-  uint32_t stop;         /* a multiple of 4; 0: nowhere */
-  const int8_t *tail;    /* [n], with `stop` */
   kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
   const uint8_t *next;   /* what later scans read, to be prefetched */
   size_t next_size;      /* in bytes; may be 0 */
@@ -114,7 +107,6 @@ static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t m
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
   int most;     /* the largest magnitude of their bytes, see kf_scan_most */
-  bool stops;   /* makes use of `stop` */
   /* Bytes of a packed group; a multiple of 64. */
   size_t (*size)(uint32_t dim);
   /* Packs n <= group queries [n][dim]. */

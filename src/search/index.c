@@ -71,13 +71,10 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
                     kf_row_block *block, double *seen, int8_t *bytes) {
   double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
   double length = sqrt(fmax(seen2, m->length2));
-  int tail = 0;
   bool fits = kf_fits_bytes(m) &&
               (block->scale == 0 || m->largest < (LARGEST_BYTE + 0.4) * (double)block->scale);
-  if (fits) kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
-  if (fits && index->lead.stop > 0) tail = kf_lead_tail(&index->lead, bytes);
-  if (fits && tail <= 127) {
-    if (tail > 0) memset(bytes + index->lead.stop, tail, KF_LEAD_TAIL);
+  if (fits) {
+    kf_round_row(block->scale, seen, index->seen, index->padded, bytes);
     index->offset[row] = (float)m->h;
     block->length = fmaxf(block->length, kf_round_up(length));
     block->error = fmaxf(block->error, kf_round_up(sqrt(kernels->dot(index->seen, seen, seen))));
@@ -388,7 +385,7 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
     s->row[i + r] = kf_measure(index, kernels, largest, s->y);
     length2[r] = s->row[i + r].length2;
     for (uint32_t j = 0; j < index->dim; j++) s->columns[j * KF_LEAD_ROWS + r] = (float)s->y[j];
-    if (index->fine_dim > 0) set_fine(index, kernels, first + i + r, largest, s->y);
+    set_fine(index, kernels, first + i + r, largest, s->y);
   }
   float *seen = s->seen + i * index->seen;
   kf_lead_see(&index->lead, kernels, index->dim, s->columns, length2, n, s->products, seen);
@@ -397,7 +394,7 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
         kf_lead_largest(&index->lead, seen + r * (uint64_t)index->seen);
 }
 
-/* Leading directions, and rows whole in fine where these are few. */
+/* Leading directions, and rows whole in fine. */
 static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                   uint64_t n, const float *rows, const build_scratch *s) {
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
@@ -609,11 +606,11 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
   KF_TAKE_ZERO(&index->arena, index->centre, index->dim);
   if (index->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(find_centre(index, ctx->kernels, &ctx->err));
-  if (source->lead > 0 || source->stop > 0 || source->queries >= MANY_QUERIES)
-    KF_TRY(kf_lead_find(ctx, index, source->lead, source->stop));
+  if (source->lead > 0 || source->queries >= MANY_QUERIES)
+    KF_TRY(kf_lead_find(ctx, index, source->lead));
   index->seen = index->lead.n > 0 ? index->lead.n + KF_LEAD_TAIL : index->dim;
   index->padded = kf_scan_dim(index->seen);
-  index->fine_dim = kf_index_sees_some(index) ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
+  index->fine_dim = index->lead.n > 0 ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
   index->window_rows = choose_window(index);

@@ -8,10 +8,9 @@
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
  *
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
- * with |v - a| <= margin. If few directions do (lead.h), it takes these in the place of y and p,
- * and a <= v + margin is all that is known; what is left is then looked at in fine: rows of 8 bits
- * with a scale of their own, queries of 14, |v - a| <= margin. If it takes all directions, so that a
- * scan can stop after some, both ends are known as without them. */
+ * with |v - a| <= margin. If a few leading directions are enough (lead.h), it takes these in the
+ * place of y and p, and only a <= v + margin is known. The rows that this leaves are looked at again
+ * 'in fine': rows of 8 bits with a scale of their own, queries of 14, |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -60,7 +59,7 @@ struct kf_index {
   uint32_t window_rows;
   uint16_t *order; /* [places] the row at each, counted from its window; NULL: place i has row i */
   float *window_longest; /* [windows] not less than any |y|; only with `order` */
-  /* With few directions, rows whole in 8 bits, row by row, by place. */
+  /* With leading directions, rows whole in 8 bits, row by row, by place. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [places][fine_dim], each byte the value + 128 */
   float *fine_scale, *fine_error; /* [places] y is about scale * fine, to this error in length */
@@ -143,11 +142,6 @@ double kf_row_scale(const kf_index *index, double norm2);
 double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a row of the index */
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
-
-/* Whether the first pass takes some directions alone, so that nothing is known of a lower bound. */
-static inline bool kf_index_sees_some(const kf_index *index) {
-  return index->lead.n > 0 && index->lead.stop == 0;
-}
 
 /* The row at a place; n or more: none. */
 static inline uint64_t kf_row_at(const kf_index *index, uint64_t place) {
@@ -260,15 +254,13 @@ typedef struct kf_query_groups {
   float *factor;      /* [n_groups] */
   size_t packed_size; /* bytes of a packed group */
   char *packed;       /* [n_groups][packed_size] */
-  int8_t *tail;       /* [n] with a stop, see kf_scan */
-  bool *stops;        /* [n_groups] whether all of them have one */
   kf_hit *hits;       /* [group * block_rows] of the last scan */
   /* scratch */
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
   double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
-  int8_t *fine;    /* [n][2][fine_dim] by place, where rows are looked at in fine */
   /* with leading directions */
+  int8_t *fine;   /* [n][2][fine_dim] by place */
   float *seen;    /* [n][index->seen] by query */
   float *columns; /* [dim][KF_LEAD_ROWS], scratch, and [KF_LEAD_ROWS][lead.n] */
 } kf_query_groups;

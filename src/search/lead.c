@@ -17,11 +17,7 @@
  * The directions are the first eigenvectors of a sample's covariance, mixed so that no element is much
  * larger than the others and eight bits hold all of them equally well. Whether they pay is tried on the
  * sample: some of its rows are queries, and what the bound leaves of the others is counted. Any
- * directions give the same answers.
- *
- * Short rows are taken whole, in the order of their directions. The scan stops after some of these
- * where the bound, of the bytes this time, rules out all rows of four panels. With n = D nothing is left
- * beside the directions, and |p . y - u_p . u_y| <= share (|p| + TINY) (|y| + TINY). */
+ * directions give the same answers. */
 #include "search/lead.h"
 #include "search/index.h"
 
@@ -29,13 +25,12 @@
 #include <string.h>
 
 enum {
-  SAMPLE = 2048,  /* rows */
-  QUERIES = 64,   /* of them, that are tried */
-  STEP = 64,      /* numbers of directions that are tried are multiples of this */
-  FEWEST = 32768, /* rows for which the sample is worth its time */
-  WIDEST = 2048,  /* dimensions, likewise */
-  STOPS = 8,      /* stops that are tried are multiples of this */
-  TOGETHER = 64   /* rows that a query is stopped with together */
+  SAMPLE = 2048,   /* rows */
+  QUERIES = 64,    /* of them, that are tried */
+  STEP = 64,       /* numbers of directions that are tried are multiples of this */
+  FEWEST = 32768,  /* rows for which the sample is worth its time */
+  NARROWEST = 129, /* dimensions, likewise */
+  WIDEST = 2048
 };
 
 static double error_of(uint32_t n, uint32_t dim) { return 1.01 * sqrt(n) * (dim + 8.0) * 0x1p-24; }
@@ -50,12 +45,6 @@ void kf_lead_see(const kf_lead *lead, const kf_kernels *kernels, uint32_t dim, c
     float *to = out + r * ((uint64_t)n + KF_LEAD_TAIL);
     double u2 = kernels->norm2(u, n), length = sqrt(length2[r]) + KF_LEAD_TINY;
     double left2 = length2[r] > u2 ? length2[r] - u2 : 0;
-    if (lead->stop > 0) {
-      memcpy(to, u, lead->stop * sizeof *u);
-      memset(to + lead->stop, 0, KF_LEAD_TAIL * sizeof *u);
-      memcpy(to + lead->stop + KF_LEAD_TAIL, u + lead->stop, (n - lead->stop) * sizeof *u);
-      continue;
-    }
     memcpy(to, u, n * sizeof *u);
     float rest = (float)(0.5 * sqrt(left2 + lead->share * length * length));
     for (uint32_t i = 0; i < KF_LEAD_TAIL; i++) to[n + i] = nextafterf(rest, INFINITY);
@@ -63,22 +52,10 @@ void kf_lead_see(const kf_lead *lead, const kf_kernels *kernels, uint32_t dim, c
 }
 
 double kf_lead_largest(const kf_lead *lead, const float *seen) {
-  double largest = 0, rest2 = 0;
-  for (uint32_t i = 0; i < lead->n + KF_LEAD_TAIL; i++) {
-    double x = fabs((double)seen[i]);
-    largest = fmax(largest, x);
-    if (lead->stop > 0 && i >= lead->stop) rest2 += x * x;
-  }
-  return fmax(largest, 0.52 * sqrt(rest2)); /* bytes are up to half a unit longer each */
-}
-
-int kf_lead_tail(const kf_lead *lead, const int8_t *bytes) {
-  int32_t rest2 = 0, tail;
-  for (uint32_t i = lead->stop + KF_LEAD_TAIL; i < lead->n + KF_LEAD_TAIL; i++)
-    rest2 += bytes[i] * bytes[i];
-  tail = (int32_t)(sqrt(rest2) / 2);
-  while (4 * tail * tail < rest2) tail++;
-  return tail;
+  double largest = 0;
+  for (uint32_t i = 0; i < lead->n + KF_LEAD_TAIL; i++)
+    largest = fmax(largest, fabs((double)seen[i]));
+  return largest;
 }
 
 /* --- a sample ---------------------------------------------------------------------------------- */
@@ -143,7 +120,7 @@ typedef struct trial {
   const sample *s;
   float *dots;  /* [QUERIES][n] over the directions so far */
   float *left2; /* [n] what is left of the squared length of each row */
-  float *floor; /* [QUERIES] the key that a row must reach: that of a neighbour */
+  float *floor; /* [QUERIES] the key that a row must reach: that of the second neighbour */
 } trial;
 
 /* The share of rows that the bound leaves for query q, over the directions so far. */
@@ -157,8 +134,7 @@ static double share_left(const trial *t, uint32_t q) {
   return (double)left / t->s->n;
 }
 
-/* Keys of the nearest neighbours (0) or of the second ones (1). */
-static void find_floors(trial *t, uint32_t which) {
+static void find_floors(trial *t) {
   for (uint32_t q = 0; q < QUERIES; q++) {
     float best[2] = {-INFINITY, -INFINITY};
     for (uint32_t i = 0; i < t->s->n; i++) {
@@ -167,7 +143,7 @@ static void find_floors(trial *t, uint32_t which) {
       best[1] = key > best[0] ? best[0] : key;
       if (key > best[0]) best[0] = key;
     }
-    t->floor[q] = best[which];
+    t->floor[q] = best[1];
   }
 }
 
@@ -194,34 +170,11 @@ static void start_trial(const trial *t, uint32_t dim) {
 }
 
 /* All products over all directions, and floors from them; then none again. */
-static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim, uint32_t which) {
+static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim) {
   start_trial(t, dim);
   add_directions(kernels, t, 0, dim);
-  find_floors(t, which);
+  find_floors(t);
   start_trial(t, dim);
-}
-
-/* The stop with the least work for a row and a query, in columns; 0: none saves a twentieth. If the bound
- * leaves one of TOGETHER rows, a query is multiplied with all of them once more, at AGAIN times the cost
- * of a tile; a stop itself costs as much as BESIDE columns. Floors are about as high during a search as
- * the nearest neighbour in the sample. */
-static uint32_t choose_stop(const kf_kernels *kernels, trial *t, uint32_t dim) {
-  const double beside = 8, again = 1.3;
-  double least = 0.95 * dim, itself = 1.0 / t->s->n;
-  uint32_t best = 0;
-  prepare_trial(kernels, t, dim, 0);
-  for (uint32_t n = STOPS; n < dim; n += STOPS) {
-    add_directions(kernels, t, n - STOPS, STOPS);
-    double some = 0; /* the share of rows that queries are multiplied with again */
-    for (uint32_t q = 0; q < QUERIES; q++)
-      some += (1 - pow(1 + itself - share_left(t, q), TOGETHER)) / QUERIES;
-    double cost = n + beside + again * some * dim;
-    if (cost < least) {
-      least = cost;
-      best = n;
-    }
-  }
-  return best;
 }
 
 /* The number of directions with the least work for a row and a query; 0: rows whole are not much
@@ -231,7 +184,7 @@ static uint32_t choose(const kf_kernels *kernels, trial *t, uint32_t dim) {
   const double more = 2, row = 2048;
   double least = 0.6 * dim;
   uint32_t best = 0;
-  prepare_trial(kernels, t, dim, 1);
+  prepare_trial(kernels, t, dim);
   for (uint32_t n = STEP; n < 0.6 * dim; n += STEP) {
     add_directions(kernels, t, n - STEP, STEP);
     double left = 0;
@@ -245,10 +198,8 @@ static uint32_t choose(const kf_kernels *kernels, trial *t, uint32_t dim) {
   return best;
 }
 
-typedef uint32_t (*choose_fn)(const kf_kernels *kernels, trial *t, uint32_t dim);
-
-static kf_status try_directions(const kf_kernels *kernels, uint32_t dim, sample *s,
-                                choose_fn choice, uint32_t *out, kf_err *err) {
+static kf_status try_directions(const kf_kernels *kernels, uint32_t dim, sample *s, uint32_t *out,
+                                kf_err *err) {
   trial t = {.s = s};
   float *turn;
   kf_arena arena = {0};
@@ -263,7 +214,7 @@ static kf_status try_directions(const kf_kernels *kernels, uint32_t dim, sample 
         turn[(uint64_t)i * dim + j] = (float)s->vectors[(uint64_t)j * dim + i];
     memset(s->turned, 0, (uint64_t)dim * s->n * sizeof *s->turned);
     kernels->gemm_tn_f32(turn, dim, s->columns, s->n, s->turned, s->n, dim, s->n, dim);
-    *out = choice(kernels, &t, dim);
+    *out = choose(kernels, &t, dim);
   }
   kf_arena_free(&arena);
   return status;
@@ -302,9 +253,7 @@ static kf_status make_basis(kf_index *index, const kf_kernels *kernels, double *
   KF_TAKE(&index->arena, lead->basis, (uint64_t)dim * n);
   kf_status status = arena.failed || index->arena.failed ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK) {
-    uint32_t first = lead->stop > 0 ? lead->stop : n;
-    mix(vectors, first, dim);
-    if (first < n) mix(vectors + (uint64_t)first * dim, n - first, dim);
+    mix(vectors, n, dim);
     for (uint32_t i = 0; i < dim; i++)
       for (uint32_t j = 0; j < n; j++) {
         uint64_t at = (uint64_t)i * n + j;
@@ -319,31 +268,15 @@ static kf_status make_basis(kf_index *index, const kf_kernels *kernels, double *
     double off = 1.01 * sqrt(off2) + 1e-9;
     lead->share = 3 * error_of(n, dim) + 2 * off;
     lead->n = lead->share < 0.1 ? n : 0; /* also if it is NaN */
-    if (lead->n == 0) lead->stop = 0;
   }
   kf_arena_free(&arena);
   return status;
 }
 
-/* How many directions of a sample there are to be, and where the scan may stop. */
-static kf_status settle_directions(const kf_kernels *kernels, kf_index *index, sample *s,
-                                   uint32_t *n, kf_err *err) {
-  uint32_t dim = index->dim;
-  bool brief = dim <= 2 * STEP; /* rows */
-  if (*n == 0 && index->lead.stop == 0)
-    KF_TRY(try_directions(kernels, dim, s, brief ? choose_stop : choose,
-                          brief ? &index->lead.stop : n, err));
-  if (index->lead.stop > 0) *n = dim;
-  return KF_OK;
-}
-
-kf_status kf_lead_find(kf_ctx *ctx, kf_index *index, uint32_t given, uint32_t stop) {
+kf_status kf_lead_find(kf_ctx *ctx, kf_index *index, uint32_t given) {
   kf_err *err = &ctx->err;
   uint32_t dim = index->dim, n = given;
-  bool ours = given == 0 && stop == 0; /* to decide */
-  if (ours && (index->n < FEWEST || dim > WIDEST)) return KF_OK;
-  if (ours && dim <= 2 * STEP && !ctx->kernels->scan->stops) return KF_OK;
-  index->lead.stop = stop;
+  if (given == 0 && (index->n < FEWEST || dim < NARROWEST || dim > WIDEST)) return KF_OK;
   sample s = {.n = index->n < SAMPLE ? (uint32_t)index->n : SAMPLE};
   float *row;
   double *y;
@@ -357,7 +290,7 @@ kf_status kf_lead_find(kf_ctx *ctx, kf_index *index, uint32_t given, uint32_t st
   kf_status status =
       arena.failed ? kf_fail_memory(err) : take_sample(index, ctx->kernels, &s, row, y, err);
   if (status == KF_OK) status = find_vectors(ctx, dim, &s);
-  if (status == KF_OK) status = settle_directions(ctx->kernels, index, &s, &n, err);
+  if (status == KF_OK && given == 0) status = try_directions(ctx->kernels, dim, &s, &n, err);
   if (status == KF_OK && n > 0) status = make_basis(index, ctx->kernels, s.vectors, n, err);
   kf_arena_free(&arena);
   return status;

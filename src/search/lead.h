@@ -14,26 +14,23 @@ struct kf_index;
  * so the first pass can take n + 4 numbers in the place of D (lead.c): u, and t in four parts of t/2,
  * which are not much larger than the others and so leave them their bits. */
 typedef struct kf_lead {
-  uint32_t n;    /* directions; 0: none, the first pass takes rows whole and as they are */
-  uint32_t stop; /* all directions are taken, and after so many of them the scan may stop; 0: no */
-  float *basis;  /* [dim][n] */
-  double share;  /* of the lengths: what rounding may hide, see lead.c */
+  uint32_t n;   /* directions; 0: none, the first pass takes rows whole and as they are */
+  float *basis; /* [dim][n] */
+  double share; /* of the lengths: what rounding may hide, see lead.c */
 } kf_lead;
 #define KF_LEAD_TINY 1e-30
 #define KF_LEAD_TAIL 4u  /* numbers after u */
 #define KF_LEAD_ROWS 32u /* that are turned at a time */
 
-/* Finds the directions of an index whose centre is known, if they pay; `given` or `stop` > 0: this many
- * in any case, or all with this stop. */
-kf_status kf_lead_find(kf_ctx *ctx, struct kf_index *index, uint32_t given, uint32_t stop);
+/* Finds the directions of an index whose centre is known, if they pay; given > 0: this many in any
+ * case. */
+kf_status kf_lead_find(kf_ctx *ctx, struct kf_index *index, uint32_t given);
 
-/* What the first pass takes for up to KF_LEAD_ROWS rows, out [rows][n + KF_LEAD_TAIL], from their columns [dim][KF_LEAD_ROWS] and
- * squared lengths. With a stop there are zeros after that many numbers, for kf_lead_tail. */
+/* What the first pass takes for up to KF_LEAD_ROWS rows, out [rows][n + KF_LEAD_TAIL], from their
+ * columns [dim][KF_LEAD_ROWS] and squared lengths. */
 void kf_lead_see(const kf_lead *lead, const kf_kernels *kernels, uint32_t dim, const float *columns,
                  const double *length2, uint32_t rows, float *scratch, float *out);
-/* The largest of these numbers or, with a stop, what must become a byte for their tail to be one. */
+/* The largest of these numbers. */
 double kf_lead_largest(const kf_lead *lead, const float *seen);
-/* Half the length of the bytes after the stop, or a little more. */
-int kf_lead_tail(const kf_lead *lead, const int8_t *bytes);
 
 #endif

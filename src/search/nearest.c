@@ -247,8 +247,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 8 / KF_PEAKS * KF_PEAKS;
   if (some == 0 || f->k > KF_PEAKS / 2) return 0;
-  if (kf_index_sees_some(f->index)) return 0; /* few directions give no lower bound */
-  if (f->r->only != NULL) return 0;           /* the best may not take part */
+  if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
+  if (f->r->only != NULL) return 0;   /* the best may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
@@ -524,7 +524,7 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
 /* Whether there are enough queries to learn from some, and enough rows that a floor rises for long. */
 static bool guesses_pay(const kf_request *r) {
   return r->n >= 8ull * KF_GUESS_SAMPLES && r->index->n >= 32ull * PEAK_ROWS &&
-         r->k <= KF_PEAKS / 2 && !kf_index_sees_some(r->index) && r->only == NULL;
+         r->k <= KF_PEAKS / 2 && r->index->lead.n == 0 && r->only == NULL;
 }
 
 /* The queries of the request in two parts: KF_GUESS_SAMPLES of them, spread over all, and the rest. */

@@ -19,10 +19,8 @@ void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_ke
   KF_TAKE(arena, g->given, most);
   KF_TAKE(arena, g->bytes, group * index->padded);
   KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim + KF_LEAD_TAIL);
-  KF_TAKE(arena, g->tail, most);
-  KF_TAKE(arena, g->stops, groups);
-  if (index->fine_dim > 0) KF_TAKE(arena, g->fine, most * (2 * (uint64_t)index->fine_dim));
   if (index->lead.n == 0) return;
+  KF_TAKE(arena, g->fine, most * (2 * (uint64_t)index->fine_dim));
   KF_TAKE(arena, g->seen, most * (uint64_t)index->seen);
   KF_TAKE(arena, g->columns, KF_LEAD_ROWS * ((uint64_t)index->dim + index->lead.n));
 }
@@ -53,16 +51,12 @@ static void pack_group(kf_query_groups *g, uint32_t group) {
     if (own < INFINITY && own > largest) largest = own;
   }
   g->factor[group] = kf_query_factor(index, g->kernels, largest);
-  g->stops[group] = index->lead.stop > 0;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = first + i;
     const float *seen = index->lead.n > 0 ? g->seen + g->order[at] * (uint64_t)index->seen : NULL;
     kf_query_round(index, g->kernels, kf_groups_row(g, at), seen, g->factor[group], g->wide,
                    &g->query[at], g->bytes + i * index->padded);
-    int tail = index->lead.stop > 0 ? kf_lead_tail(&index->lead, g->bytes + i * index->padded) : 0;
-    g->tail[at] = (int8_t)(tail <= 127 ? tail : 0);
-    g->stops[group] = g->stops[group] && tail <= 127;
-    if (index->fine_dim > 0)
+    if (index->lead.n > 0)
       kf_query_round_fine(index, g->kernels, kf_groups_row(g, at), g->wide, &g->query[at],
                           g->fine + at * (2 * (uint64_t)index->fine_dim));
   }
@@ -118,7 +112,5 @@ kf_scan kf_query_groups_scan(const kf_query_groups *g, uint32_t group, uint64_t 
                    .queries = g->packed + group * g->packed_size,
                    .n = group_queries(g, group),
                    .floor = g->floor + kf_group_first(g, group),
-                   .stop = g->stops[group] ? index->lead.stop : 0,
-                   .tail = g->tail + kf_group_first(g, group),
                    .hits = g->hits};
 }
