@@ -549,9 +549,8 @@ typedef struct how {
   unsigned threads;
   uint64_t batch; /* queries in one call; 0: all */
   bool in_place, from_data;
-  uint32_t lead;   /* directions of the first pass; 0: rows whole */
-  uint32_t window; /* rows that are put in order together, a multiple of 64; 0: by rule */
-  bool resident;   /* no copy of the rows is made, if they are f32 and not in place */
+  uint32_t lead; /* directions of the first pass; 0: rows whole */
+  bool resident; /* no copy of the rows is made, if they are f32 and not in place */
 } how;
 
 static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
@@ -562,8 +561,8 @@ static inline kf_status fetch_problem(const void *self, const kf_kernels *kernel
   return KF_OK;
 }
 
-/* An index whose first pass takes leading directions, of any number of rows; or puts
- * rows in order; or whose rows are resident. */
+/* An index whose first pass takes leading directions, of any number of rows; or whose rows are
+ * resident. */
 static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
                                        const how *h) {
   kf_source source = {.rows = p->shape.n,
@@ -571,7 +570,6 @@ static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric 
                       .fetch = fetch_problem,
                       .self = p,
                       .lead = h->lead,
-                      .window = h->window,
                       .dtype = p->dtype};
   if (h->resident && !h->in_place && p->given == NULL) source.resident = p->rows;
   kf_index *index;
@@ -660,9 +658,8 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index = h->lead > 0 || h->window > 0 || h->resident
-                        ? given_index_of(ctx, p, a->metric, h)
-                        : index_of(ctx, p, a->metric, h->in_place, data);
+  kf_index *index = h->lead > 0 || h->resident ? given_index_of(ctx, p, a->metric, h)
+                                               : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {
     uint32_t k = ks[i];
     int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
@@ -672,10 +669,10 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
     kf_status status = search_all(ctx, index, p, k, h->batch, leave_out, rows, scores, NULL);
     if (status != KF_OK) snprintf(text, sizeof text, "%s", kf_errmsg(ctx));
     if (status != KF_OK || count_wrong(a, k, leave_out, rows, scores, text) > 0)
-      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u (%u, %u), k %u, %s, threads %u, "
+      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u (%u), k %u, %s, threads %u, "
                "batch %" PRIu64 "%s%s%s%s: %s",
                p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim,
-               h->lead, h->window, k, kf_isa_name(h->isa), h->threads, h->batch,
+               h->lead, k, kf_isa_name(h->isa), h->threads, h->batch,
                h->in_place ? ", in place" : "",
                p->dtype == KF_F16    ? ", f16"
                : p->dtype == KF_BF16 ? ", bf16"

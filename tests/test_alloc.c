@@ -289,42 +289,29 @@ done:
   return status;
 }
 
-enum { ORDERED_CLASSES = 4, ORDERED_DIM = 3, ORDERED_ROWS = 32 * ORDERED_CLASSES };
-
-static kf_status fetch_ordered(const void *self, const kf_kernels *kernels, uint64_t first,
-                               uint64_t n, float *to, kf_err *err) {
-  (void)kernels, (void)err;
-  memcpy(to, (const float *)self + first * ORDERED_DIM, n * ORDERED_DIM * sizeof *to);
-  return KF_OK;
-}
+enum { INDEX_CLASSES = 4, INDEX_DIM = 3, INDEX_ROWS = 32 * INDEX_CLASSES };
 
 /* Classes of equal size, and more than there are columns: the curve over lambda needs no directions. Then
- * an index whose rows are put in order. */
-static kf_status ordered_scenario(unsigned threads) {
+ * indexes over rows in f32 and f16. */
+static kf_status index_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL;
   kf_model *m = NULL;
   kf_index *index = NULL;
-  static float x[ORDERED_ROWS * ORDERED_DIM];
-  static int32_t of_row[ORDERED_ROWS];
+  static float x[INDEX_ROWS * INDEX_DIM];
+  static int32_t of_row[INDEX_ROWS];
   int64_t found[6 * 3];
   uint64_t random = 1;
-  for (int i = 0; i < ORDERED_ROWS * ORDERED_DIM; i++)
+  for (int i = 0; i < INDEX_ROWS * INDEX_DIM; i++)
     x[i] = 1 + (float)(test_random(&random) % 1024) / 256;
-  for (int i = 0; i < ORDERED_ROWS; i++) of_row[i] = i % ORDERED_CLASSES;
+  for (int i = 0; i < INDEX_ROWS; i++) of_row[i] = i % INDEX_CLASSES;
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
-  STEP(
-      kf_data_open_memory(ctx, x, ORDERED_ROWS, ORDERED_DIM, of_row, NULL, ORDERED_CLASSES, &data));
+  STEP(kf_data_open_memory(ctx, x, INDEX_ROWS, INDEX_DIM, of_row, NULL, INDEX_CLASSES, &data));
   STEP(kf_fit(ctx, data, NULL, &m, NULL));
   for (int half = 0; half < 2; half++) {
-    kf_source source = {.rows = ORDERED_ROWS,
-                        .dim = ORDERED_DIM,
-                        .fetch = fetch_ordered,
-                        .self = x,
-                        .window = 64,
-                        .dtype = half ? KF_F16 : KF_F32};
-    STEP(kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
+    kf_index_options options = {.metric = KF_METRIC_INNER, .dtype = half ? KF_F16 : KF_F32};
+    STEP(kf_index_new(ctx, x, INDEX_ROWS, INDEX_DIM, &options, &index));
     STEP(kf_search(ctx, index, x, 6, 3, NULL, found, NULL, NULL));
     kf_index_free(index);
     index = NULL;
@@ -955,7 +942,7 @@ static const scenario_row rows[] = {
     {"shots", shots_scenario, 1, 3},     {"embed", embed_scenario, 3, 3},
     {"encoder", encoder_scenario, 3, 3}, {"tokens", tokens_scenario, 1, 1},
     {"report", report_scenario, 1, 3},   {"device", device_scenario, 3, 3},
-    {"order", ordered_scenario, 3, 3},   {"export", export_scenario, 1, 2},
+    {"index", index_scenario, 3, 3},     {"export", export_scenario, 1, 2},
     {"parquet", parquet_scenario, 1, 3}, {"codecs", codecs_scenario, 3, 3},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

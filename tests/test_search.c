@@ -31,8 +31,7 @@ static void all_instruction_sets(const answer *a, unsigned turn) {
     how h = {.isa = isa,
              .threads = 1 + turn % 2,
              .in_place = turn / 2 % 2 == 1,
-             .from_data = turn / 4 % 2 == 1,
-             .window = turn % 3 == 1 ? 128 : 0};
+             .from_data = turn / 4 % 2 == 1};
     check(a, &h, ks, n_ks, NULL);
   }
 }
@@ -548,24 +547,22 @@ static void resident_rows(void **state) {
   enum { N = 3000, DIM = 70 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
-  for (size_t m = 0; m < 3; m++)
-    for (uint32_t window = 0; window <= 64; window += 64) {
-      answer a = solve(&p, metrics[m]);
-      kf_index *borrowed =
-          given_index_of(ctx, &p, metrics[m], &(how){.resident = true, .window = window});
-      kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){.window = window});
-      assert_ptr_equal(borrowed->rows, p.rows);
-      assert_ptr_not_equal(copied->rows, p.rows);
-      assert_int_equal(kf_index_bytes(borrowed) + N * DIM * sizeof(float), kf_index_bytes(copied));
-      int64_t rows[20 * 5];
-      double scores[20 * 5];
-      char text[256];
-      assert_ok(ctx, search_all(ctx, borrowed, &p, 5, 0, NULL, rows, scores, NULL));
-      assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
-      kf_index_free(borrowed);
-      kf_index_free(copied);
-      free_answer(&a);
-    }
+  for (size_t m = 0; m < 3; m++) {
+    answer a = solve(&p, metrics[m]);
+    kf_index *borrowed = given_index_of(ctx, &p, metrics[m], &(how){.resident = true});
+    kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){0});
+    assert_ptr_equal(borrowed->rows, p.rows);
+    assert_ptr_not_equal(copied->rows, p.rows);
+    assert_int_equal(kf_index_bytes(borrowed) + N * DIM * sizeof(float), kf_index_bytes(copied));
+    int64_t rows[20 * 5];
+    double scores[20 * 5];
+    char text[256];
+    assert_ok(ctx, search_all(ctx, borrowed, &p, 5, 0, NULL, rows, scores, NULL));
+    assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
+    kf_index_free(borrowed);
+    kf_index_free(copied);
+    free_answer(&a);
+  }
   free_problem(&p);
   kf_ctx_free(ctx);
 }
@@ -636,8 +633,8 @@ static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
   return 0;
 }
 
-/* Reading and packing are stages of their own, each from its beginning to its end: nothing is at work
- * unheard after 100 %. */
+/* Building an index is one stage, from its beginning to its end: nothing is at work unheard after
+ * 100 %. */
 static void building_is_heard(void **state) {
   (void)state;
   enum { DIM = 64, N = (1 << 26) / DIM + 1 };
@@ -649,10 +646,9 @@ static void building_is_heard(void **state) {
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = hear, .user = &h}, &ctx),
                    KF_OK);
   assert_ok(ctx, kf_index_new(ctx, rows, N, DIM, &(kf_index_options){.dtype = KF_F16}, &index));
-  assert_int_equal(h.n, 2);
+  assert_int_equal(h.n, 1);
   assert_string_equal(h.what[0], "load");
-  assert_string_equal(h.what[1], "pack");
-  for (size_t i = 0; i < 2; i++) assert_true(h.done[i] == N && h.total[i] == N);
+  assert_true(h.done[0] == N && h.total[0] == N);
   assert_false(h.fell);
   kf_index_free(index);
   kf_ctx_free(ctx);
@@ -742,50 +738,6 @@ static void guesses_of_merged_lists(void **state) {
   }
 }
 
-/* Rows with small numbers come first in their windows, all rows are in one place, and fewer are scored. */
-static void rows_in_order(void **state) {
-  (void)state;
-  enum { N = 40000, DIM = 24, QUERIES = 800, K = 10 };
-  problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 5);
-  for (uint64_t i = 0; i < N; i += 40) /* some are longer, and make others coarse */
-    for (uint32_t j = 0; j < DIM; j++) p.rows[i * DIM + j] *= 3;
-  int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
-                       malloc(sizeof(int64_t) * QUERIES * K)};
-  uint64_t candidates[2] = {0};
-  for (size_t m = 0; m < 3; m++)
-    for (int way = 0; way < 2; way++) {
-      kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-      kf_source source = {
-          .rows = N, .dim = DIM, .fetch = fetch_problem, .self = &p, .window = way == 0 ? 0 : 4096};
-      kf_index *index;
-      assert_ok(ctx, kf_index_build(ctx, &source, metrics[m], false, &index));
-      assert_true((index->order != NULL) == (way == 1));
-      bool *seen = calloc(N, sizeof *seen);
-      for (uint64_t at = 0; at < index->n_blocks * index->block_rows; at++) {
-        uint64_t row = kf_row_at(index, at);
-        if (at < index->window_rows) assert_int_equal(row, at);
-        if (row < N) assert_false(seen[row]);
-        if (row < N) seen[row] = true;
-      }
-      for (uint64_t i = 0; i < N; i++) assert_true(seen[i]);
-      for (uint64_t b = 64; way == 1 && b + 1 < index->n_blocks; b++) /* after the first window */
-        if (b % 64 != 63) assert_true(index->blocks[b].scale <= index->blocks[b + 1].scale * 1.01f);
-      kf_search_report report = {0};
-      assert_ok(ctx, kf_search(ctx, index, p.queries, QUERIES, K, NULL, found[way], NULL, &report));
-      candidates[way] += report.candidates;
-      free(seen);
-      kf_index_free(index);
-      kf_ctx_free(ctx);
-      if (way == 1) assert_memory_equal(found[0], found[1], sizeof(int64_t) * QUERIES * K);
-    }
-  print_message("%.1f candidates a query, %.1f in order\n", (double)candidates[0] / QUERIES / 3,
-                (double)candidates[1] / QUERIES / 3);
-  assert_true(candidates[1] < candidates[0]);
-  free(found[0]);
-  free(found[1]);
-  free_problem(&p);
-}
-
 static kf_status fetch_floats(const void *self, const kf_kernels *kernels, uint64_t first,
                               uint64_t n, float *rows, kf_err *err) {
   (void)kernels, (void)err;
@@ -809,36 +761,32 @@ static void sums_that_lose_the_nearest(void **state) {
     x[8] = i / 2 == LONG / 2 ? sign : i / 2 == SHORT / 2 ? sign / 2 : 0;
     x[16] = -x[0];
   }
-  for (uint32_t window = 0; window <= 64; window += 64) {
-    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-    kf_source source = {
-        .rows = N, .dim = DIM, .fetch = fetch_floats, .self = rows, .window = window};
-    kf_index *index;
-    int64_t found[2];
-    assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
-    assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, NULL, NULL));
-    assert_int_equal(found[0], LONG);
-    assert_int_equal(found[1], SHORT);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-  }
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_source source = {.rows = N, .dim = DIM, .fetch = fetch_floats, .self = rows};
+  kf_index *index;
+  int64_t found[2];
+  assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
+  assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, NULL, NULL));
+  assert_int_equal(found[0], LONG);
+  assert_int_equal(found[1], SHORT);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
   free(rows);
 }
 
-/* Few queries, whose rows are divided among threads: those that a thread looks at first, and that are in
- * order, look for their neighbours without themselves. */
-static void rows_in_order_without_themselves(void **state) {
+/* Few queries, whose rows are divided among threads: the rows that each thread begins with look for
+ * their neighbours without themselves. */
+static void divided_rows_without_themselves(void **state) {
   (void)state;
-  enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12, WINDOW = 1024 };
+  enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12 };
   problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
   kf_ctx *ctx = test_ctx(THREADS, KF_ISA_AUTO);
-  kf_source source = {.rows = N, .dim = DIM, .fetch = fetch_problem, .self = &p, .window = WINDOW};
-  kf_index *index;
+  kf_index *index = given_index_of(ctx, &p, KF_METRIC_COSINE, &(how){0});
+  assert_true(index->n_blocks >= THREADS);
   int64_t own[QUERIES], found[QUERIES];
-  assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_COSINE, false, &index));
   for (uint32_t q = 0; q < QUERIES; q++) {
     uint64_t slice = index->n_blocks * (1 + q % (THREADS - 1)) / THREADS * index->block_rows;
-    own[q] = (int64_t)kf_row_at(index, slice + 37 * q);
+    own[q] = (int64_t)(slice + 37 * q);
     memcpy(p.queries + q * DIM, p.rows + own[q] * DIM, DIM * sizeof *p.rows);
   }
   answer a = solve(&p, KF_METRIC_COSINE);
@@ -916,8 +864,7 @@ int main(void) {
       cmocka_unit_test(leading_directions),
       cmocka_unit_test(guesses_that_are_wrong),
       cmocka_unit_test(guesses_of_merged_lists),
-      cmocka_unit_test(rows_in_order),
-      cmocka_unit_test(rows_in_order_without_themselves),
+      cmocka_unit_test(divided_rows_without_themselves),
       cmocka_unit_test(sums_that_lose_the_nearest),
       cmocka_unit_test(leading_by_rule),
       cmocka_unit_test(batches_threads_and_sources),

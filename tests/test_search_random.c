@@ -44,7 +44,6 @@ static void one_problem(uint64_t seed) {
            .in_place = test_random(&state) % 2 == 0,
            .from_data = test_random(&state) % 2 == 0};
   if (seed % 4 == 1 && dim > 1) h.lead = 1 + (uint32_t)(test_random(&state) % (dim - 1));
-  if (seed % 4 == 2) h.window = 64 * (1 + (uint32_t)(test_random(&state) % 8));
   h.resident = seed / 16 % 2 == 0;
   check(&a, &h, ks, 3, leaving ? leave_out : NULL);
   free(leave_out);

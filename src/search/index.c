@@ -88,15 +88,15 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
 }
 
 /* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
-static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t place, double largest,
+static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, double largest,
                      double *y) {
   float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, LARGEST_BYTE);
   if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
-  uint8_t *to = index->fine + place * index->fine_dim;
+  uint8_t *to = index->fine + row * index->fine_dim;
   kf_round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
   for (uint32_t i = 0; i < index->fine_dim; i++) to[i] ^= 128; /* + 128 */
-  index->fine_scale[place] = scale;
-  index->fine_error[place] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
+  index->fine_scale[row] = scale;
+  index->fine_error[row] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place after the last row: no hit, unless everything is. */
@@ -275,7 +275,6 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 #define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
-#define WINDOW       8u /* blocks in which rows are put in order; at most 2^16 rows */
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;
@@ -283,7 +282,6 @@ static uint32_t choose_block(const kf_index *index) {
            all = (index->n + step - 1) / step * step;
   if (rows > MOST_ROWS) rows = MOST_ROWS;
   if (rows > all) rows = all;
-  if (index->source.window > 0) rows = step;
   return rows < step ? step : (uint32_t)(rows / step * step);
 }
 
@@ -293,10 +291,6 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
-  if (index->window_rows > 0) {
-    KF_TAKE(arena, index->order, places);
-    KF_TAKE_ZERO(arena, index->window_longest, places / index->window_rows + 1);
-  }
   if (!index->in_place && index->source.dtype != KF_F32)
     KF_TAKE(arena, index->halves, index->n * index->dim);
   else if (!index->in_place && index->source.resident == NULL)
@@ -311,14 +305,6 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* How many rows are put in order together; 0: they stay as they are. Rows that are not kept would have to
- * be read twice; leading directions leave few rows to look at again. */
-static uint32_t choose_window(const kf_index *index) {
-  uint32_t given = index->source.window, rows = given > 0 ? given : WINDOW * index->block_rows;
-  bool many = index->n >= 4ull * rows || given > 0;
-  return many && !index->in_place && index->lead.n == 0 ? rows : 0;
-}
-
 /* The scale of a block: that of its largest number, but a few rows far above the others are left
  * aside, and are always candidates. largest: [n], is sorted. */
 static float block_scale(double *largest, uint64_t n) {
@@ -331,7 +317,6 @@ static float block_scale(double *largest, uint64_t n) {
 typedef struct build_job {
   kf_ctx *ctx;
   kf_index *index;
-  float *largest; /* [n] of each row; only if rows are put in order */
 } build_job;
 
 typedef struct build_scratch {
@@ -345,33 +330,23 @@ typedef struct build_scratch {
   float *products;  /* [KF_LEAD_ROWS][lead.n] */
 } build_scratch;
 
-static kf_row_block start_block(const kf_index *index, double *largest, uint64_t n) {
+static kf_row_block start_block(double *largest, uint64_t n) {
   return (kf_row_block){.scale = block_scale(largest, n)};
-}
-
-/* Centres n rows from number `first` on, to find their largest numbers. */
-static void find_largest(const kf_index *index, uint64_t first, uint64_t n, const float *rows,
-                         const build_scratch *s) {
-  for (uint64_t i = 0; i < n; i++)
-    s->largest[i] =
-        kf_centre_row(index, rows + i * index->dim, kf_row_scale_at(index, first + i), s->y);
-}
-
-/* Sets a row at a place. */
-static void place_row(kf_index *index, const kf_kernels *kernels, uint64_t place, uint64_t row,
-                      const float *x, kf_row_block *block, const build_scratch *s) {
-  double scale = kf_row_scale_at(index, row), largest = kf_centre_row(index, x, scale, s->y);
-  kf_measured m = kf_measure(index, kernels, largest, s->y);
-  set_row(index, kernels, place, &m, block, s->y, s->bytes);
 }
 
 /* Rows whole. */
 static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                 uint64_t n, const float *rows, const build_scratch *s) {
-  find_largest(index, first, n, rows, s);
-  kf_row_block block = start_block(index, s->largest, n);
+  uint64_t dim = index->dim;
   for (uint64_t i = 0; i < n; i++)
-    place_row(index, kernels, first + i, first + i, rows + i * index->dim, &block, s);
+    s->largest[i] = kf_centre_row(index, rows + i * dim, kf_row_scale_at(index, first + i), s->y);
+  kf_row_block block = start_block(s->largest, n);
+  for (uint64_t i = 0; i < n; i++) {
+    double scale = kf_row_scale_at(index, first + i);
+    double largest = kf_centre_row(index, rows + i * dim, scale, s->y);
+    kf_measured m = kf_measure(index, kernels, largest, s->y);
+    set_row(index, kernels, first + i, &m, &block, s->y, s->bytes);
+  }
   return block;
 }
 
@@ -400,7 +375,7 @@ static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, ui
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
     turn_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
               rows, s);
-  kf_row_block block = start_block(index, s->largest, n);
+  kf_row_block block = start_block(s->largest, n);
   for (uint64_t i = 0; i < n; i++) {
     for (uint32_t j = 0; j < index->seen; j++) s->y[j] = (double)s->seen[i * index->seen + j];
     set_row(index, kernels, first + i, &s->row[i], &block, s->y, s->bytes);
@@ -465,15 +440,7 @@ static void keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
     index->norm2[first + i] = kernels->norm2(rows + i * index->dim, index->dim);
 }
 
-/* After the rows before `end`. */
-static kf_status report(const build_job *j, size_t worker, const char *what, uint64_t end,
-                        kf_err *err) {
-  bool long_work = j->index->n * j->index->dim > (1u << 26);
-  return kf_task_progress(j->ctx, worker, long_work ? what : NULL, end, j->index->n, err);
-}
-
-/* Reads the rows of a block and packs them or, if they are to be put in order, finds out how large their
- * numbers are. */
+/* Reads the rows of a block and packs them. */
 static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
   const build_job *j = argument;
   kf_index *index = j->index;
@@ -485,96 +452,15 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_status status = make_scratch(index, n, &s, &arena, err);
   if (status == KF_OK) status = read_rows(index, kernels, first, n, &rows, &arena, err);
   if (status == KF_OK) keep_rows(index, kernels, first, n, rows);
-  if (status == KF_OK && j->largest != NULL) {
-    find_largest(index, first, n, rows, &s);
-    for (uint64_t r = 0; r < n; r++) j->largest[first + r] = kf_round_up(s.largest[r]);
-  } else if (status == KF_OK) {
+  if (status == KF_OK) {
     kf_row_block block =
         (s.row != NULL ? build_leading : build_whole)(index, kernels, first, n, rows, &s);
     end_block(index, i, n, block, s.bytes);
   }
   kf_arena_free(&arena);
-  return status == KF_OK ? report(j, worker, "load", first + n, err) : status;
-}
-
-/* --- rows in order ---------------------------------------------------------------------------- */
-
-#define AHEAD 8 /* rows that are prefetched */
-
-/* Packs a block of rows that are in order. */
-static kf_status pack_block(void *argument, size_t i, size_t worker, kf_err *err) {
-  const build_job *j = argument;
-  kf_index *index = j->index;
-  const kf_kernels *kernels = j->ctx->kernels;
-  uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
-  float *decoded = NULL;
-  build_scratch s = {0};
-  kf_arena arena = {0};
-  if (index->rows == NULL) KF_TAKE(&arena, decoded, index->dim);
-  kf_status status = make_scratch(index, n, &s, &arena, err);
-  if (status == KF_OK) {
-    for (uint64_t r = 0; r < n; r++) s.largest[r] = (double)j->largest[kf_row_at(index, first + r)];
-    kf_row_block block = start_block(index, s.largest, n);
-    for (uint64_t r = 0; r < n; r++) {
-      uint64_t row = kf_row_at(index, first + r);
-      if (r + AHEAD < n) kf_row_prefetch(index, kf_row_at(index, first + r + AHEAD));
-      const float *x = decoded != NULL ? decoded : index->rows + row * index->dim;
-      if (decoded != NULL) kf_index_copy(index, kernels, row, 1, decoded);
-      place_row(index, kernels, first + r, row, x, &block, &s);
-    }
-    end_block(index, i, n, block, s.bytes);
-  }
-  kf_arena_free(&arena);
-  return status == KF_OK ? report(j, worker, "pack", first + n, err) : status;
-}
-
-#define DIGIT 256
-
-/* Puts the places of a window in rising order of eight bits of a key; equal ones stay in their order. */
-static void sort_by_digit(const uint32_t *key, int shift, uint64_t n, const uint16_t *from,
-                          uint16_t *to) {
-  uint32_t places[DIGIT + 1] = {0};
-  for (uint64_t i = 0; i < n; i++) places[(key[i] >> shift) % DIGIT + 1]++;
-  for (int d = 0; d < DIGIT; d++) places[d + 1] += places[d];
-  for (uint64_t i = 0; i < n; i++) to[places[(key[from[i]] >> shift) % DIGIT]++] = from[i];
-}
-
-/* Puts the rows of a window in order. Sixteen bits of numbers that are not negative say enough: they are
- * within a hundredth of each other. */
-static kf_status order_window(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  const build_job *j = argument;
-  kf_index *index = j->index;
-  uint64_t first = (uint64_t)i * index->window_rows, places = index->n_blocks * index->block_rows;
-  uint64_t all = places - first < index->window_rows ? places - first : index->window_rows;
-  uint64_t n = index->n - first < all ? index->n - first : all;
-  uint16_t *order = index->order + first, *other;
-  uint32_t *key;
-  kf_arena arena = {0};
-  KF_TAKE(&arena, other, n);
-  KF_TAKE(&arena, key, n);
-  for (uint64_t r = 0; r < all; r++) order[r] = (uint16_t)r;
-  if (!arena.failed && i > 0) {
-    memcpy(key, j->largest + first, n * sizeof *key);
-    sort_by_digit(key, 16, n, order, other);
-    sort_by_digit(key, 24, n, other, order);
-  }
-  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
-  kf_arena_free(&arena);
-  return status;
-}
-
-/* Reads all rows, puts them in order, and packs them. */
-static kf_status build_ordered(build_job *j) {
-  kf_index *index = j->index;
-  uint64_t windows = (index->n + index->window_rows - 1) / index->window_rows;
-  j->largest = kf_alloc(index->n, sizeof *j->largest);
-  kf_status status = j->largest != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
-  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)index->n_blocks, build_block, j);
-  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)windows, order_window, j);
-  if (status == KF_OK) status = kf_parallel(j->ctx, (size_t)index->n_blocks, pack_block, j);
-  kf_free(j->largest);
-  return status;
+  if (status != KF_OK) return status;
+  bool long_work = index->n * index->dim > (1u << 26);
+  return kf_task_progress(j->ctx, worker, long_work ? "load" : NULL, first + n, index->n, err);
 }
 
 /* --- the whole --------------------------------------------------------------------------------- */
@@ -588,10 +474,6 @@ static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   for (uint64_t i = 0; i < index->n_blocks; i++) {
     const kf_row_block *b = &index->blocks[i];
     index->longest = fmax(index->longest, (double)b->longest);
-    if (index->order != NULL) {
-      float *longest = &index->window_longest[i * index->block_rows / index->window_rows];
-      *longest = fmaxf(*longest, b->longest);
-    }
     if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
   }
   qsort(factor, n, sizeof *factor, by_value);
@@ -613,7 +495,6 @@ static kf_status prepare(kf_ctx *ctx, kf_index *index) {
   index->fine_dim = index->lead.n > 0 ? (index->dim + KF_FINE - 1) / KF_FINE * KF_FINE : 0;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
-  index->window_rows = choose_window(index);
   return make_arrays(index, &ctx->err);
 }
 
@@ -636,9 +517,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   index->devices = kf_index_devices_new();
   kf_status status = index->devices != NULL ? prepare(ctx, index) : kf_fail_memory(&ctx->err);
   build_job j = {.ctx = ctx, .index = index};
-  if (status == KF_OK)
-    status = index->order != NULL ? build_ordered(&j)
-                                  : kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
+  if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
   KF_HAND_OUT(status, out, index, kf_index_free);
 }
@@ -676,9 +555,6 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
-  if (index->order != NULL)
-    bytes += places * sizeof *index->order +
-             (places / index->window_rows + 1) * sizeof *index->window_longest;
   if (index->fine_dim > 0) bytes += places * (index->fine_dim + 2 * sizeof(float));
   bytes += (uint64_t)index->dim * index->lead.n * sizeof(float);
   if (index->in_place || index->source.resident != NULL) return bytes;

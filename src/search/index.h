@@ -47,19 +47,14 @@ struct kf_index {
   double longest;       /* not less than any |y| */
   double farthest;      /* not less than any |x|, also of other ranks; if there are some */
 
-  /* The 8-bit copy, in panels, and h of each row, by place: n_blocks * block_rows of them, the last ones
+  /* The 8-bit copy, in panels, and h of each row: n_blocks * block_rows places, the last ones
    * without a row. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
-  /* In a window of some blocks, rows with small numbers come first, since a block whose rows are alike
-   * loses less to rounding. The first window stays as it is: guesses are made from it. */
-  uint32_t window_rows;
-  uint16_t *order; /* [places] the row at each, counted from its window; NULL: place i has row i */
-  float *window_longest; /* [windows] not less than any |y|; only with `order` */
-  /* With leading directions, rows whole in 8 bits, row by row, by place. */
+  /* With leading directions, rows whole in 8 bits, row by row. */
   uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [places][fine_dim], each byte the value + 128 */
   float *fine_scale, *fine_error; /* [places] y is about scale * fine, to this error in length */
@@ -143,23 +138,6 @@ double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a ro
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 
-/* The row at a place; n or more: none. */
-static inline uint64_t kf_row_at(const kf_index *index, uint64_t place) {
-  if (index->order == NULL) return place;
-  return place / index->window_rows * index->window_rows + index->order[place];
-}
-
-/* The place of a row among [from, to); `to`: it is elsewhere. */
-static inline uint64_t kf_place_among(const kf_index *index, uint64_t row, uint64_t from,
-                                      uint64_t to) {
-  if (index->order == NULL) return row >= from && row < to ? row : to;
-  uint64_t window = row / index->window_rows * index->window_rows,
-           end = window + index->window_rows;
-  for (uint64_t at = window > from ? window : from; at < end && at < to; at++)
-    if (window + index->order[at] == row) return at;
-  return to;
-}
-
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
  * anything is possible. */
 static inline double kf_margin(const kf_index *index, const kf_query *query,
@@ -170,10 +148,10 @@ static inline double kf_margin(const kf_index *index, const kf_query *query,
 }
 /* How far the value of a row in fine may be from it. */
 static inline double kf_fine_margin(const kf_index *index, const kf_weights *weights,
-                                    const kf_row_block *block, uint64_t place) {
+                                    const kf_row_block *block, uint64_t row) {
   return index->bound_scale * (weights->by_length * (double)block->length +
-                               weights->by_error * (double)index->fine_error[place] +
-                               weights->fixed + (double)block->fixed);
+                               weights->by_error * (double)index->fine_error[row] + weights->fixed +
+                               (double)block->fixed);
 }
 /* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
  * and every row must be a hit. */
@@ -201,7 +179,6 @@ static inline double kf_row_length(const kf_index *index, const kf_query *query,
                                    double score) {
   if (index->metric == KF_METRIC_COSINE) return 2 + index->centre_length;
   if (index->metric == KF_METRIC_EUCLIDEAN) return query->length + 2 * sqrt(score);
-  if (index->order != NULL) return (double)index->window_longest[row / index->window_rows];
   bool bounded = index->offset[row] > -INFINITY;
   return bounded ? (double)index->blocks[row / index->block_rows].length : index->longest;
 }

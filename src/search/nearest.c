@@ -173,22 +173,22 @@ static inline __attribute__((always_inline)) void prefetch_bytes(const void *x, 
 
 /* Looks at a hit of the leading directions again, with its row whole in 8 bits: first by the high
  * parts of the query, which rule out most rows, then by all of it. */
-static kf_status take_fine(finder *f, uint32_t i, uint64_t place, uint64_t row, kf_err *err) {
+static kf_status take_fine(finder *f, uint32_t i, uint64_t row, kf_err *err) {
   const kf_index *index = f->index;
   const kf_query *q = &f->groups.query[i];
-  const kf_row_block *block = &index->blocks[place / index->block_rows];
+  const kf_row_block *block = &index->blocks[row / index->block_rows];
   uint64_t dim = index->fine_dim;
   const int8_t *high = f->groups.fine + i * 2 * dim, *low = high + dim;
-  const uint8_t *x = index->fine + place * dim;
-  double offset = (double)index->offset[place];
+  const uint8_t *x = index->fine + row * dim;
+  double offset = (double)index->offset[row];
   if (!(offset > -INFINITY))
     return take_hit(f, i, row, INFINITY, 0, err); /* it has no 8-bit form */
-  double one = q->fine_factor * (double)index->fine_scale[place];
+  double one = q->fine_factor * (double)index->fine_scale[row];
   double dot = 128.0 * (f->r->kernels->byte_dot(high, x, dim) - q->fine_start[0]);
-  double most = dot * one - offset + kf_fine_margin(index, &q->fine[0], block, place);
+  double most = dot * one - offset + kf_fine_margin(index, &q->fine[0], block, row);
   if (kf_shortlist_is_out(&f->lists[i], most)) return KF_OK;
   dot += f->r->kernels->byte_dot(low, x, dim) - q->fine_start[1];
-  return take_hit(f, i, row, dot * one - offset, kf_fine_margin(index, &q->fine[1], block, place),
+  return take_hit(f, i, row, dot * one - offset, kf_fine_margin(index, &q->fine[1], block, row),
                   err);
 }
 
@@ -198,12 +198,12 @@ static kf_status take_all_fine(finder *f, uint32_t first, uint64_t row, size_t n
   uint64_t dim = index->fine_dim;
   for (const kf_hit *h = f->groups.hits, *end = h + n; h < end; h++) {
     uint32_t i = first + h->query;
-    uint64_t place = row + h->row, at = kf_row_at(index, place);
+    uint64_t at = row + h->row;
     if (end - h > AHEAD) {
       prefetch_bytes(index->fine + (row + h[AHEAD].row) * dim, dim);
       prefetch_bytes(f->groups.fine + (first + h[AHEAD].query) * 2 * dim, dim);
     }
-    if (takes_part(f, i, at)) KF_TRY(take_fine(f, i, place, at, err));
+    if (takes_part(f, i, at)) KF_TRY(take_fine(f, i, at, err));
   }
   return KF_OK;
 }
@@ -229,8 +229,8 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   double factor = (double)g->factor[group] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
-    uint64_t at = kf_row_at(index, row + h->row);
-    double value = (double)h->dot * factor - (double)index->offset[row + h->row];
+    uint64_t at = row + h->row;
+    double value = (double)h->dot * factor - (double)index->offset[at];
     if (takes_part(f, i, at)) KF_TRY(take_hit(f, i, at, value, f->margin[i], err));
   }
   return KF_OK;
@@ -291,7 +291,7 @@ static void take_look(finder *f, uint32_t look, bool last) {
   }
 }
 
-/* Divides rows from `begun` on into KF_PEAKS classes by their places: the best of each class is a
+/* Divides rows from `begun` on into KF_PEAKS classes by their numbers: the best of each class is a
  * different row, so the k-th best of these is a first floor. It saves most of the hits that rows
  * would be while little is known. */
 static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows) {
@@ -313,9 +313,8 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
   }
   for (uint32_t i = 0; i < n; i++) {
     int64_t without = left_out(f, first + i);
-    uint64_t end = begun + rows;
-    uint64_t at = without >= 0 ? kf_place_among(index, (uint64_t)without, begun, end) : end;
-    if (at < end) f->lowest[i * KF_PEAKS + at % KF_PEAKS] = -INFINITY;
+    bool among = without >= (int64_t)begun && without < (int64_t)(begun + rows);
+    if (among) f->lowest[i * KF_PEAKS + (uint64_t)without % KF_PEAKS] = -INFINITY;
     double sign =
         kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
     guess_floor(f, first + i, 0, sign);

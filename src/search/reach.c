@@ -20,7 +20,7 @@ static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group
   }
   size_t n_hits = g->scan->scan(&s);
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
-    uint64_t at = kf_row_at(index, row + h->row);
+    uint64_t at = row + h->row;
     if (at < index->n) use(argument, g->order[first + h->query], at);
   }
 }

@@ -22,7 +22,6 @@ typedef struct kf_source {
   bool canonical;   /* canonical scores decide, as they are; otherwise exact ones do */
   uint64_t queries; /* that are expected; see kf_index_options */
   uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
-  uint32_t window;  /* rows that are put in order together, in blocks of 64, likewise */
   kf_dtype
       dtype; /* every number is one of this type, in which the index keeps rows: f32, f16 or bf16 */
   /* If these are rows [first, first + rows) of `all`, whose others are on other ranks. Then `fetch` gives
