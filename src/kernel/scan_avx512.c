@@ -3,17 +3,32 @@
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
  * offsets of their rows.
  *
- * Six queries and four panels are a tile. Four tiles share their panels, which the first of them
- * brings to the first-level cache; each prefetches a quarter of the next four panels. */
+ * Six queries and four panels are a tile, whose sums are in 24 registers: sum q * QUAD + v is that of
+ * query q with panel v. Four tiles share their panels, which the first of them brings to the
+ * first-level cache; each prefetches a quarter of the next four panels.
+ *
+ * Usually no sum reaches its floor. That is found in the registers, by maxima and additions, which run
+ * in units that do not multiply; a comparison for every query would stall the multipliers.
+ *
+ * The number of queries is a constant wherever this is inlined, or the sums would be in memory. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan_tile.h"
+#include "kernel/scan512.h"
+#include "kernel/unroll.h"
 
-#define TILE 6u
-#define QUAD KF_PANELS_STEP
+#include <string.h>
 
-/* A packed group: the correction of sums, then the queries of each tile, [dim / 4][n][4]. */
+#define TILE   6u /* queries */
+#define QUAD   KF_PANELS_STEP
+#define SUMS   (TILE * QUAD)
+#define GROUP  (4 * TILE) /* queries that are scanned together */
+#define SOME   32u        /* panels whose offsets are brought to units of a sum at a time */
+#define INLINE static inline __attribute__((always_inline))
+
+/* A packed group: the corrections of sums, [GROUP] in START_SIZE bytes, then the queries of each tile,
+ * [dim / 4][n][4]. */
+#define START_SIZE 128u
 static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static size_t tile_queries(size_t n, size_t first) { return n - first < TILE ? n - first : TILE; }
@@ -28,6 +43,52 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
         memcpy(to, queries + q * dim + i, 4);
 }
 
+/* The state of a scan. */
+typedef struct tile_scan {
+  const kf_scan *s;
+  kf_ahead ahead;
+  kf_hit *to;          /* where the next hit goes */
+  int32_t more[GROUP]; /* of each query: the correction of its sums less its floor */
+  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64))); /* where sums start */
+  int32_t sums[SUMS * KF_PANEL] __attribute__((aligned(64)));  /* of a tile with hits */
+} tile_scan;
+
+static inline __m512i four_of(const char *query) {
+  int32_t four;
+  memcpy(&four, query, 4);
+  return _mm512_set1_epi32(four);
+}
+
+/* Where the sums of panels [first, end) start, at most SOME of them. */
+static inline void set_starts(tile_scan *w, size_t first, size_t end) {
+  const kf_scan *s = w->s;
+  for (size_t p = first; p < end; p++) {
+    __m512i less = offsets16(s->offset + p * KF_PANEL, s->unit);
+    _mm512_store_si512(w->start + (p - first) * KF_PANEL,
+                       _mm512_sub_epi32(_mm512_setzero_si512(), less));
+  }
+}
+
+/* Starts the sums of n queries. */
+INLINE void begin(const size_t n, const int32_t *start, __m512i *sum) {
+  __asm__("" ::: "memory"); /* what sums start at is read for every tile: registers are all taken */
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++) {
+    sum[v] = _mm512_load_si512(start + v * KF_PANEL);
+    UNROLL
+    for (size_t q = 1; q < n; q++) sum[q * QUAD + v] = sum[v];
+  }
+}
+
+/* Adds the products of a query with some columns of each panel. */
+INLINE void add_products(const __m512i *x, __m512i y, __m512i *sum) {
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++) {
+    sum[v] = _mm512_dpbusd_epi32(sum[v], x[v], y);
+    __asm__("" : "+v"(sum[v])); /* stays in its register; it would be stored on every turn */
+  }
+}
+
 /* Adds the products of n queries with four panels. */
 INLINE void multiply(const uint8_t *rows, size_t dim, const char *query, const size_t n,
                      const uint8_t *ahead, __m512i *sum) {
@@ -38,13 +99,111 @@ INLINE void multiply(const uint8_t *rows, size_t dim, const char *query, const s
     for (size_t v = 0; v < QUAD; v++) x[v] = _mm512_load_si512(rows + v * panel);
     _mm_prefetch((const char *)ahead + i * KF_PANEL, _MM_HINT_T0);
     UNROLL
-    for (size_t q = 0; q < n; q++) add_products(QUAD, x, four_of(query + 4 * q), sum + q * QUAD);
+    for (size_t q = 0; q < n; q++) add_products(x, four_of(query + 4 * q), sum + q * QUAD);
   }
 }
 
-static __attribute__((noinline)) void take_quad(tile_scan *w, size_t first, unsigned reached,
+/* Stores the sums of n queries. */
+INLINE void store_all(tile_scan *w, const size_t n, const __m512i *sum) {
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++)
+      _mm512_store_si512(w->sums + (q * QUAD + v) * KF_PANEL, sum[q * QUAD + v]);
+  }
+}
+
+/* Stores those of one of them. Stores hold up the multipliers, moves by masks do not. */
+INLINE void store_one(tile_scan *w, size_t one, const size_t n, const __m512i *sum) {
+  static const __mmask16 only[2 * SUMS] = {[SUMS] = 0xffff};
+  const __mmask16 *mask = only + SUMS - one;
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++) {
+    __m512i x = sum[v];
+    __asm__ volatile("" : "+v"(x)); /* so that the compiler keeps no copy of all sums in memory */
+    UNROLL
+    for (size_t q = 1; q < n; q++)
+      __asm__ volatile("vmovdqa32 %1, %0%{%2%}" : "+v"(x) : "v"(sum[q * QUAD + v]), "Yk"(mask[q]));
+    _mm512_store_si512(w->sums + (one * QUAD + v) * KF_PANEL, x);
+  }
+}
+
+/* By how much the largest sum in each lane is above the floor of a query. more: as in tile_scan. */
+INLINE __m512i rise_of(int32_t more, const __m512i *sum) {
+  __m512i most =
+      _mm512_max_epi32(_mm512_max_epi32(sum[0], sum[1]), _mm512_max_epi32(sum[2], sum[3]));
+  return _mm512_add_epi32(most, _mm512_set1_epi32(more));
+}
+
+/* That of each of n queries, and the largest of them. */
+INLINE __m512i rise(const int32_t *more, const size_t n, const __m512i *sum, __m512i *above) {
+  __m512i all = above[0] = rise_of(more[0], sum);
+  UNROLL
+  for (size_t q = 1; q < n; q++) {
+    above[q] = rise_of(more[q], sum + q * QUAD);
+    all = _mm512_max_epi32(all, above[q]);
+  }
+  return all;
+}
+
+/* A bit for each of n queries: whether one of its sums reaches its floor. */
+INLINE unsigned reached_by(const size_t n, const __m512i *above) {
+  unsigned reached = 0;
+  UNROLL
+  for (size_t q = 0; q < n; q++)
+    reached |= (unsigned)(_mm512_movepi32_mask(above[q]) != 0xffff) << q;
+  return reached;
+}
+
+/* The same from the sums, which are stored if there is one. */
+INLINE unsigned reach(tile_scan *w, const int32_t *more, const size_t n, const __m512i *sum) {
+  __m512i above[TILE], all = rise(more, n, sum, above);
+  if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
+  unsigned reached = reached_by(n, above);
+  if (__builtin_expect((reached & (reached - 1)) == 0, 1))
+    store_one(w, (size_t)__builtin_ctz(reached), n, sum);
+  else
+    store_all(w, n, sum);
+  return reached;
+}
+
+/* Writes the hits of query q: rows from `row` on whose bit is set in `which`. */
+static inline void write_hits(tile_scan *w, size_t q, size_t row, uint64_t which,
+                              const int32_t *sums) {
+  int32_t start = ((const int32_t *)w->s->queries)[q];
+  for (; which != 0; which &= which - 1) {
+    uint32_t bit = (uint32_t)__builtin_ctzll(which), at = (uint32_t)row + bit;
+    int32_t dot = sums[bit] + start - w->start[at % (SOME * KF_PANEL)];
+    *w->to++ = (kf_hit){.query = (uint32_t)q, .row = at, .dot = dot};
+  }
+}
+
+/* Writes the hits of the queries from `first` on that have some among the panels of a tile. */
+static __attribute__((noinline)) void take_hits(tile_scan *w, size_t first, unsigned reached,
                                                 size_t row) {
-  take_hits(w, first, reached, row, QUAD);
+  for (; reached != 0; reached &= reached - 1) {
+    size_t q = (size_t)__builtin_ctz(reached);
+    const int32_t *sums = w->sums + q * QUAD * KF_PANEL;
+    __m512i least = _mm512_set1_epi32(-w->more[first + q]);
+    uint64_t which = 0;
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++)
+      which |= (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(sums + v * KF_PANEL), least)
+               << v * KF_PANEL;
+    write_hits(w, first + q, row, which, sums);
+  }
+}
+
+/* Raises the peaks of n queries by the panels of a tile. */
+INLINE void raise_peaks(const size_t n, int32_t *peaks, const __m512i *sum) {
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    UNROLL
+    for (size_t v = 0; v < QUAD; v++) {
+      int32_t *at = peaks + q * KF_PEAKS + v * KF_PANEL;
+      _mm512_store_si512(at, _mm512_max_epi32(_mm512_load_si512(at), sum[q * QUAD + v]));
+    }
+  }
 }
 
 /* Queries [first, last), n at a time, over all panels: for hits or, if there are some, for peaks. */
@@ -60,13 +219,13 @@ INLINE void go(tile_scan *w, size_t first, size_t last, const size_t n, int32_t 
       const char *query = (const char *)s->queries + START_SIZE + first * dim;
       kf_ahead_step(&w->ahead);
       for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
-        begin(n, QUAD, w->start + (p - some) * KF_PANEL, sum);
+        begin(n, w->start + (p - some) * KF_PANEL, sum);
         multiply(rows, dim, query, n, next, sum);
         if (peaks != NULL) {
-          raise_peaks(n, QUAD, peaks + q * KF_PEAKS, sum);
+          raise_peaks(n, peaks + q * KF_PEAKS, sum);
         } else {
-          unsigned reached = reach(w, w->more + q, n, QUAD, sum);
-          if (reached != 0) take_quad(w, q, reached, p * KF_PANEL);
+          unsigned reached = reach(w, w->more + q, n, sum);
+          if (reached != 0) take_hits(w, q, reached, p * KF_PANEL);
         }
       }
     }
