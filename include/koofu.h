@@ -837,8 +837,8 @@ typedef struct kf_index_options {
    * rows. Memory: three bytes per value instead of five. A number beyond the range of the type (f16:
    * 65,504), and for cosine a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
   kf_dtype dtype;
-  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129 to
-   * 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
+  /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129
+   * to 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
    * embeddings, these get a copy of their own. Building the index then takes two to three times as
    * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
    * time. Answers are the same. */
@@ -996,7 +996,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels and the ids inside the data. options->ids and append_to must be NULL. Memory: five bytes
- * per value (KF_F16, KF_BF16: three), and 10 per row (cosine: 18). */
+ * per value (KF_F16, KF_BF16: three), and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);

@@ -178,8 +178,8 @@ static void narrow(const shape *s, uint64_t i, float *x) {
   for (uint32_t j = 24; j < s->dim; j++) x[j] += 0.3f * x[j % 24];
 }
 
-/* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory is
- * the one that the header states. */
+/* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory
+ * is the one that the header states. */
 static void leading_by_rule(void **state) {
   (void)state;
   enum { N = 33000, DIM = 160, QUERIES = 40, K = 15 };

@@ -3,12 +3,12 @@
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
  * offsets of their rows.
  *
- * Six queries and four panels are a tile, whose sums are in 24 registers: sum q * QUAD + v is that of
- * query q with panel v. Four tiles share their panels, which the first of them brings to the
+ * Six queries and four panels are a tile, whose sums are in 24 registers: sum q * QUAD + v is that
+ * of query q with panel v. Four tiles share their panels, which the first of them brings to the
  * first-level cache; each prefetches a quarter of the next four panels.
  *
- * Usually no sum reaches its floor. That is found in the registers, by maxima and additions, which run
- * in units that do not multiply; a comparison for every query would stall the multipliers.
+ * Usually no sum reaches its floor. That is found in the registers, by maxima and additions, which
+ * run in units that do not multiply; a comparison for every query would stall the multipliers.
  *
  * The number of queries is a constant wherever this is inlined, or the sums would be in memory. */
 #include "kernel/kernel.h"
@@ -26,8 +26,8 @@
 #define SOME   32u        /* panels whose offsets are brought to units of a sum at a time */
 #define INLINE static inline __attribute__((always_inline))
 
-/* A packed group: the corrections of sums, [GROUP] in START_SIZE bytes, then the queries of each tile,
- * [dim / 4][n][4]. */
+/* A packed group: the corrections of sums, [GROUP] in START_SIZE bytes, then the queries of each
+ * tile, [dim / 4][n][4]. */
 #define START_SIZE 128u
 static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
 

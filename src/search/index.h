@@ -9,8 +9,8 @@
  *
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
  * with |v - a| <= margin. If a few leading directions are enough (lead.h), it takes these in the
- * place of y and p, and only a <= v + margin is known. The rows that this leaves are looked at again
- * 'in fine': rows of 8 bits with a scale of their own, queries of 14, |v - a| <= margin. */
+ * place of y and p, and only a <= v + margin is known. The rows that this leaves are looked at
+ * again 'in fine': rows of 8 bits with a scale of their own, queries of 14, |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
