@@ -67,13 +67,13 @@
  *     order and the number of files (docs/numerics.md).
  *   - The library never prints, exits, aborts or reads the environment.
  *
- * How the interface grows
+ * How the interface grows (from 1.0 on; before that any minor version may change it, and has a
+ * soname of its own)
  *   - Structs that the caller fills in or allocates end in `reserved`, which must be zero (kf_lambda
- *     and kf_hits, which never change, have none). New
- *     members are taken from it, never from padding between members (which a caller may leave
- *     unset), with zero for 'as before', so that sizes and offsets never change:
- *     a program compiled against an older header keeps working. A caller that sets a member which
- *     this library does not know yet gets KF_ERR_ARG.
+ *     and kf_hits, which never change, have none). New members are taken from it, never from padding
+ *     between members (which a caller may leave unset), with zero for 'as before', so that sizes and
+ *     offsets never change. A caller that sets a member which this library does not know yet gets
+ *     KF_ERR_ARG.
  *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely
  *     on their size. Elements of arrays inside them keep their size.
  *   - Numbers of enums never change; new ones are added at the end.

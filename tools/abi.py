@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The binary interface of the public headers: a snapshot, frozen headers, exported names.
+"""The binary interface of the public headers: a snapshot, the growth rule, exported names.
 
 usage: abi.py [--include FOLDER] [--cc COMPILER] WHAT...
 
@@ -7,9 +7,6 @@ usage: abi.py [--include FOLDER] [--cc COMPILER] WHAT...
   --write            writes tests/abi/koofu.abi
   --growth-rule      every struct that a caller allocates must end in a member `reserved`
   --exports LIB      the shared library exports the functions of the headers, under one version node, and nothing else
-  --compatible OLD   what the headers OLD... declare is still there, with the same numbers, sizes and offsets, and what
-                     structs have gained lies where `reserved` was
-  --freeze OUT       writes all headers as one, preprocessed and without comments, for tests of old callers
 
 The headers are those that koofu.h includes from its own folder. Sizes, offsets and values come from a C program, which
 the compiler builds from the declarations and this script runs.
@@ -39,27 +36,20 @@ class NotUnderstood(Exception):
 
 
 def preprocess(header, cc):
-    """(code, defines, system headers): what the header and those it includes from its own folder hold."""
+    """(code, defines): what the header and those it includes from its own folder hold."""
     folder = os.path.dirname(os.path.abspath(header))
     text = subprocess.run([cc, "-E", "-dD", "-I", folder, header], check=True, stdout=subprocess.PIPE).stdout.decode()
-    ours, code, defines, files = False, [], {}, []
+    ours, code, defines = False, [], {}
     for line in text.splitlines():
         marker = re.match(r'# \d+ "(.*?)"', line)
         if marker:
-            path = os.path.abspath(marker.group(1))
-            ours = os.path.dirname(path) == folder
-            files += [path] if ours and path not in files else []
+            ours = os.path.dirname(os.path.abspath(marker.group(1))) == folder
         elif ours and line.startswith("#define "):
             name, body = re.match(r"#define (\w+(?:\([^)]*\))?)\s*(.*)", line).groups()
             defines[name] = body
         elif ours and not line.startswith("#"):
             code.append(line)
-    system = []
-    for path in files:
-        with open(path, encoding="utf-8") as file:
-            system += [s for s in re.findall(r"^#include (<.*>)", file.read(), re.M)
-                       if s not in system and not os.path.exists(os.path.join(folder, s[1:-1]))]
-    return "\n".join(code), defines, system
+    return "\n".join(code), defines
 
 
 def words(text):
@@ -167,7 +157,7 @@ int main(void) {
 
 def measure(header, cc):
     """{key: (line, [lines of members])} of everything that the header declares."""
-    code, defines, _ = preprocess(header, cc)
+    code, defines = preprocess(header, cc)
     found = parse(code)
     lines = []
     for name, body in found["struct"].items():
@@ -270,72 +260,13 @@ def check_exports(found, library):
     return failures
 
 
-def is_element(found, name):
-    """Whether a struct is the element of an array inside another one: the members of that are 'x' and 'n_x'."""
-    for members in found["struct"].values():
-        names = {member[1] for member in members}
-        if any(f"{name} *" in member[0] and f"n_{member[1]}" in names for member in members):
-            return True
-    return False
-
-
-def in_padding(key, old_inner, now_inner):
-    """New members of a struct that callers allocate must lie where `reserved` was: a caller sets that to zero, but may
-    leave anything in the padding between members."""
-    offsets = {line.split()[2]: int(line.split()[0]) for line in old_inner}
-    if "reserved:" not in offsets:
-        return []
-    return [f"{key} has '{' '.join(line.split())}' in what was padding, not `reserved`" for line in now_inner
-            if line.split()[2] not in offsets and int(line.split()[0]) < offsets["reserved:"]]
-
-
-def check_compatible(measured, old_header, cc):
-    old_found, old = measure(old_header, cc)
-    handed_out = set(old_found["struct"]) - set(allocated_by_callers(old_found))
-    handed_out -= {name for name in handed_out if is_element(old_found, name)}
-    failures = []
-    for key, (head, inner) in sorted(old.items()):
-        now_head, now_inner = measured.get(key, (None, []))
-        if key.startswith("opaque") and now_head is None:
-            now_head = head if f"struct {key.split()[1]}" in measured else None
-        grown = key.split()[1] in handed_out and len(now_inner) > len(inner)
-        if now_head is None:
-            failures.append(f"{key} is no longer there")
-        elif now_head != head and not grown:
-            failures.append(f"{key}: {now_head}, formerly {head}")
-        failures += [f"{key} no longer has '{' '.join(line.split())}'" for line in inner
-                     if line not in now_inner and " reserved: " not in line]
-        failures += in_padding(key, inner, now_inner) if key.startswith("struct") else []
-    if not failures:
-        print(f"{len(old)} declarations of {os.path.basename(old_header)} are as they were")
-    return failures
-
-
-# --- freezing --------------------------------------------------------------------------------------
-
-
-def freeze(header, cc, path):
-    code, defines, system = preprocess(header, cc)
-    version = defines["KF_VERSION"].strip('"')
-    code = re.sub(r"\n\s*\n+", "\n", code.replace(ATTRIBUTE, "KF_API"))
-    code = re.sub(r'extern "C" \{|^\}$', "", code, flags=re.M).strip()
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(f"/* The public headers of koofu {version}, by tools/abi.py --freeze. Programs that were compiled with\n"
-                  " * them must go on working with later libraries of the same soname. */\n"
-                  "#ifndef KOOFU_H\n#define KOOFU_H\n" + "".join(f"#include {name}\n" for name in system) +
-                  "".join(f"#define {name} {body}\n" for name, body in defines.items() if body) + code + "\n#endif\n")
-    print(f"wrote {path}")
-
-
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--include", default=os.path.join(ROOT, "include"))
     parser.add_argument("--cc", default="cc")
     for option in ("--check", "--write", "--growth-rule"):
         parser.add_argument(option, action="store_true")
-    for option in ("--exports", "--freeze"):
-        parser.add_argument(option)
-    parser.add_argument("--compatible", nargs="+", default=[])
+    parser.add_argument("--exports")
     todo = parser.parse_args()
     if sys.maxsize < 2**63 - 1:
         print("left out: the snapshot is of 64-bit systems")
@@ -347,16 +278,12 @@ def main():
         if todo.write:
             with open(SNAPSHOT, "w", encoding="utf-8") as file:
                 file.writelines(text_of(measured))
-        if todo.freeze:
-            freeze(header, todo.cc, todo.freeze)
         if todo.check:
             failures += check_snapshot(measured)
         if todo.growth_rule:
             failures += check_growth(found)
         if todo.exports:
             failures += check_exports(found, todo.exports)
-        for old in todo.compatible:
-            failures += check_compatible(measured, old, todo.cc)
     except NotUnderstood as reason:
         failures = [f"not understood: {reason}"]
     for failure in failures:

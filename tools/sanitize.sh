@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests under AddressSanitizer with UBSan, then the threaded ones under ThreadSanitizer.
-# Left out: `memory` and copies_nothing (a sanitizer's own memory would be measured), `install` and
-# `old_caller` (they link programs that know nothing of sanitizers).
+# Left out: `memory` and copies_nothing (a sanitizer's own memory would be measured), and `install`
+# (it links programs that know nothing of sanitizers).
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
@@ -19,7 +19,7 @@ export UBSAN_OPTIONS=print_stacktrace=1
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 build build-asan address,undefined,float-cast-overflow
-(cd build-asan && ctest --output-on-failure -j "$jobs" -E '^(memory|install|oracle|python)$|^old_caller')
+(cd build-asan && ctest --output-on-failure -j "$jobs" -E '^(memory|install|oracle|python)$')
 # Python has to load the runtime before the library.
 #   detect_leaks=0: the interpreter and numpy never free some of what they allocate, and every stack
 #     leads through them, so no suppression could tell their leaks from ours.
