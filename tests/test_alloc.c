@@ -767,10 +767,10 @@ done:
   return status;
 }
 
-/* Pages that zlib and libzstd unpack, with memory of their own, and a page in pieces. */
+/* Pages that zlib and libzstd unpack, with memory of their own, and one of Snappy. */
 static kf_status codecs_scenario(unsigned threads) {
 #define PARQUET KOOFU_SOURCE_DIR "/tests/golden/parquet/"
-  static const char *const files[] = {PARQUET "duckdb-pieces-n9000.parquet",
+  static const char *const files[] = {PARQUET "duckdb-many-n9000.parquet",
                                       PARQUET "duckdb-gzip-n23.parquet",
                                       PARQUET "duckdb-zstd-n23.parquet"};
   static const int codecs[] = {KF_CODEC_SNAPPY, KF_CODEC_GZIP, KF_CODEC_ZSTD};

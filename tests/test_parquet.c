@@ -99,127 +99,26 @@ static void gzip_ends_with_the_page(void **state) {
   assert_int_equal(kf_unpack(KF_CODEC_GZIP, &state_of, gzip, n - 1, out, 9), KF_ERR_DATA);
 }
 
-/* --- pages in pieces -------------------------------------------------------------------------- */
-
-/* What Snappy packs, as it grows, and what it stands for. */
-typedef struct snappy {
-  unsigned char packed[400000], bytes[400000];
-  size_t n, m;
-} snappy;
-
-static void add_literal(snappy *s, size_t length) {
-  s->packed[s->n++] = 62 << 2; /* three bytes of length */
-  for (int i = 0; i < 3; i++) s->packed[s->n++] = (unsigned char)((length - 1) >> 8 * i);
-  for (size_t i = 0; i < length; i++) {
-    unsigned char byte = (unsigned char)(s->m * 2654435761u >> 16);
-    s->packed[s->n++] = s->bytes[s->m++] = byte;
-  }
-}
-
-static void add_copy(snappy *s, size_t back, size_t length) {
-  s->packed[s->n++] = (unsigned char)(3 | (length - 1) << 2);
-  for (int i = 0; i < 4; i++) s->packed[s->n++] = (unsigned char)(back >> 8 * i);
-  for (size_t i = 0; i < length; i++, s->m++) s->bytes[s->m] = s->bytes[s->m - back];
-}
-
-static void start_snappy(snappy *s, size_t size) {
-  s->n = s->m = 0;
-  for (; size >= 0x80; size >>= 7) s->packed[s->n++] = (unsigned char)(size | 0x80);
-  s->packed[s->n++] = (unsigned char)size;
-}
-
-/* The pieces of a page with these bytes; false: it is not in pieces. */
-static bool cut(const snappy *s, kf_pq_scratch *scratch, kf_in *in, kf_pq_pieces *pieces) {
-  kf_err err;
-  kf_pq_page page = {
-      .packed = (uint32_t)s->n, .size = (uint32_t)s->m, .codec = KF_CODEC_SNAPPY, .version = 1};
-  bool found;
-  scratch->of = NULL;
-  assert_int_equal(kf_in_open_memory(in, s->packed, s->n, &err), KF_OK);
-  assert_int_equal(kf_pq_pieces_find(in, &page, scratch, pieces, &found, &err), KF_OK);
-  assert_true(found || pieces->at == NULL);
-  return found;
-}
-
-static bool refused(const snappy *s, kf_pq_scratch *scratch) {
-  kf_in in;
-  kf_pq_pieces pieces;
-  bool found = cut(s, scratch, &in, &pieces);
-  kf_free(pieces.at);
-  kf_in_close(&in);
-  return !found;
-}
-
-/* Two pieces and a half, with copies up to their borders. */
-static void fill(snappy *s) {
-  start_snappy(s, 2 * KF_PQ_PIECE + 1000);
-  add_literal(s, KF_PQ_PIECE - 60);
-  add_copy(s, KF_PQ_PIECE - 60, 60);
-  add_literal(s, 30);
-  add_copy(s, 30, 50);
-  add_literal(s, KF_PQ_PIECE - 80);
-  add_literal(s, 1);
-  for (int i = 0; i < 37; i++) add_copy(s, 1, 27);
-}
-
-static void any_bytes_of_pieces(void **state) {
+/* A header that says how large its page is: the limit, and one byte more. */
+static void too_large_pages(void **state) {
   (void)state;
-  static snappy s;
-  static unsigned char out[3 * KF_PQ_PIECE];
-  kf_pq_scratch *scratch = kf_pq_scratch_new();
-  kf_pq_pieces p;
+  unsigned char bytes[] = {
+      0x15, 0,    0x15, 0x80, 0x80, 0x80, 0x80, 4,    0x15, 0, /* 2^29, 0 packed */
+      0x2C, 0x15, 2,    0x15, 0,    0x15, 6,    0x15, 6,    0, 0};
   kf_in in;
   kf_err err;
-  assert_non_null(scratch);
-  fill(&s);
-  assert_true(cut(&s, scratch, &in, &p));
-  assert_int_equal(p.n, 3);
-  static const size_t at[] = {0,     1,      4095,   65475,  65476,  65535,  65536,
-                              65537, 131071, 131072, 131073, 132070, 132071, 132072};
-  for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
-    for (size_t j = i + 1; j < sizeof at / sizeof at[0]; j++) {
-      memset(out, 0xAA, sizeof out);
-      assert_int_equal(kf_pq_pieces_read(&in, &p, scratch, at[i], at[j] - at[i], out, &err), KF_OK);
-      assert_memory_equal(out, s.bytes + at[i], at[j] - at[i]);
-      assert_int_equal(out[at[j] - at[i]], 0xAA);
-    }
-  s.packed[p.at[1]] = 62 << 2 | 3; /* it changes: a copy of what is not there */
-  assert_int_equal(kf_pq_pieces_read(&in, &p, scratch, 65536, 65536, out, &err), KF_ERR_DATA);
-  kf_free(p.at);
+  kf_pq_page page;
+  bool data;
+  uint64_t at = 0;
+  assert_int_equal(kf_in_open_memory(&in, bytes, sizeof bytes, &err), KF_OK);
+  assert_int_equal(kf_pq_page_read(&in, "x", &at, sizeof bytes, &page, &data, &err), KF_OK);
+  assert_int_equal(page.size, KF_PQ_LARGEST);
+  bytes[3] = 0x82;
+  at = 0;
+  assert_int_equal(kf_pq_page_read(&in, "x", &at, sizeof bytes, &page, &data, &err), KF_ERR_DATA);
+  assert_non_null(strstr(err.message, in.path));
+  assert_non_null(strstr(err.message, "column 'x' has more than 512 MiB"));
   kf_in_close(&in);
-  kf_pq_scratch_free(scratch);
-}
-
-/* A page whose elements or copies cross a border is not in pieces, nor is one that does not end as it should. */
-static void pages_without_pieces(void **state) {
-  (void)state;
-  static snappy s;
-  kf_pq_scratch *scratch = kf_pq_scratch_new();
-  assert_non_null(scratch);
-  start_snappy(&s, KF_PQ_PIECE + 10);
-  add_literal(&s, KF_PQ_PIECE + 10);
-  assert_true(refused(&s, scratch));
-  start_snappy(&s, KF_PQ_PIECE + 10);
-  add_literal(&s, KF_PQ_PIECE);
-  add_copy(&s, 1, 10);
-  assert_true(refused(&s, scratch));
-  start_snappy(&s, KF_PQ_PIECE + 10);
-  add_literal(&s, KF_PQ_PIECE);
-  add_literal(&s, 5);
-  add_copy(&s, 5, 5);
-  assert_false(refused(&s, scratch));
-  s.n--;
-  assert_true(refused(&s, scratch));
-  s.n += 2;
-  assert_true(refused(&s, scratch));
-  start_snappy(&s, KF_PQ_PIECE); /* longer in the file than the buffer for it */
-  add_literal(&s, 1);
-  while (s.m < KF_PQ_PIECE) add_copy(&s, 1, 1);
-  assert_true(refused(&s, scratch));
-  start_snappy(&s, KF_PQ_PIECE + 9); /* says another size */
-  add_literal(&s, KF_PQ_PIECE);
-  assert_true(refused(&s, scratch));
-  kf_pq_scratch_free(scratch);
 }
 
 /* Structs inside structs for ever, and a list that says it has 2^40 elements. */
@@ -303,59 +202,10 @@ static void threads_share_pages(void **state) {
   (void)state;
   static float rows[9000 * 4];
   share_pages(files[1], 200, rows);
-  share_pages(GOLDEN "duckdb-pieces-n9000.parquet", 9000, rows);
+  share_pages(GOLDEN "duckdb-many-n9000.parquet", 9000, rows);
   for (int i = 0; i < 9000; i++) /* as tests/parquet/rows.py says */
     for (int j = 0; j < 4; j++)
       assert_true(rows[4 * i + j] == (float)((i * 7 + j * 3) % 31 - 15) / 8);
-}
-
-/* Buffers do not say that they have a piece of a page that is gone: its memory may become that of another. */
-static void pieces_of_dropped_pages(void **state) {
-  (void)state;
-  kf_pq_cache *cache = kf_pq_cache_new();
-  open_column o;
-  const kf_pq_block *block;
-  kf_err err = {0};
-  float row[4];
-  assert_non_null(cache);
-  open_embeddings(&o, GOLDEN "duckdb-pieces-n9000.parquet", cache);
-  assert_int_equal(kf_pq_fetch_rows(o.column, &kf_kernels_plain, 2000, 1, row, &err), KF_OK);
-  assert_int_equal(kf_pq_cache_get(cache, o.column, 0, &block, &err), KF_OK);
-  const kf_pq_pieces *of = &block->pieces;
-  assert_int_equal(of->n, 3);
-  kf_pq_cache_let_go(cache, block);
-  kf_pq_scratch *scratch = kf_pq_cache_lend(cache, of, 0);
-  assert_non_null(scratch);
-  assert_ptr_equal(scratch->of, of); /* as long as it is there */
-  kf_pq_cache_take_back(cache, scratch);
-  kf_pq_cache_forget(cache, o.column);
-  assert_ptr_equal(kf_pq_cache_lend(cache, of, 0), scratch);
-  assert_null(scratch->of);
-  kf_pq_cache_take_back(cache, scratch);
-  close_embeddings(&o);
-  kf_pq_cache_free(cache);
-}
-
-/* What is lent says that it has a piece only if it is the one that was asked for. */
-static void lent_buffers(void **state) {
-  (void)state;
-  kf_pq_cache *cache = kf_pq_cache_new();
-  kf_pq_pieces one = {0}, two = {0};
-  assert_non_null(cache);
-  kf_pq_scratch *a = kf_pq_cache_lend(cache, &one, 3), *b = kf_pq_cache_lend(cache, &one, 3);
-  assert_true(a != NULL && b != NULL && a != b && a->of == NULL && b->of == NULL);
-  a->of = b->of = &one;
-  a->piece = 3;
-  b->piece = 4;
-  kf_pq_cache_take_back(cache, a);
-  kf_pq_cache_take_back(cache, b);
-  assert_ptr_equal(kf_pq_cache_lend(cache, &one, 3), a);
-  assert_ptr_equal(a->of, &one);
-  assert_ptr_equal(kf_pq_cache_lend(cache, &two, 4), b);
-  assert_null(b->of);
-  kf_pq_cache_take_back(cache, a);
-  kf_pq_cache_take_back(cache, b);
-  kf_pq_cache_free(cache);
 }
 
 static void whole_files(void **state) {
@@ -367,16 +217,10 @@ static void whole_files(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_levels),
-                                     cmocka_unit_test(deltas),
-                                     cmocka_unit_test(any_bytes_of_pieces),
-                                     cmocka_unit_test(pages_without_pieces),
-                                     cmocka_unit_test(codecs),
-                                     cmocka_unit_test(gzip_ends_with_the_page),
-                                     cmocka_unit_test(deep_metadata),
-                                     cmocka_unit_test(whole_files),
-                                     cmocka_unit_test(threads_share_pages),
-                                     cmocka_unit_test(pieces_of_dropped_pages),
-                                     cmocka_unit_test(lent_buffers)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs_of_levels),  cmocka_unit_test(deltas),
+      cmocka_unit_test(codecs),          cmocka_unit_test(gzip_ends_with_the_page),
+      cmocka_unit_test(too_large_pages), cmocka_unit_test(deep_metadata),
+      cmocka_unit_test(whole_files),     cmocka_unit_test(threads_share_pages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,13 +283,6 @@ const char *kf_codec_refusal(int codec);
 kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
                     unsigned char *out, size_t m);
 void kf_unpack_free(void *state);
-/* Snappy: how many bytes at the beginning say that m are packed; 0: they do not. */
-size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m);
-/* The element that follows: how many bytes it has itself, how many it stands for, and how far back these
- * are (0: they come next). 0: it does not end within n bytes. */
-size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back);
-/* Elements that stand for exactly m bytes; false: they do not. */
-bool kf_unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m);
 
 /* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
 

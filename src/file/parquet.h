@@ -1,6 +1,5 @@
 /* parquet.h - reading .parquet: the footer (parquet.c), pages (parquet_page.c), values in them
- * (parquet_values.c), pages in pieces (parquet_pieces.c), pages that threads share (parquet_cache.c), columns
- * by position (parquet_column.c). */
+ * (parquet_values.c), pages that threads share (parquet_cache.c), columns by position (parquet_column.c). */
 #ifndef KF_PARQUET_H
 #define KF_PARQUET_H
 
@@ -108,27 +107,26 @@ typedef struct kf_pq_page {
 } kf_pq_page;
 #define KF_PQ_NONE UINT32_MAX
 
-/* No page may take more memory than this, packed or not: far beyond what programs write. */
+/* The most bytes of a page, packed and unpacked, and of each buffer for its values. DuckDB writes the largest
+ * pages that are known, of 100 MB. */
 #ifndef KF_PQ_LARGEST
 #define KF_PQ_LARGEST ((uint64_t)512 << 20)
 #endif
-
-/* Reads the header of the page at *at, which moves past the page. data: there is a page for values in
- * it, or a dictionary; otherwise it is to be skipped. */
-kf_status kf_pq_page_read(const kf_in *in, uint64_t *at, uint64_t end, kf_pq_page *page, bool *data,
+/* Fails because a page exceeds the limit: `what` it does, as "has". */
+kf_status kf_pq_too_large(const kf_in *in, uint64_t at, const char *column, const char *what,
                           kf_err *err);
 
-/* Bytes of a piece of a page (see below), and the most that it may take in the file. */
-#define KF_PQ_PIECE        65536u
-#define KF_PQ_PIECE_PACKED (2 * KF_PQ_PIECE)
+/* Reads the header of the page at *at, which moves past the page. data: there is a page for values in
+ * it, or a dictionary; otherwise it is to be skipped. column: its name, for messages. */
+kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uint64_t end,
+                          kf_pq_page *page, bool *data, kf_err *err);
 
-/* Memory of one thread. `bytes` is piece number `piece` of `of`, unless that is NULL. */
+/* Memory of one thread. */
 typedef struct kf_pq_scratch {
   struct kf_pq_scratch *next;
-  void *unpacker; /* of kf_unpack */
-  const struct kf_pq_pieces *of;
-  uint32_t piece;
-  unsigned char packed[KF_PQ_PIECE_PACKED], bytes[KF_PQ_PIECE];
+  void *unpacker;        /* of kf_unpack */
+  unsigned char *packed; /* [room] the bytes of a page in the file */
+  size_t room;
 } kf_pq_scratch;
 /* NULL: out of memory */
 kf_pq_scratch *kf_pq_scratch_new(void);
@@ -137,25 +135,6 @@ void kf_pq_scratch_free(kf_pq_scratch *scratch);
 /* The bytes of a page, unpacked. What it takes is freed with kf_free(*bytes). */
 kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
                           unsigned char **bytes, kf_err *err);
-
-/* --- pages in pieces (parquet_pieces.c) -------------------------------------------------------- */
-
-/* A page that can be read from any byte on. Bytes are counted without the levels of version 2. */
-typedef struct kf_pq_pieces {
-  uint64_t offset;       /* of what follows in the file */
-  uint32_t packed, size; /* bytes, packed and not */
-  uint32_t values;       /* where these begin, and nothing but them follows */
-  uint32_t n;
-  uint32_t *at; /* [n + 1] where each piece begins; NULL: nothing is packed */
-} kf_pq_pieces;
-
-/* Looks for the pieces of a page that is packed with Snappy or not at all; *cut: it has some, and out->at
- * is to be freed. `values` is for the caller. */
-kf_status kf_pq_pieces_find(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
-                            kf_pq_pieces *out, bool *cut, kf_err *err);
-/* Bytes [first, first + n), which are in the page, unpacked. */
-kf_status kf_pq_pieces_read(const kf_in *in, const kf_pq_pieces *pieces, kf_pq_scratch *scratch,
-                            uint64_t first, uint64_t n, unsigned char *to, kf_err *err);
 
 /* --- values (parquet_values.c) ------------------------------------------------------------------ */
 
@@ -179,8 +158,6 @@ typedef struct kf_pq_block {
   uint64_t bytes;                 /* of memory */
   void *own[8];                   /* what is to be freed */
   const struct kf_pq_block *dict; /* which its text may point into; NULL: nothing */
-  /* If there are no slots: where values are, each of them there. */
-  kf_pq_pieces pieces;
 } kf_pq_block;
 void kf_pq_block_free(kf_pq_block *block);
 
@@ -189,7 +166,7 @@ void kf_pq_block_free(kf_pq_block *block);
 typedef struct kf_pq_shape {
   uint32_t dim, phase;
 } kf_pq_shape;
-/* Decodes a page, or finds its pieces. dictionary: its decoded dictionary, or NULL. */
+/* Decodes a page. dictionary: its decoded dictionary, or NULL. */
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
                        const kf_pq_shape *shape, const kf_pq_block *dictionary,
                        kf_pq_scratch *scratch, kf_pq_block *out, kf_err *err);
@@ -205,9 +182,6 @@ struct kf_pq_column;
 kf_status kf_pq_cache_get(kf_pq_cache *cache, const struct kf_pq_column *column, uint32_t page,
                           const kf_pq_block **out, kf_err *err);
 void kf_pq_cache_let_go(kf_pq_cache *cache, const kf_pq_block *block);
-/* Buffers for a while, if possible with a piece in them; NULL: out of memory. */
-kf_pq_scratch *kf_pq_cache_lend(kf_pq_cache *cache, const kf_pq_pieces *of, uint32_t piece);
-void kf_pq_cache_take_back(kf_pq_cache *cache, kf_pq_scratch *scratch);
 /* Forgets the pages of a column that goes. */
 void kf_pq_cache_forget(kf_pq_cache *cache, const struct kf_pq_column *column);
 
@@ -226,7 +200,7 @@ typedef struct kf_pq_group {
 typedef struct kf_pq_column {
   const kf_in *in;
   kf_pq_cache *cache;
-  kf_pq_leaf leaf; /* without name and path */
+  kf_pq_leaf leaf; /* without path */
   bool raw;        /* rows are bytes of each value, in the type leaf.element */
   uint32_t dim;    /* of rows */
   uint64_t rows;

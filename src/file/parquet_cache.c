@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 /* Small pages are kept while all of them take little, so that memory stays warm; of large ones, which hold
- * many batches, the few that threads work on. Pages in pieces take next to nothing, but the list is walked. */
+ * many batches, the few that threads work on. There may be many tiny ones, but the list is walked. */
 #define KEPT  ((uint64_t)24 << 20)
 #define MOST  ((uint64_t)192 << 20)
 #define FEW   8u
@@ -49,8 +49,6 @@ static void drop(kf_pq_cache *cache, size_t i) {
   cache->entries[i] = cache->entries[--cache->n];
   cache->bytes -= e->block.bytes;
   if (e->block.dict != NULL) ((entry *)(uintptr_t)e->block.dict)->users--;
-  for (kf_pq_scratch *s = cache->scratch; s != NULL; s = s->next)
-    if (s->of == &e->block.pieces) s->of = NULL;
   kf_pq_block_free(&e->block);
   kf_free(e);
 }
@@ -124,21 +122,16 @@ void kf_pq_cache_let_go(kf_pq_cache *cache, const kf_pq_block *block) {
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
-/* While it is lent nobody clears `of`, so it must not be that of a page which others may drop. */
-kf_pq_scratch *kf_pq_cache_lend(kf_pq_cache *cache, const kf_pq_pieces *of, uint32_t piece) {
+/* NULL: out of memory */
+static kf_pq_scratch *lend(kf_pq_cache *cache) {
   pthread_mutex_lock(&cache->lock);
-  kf_pq_scratch **at = &cache->scratch;
-  for (kf_pq_scratch **s = at; *s != NULL; s = &(*s)->next)
-    if (of != NULL && (*s)->of == of && (*s)->piece == piece) at = s;
-  kf_pq_scratch *found = *at;
-  if (found != NULL) *at = found->next;
+  kf_pq_scratch *found = cache->scratch;
+  if (found != NULL) cache->scratch = found->next;
   pthread_mutex_unlock(&cache->lock);
-  if (found == NULL) return kf_pq_scratch_new();
-  if (found->of != of) found->of = NULL;
-  return found;
+  return found != NULL ? found : kf_pq_scratch_new();
 }
 
-void kf_pq_cache_take_back(kf_pq_cache *cache, kf_pq_scratch *scratch) {
+static void take_back(kf_pq_cache *cache, kf_pq_scratch *scratch) {
   pthread_mutex_lock(&cache->lock);
   scratch->next = cache->scratch;
   cache->scratch = scratch;
@@ -166,13 +159,13 @@ static kf_status load(kf_pq_cache *cache, const kf_pq_column *column, uint32_t p
   kf_pq_shape shape = kf_pq_shape_of(column, page);
   if (p->dictionary != KF_PQ_NONE)
     KF_TRY(kf_pq_cache_get(cache, column, p->dictionary, &dictionary, err));
-  kf_pq_scratch *scratch = kf_pq_cache_lend(cache, NULL, 0);
+  kf_pq_scratch *scratch = lend(cache);
   kf_status status = KF_OK;
   if (scratch == NULL) {
     status = kf_fail_memory(err);
   } else {
     status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, scratch, out, err);
-    kf_pq_cache_take_back(cache, scratch);
+    take_back(cache, scratch);
   }
   if (status == KF_OK)
     out->dict = dictionary;

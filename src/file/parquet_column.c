@@ -30,7 +30,7 @@ static kf_status walk_chunk(kf_pq_column *c, uint32_t group, const kf_pq_chunk *
   while (values < chunk->values) {
     kf_pq_page page;
     bool data = false;
-    KF_TRY(kf_pq_page_read(c->in, &at, chunk->end, &page, &data, err));
+    KF_TRY(kf_pq_page_read(c->in, c->leaf.name, &at, chunk->end, &page, &data, err));
     if (!data || (page.n == 0 && page.version > 0)) continue;
     page.codec = page.codec > 0 ? (uint8_t)chunk->codec : (uint8_t)KF_CODEC_NONE;
     page.group = group;
@@ -248,6 +248,10 @@ static kf_status find_raw_dim(kf_pq_column *c, kf_err *err) {
 static kf_status open_column(kf_pq_column *c, const kf_pq *pq, const kf_pq_leaf *leaf,
                              kf_err *err) {
   kf_pq_chunk *chunks;
+  size_t name = strlen(leaf->name) + 1;
+  c->leaf.name = kf_arena_take(&c->arena, name, 1);
+  if (c->leaf.name == NULL) return kf_fail_memory(err);
+  memcpy(c->leaf.name, leaf->name, name);
   KF_TRY(kf_pq_chunks(pq, leaf, &c->arena, &chunks, &c->n_groups, err));
   KF_TAKE(&c->arena, c->groups, c->n_groups);
   if (c->groups == NULL) return kf_fail_memory(err);
@@ -366,25 +370,6 @@ static void put_null(target *to) {
   }
 }
 
-/* n values from `at` on of a page in pieces. Those that are to become longer first go to the end of their place. */
-static kf_status put_pieces(target *to, const kf_pq_pieces *p, uint64_t at, uint64_t n,
-                            kf_err *err) {
-  const kf_pq_column *c = to->column;
-  size_t size = kf_type_size(c->leaf.element);
-  uint64_t first = p->values + at * size, bytes = n * size;
-  unsigned char *raw = (unsigned char *)to->at + n * (to->size - size);
-  kf_pq_scratch *scratch = kf_pq_cache_lend(c->cache, p, (uint32_t)(first / KF_PQ_PIECE));
-  if (scratch == NULL) return kf_fail_memory(err);
-  kf_status status = kf_pq_pieces_read(c->in, p, scratch, first, bytes, raw, err);
-  kf_pq_cache_take_back(c->cache, scratch);
-  if (status != KF_OK) return status;
-  if (to->size == size)
-    to->at += bytes;
-  else
-    put(to, raw, (size_t)n);
-  return KF_OK;
-}
-
 /* n values of a group from value `at` of page p on; they may go on in the pages after it. */
 static kf_status put_values(target *to, uint32_t p, uint32_t at, uint64_t n, kf_err *err) {
   const kf_pq_column *c = to->column;
@@ -392,14 +377,9 @@ static kf_status put_values(target *to, uint32_t p, uint32_t at, uint64_t n, kf_
   for (; n > 0; p++, at = 0) {
     const kf_pq_block *block;
     uint64_t left = c->pages[p].n - at, count = left < n ? left : n;
-    kf_status status = KF_OK;
     KF_TRY(kf_pq_cache_get(c->cache, c, p, &block, err));
-    if (block->slots != NULL)
-      put(to, (const unsigned char *)block->slots + at * size, (size_t)count);
-    else
-      status = put_pieces(to, &block->pieces, at, count, err);
+    put(to, (const unsigned char *)block->slots + at * size, (size_t)count);
     kf_pq_cache_let_go(c->cache, block);
-    if (status != KF_OK) return status;
     n -= count;
   }
   return KF_OK;

@@ -96,12 +96,22 @@ static kf_status find_header(const kf_in *in, uint64_t at, uint64_t end, header 
   return status;
 }
 
-static kf_status check_header(const kf_in *in, uint64_t at, const header *h, kf_err *err) {
+kf_status kf_pq_too_large(const kf_in *in, uint64_t at, const char *column, const char *what,
+                          kf_err *err) {
+  return kf_fail_file(
+      err, in->path,
+      "the page at byte %" PRIu64
+      " of column '%.64s' %s more than %u MiB, the most that koofu takes for a page",
+      at, column, what, (unsigned)(KF_PQ_LARGEST >> 20));
+}
+
+static kf_status check_header(const kf_in *in, const char *column, uint64_t at, const header *h,
+                              kf_err *err) {
   bool v2 = h->type == DATA_PAGE_V2;
   if (h->type < DATA_PAGE || h->type > DATA_PAGE_V2 || h->packed < 0 || h->size < 0)
     return bad_page(in, at, "has a header that cannot be true", err);
   if ((uint64_t)h->packed > KF_PQ_LARGEST || (uint64_t)h->size > KF_PQ_LARGEST)
-    return bad_page(in, at, "has more than 512 MiB", err);
+    return kf_pq_too_large(in, at, column, "has", err);
   if (h->type == INDEX_PAGE) return KF_OK;
   if (h->n < 0 || h->encoding < 0 || h->encoding > UINT8_MAX)
     return bad_page(in, at, "does not say how many values it has, or how they are encoded", err);
@@ -110,13 +120,13 @@ static kf_status check_header(const kf_in *in, uint64_t at, const header *h, kf_
   return KF_OK;
 }
 
-kf_status kf_pq_page_read(const kf_in *in, uint64_t *at, uint64_t end, kf_pq_page *page, bool *data,
-                          kf_err *err) {
+kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uint64_t end,
+                          kf_pq_page *page, bool *data, kf_err *err) {
   header h = {0};
   size_t length = 0;
   if (*at >= end) return bad_page(in, *at, "lies after the end of its column", err);
   KF_TRY(find_header(in, *at, end, &h, &length, err));
-  KF_TRY(check_header(in, *at, &h, err));
+  KF_TRY(check_header(in, column, *at, &h, err));
   uint64_t offset = *at + length;
   if ((uint64_t)h.packed > end - offset)
     return bad_page(in, *at, "goes past the end of its column", err);
@@ -142,18 +152,12 @@ kf_status kf_pq_page_read(const kf_in *in, uint64_t *at, uint64_t end, kf_pq_pag
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-kf_pq_scratch *kf_pq_scratch_new(void) {
-  kf_pq_scratch *scratch = kf_alloc(1, sizeof *scratch);
-  if (scratch == NULL) return NULL;
-  scratch->next = NULL;
-  scratch->unpacker = NULL;
-  scratch->of = NULL;
-  return scratch;
-}
+kf_pq_scratch *kf_pq_scratch_new(void) { return kf_alloc_zero(1, sizeof(kf_pq_scratch)); }
 
 void kf_pq_scratch_free(kf_pq_scratch *scratch) {
   if (scratch == NULL) return;
   kf_unpack_free(scratch->unpacker);
+  kf_free(scratch->packed);
   kf_free(scratch);
 }
 
@@ -184,17 +188,21 @@ static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *
                       page->offset);
 }
 
-/* A page that is packed; through the scratch memory, if it is small. */
+/* The scratch memory stays, because the system clears new memory, which takes longer than reading. */
+static kf_status make_room(kf_pq_scratch *scratch, size_t n, kf_err *err) {
+  if (scratch->packed != NULL && n <= scratch->room) return KF_OK;
+  kf_free(scratch->packed);
+  scratch->packed = kf_alloc(n, 1);
+  scratch->room = n;
+  return scratch->packed != NULL ? KF_OK : kf_fail_memory(err);
+}
+
 static kf_status load_packed(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,
                              unsigned char *bytes, kf_err *err) {
-  bool small = page->packed <= sizeof scratch->packed;
-  unsigned char *packed = small ? scratch->packed : kf_alloc(page->packed, 1);
-  if (packed == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(in, page->offset, packed, page->packed, err);
-  if (status == KF_OK) status = check_crc(in, page, packed, err);
-  if (status == KF_OK) status = unpack(in, page, scratch, packed, bytes, err);
-  if (!small) kf_free(packed);
-  return status;
+  KF_TRY(make_room(scratch, page->packed, err));
+  KF_TRY(kf_in_read(in, page->offset, scratch->packed, page->packed, err));
+  KF_TRY(check_crc(in, page, scratch->packed, err));
+  return unpack(in, page, scratch, scratch->packed, bytes, err);
 }
 
 static kf_status load(const kf_in *in, const kf_pq_page *page, kf_pq_scratch *scratch,

@@ -1,8 +1,7 @@
 /* parquet_values.c - decodes a page: its levels, then its values in whatever encoding.
  *
  * The common case is a page of lists that all have the same length, without a null, in PLAIN: then levels
- * are checked run by run and the values stay where they are, if possible in the file (parquet_pieces.c).
- * Otherwise levels become bytes, values are decoded one after the other, and nulls are put between them.
+ * are checked run by run and the values stay where they are. Otherwise levels become bytes, values are decoded one after the other, and nulls are put between them.
  *
  * Nothing is believed: a page says how many values it has, and all memory is bounded before it is taken. */
 #include "file/parquet.h"
@@ -36,7 +35,7 @@ static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
   uint64_t bytes;
   void *memory = NULL;
   if (!kf_mul_u64(count, size, &bytes) || bytes > KF_PQ_LARGEST) {
-    *status = bad(r, "would take more than 512 MiB");
+    *status = kf_pq_too_large(r->in, r->page->offset, r->leaf->name, "would take", r->err);
   } else {
     memory = kf_alloc(count, size);
     *status = memory != NULL ? KF_OK : kf_fail_memory(r->err);
@@ -50,7 +49,6 @@ static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
 
 void kf_pq_block_free(kf_pq_block *block) {
   for (size_t i = 0; i < sizeof block->own / sizeof block->own[0]; i++) kf_free(block->own[i]);
-  kf_free(block->pieces.at);
   *block = (kf_pq_block){0};
 }
 
@@ -393,79 +391,10 @@ static kf_status decode_texts(reader *r) {
   return status;
 }
 
-/* --- a page in pieces -------------------------------------------------------------------------- */
-
-/* Where the levels of a page of version 1 end. *there: they do. */
-static kf_status end_of_levels(const reader *r, uint64_t *end, bool *there) {
-  const unsigned most[] = {r->leaf->most_rep, r->leaf->most_def};
-  const kf_pq_pieces *p = &r->out->pieces;
-  *end = 0;
-  *there = true;
-  for (int i = 0; i < 2 && *there; i++) {
-    uint32_t n = 0;
-    if (most[i] == 0) continue;
-    *there = p->size - *end >= sizeof n;
-    if (!*there) return KF_OK;
-    KF_TRY(kf_pq_pieces_read(r->in, p, r->scratch, *end, sizeof n, (unsigned char *)&n, r->err));
-    *end += sizeof n;
-    *there = n <= p->size - *end;
-    *end += n;
-  }
-  return KF_OK;
-}
-
-/* Checks the levels, in `bytes`; *cut: every value is there, and they are as many as the page says. */
-static kf_status check_levels(reader *r, const kf_pq_shape *shape, unsigned char *bytes, uint64_t n,
-                              bool *cut) {
-  kf_pq_pieces *p = &r->out->pieces;
-  kf_pq_runs reps, defs;
-  if (r->page->version == 2)
-    KF_TRY(kf_in_read(r->in, r->page->offset, bytes, n, r->err));
-  else
-    KF_TRY(kf_pq_pieces_read(r->in, p, r->scratch, 0, n, bytes, r->err));
-  r->rest = (kf_pq_span){bytes, bytes + n};
-  KF_TRY(start_levels(r, &reps, &defs, cut));
-  if (!*cut) return KF_OK;
-  KF_TRY(check_lengths(r, &reps, shape));
-  p->values = r->page->version == 2 ? 0 : (uint32_t)n;
-  *cut = (uint64_t)r->page->n * stored_size(r->leaf) <= p->size - p->values;
-  return KF_OK;
-}
-
-/* Whatever is not as it must be here is left to those who look at all of the page, and say so. */
-static kf_status find_pieces(reader *r, const kf_pq_shape *shape, bool *cut) {
-  const kf_pq_page *page = r->page;
-  uint64_t n = (uint64_t)page->rep_bytes + page->def_bytes;
-  KF_TRY(kf_pq_pieces_find(r->in, page, r->scratch, &r->out->pieces, cut, r->err));
-  if (*cut && page->version == 1) KF_TRY(end_of_levels(r, &n, cut));
-  if (!*cut) return KF_OK;
-  unsigned char *bytes = kf_alloc(n, 1);
-  if (bytes == NULL) return kf_fail_memory(r->err);
-  kf_status status = check_levels(r, shape, bytes, n, cut);
-  kf_free(bytes);
-  r->out->n = page->n;
-  r->out->bytes = r->out->pieces.n * sizeof *r->out->pieces.at;
-  return status;
-}
-
-/* Lists of one length, in numbers that are not longer than f32. A checksum is one of all bytes. */
-static bool may_be_cut(const reader *r, const kf_pq_shape *shape) {
-  int codec = r->page->codec;
-  return shape->dim > 0 && r->page->version > 0 && !r->page->has_crc && is_plain(r) &&
-         stored_size(r->leaf) <= sizeof(float) &&
-         (codec == KF_CODEC_NONE || codec == KF_CODEC_SNAPPY);
-}
-
 /* --- a page ---------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
   unsigned char *bytes = NULL;
-  bool cut = may_be_cut(r, shape);
-  if (cut) {
-    KF_TRY(find_pieces(r, shape, &cut));
-    if (cut) return KF_OK;
-    kf_pq_block_free(r->out);
-  }
   KF_TRY(kf_pq_page_load(r->in, r->page, r->scratch, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
@@ -488,7 +417,6 @@ kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page
               .scratch = scratch,
               .err = err};
   kf_status status = decode(&r, shape);
-  scratch->of = NULL; /* what it was filled for moves */
   if (status != KF_OK) kf_pq_block_free(out);
   return status;
 }

@@ -49,8 +49,8 @@ static void repeat(unsigned char *to, size_t back, size_t n) {
 
 /* --- Snappy ---------------------------------------------------------------------------------- */
 
-/* A varint with the size, then elements. */
-size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m) {
+/* How many bytes at the beginning say, as a varint, that m are packed; 0: they do not. */
+static size_t snappy_size(const unsigned char *in, size_t n, size_t m) {
   uint64_t size = 0;
   unsigned shift = 0;
   size_t at = 0;
@@ -62,8 +62,10 @@ size_t kf_snappy_size(const unsigned char *in, size_t n, size_t m) {
   return size == m ? at : 0;
 }
 
-/* The low two bits of the first byte tell a literal from copies with 1, 2 or 4 bytes of distance. */
-size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back) {
+/* The element that follows: how many bytes it has itself, how many it stands for, and how far back these
+ * are (0: they come next). 0: it does not end within n bytes. The low two bits of the first byte tell a
+ * literal from copies with 1, 2 or 4 bytes of distance. */
+static size_t snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back) {
   unsigned tag = n > 0 ? *in : 0, kind = tag & 3;
   size_t more = (tag >> 2) + 1, number = 0;
   size_t extra = kind == 0 ? (more > 60 ? more - 60 : 0) : kind == 3 ? 4 : kind;
@@ -76,11 +78,12 @@ size_t kf_snappy_head(const unsigned char *in, size_t n, size_t *length, size_t 
   return extra + 1;
 }
 
-bool kf_unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+/* Elements that stand for exactly m bytes; false: they do not. */
+static bool unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
   const unsigned char *end = in + n;
   unsigned char *to = out, *limit = out + m;
   while (in < end) {
-    size_t length, back, head = kf_snappy_head(in, (size_t)(end - in), &length, &back);
+    size_t length, back, head = snappy_head(in, (size_t)(end - in), &length, &back);
     if (head == 0 || length > (size_t)(limit - to) || back > (size_t)(to - out)) return false;
     in += head;
     if (back == 0) {
@@ -174,9 +177,9 @@ kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_
                     unsigned char *out, size_t m) {
   (void)state;
   if (n == 0 && m == 0) return KF_OK; /* a page of nulls alone */
-  size_t size = codec == KF_CODEC_SNAPPY ? kf_snappy_size(in, n, m) : 0;
+  size_t size = codec == KF_CODEC_SNAPPY ? snappy_size(in, n, m) : 0;
   switch (codec) {
-  case KF_CODEC_SNAPPY: return sound(size > 0 && kf_unpack_snappy(in + size, n - size, out, m));
+  case KF_CODEC_SNAPPY: return sound(size > 0 && unpack_snappy(in + size, n - size, out, m));
   case KF_CODEC_LZ4: return sound(unpack_lz4(in, n, out, m));
 #ifdef KF_WITH_ZLIB
   case KF_CODEC_GZIP: return unpack_gzip(in, n, out, m);

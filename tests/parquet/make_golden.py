@@ -24,7 +24,7 @@ import rows as golden
 OUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "parquet"
 ODD = OUT.parent / "parquet_odd"
 N = 23
-MANY = 9000  # whose rows take more than two pieces of 64 KiB
+MANY = 9000  # whose rows take more than two of Snappy's blocks of 64 KiB
 
 
 def lists(n, kind=pa.float32(), nulls=False, hole=False):
@@ -104,7 +104,7 @@ def of_pyarrow():
     write("required", table.cast(schema))
     raw = [row.tobytes() for row in golden.rows(N)]
     for version in ("1.0", "2.0"):
-        write(f"pieces-f16-v{version[0]}", arrow(MANY, pa.float16()), MANY, use_dictionary=["key", "class"], data_page_version=version)
+        write(f"many-f16-v{version[0]}", arrow(MANY, pa.float16()), MANY, use_dictionary=["key", "class"], data_page_version=version)
     write("bytes", table.set_column(3, "embedding", pa.array(raw, pa.binary())))
     write("bytes-fixed", table.set_column(3, "embedding", pa.array(raw, pa.binary(4 * golden.DIM))))
 
@@ -148,7 +148,7 @@ def of_duckdb():
                                   ("none", "t", "codec uncompressed"), ("gzip", "t", "codec gzip"), ("lz4", "t", "codec lz4_raw"),
                                   ("nulls", "holes", ""), ("v2-nulls", "holes", "parquet_version v2"),
                                   ("array", f"(select key, class, number, embedding::float[{golden.DIM}] as embedding from t)", ""),
-                                  ("pieces", "many", "dictionary_size_limit 0")):
+                                  ("many", "many", "dictionary_size_limit 0")):
         more = f", {options}" if options else ""
         n = MANY if source == "many" else N
         connection.sql(f"copy (select * from {source}) to '{OUT}/duckdb-{name}-n{n}.parquet' (format parquet{more})")
