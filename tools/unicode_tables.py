@@ -15,6 +15,8 @@ Needs `tokenizers` 0.23. The version of Unicode that the answers agree with is p
 code points that only later versions have.
 """
 
+import bisect
+import collections
 import sys
 import unicodedata
 
@@ -22,7 +24,7 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-BLOCK = 128
+LEAF, BRANCH, COVERED = 8, 16, 0x32400  # as in unicode.h; the smallest tables
 
 nfd = normalizers.NFD().normalize_str
 nfc = normalizers.NFC().normalize_str
@@ -68,18 +70,27 @@ def decompositions():
     return {c: to for c, to in found.items() if to != [c]}
 
 
-def compositions(decomposed):
-    pairs = {}
+def steps(decomposed):
+    """{c: (first, second)}: c decomposes to these two, and the first may decompose further; second 0: to the first alone."""
+    whole = {tuple(to): c for c, to in decomposed.items()}
+    found = {}
     for c, to in decomposed.items():
-        if nfc(chr(c)) != chr(c):
-            continue  # never composed
         first = nfc("".join(map(chr, to[:-1])))
-        assert len(first) == 1 and nfc(first + chr(to[-1])) == chr(c), hex(c)
-        pairs[ord(first), to[-1]] = c
-    return pairs
+        first = ord(first) if len(first) == 1 else whole.get(tuple(to[:-1]), 0)
+        found[c] = (first, to[-1]) if len(to) > 1 else (to[0], 0)
+        assert first > 0 or len(to) == 1, hex(c)
+    return found
 
 
-def check(classes, decomposed, pairs):
+def compositions(found):
+    """{(first, second): c}"""
+    composed = {step: c for c, step in found.items() if nfc(chr(c)) == chr(c)}
+    for (first, second), c in composed.items():
+        assert second > 0 and nfc(chr(first) + chr(second)) == chr(c), hex(c)
+    return composed
+
+
+def check(classes, decomposed):
     """What unicode.c takes for granted."""
     for c, to in decomposed.items():
         assert len(to) <= 2 * len(chr(c).encode()), hex(c)
@@ -103,19 +114,47 @@ def moved(c):
     return nfd("a" + chr(c) + "\u0334") != "a" + chr(c) + "\u0334"
 
 
-def numbers(name, kind, values, comment, per_line, form="{}"):
-    print(f"\n/* {comment} */")
-    print(f"const {kind} {name}[{len(values)}] = {{")
-    for i in range(0, len(values), per_line):
-        print("    " + ", ".join(form.format(v) for v in values[i : i + per_line]) + ",")
-    print("};")
+def numbers(name, kind, values, comment):
+    """An array; an element may be a tuple, for a struct."""
+    lines = [""]
+    for v in values:
+        text = ("{" + ",".join(map(str, v)) + "}" if isinstance(v, tuple) else str(v)) + ","
+        if len(lines[-1] + text) > 100:
+            lines.append("")
+        lines[-1] += text
+    print(f"\n/* {comment} */\nconst {kind} {name}[{len(values)}] = {{", *lines, "};", sep="\n")
+
+
+def by_frequency(lists):
+    """What they hold, the most frequent first, and {element: its place there}."""
+    order = [v for v, _ in collections.Counter(v for one in lists for v in one).most_common()]
+    return order, {v: i for i, v in enumerate(order)}
+
+
+def cut(values, n):
+    """All different tuples of n values that follow each other, and which one comes where."""
+    parts = [tuple(values[i : i + n]) for i in range(0, len(values), n)]
+    return list(dict.fromkeys(parts)), parts
+
+
+def packed(values):
+    """The records, leaves of them, branches of leaves and the trunk of branches. Frequent numbers are short."""
+    leaves, at = cut(values, LEAF)
+    branches, at = cut(at, BRANCH)
+    records, record_of = by_frequency(leaves)
+    leaves, leaf_of = by_frequency(branches)
+    branches, branch_of = by_frequency([at])
+    assert records[0] == (0, 0, 0, 0, 0) and len(records) <= 256 and len(branches) <= 256
+    return (records, [record_of[v] for leaf in leaves for v in leaf], [leaf_of[v] for branch in branches for v in branch],
+            [branch_of[v] for v in at])
 
 
 def main():
     spaces, letters, digits = matching(r"\s"), matching(r"\p{L}"), matching(r"\p{N}")
     classes, decomposed = combining_classes(), decompositions()
-    pairs = compositions(decomposed)
-    check(classes, decomposed, pairs)
+    found = steps(decomposed)
+    pairs = compositions(found)
+    check(classes, decomposed)
     lower = {c: ord(lowercase(chr(c))[0]) for c in POINTS}
     lower[0x130] = 0x130  # becomes two, which unicode.c knows
     seconds = {second for _, second in pairs}
@@ -126,46 +165,37 @@ def main():
         unstable = c in classes or c in seconds or hangul or nfc(chr(c)) != chr(c)
         return (kind, classes.get(c, 0), int(unstable), int(c in decomposed), lower[c] - c)
 
-    records, blocks, index = {}, {}, []
-    for first in range(0, 0x110000, BLOCK):
-        block = []
-        for c in range(first, first + BLOCK):
-            r = (0, 0, 0, 0, 0) if 0xD800 <= c < 0xE000 else record(c)
-            block.append(records.setdefault(r, len(records)))
-        index.append(blocks.setdefault(tuple(block), len(blocks)))
-    assert len(records) <= 256 and len(blocks) <= 65536
+    values = [(0, 0, 0, 0, 0) if 0xD800 <= c < 0xE000 else record(c) for c in range(0x110000)]
+    assert not any(map(any, values[COVERED:])) and any(map(any, values[COVERED - LEAF * BRANCH:COVERED]))
+    del values[COVERED:]
+    records, leaves, branches, trunk = packed(values)
+    keys = sorted(found)
+    runs = [i for i, c in enumerate(keys) if i == 0 or keys[i - 1] != c - 1]
+    marks = [0] + by_frequency([[second for _, second in pairs]])[0]
+    marks += sorted({second for _, second in found.values()} - set(marks))
 
-    found = versions(letters, lower, decomposed)
-    print(found, len(records), "records", len(blocks), "blocks", file=sys.stderr)
+    agreed = versions(letters, lower, decomposed)
+    print(agreed, len(records), "records", len(leaves) + 2 * len(branches) + len(trunk), "bytes", file=sys.stderr)
     print("/* unicode_tables.c - generated by tools/unicode_tables.py; do not edit.")
     print(" *")
     print(f" * The results of tokenizers {tokenizers.__version__} for every code point. They agree with Unicode")
-    for what, version in found.items():
+    for what, version in agreed.items():
         print(f" *   {version} in its {what},")
-    print(" * as far as code points added in later versions tell.")
-    print(" *")
-    print(f" * Code point c has the record kf_unicode_record[kf_unicode_block[kf_unicode_index[c / {BLOCK}]][c % {BLOCK}]]. */")
+    print(" * as far as code points added in later versions tell. unicode.h says how to read them. */")
     print('#include "encode/unicode.h"')
     print("\n/* clang-format off */")
-    numbers("kf_unicode_record", "kf_unicode_info", list(records), "kind, combining class, unstable, decomposes, lower case - c", 6, "{{{0[0]}, {0[1]}, {0[2]}, {0[3]}, {0[4]}}}")
-    numbers("kf_unicode_index", "uint16_t", index, "blocks of 128 code points", 24)
-    print(f"\nconst uint8_t kf_unicode_block[{len(blocks)}][{BLOCK}] = {{")
-    for block in blocks:
-        print("    {" + ", ".join(map(str, block)) + "},")
-    print("};")
-    keys = sorted(decomposed)
-    pool, places = [], []
-    for c in keys:
-        places.append(len(pool))
-        pool += decomposed[c]
-    places.append(len(pool))
-    numbers("kf_unicode_decomposed", "uint32_t", keys, "what decomposes, Hangul aside", 12, "0x{:x}")
-    numbers("kf_unicode_place", "uint16_t", places, "where in kf_unicode_pool decomposition i begins", 20)
-    numbers("kf_unicode_pool", "uint32_t", pool, "full decompositions", 12, "0x{:x}")
-    composed = [(a, b, pairs[a, b]) for a, b in sorted(pairs)]
-    numbers("kf_unicode_pairs", "kf_unicode_pair", composed, "first, second: together", 4, "{{0x{0[0]:x}, 0x{0[1]:x}, 0x{0[2]:x}}}")
-    print(f"const uint32_t kf_unicode_decompositions = {len(keys)};")
-    print(f"const uint32_t kf_unicode_compositions = {len(composed)};")
+    numbers("kf_unicode_record", "kf_unicode_info", records, "kind, combining class, unstable, decomposes, lower case - c")
+    numbers("kf_unicode_leaf", "uint8_t", leaves, f"records of {LEAF} code points each")
+    numbers("kf_unicode_branch", "uint16_t", branches, f"{BRANCH} leaves each")
+    numbers("kf_unicode_trunk", "uint8_t", trunk, "branches")
+    numbers("kf_unicode_runs", "kf_unicode_run", [(keys[i], i) for i in runs],
+            "decompositions: runs of code points, each with the number of the first one")
+    numbers("kf_unicode_first", "uint32_t", [found[c][0] for c in keys], "decompositions: the first half")
+    numbers("kf_unicode_second", "uint8_t", [marks.index(found[c][1]) for c in keys], "the second half, in kf_unicode_mark")
+    numbers("kf_unicode_mark", "uint32_t", marks, "0: there is none")
+    numbers("kf_unicode_pairs", "uint16_t", [bisect.bisect(keys, pairs[key]) - 1 for key in sorted(pairs)],
+            "decompositions that form C undoes, by first and second half")
+    print(f"\nconst uint32_t kf_unicode_n_runs = {len(runs)}, kf_unicode_n_pairs = {len(pairs)};")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,20 @@ static size_t decompose_hangul(uint32_t c, uint32_t *out) {
   return 3;
 }
 
+/* The last run that begins at or before a code point, or a number. */
+static const kf_unicode_run *find_run(uint32_t value, bool by_number) {
+  uint32_t low = 0, high = kf_unicode_n_runs;
+  while (high - low > 1) {
+    uint32_t middle = (low + high) / 2;
+    const kf_unicode_run *run = &kf_unicode_runs[middle];
+    if ((by_number ? run->number : run->begin) <= value)
+      low = middle;
+    else
+      high = middle;
+  }
+  return &kf_unicode_runs[low];
+}
+
 /* Writes the full decomposition; at most twice as many code points as c has bytes. */
 static size_t decompose(uint32_t c, uint32_t *out) {
   if (c - HANGUL < N_HANGUL) return decompose_hangul(c, out);
@@ -41,16 +55,11 @@ static size_t decompose(uint32_t c, uint32_t *out) {
     out[0] = c;
     return 1;
   }
-  uint32_t low = 0, high = kf_unicode_decompositions - 1;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (kf_unicode_decomposed[middle] < c)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  size_t n = (size_t)(kf_unicode_place[low + 1] - kf_unicode_place[low]);
-  memcpy(out, kf_unicode_pool + kf_unicode_place[low], n * sizeof *out);
+  const kf_unicode_run *run = find_run(c, false);
+  uint32_t number = run->number + (c - run->begin);
+  uint32_t second = kf_unicode_mark[kf_unicode_second[number]];
+  size_t n = decompose(kf_unicode_first[number], out);
+  if (second != 0) out[n++] = second;
   return n;
 }
 
@@ -104,12 +113,16 @@ static uint32_t compose_pair(uint32_t a, uint32_t b) {
   if (a - HANGUL < N_HANGUL && (a - HANGUL) % N_TAILS == 0 && b - TAILS - 1 < N_TAILS - 1)
     return a + (b - TAILS);
   if (!kf_unicode_get(b)->unstable) return 0;
-  uint32_t low = 0, high = kf_unicode_compositions;
+  uint32_t low = 0, high = kf_unicode_n_pairs;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
-    const kf_unicode_pair *p = &kf_unicode_pairs[middle];
-    if (p->first == a && p->second == b) return p->composed;
-    if (p->first < a || (p->first == a && p->second < b))
+    uint32_t number = kf_unicode_pairs[middle], first = kf_unicode_first[number];
+    uint32_t second = kf_unicode_mark[kf_unicode_second[number]];
+    if (first == a && second == b) {
+      const kf_unicode_run *run = find_run(number, true);
+      return run->begin + (number - run->number);
+    }
+    if (first < a || (first == a && second < b))
       low = middle + 1;
     else
       high = middle;

@@ -19,30 +19,41 @@ typedef struct kf_unicode_info {
   uint8_t kind;            /* kf_unicode_kind */
   uint8_t combining_class; /* 0: starter */
   uint8_t unstable;        /* may change, or change the character before it, in form C */
-  uint8_t decomposes;      /* has an entry in kf_unicode_decomposed */
+  uint8_t decomposes;      /* has a decomposition, other than by Hangul's formula */
   int32_t lower;           /* lower case - c; except for U+0130, which becomes two */
 } kf_unicode_info;
 
-typedef struct kf_unicode_pair {
-  uint32_t first, second, composed;
-} kf_unicode_pair;
+/* Consecutive code points; the first has decomposition `number`. */
+typedef struct kf_unicode_run {
+  uint32_t begin, number;
+} kf_unicode_run;
 
 #define KF_UNICODE_END       0x110000u
-#define KF_UNICODE_DOTTED_I  0x130u /* lower case: i, U+0307 */
+#define KF_UNICODE_COVERED   0x32400u /* by the tables of records */
+#define KF_UNICODE_DOTTED_I  0x130u   /* lower case: i, U+0307 */
 #define KF_UNICODE_DOT_ABOVE 0x307u
 
+/* Records of code points in three stages. Those beyond the tables have record 0, which is all zero. */
 extern const kf_unicode_info kf_unicode_record[];
-extern const uint16_t kf_unicode_index[];
-extern const uint8_t kf_unicode_block[][128];
-extern const uint32_t kf_unicode_decomposed[], kf_unicode_pool[];
-extern const uint16_t kf_unicode_place[];
-extern const kf_unicode_pair kf_unicode_pairs[];
-extern const uint32_t kf_unicode_decompositions, kf_unicode_compositions;
+extern const uint8_t kf_unicode_leaf[], kf_unicode_trunk[KF_UNICODE_COVERED / 128];
+extern const uint16_t kf_unicode_branch[];
 
 /* c < KF_UNICODE_END */
 static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
-  return &kf_unicode_record[kf_unicode_block[kf_unicode_index[c >> 7]][c & 127]];
+  if (c >= KF_UNICODE_COVERED) return &kf_unicode_record[0];
+  uint32_t leaf = kf_unicode_branch[kf_unicode_trunk[c >> 7] << 4 | (c >> 3 & 15)];
+  return &kf_unicode_record[kf_unicode_leaf[leaf << 3 | (c & 7)]];
 }
+
+/* Decompositions, Hangul aside, are numbered by code point. Number i is kf_unicode_first[i], which may
+ * decompose further, then kf_unicode_mark[kf_unicode_second[i]], unless that is 0. Code points that follow
+ * each other form a run. */
+extern const kf_unicode_run kf_unicode_runs[];
+extern const uint32_t kf_unicode_first[], kf_unicode_mark[];
+extern const uint8_t kf_unicode_second[];
+/* Numbers of the decompositions that form C undoes, sorted by first, then second. */
+extern const uint16_t kf_unicode_pairs[];
+extern const uint32_t kf_unicode_n_runs, kf_unicode_n_pairs;
 
 /* --- texts as code points --------------------------------------------------------------------- */
 
