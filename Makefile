@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda test test-cuda bench-cuda python-api test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -45,6 +45,12 @@ test-cuda:
 test-python: all
 	@tools/packages.sh build python
 	@tools/test_python.sh $(BUILD) $(ARGS)
+
+# The reference of the Python package, from its docstrings: $(BUILD)/python-api.md.
+python-api:
+	@mkdir -p $(BUILD)
+	@tools/python_api.py > $(BUILD)/python-api.md
+	@echo "koofu: wrote $(BUILD)/python-api.md"
 
 # What `koofu export` writes, read by the programs it is for: onnx, onnxruntime, FAISS (the newest and 1.7.4),
 # numpy and gcc, in virtual environments in build-export.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/python-api.md, the reference of the Python package, from its docstrings. Nothing is imported, so this needs
-neither the package nor what it works with.
+"""Prints the reference of the Python package in Markdown, from its docstrings; fails if a public name has none. Nothing is
+imported, so this needs neither the package nor what it works with.
 
-usage: python_api.py [--check]   (--check: fails if the file is out of date)
+usage: python_api.py > FILE   (`make python-api`)
 """
 
 import ast
@@ -12,11 +12,9 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PACKAGE = os.path.join(ROOT, "python", "koofu")
-OUTPUT = os.path.join(ROOT, "docs", "python-api.md")
 HEAD = """# Python reference
 
-`tools/python_api.py` makes this page from the docstrings; a test fails when it is out of date. The manual is
-[python.md](python.md).
+Made from the docstrings by `make python-api`. The manual is docs/python.md.
 """
 
 
@@ -98,14 +96,17 @@ def describe_class(node, name):
     if made and not errors:
         yield f"```python\n{signature(first, name, True)}\n```\n"
     yield text(ast.get_docstring(node)) + "\n"
-    values = [m for m in node.body if documented(m) and not m.name.startswith("_")
-              and any(isinstance(d, ast.Name) and d.id == "property" for d in m.decorator_list)]
+    methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and not m.name.startswith("_")]
+    for method in methods:
+        if not documented(method):
+            sys.exit(f"python_api.py: {name}.{method.name} has no docstring")
+    values = [m for m in methods if any(isinstance(d, ast.Name) and d.id == "property" for d in m.decorator_list)]
     for value in values:
         yield f"- `{value.name}`: {text(ast.get_docstring(value))}".replace("\n", "\n  ")
     if values:
         yield ""
-    for method in node.body:
-        if documented(method) and not method.name.startswith("_") and method not in values:
+    for method in methods:
+        if method not in values:
             short = name.rsplit(".", 1)[-1]
             yield f"#### {short}.{method.name}\n\n```python\n{signature(method, method.name, True)}\n```\n"
             yield text(ast.get_docstring(method)) + "\n"
@@ -131,16 +132,7 @@ def page():
                 yield text(ast.get_docstring(node)) + "\n"
 
 
-def main():
-    made = re.sub(r"\n{3,}", "\n\n", "\n".join(page())).strip() + "\n"
-    if sys.argv[1:] == ["--check"]:
-        with open(OUTPUT, encoding="utf-8") as file:
-            if file.read() != made:
-                sys.exit("docs/python-api.md is out of date: tools/python_api.py makes it")
-    else:
-        with open(OUTPUT, "w", encoding="utf-8") as file:
-            file.write(made)
-
-
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        sys.exit(__doc__)
+    print(re.sub(r"\n{3,}", "\n\n", "\n".join(page())).strip())
