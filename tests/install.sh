@@ -52,7 +52,7 @@ run_examples() { # FOLDER
   for example in $examples; do
     case $example in
       words_for_a_picture) quiet "$1/$example" "$models/clip-f32" "$models/pictures/a.png" 'a cat' 'a dog' ;;
-      fit | report) continue ;; # need files: tests/examples.py runs them
+      fit | report | reference) continue ;; # need files: tests/examples.py and reference.py run them
       *) quiet "$1/$example" ;;
     esac
     [ -s "$work/log" ] || fail "$1/$example prints nothing"
