@@ -84,7 +84,7 @@ static void eigen(matrix S, vector values, matrix E) {
       }
   for (int i = 0; i < D; i++) { /* sort */
     int place = 0;
-    for (int j = 0; j < D; j++) place += A[j][j] > A[i][i] || (A[j][j] == A[i][i] && j < i);
+    for (int j = 0; j < D; j++) place += A[j][j] > A[i][i] || (j < i && A[j][j] == A[i][i]);
     values[place] = A[i][i];
     memcpy(E[place], R[i], sizeof R[i]);
   }
