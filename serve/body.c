@@ -54,7 +54,7 @@ static bool fail_json(sv_request *r, const sv_json *j) {
 static uint64_t count_rows(const sv_json *j) {
   uint64_t n = 0;
   unsigned depth = 0;
-  for (const char *at = j->at; at < j->end; at++) {
+  for (const char *at = j->in.at; at < j->in.end; at++) {
     if (*at == '[' && ++depth == 2 && ++n > SV_MAX_ROWS) break;
     if (*at == ']' && --depth == 0) break;
   }

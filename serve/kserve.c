@@ -160,7 +160,7 @@ static void parse_data(sv_request *r, sv_json *j, infer *f) {
   }
   sv_json_array(j);
   while (r->stage != SV_DONE && sv_json_item(j)) {
-    if (j->depth > 6) sv_json_refuse(j, "rows have the shape [N, D]");
+    if (j->in.depth > 6) sv_json_refuse(j, "rows have the shape [N, D]");
     parse_data(r, j, f);
   }
 }

@@ -250,7 +250,7 @@ static void lists_of_strings(void **state) {
                {"[\"a\"", "it is not valid JSON at its byte 4", 0},
                {"[\"a", "an unterminated string", 0},
                {"[\"a\"] x", "something follows the end", 0},
-               {"[\"\xff\"]", "it is not valid UTF-8", 0}};
+               {"[\"\xff\"]", "at its byte 2: bytes that are not UTF-8", 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kf_json_strings list;
     kf_err err;

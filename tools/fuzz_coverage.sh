@@ -8,7 +8,7 @@ build='build-coverage'
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
 targets=$(sed -n 's/^set(FUZZ_TARGETS \(.*\))$/\1/p' fuzz/CMakeLists.txt)
 # What reads bytes from outside. Files that also write, such as model_file.c, have lines that no input can reach.
-parsers='src/base/json.c src/file/csv.c src/file/fields.c src/file/ids.c src/file/label_table.c src/file/label_text.c
+parsers='src/base/json.c src/base/json_read.c src/file/csv.c src/file/fields.c src/file/ids.c src/file/label_table.c src/file/label_text.c
          src/file/labels.c src/file/lines.c src/file/npy.c src/file/npz.c src/file/origin.c src/file/rules.c src/file/rules_header.c
          src/file/rules_sums.c src/file/rules_tensors.c src/file/safetensors_read.c
          src/file/safetensors_use.c src/file/shard.c src/file/table.c src/file/vecs.c src/file/zip.c

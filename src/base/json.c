@@ -1,30 +1,22 @@
-/* json.c - a strict JSON parser (RFC 8259).
- *
- * Nodes are in one array and linked by index. Strings are decoded in place in a copy of the source,
- * since no escape is shorter than what it stands for. */
+/* json.c - JSON as a tree: nodes in one array, linked by index, made with the reader of json_read.h. */
 #include "base/json.h"
+#include "base/json_read.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_CAP 64
-
 typedef struct parser {
   kf_json_doc *doc;
-  char *at, *begin, *end; /* the copy of the source; *end is NUL */
-  uint32_t most;          /* values */
+  kf_json_reader read; /* of the copy of the source */
+  uint32_t most;       /* values */
   const char *what;
   kf_err *err;
 } parser;
 
-static kf_status bad(const parser *p, const char *reason) {
+static kf_status bad(const parser *p) {
   return kf_fail(p->err, KF_ERR_DATA, "%s is not valid JSON at its byte %zu: %s", p->what,
-                 (size_t)(p->at - p->begin), reason);
-}
-
-static void skip_space(parser *p) {
-  while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r') p->at++;
+                 (size_t)(p->read.at - p->read.begin), p->read.wrong);
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -40,119 +32,7 @@ static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
   return KF_OK;
 }
 
-/* --- strings ---------------------------------------------------------------------------------- */
-
-static int hex4(const char *at) {
-  int value = 0;
-  for (int i = 0; i < 4; i++) {
-    char c = at[i];
-    int digit = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
-}
-
-/* \uXXXX at p->at, or two of them if they are a surrogate pair. */
-static kf_status unicode_escape(parser *p, char **to) {
-  int code = hex4(p->at + 2);
-  if (code < 0) return bad(p, "\\u needs four hexadecimal digits");
-  p->at += 6;
-  unsigned full = (unsigned)code;
-  if (code >= 0xd800 && code < 0xdc00) {
-    int low = p->at[0] == '\\' && p->at[1] == 'u' ? hex4(p->at + 2) : -1;
-    if (low < 0xdc00 || low > 0xdfff) return bad(p, "half of a surrogate pair");
-    full = 0x10000u + ((unsigned)(code - 0xd800) << 10) + (unsigned)(low - 0xdc00);
-    p->at += 6;
-  } else if (code >= 0xdc00 && code < 0xe000) {
-    return bad(p, "half of a surrogate pair");
-  }
-  if (full == 0) return bad(p, "a NUL in a string");
-  *to += kf_utf8_put(full, (unsigned char *)*to);
-  return KF_OK;
-}
-
-static kf_status escape(parser *p, char **to) {
-  static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-  if (p->at[1] == 'u') return unicode_escape(p, to);
-  const char *found = p->at[1] != '\0' ? strchr(from, p->at[1]) : NULL;
-  if (found == NULL) return bad(p, "an unknown escape");
-  *(*to)++ = into[found - from];
-  p->at += 2;
-  return KF_OK;
-}
-
-/* Decodes the string whose quotation mark is at p->at; *out stays valid with the document. */
-static kf_status parse_string(parser *p, const char **out) {
-  if (*p->at != '"') return bad(p, "a string is expected");
-  char *to = ++p->at;
-  *out = to;
-  while (*p->at != '"') {
-    if (*p->at == '\\') {
-      KF_TRY(escape(p, &to));
-    } else if ((unsigned char)*p->at < 0x20) {
-      return bad(p, p->at == p->end ? "an unterminated string" : "a control character");
-    } else {
-      *to++ = *p->at++;
-    }
-  }
-  p->at++; /* the closing mark, which the terminating NUL may overwrite */
-  *to = '\0';
-  return KF_OK;
-}
-
-/* --- numbers and words ------------------------------------------------------------------------ */
-
-static bool digits(parser *p) {
-  char *first = p->at;
-  while (*p->at >= '0' && *p->at <= '9') p->at++;
-  return p->at > first;
-}
-
-static kf_status parse_number(parser *p) {
-  if (*p->at == '-') p->at++;
-  bool zero = *p->at == '0';
-  char *first = p->at;
-  if (!digits(p) || (zero && p->at > first + 1)) return bad(p, "a number is expected");
-  if (*p->at == '.') {
-    p->at++;
-    if (!digits(p)) return bad(p, "digits are expected after the point");
-  }
-  if (*p->at == 'e' || *p->at == 'E') {
-    p->at++;
-    if (*p->at == '+' || *p->at == '-') p->at++;
-    if (!digits(p)) return bad(p, "digits are expected in the exponent");
-  }
-  return KF_OK;
-}
-
-static kf_status parse_word(parser *p) {
-  static const char *const words[] = {"true", "false", "null"};
-  for (int i = 0; i < 3; i++) {
-    size_t n = strlen(words[i]);
-    if (strncmp(p->at, words[i], n) == 0) {
-      p->at += n;
-      return KF_OK;
-    }
-  }
-  return bad(p, "a value is expected");
-}
-
-/* The text of a number or word stays in place without a NUL: the next character is still needed. */
-static kf_status parse_scalar(parser *p, uint32_t *number) {
-  char *first = p->at;
-  bool word = *p->at >= 'a' && *p->at <= 'z';
-  KF_TRY(word ? parse_word(p) : parse_number(p));
-  kf_json_kind kind = !word ? KF_JSON_NUMBER : *first == 'n' ? KF_JSON_NULL : KF_JSON_BOOL;
-  KF_TRY(new_node(p, kind, number));
-  p->doc->nodes[*number].text = first;
-  return KF_OK;
-}
-
-/* --- lists and objects ------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static kf_status check_keys(const parser *p, const kf_json *object) {
   kf_dict *seen = kf_dict_new(object->count);
@@ -169,80 +49,52 @@ static kf_status check_keys(const parser *p, const kf_json *object) {
   return status;
 }
 
-static kf_status parse_value(parser *p, int depth, uint32_t *number);
+static kf_status parse_value(parser *p, uint32_t *number);
 
-/* One child, with its key if the parent is an object. */
-static kf_status parse_child(parser *p, int depth, bool keyed, uint32_t *child) {
-  const char *key = NULL;
-  skip_space(p);
-  if (keyed) {
-    KF_TRY(parse_string(p, &key));
-    skip_space(p);
-    if (*p->at != ':') return bad(p, "':' is expected");
-    p->at++;
-    skip_space(p);
-  }
-  KF_TRY(parse_value(p, depth + 1, child));
-  p->doc->nodes[*child].key = key;
-  skip_space(p);
-  return KF_OK;
-}
-
-static kf_status parse_container(parser *p, int depth, uint32_t *number) {
-  bool keyed = *p->at++ == '{';
-  char close = keyed ? '}' : ']';
-  if (depth == DEPTH_CAP) return bad(p, "nested too deeply");
+static kf_status parse_container(parser *p, uint32_t *number) {
+  bool keyed = kf_json_peek(&p->read) == '{';
+  char *key = NULL;
+  uint32_t last = 0, child;
+  if (!kf_json_enter(&p->read)) return bad(p);
   KF_TRY(new_node(p, keyed ? KF_JSON_OBJECT : KF_JSON_LIST, number));
-  skip_space(p);
-  uint32_t last = 0;
-  for (bool more = *p->at != close; more;) {
-    uint32_t child;
-    KF_TRY(parse_child(p, depth, keyed, &child));
+  while (keyed ? kf_json_key(&p->read, &key) : kf_json_item(&p->read)) {
+    KF_TRY(parse_value(p, &child));
     kf_json *nodes = p->doc->nodes;
+    nodes[child].key = key;
     if (last == 0)
       nodes[*number].first = child;
     else
       nodes[last].next = child;
     nodes[*number].count++;
     last = child;
-    more = *p->at == ',';
-    if (more)
-      p->at++;
-    else if (*p->at != close)
-      return bad(p, keyed ? "',' or '}' is expected" : "',' or ']' is expected");
   }
-  p->at++;
+  if (p->read.wrong != NULL) return bad(p);
   return keyed ? check_keys(p, &p->doc->nodes[*number]) : KF_OK;
 }
 
-static kf_status parse_value(parser *p, int depth, uint32_t *number) {
-  if (*p->at == '{' || *p->at == '[') return parse_container(p, depth, number);
-  if (*p->at != '"') return parse_scalar(p, number);
-  const char *text;
-  KF_TRY(parse_string(p, &text));
-  KF_TRY(new_node(p, KF_JSON_STRING, number));
+/* The text of a number or word stays in place without a NUL: the next character is still needed. */
+static kf_status parse_value(parser *p, uint32_t *number) {
+  char next = kf_json_peek(&p->read), *text = p->read.at;
+  size_t n;
+  if (next == '{' || next == '[') return parse_container(p, number);
+  if (!(next == '"' ? kf_json_text(&p->read, &text, &n) : kf_json_scalar(&p->read))) return bad(p);
+  KF_TRY(new_node(p,
+                  next == '"'   ? KF_JSON_STRING
+                  : next == '0' ? KF_JSON_NUMBER
+                  : next == 'n' ? KF_JSON_NULL
+                                : KF_JSON_BOOL,
+                  number));
   p->doc->nodes[*number].text = text;
   return KF_OK;
-}
-
-static kf_status parse_end(parser *p) {
-  skip_space(p);
-  return p->at == p->end ? KF_OK : bad(p, "something follows the end");
 }
 
 kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t most, const char *what,
                        kf_err *err) {
   *doc = (kf_json_doc){.text = text};
-  parser p = {doc, text, text, text + length, most, what, err};
+  parser p = {doc, kf_json_read(text, length, KF_JSON_DEPTH), most, what, err};
   uint32_t whole;
-  kf_status status = kf_utf8_valid(text, length)
-                         ? KF_OK
-                         : kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
-  if (status == KF_OK) {
-    skip_space(&p);
-    status = parse_value(&p, 0, &whole);
-  }
-  if (status == KF_OK) status = parse_end(&p);
+  kf_status status = parse_value(&p, &whole);
+  if (status == KF_OK && !kf_json_end(&p.read)) status = bad(&p);
   if (status != KF_OK) kf_json_clear(doc);
   return status;
 }
@@ -285,34 +137,28 @@ static kf_status not_strings(const parser *p) {
 }
 
 static kf_status parse_strings(parser *p, kf_json_strings *list) {
-  skip_space(p);
-  if (*p->at != '[') return not_strings(p);
-  p->at++;
-  skip_space(p);
-  for (bool more = *p->at != ']'; more;) {
+  char *text;
+  size_t n;
+  if (p->read.wrong != NULL) return bad(p);
+  if (kf_json_peek(&p->read) != '[') return not_strings(p);
+  kf_json_enter(&p->read);
+  while (kf_json_item(&p->read)) {
     if (list->n == p->most) return not_strings(p);
     if (!kf_grow((void **)&list->string, &list->room, list->n, sizeof *list->string))
       return kf_fail_memory(p->err);
-    skip_space(p);
-    if (*p->at != '"')
+    if (kf_json_peek(&p->read) != '"')
       return kf_fail(p->err, KF_ERR_DATA, "entry %u of %s is not a string", list->n, p->what);
-    KF_TRY(parse_string(p, &list->string[list->n++]));
-    skip_space(p);
-    more = *p->at == ',';
-    if (!more && *p->at != ']') return bad(p, "',' or ']' is expected");
-    p->at += more;
+    if (!kf_json_text(&p->read, &text, &n)) return bad(p);
+    list->string[list->n++] = text;
   }
-  p->at++;
-  return parse_end(p);
+  return kf_json_end(&p->read) ? KF_OK : bad(p);
 }
 
 kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
                                 uint32_t most, const char *what, kf_err *err) {
   *list = (kf_json_strings){.text = copy_text(text, length)};
   if (list->text == NULL) return kf_fail_memory(err);
-  parser p = {NULL, list->text, list->text, list->text + length, most, what, err};
-  if (!kf_utf8_valid(text, length)) return kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
-  return parse_strings(&p, list);
+  return parse_strings(&(parser){NULL, kf_json_read(list->text, length, 1), most, what, err}, list);
 }
 
 void kf_json_strings_clear(kf_json_strings *list) {

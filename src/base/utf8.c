@@ -1,6 +1,8 @@
 /* utf8.c - UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #include "base/text.h"
 
+#include <string.h>
+
 static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
 /* The length of the valid sequence at b, of which `left` bytes are there; 0: none. */
@@ -18,9 +20,19 @@ static size_t sequence(const unsigned char *b, size_t left) {
   return overlong || beyond ? 0 : 4;
 }
 
+/* The length of the ASCII that a text begins with, in steps of 8 bytes. */
+static size_t ascii(const char *text, size_t length) {
+  size_t at = 0;
+  for (uint64_t eight; length - at >= sizeof eight; at += sizeof eight) {
+    memcpy(&eight, text + at, sizeof eight);
+    if (eight & UINT64_C(0x8080808080808080)) break;
+  }
+  return at;
+}
+
 size_t kf_utf8_prefix(const char *text, size_t length) {
   const unsigned char *bytes = (const unsigned char *)text;
-  size_t at = 0, n = 1;
+  size_t at = ascii(text, length), n = 1;
   for (; at < length && n > 0; at += n) n = sequence(bytes + at, length - at);
   return at;
 }
