@@ -155,9 +155,10 @@ bool kf_json_text(kf_json_reader *r, char **text, size_t *n) {
 /* --- numbers and words ------------------------------------------------------------------------ */
 
 static bool digits(kf_json_reader *r) {
-  const char *first = r->at;
-  while (r->at < r->end && *r->at >= '0' && *r->at <= '9') r->at++;
-  return r->at > first;
+  char *first = r->at, *at = first, *end = r->end;
+  while (at < end && *at >= '0' && *at <= '9') at++;
+  r->at = at;
+  return at > first;
 }
 
 static bool number(kf_json_reader *r) {
