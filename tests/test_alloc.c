@@ -289,26 +289,19 @@ done:
   return status;
 }
 
-enum { INDEX_CLASSES = 4, INDEX_DIM = 3, INDEX_ROWS = 32 * INDEX_CLASSES };
+enum { INDEX_DIM = 3, INDEX_ROWS = 128 };
 
-/* Classes of equal size, and more than there are columns: the curve over lambda needs no directions. Then
- * indexes over rows in f32 and f16. */
+/* Indexes over rows in f32 and f16. */
 static kf_status index_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
-  kf_data *data = NULL;
-  kf_model *m = NULL;
   kf_index *index = NULL;
   static float x[INDEX_ROWS * INDEX_DIM];
-  static int32_t of_row[INDEX_ROWS];
   int64_t found[6 * 3];
   uint64_t random = 1;
   for (int i = 0; i < INDEX_ROWS * INDEX_DIM; i++)
     x[i] = 1 + (float)(test_random(&random) % 1024) / 256;
-  for (int i = 0; i < INDEX_ROWS; i++) of_row[i] = i % INDEX_CLASSES;
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
-  STEP(kf_data_open_memory(ctx, x, INDEX_ROWS, INDEX_DIM, of_row, NULL, INDEX_CLASSES, &data));
-  STEP(kf_fit(ctx, data, NULL, &m, NULL));
   for (int half = 0; half < 2; half++) {
     kf_index_options options = {.metric = KF_METRIC_INNER, .dtype = half ? KF_F16 : KF_F32};
     STEP(kf_index_new(ctx, x, INDEX_ROWS, INDEX_DIM, &options, &index));
@@ -318,8 +311,6 @@ static kf_status index_scenario(unsigned threads) {
   }
 done:
   kf_index_free(index);
-  kf_model_free(m);
-  kf_data_free(data);
   kf_ctx_free(ctx);
   return status;
 }

@@ -556,113 +556,6 @@ static void test_fast(void **state) {
   }
 }
 
-/* --- without directions ------------------------------------------------------------------------- */
-
-enum { MANY = 30 }; /* classes */
-
-static void keep_scores(void *argument, uint64_t row, int32_t label, const double *scores) {
-  (void)label;
-  memcpy((double *)argument + row * MANY, scores, MANY * sizeof *scores);
-}
-
-/* Scores of a point of the curve, where classes have equally many rows, next to those with directions.
- * With priors or without, and next to text. */
-static void check_inverse(uint64_t each, bool inverts, kf_priors priors, const float *text,
-                          double tolerance) {
-  static const double relative[] = {0.001, 0.03, 0.3, 1};
-  bench b = make_bench(each * MANY, 20, MANY, 2);
-  kf_left_out_options by = {.sample = b.w.n, .text = text};
-  kf_left_out_free(b.l);
-  assert_ok(b.ctx, kf_fitter_set_priors(b.fitter, priors));
-  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &by, &b.l));
-  double *exact = malloc(2 * b.w.n * MANY * sizeof *exact), *curve = exact + b.w.n * MANY;
-  for (size_t i = 0; i < 4; i++) {
-    kf_left_out_trial trial = {.lambda = relative[i] * kf_fitter_mean_eigenvalue(b.fitter),
-                               .see = keep_scores,
-                               .argument = exact};
-    kf_left_out_point p[2] = {{.alpha = 1}, {.alpha = 1}};
-    uint64_t n;
-    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &p[0], 1, &n));
-    assert_false(b.l->view.inverted);
-    trial.curve = trial.fast = true;
-    trial.argument = curve;
-    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &p[1], 1, &n));
-    assert_true(b.l->view.inverted == inverts);
-    assert_memory_not_equal(exact, curve, b.w.n * MANY * sizeof *exact);
-    for (uint64_t k = 0; k < b.w.n * MANY; k++)
-      if (!(fabs(exact[k] - curve[k]) < tolerance))
-        fail_msg("row %u, class %u: %.9f, but %.9f at %gx", (unsigned)(k / MANY),
-                 (unsigned)(k % MANY), curve[k], exact[k], relative[i]);
-    assert_true(fabs(p[0].loss - p[1].loss) < 1e-5);
-    assert_true(fabs(p[0].temperature / p[1].temperature - 1) < 1e-4);
-  }
-  free(exact);
-  free_bench(&b);
-}
-
-static void test_without_directions(void **state) {
-  (void)state;
-  float text[MANY * 20] = {0};
-  for (uint32_t k = 0; k < MANY; k++) text[k * 20 + k % 20] = k < 20 ? 1 : -1;
-  check_inverse(32, true, KF_PRIORS_DEFAULT, NULL, 2e-6);
-  check_inverse(60, true, KF_PRIORS_TRAINING, NULL, 1e-6);
-  check_inverse(32, true, KF_PRIORS_DEFAULT, text, 1e-6);
-  check_inverse(31, false, KF_PRIORS_DEFAULT, NULL, 1e-6);
-}
-
-/* Classes of different sizes, groups, and few classes need directions. */
-static void test_needs_directions(void **state) {
-  (void)state;
-  static const uint32_t groups[960];
-  bench b = make_bench(959, 20, MANY, 2);
-  assert_false(b.l->view.may_invert);
-  free_bench(&b);
-  b = make_bench(960, 30, MANY, 2);
-  assert_false(b.l->view.may_invert);
-  free_bench(&b);
-  b = make_bench(960, 29, MANY, 2);
-  assert_true(b.l->view.may_invert);
-  kf_left_out_free(b.l);
-  kf_left_out_options by = {.sample = 960, .groups = groups};
-  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &by, &b.l));
-  assert_false(b.l->view.may_invert);
-  free_bench(&b);
-}
-
-/* Where class means are shrunk to next to nothing, f32 could not tell what is left of them. */
-static void test_nothing_left(void **state) {
-  (void)state;
-  bench b = make_bench(960, 20, MANY, 2);
-  for (double relative = 1; relative < 1e5; relative *= 10) {
-    kf_left_out_trial trial = {.lambda = relative * kf_fitter_mean_eigenvalue(b.fitter)};
-    kf_left_out_point exact = {0}, curve = {0};
-    uint64_t n;
-    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &exact, 1, &n));
-    trial.curve = trial.fast = true;
-    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &curve, 1, &n));
-    if (relative == 1 || relative > 999) assert_true(b.l->view.inverted == (relative == 1));
-    assert_true(fabs(exact.loss - curve.loss) < 1e-4);
-  }
-  free_bench(&b);
-}
-
-/* Without a factor there are directions still. */
-static void test_no_factor(void **state) {
-  (void)state;
-  bench b = make_bench(960, 20, MANY, 2);
-  kf_left_out_trial trial = {
-      .lambda = kf_fitter_mean_eigenvalue(b.fitter), .curve = true, .fast = true};
-  kf_left_out_point with = {0}, without = {0};
-  uint64_t n;
-  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &without, 1, &n));
-  assert_true(b.l->view.inverted && b.l->view.has_between);
-  b.l->view.means[5 * 20 + 5] = (double)NAN;
-  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &with, 1, &n));
-  assert_false(b.l->view.inverted);
-  assert_true(fabs(with.loss - without.loss) < 1e-5);
-  free_bench(&b);
-}
-
 /* A part of the rows has the result of leaving out that part alone. */
 static void test_part(void **state) {
   (void)state;
@@ -923,32 +816,17 @@ static void test_same_bits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shrunk),
-      cmocka_unit_test(test_shrunk_distances),
-      cmocka_unit_test(test_paper),
-      cmocka_unit_test(test_groups),
-      cmocka_unit_test(test_same_bits),
-      cmocka_unit_test(test_large_groups),
-      cmocka_unit_test(test_useless_groups),
-      cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_far_away),
-      cmocka_unit_test(test_fast),
-      cmocka_unit_test(test_without_directions),
-      cmocka_unit_test(test_needs_directions),
-      cmocka_unit_test(test_nothing_left),
-      cmocka_unit_test(test_no_factor),
-      cmocka_unit_test(test_search),
-      cmocka_unit_test(test_one_se),
-      cmocka_unit_test(test_part),
-      cmocka_unit_test(test_temperature_error),
-      cmocka_unit_test(test_rows_enough),
-      cmocka_unit_test(test_rows_of_many_classes),
-      cmocka_unit_test(test_same_fit),
-      cmocka_unit_test(test_balanced),
-      cmocka_unit_test(test_many_sizes),
-      cmocka_unit_test(test_nodes),
-      cmocka_unit_test(test_priors),
-      cmocka_unit_test(test_weighted_loss),
+      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_shrunk_distances),
+      cmocka_unit_test(test_paper),          cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_large_groups),
+      cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
+      cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
+      cmocka_unit_test(test_search),         cmocka_unit_test(test_one_se),
+      cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
+      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_rows_of_many_classes),
+      cmocka_unit_test(test_same_fit),       cmocka_unit_test(test_balanced),
+      cmocka_unit_test(test_many_sizes),     cmocka_unit_test(test_nodes),
+      cmocka_unit_test(test_priors),         cmocka_unit_test(test_weighted_loss),
   };
   return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

@@ -123,7 +123,7 @@ static void set_gram(const kf_view *v, kf_block *b) {
     for (uint32_t j = i; j < r2; j++)
       b->g0[(size_t)i * r2 + j] = b->g0[(size_t)j * r2 + i] =
           v->l->ctx->kernels->dot(dim, b->wide + (size_t)i * dim, b->wide + (size_t)j * dim);
-    for (uint32_t d = 0; !v->inverted && d < v->rank; d++)
+    for (uint32_t d = 0; d < v->rank; d++)
       b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->rank + d];
   }
 }
@@ -169,9 +169,7 @@ static void set_queries(kf_block *b) {
 }
 
 static void set_grams(const kf_view *v, kf_block *b, double count) {
-  if (v->inverted)
-    kf_inverse_grams(v, &b->moments, count, b->g1, b->g2);
-  else if (b->r == 1)
+  if (b->r == 1)
     grams_of_row(v, b, count);
   else
     grams(v, b, count);
@@ -364,10 +362,6 @@ static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double 
 static void measure_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *square) {
   uint32_t r2 = 2 * b->r;
   const double *z = v->means + (uint64_t)j * v->rank;
-  if (v->inverted) {
-    kf_inverse_own(v, &b->moments, count, square, b->own_h);
-    return;
-  }
   memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
   for (uint32_t d = 0; d < v->rank; d++) {
     double inverse = kf_view_narrowing(v, count, d), part = z[d];

@@ -21,8 +21,6 @@ typedef struct kf_counts {
   double *weights; /* [rank][2n] D^-1 - 1, then D^-2 - 1, at one lambda */
 } kf_counts;
 
-#define KF_MOMENTS 5
-
 /* Everything that depends on lambda (left_out_view.c). Class means have a part in `rank` directions
  * only. */
 typedef struct kf_view {
@@ -46,14 +44,6 @@ typedef struct kf_view {
   kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
   kf_counts counts;
-  /* Without directions (left_out_inverse.c): rows and class means as they are in the whitened space,
-   * columns_f32[1] multiplied with M^-1, which is in directions_f32 then; S_b is in `means`. */
-  bool may_invert, inverted, has_between;
-  kf_matrix as_is; /* in the place of by[0], which may still be placed with directions */
-  double *pivots;  /* [D] */
-  double fewer[2][KF_MOMENTS]; /* coefficients */
-  bool has_gram;
-  double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */
   double *whitened, *weighted; /* [D][n], [n][D] */
   double *square, *vectors;    /* [n][n] */
@@ -120,9 +110,6 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
 /* Goes to a lambda (absolute), and places `turn` and `by`. fast: products of cosines in f32 are good
  * enough. */
 kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bool fast);
-/* Makes `gram`, where classes have equally many rows; half of it is computed. */
-kf_status kf_view_multiply_means(kf_view *v);
-
 /* D^-1 of a class with `count` rows, in direction d < rank. */
 static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
   return v->shrunk ? 1 / (1 + count * v->kappa * v->gamma[d]) : 1;
@@ -138,41 +125,6 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
   if (v->l->euclidean) return -0.5 * v->noise * (row2 - 2 * product + mean2);
   return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
-
-/* --- without directions (left_out_inverse.c) --------------------------------------------------- */
-
-/* Of a row z and the mean m of its class: x.M^-k y. */
-typedef struct kf_row_moments {
-  double zz[KF_MOMENTS], zm[KF_MOMENTS], mm[KF_MOMENTS];
-} kf_row_moments;
-
-/* Rows of a batch, with the classes that they are of. */
-typedef struct kf_inverse_batch {
-  uint64_t n;
-  const uint64_t *at;      /* [n] in the plan */
-  const uint32_t *own;     /* [n] places in `classes` */
-  const uint32_t *classes; /* [n_classes] */
-  uint32_t n_classes;
-  float *powers[3];  /* [D][n + n_classes] rows, then class means, times M^-k, in columns */
-  float *product[3]; /* [n + n_classes][n of all classes] */
-  double *same;      /* [KF_MOMENTS][n + n_classes] */
-  double *cross;     /* [KF_MOMENTS][n] */
-} kf_inverse_batch;
-
-/* Takes the memory, and says whether it can be done: may_invert. */
-void kf_inverse_make(kf_view *v, kf_arena *arena);
-/* Goes to the lambda of v->root, and places as_is and by[1]. good: false where rounding is in the way. */
-kf_status kf_inverse_set(kf_view *v, kf_products *on, bool *good);
-/* Fills in powers, products and moments. On any thread, as are those that follow. */
-kf_status kf_inverse_multiply(const kf_products *on, const kf_view *v, kf_inverse_batch *b,
-                              kf_err *err);
-void kf_inverse_moments(const kf_inverse_batch *b, uint64_t i, kf_row_moments *to);
-/* g1 and g2 [2][2] of a block of one row, for a class with `count` rows. */
-void kf_inverse_grams(const kf_view *v, const kf_row_moments *m, double count, double *g1,
-                      double *g2);
-/* The row's class with `count` rows: its squares [3] and its products with U [3][2]. */
-void kf_inverse_own(const kf_view *v, const kf_row_moments *m, double count, double *square,
-                    double *h);
 
 /* --- classes of many sizes (left_out_counts.c) ------------------------------------------------- */
 
@@ -208,28 +160,27 @@ typedef struct kf_moved_mean {
 /* r rows. Matrices of 2r rows belong to U = [V; Z]. The caller sets the first members. */
 typedef struct kf_block {
   uint32_t r;
-  const int32_t *label;   /* [r] */
-  const double *wide;     /* [2r][D] U in the whitened space */
-  const double *u;        /* [2r][rank] along the directions of class means */
-  double *product[3];     /* [2r][n] with class means, in the three metrics */
-  kf_row_moments moments; /* instead of u, if there are no directions */
-  double inverse_left;    /* 1 / (N - g) */
-  double *omega;          /* [r][r] */
-  double *b;              /* [r][r] (Omega^-1 - V V^T)^-1 */
-  double *g0, *g1, *g2;   /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
-  double *e;              /* [2r][2r] of one count */
-  double *query;          /* [r][2r] the row itself is U^T query */
-  double *by_w;           /* [r][2r] x.W^-1 m = by_w.(U m) */
-  double *by_c;           /* [r][2r] x.C^-1 m = by_c.(U D^-1 m), of one count */
-  double *length2;        /* [r] x.W^-1 x */
-  kf_moved_mean moved;    /* of classes that lose no row */
-  kf_moved_mean own;      /* of one that does */
-  double *left;           /* [2r][2r] scratch for solving */
-  double *weighted;       /* [rank][2r] scratch, like what follows */
-  double *columns;        /* [rank][2r] */
-  kf_count_grams grams;   /* of one row, if the view has nodes */
-  double *own_h;          /* [3][2r] */
-  double *t[4];           /* [2r] */
+  const int32_t *label; /* [r] */
+  const double *wide;   /* [2r][D] U in the whitened space */
+  const double *u;      /* [2r][rank] along the directions of class means */
+  double *product[3];   /* [2r][n] with class means, in the three metrics */
+  double inverse_left;  /* 1 / (N - g) */
+  double *omega;        /* [r][r] */
+  double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */
+  double *g0, *g1, *g2; /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
+  double *e;            /* [2r][2r] of one count */
+  double *query;        /* [r][2r] the row itself is U^T query */
+  double *by_w;         /* [r][2r] x.W^-1 m = by_w.(U m) */
+  double *by_c;         /* [r][2r] x.C^-1 m = by_c.(U D^-1 m), of one count */
+  double *length2;      /* [r] x.W^-1 x */
+  kf_moved_mean moved;  /* of classes that lose no row */
+  kf_moved_mean own;    /* of one that does */
+  double *left;         /* [2r][2r] scratch for solving */
+  double *weighted;     /* [rank][2r] scratch, like what follows */
+  double *columns;      /* [rank][2r] */
+  kf_count_grams grams; /* of one row, if the view has nodes */
+  double *own_h;        /* [3][2r] */
+  double *t[4];         /* [2r] */
 } kf_block;
 /* Takes the arrays for blocks of up to r rows and this rank, except `product`. */
 void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_arena *arena);

@@ -25,7 +25,6 @@ typedef struct kf_bench {
   double *product[3]; /* [2 rows][n] */
   /* The same, if products are in f32, in the same memory but for z. */
   float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
-  kf_inverse_batch inverse;     /* without directions */
   double *wide;                 /* [2 r][D] of a block */
   double *u;                    /* [2 r][rank] of a block */
   double *scores;               /* [r][n] */
@@ -76,18 +75,9 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   if (!l->euclidean) KF_TAKE(arena, b->z_f32, rows * rank);
   b->whitened_f32 = (float *)(void *)b->whitened;
   b->columns_f32 = (float *)(void *)b->columns;
-  if (l->view.may_invert) {
-    b->inverse = (kf_inverse_batch){.at = b->at, .own = b->own, .classes = b->classes};
-    b->inverse.powers[0] = b->columns_f32;
-    KF_TAKE(arena, b->inverse.powers[1], 2 * rows * dim);
-    KF_TAKE(arena, b->inverse.powers[2], 2 * rows * dim);
-    KF_TAKE(arena, b->inverse.same, KF_MOMENTS * 2 * rows);
-    KF_TAKE(arena, b->inverse.cross, KF_MOMENTS * rows);
-  }
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
     b->product_f32[m] = (float *)(void *)b->product[m];
-    b->inverse.product[m] = b->product_f32[m];
     KF_TAKE(arena, b->block.product[m], r2 * n);
   }
   KF_TAKE(arena, b->wide, r2 * dim);
@@ -122,7 +112,7 @@ static uint32_t class_in_batch(kf_bench *b, uint32_t place, uint32_t *n_classes)
   return (*n_classes)++;
 }
 
-/* Products of the batch's rows, and of its classes unless `gram` has them, with all class means. */
+/* Products of the batch's rows, and of its classes, with all class means. */
 static kf_status multiply_exact(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
                                 uint32_t n_classes, kf_err *err) {
   size_t rank = v->rank, stride = n + n_classes;
@@ -179,12 +169,6 @@ static kf_status multiply(const kf_products *on, const kf_left_out *l, kf_bench 
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
-  if (v->inverted) {
-    b->inverse.n = n;
-    b->inverse.n_classes = n_classes;
-    return kf_inverse_multiply(on, v, &b->inverse, err);
-  }
-  if (v->has_gram) n_classes = 0;
   if (v->fast) {
     KF_TRY(turn_fast(on, v, b, n, err));
     return multiply_fast(on, v, b, n, n_classes, err);
@@ -219,8 +203,7 @@ static void set_products(const kf_view *v, kf_bench *b, uint64_t i, uint64_t n, 
       continue;
     }
     const double *row = b->product[m] + i * classes;
-    const double *mean = v->has_gram ? v->gram[m] + (uint64_t)b->classes[b->own[i]] * classes
-                                     : b->product[m] + own * classes;
+    const double *mean = b->product[m] + own * classes;
     for (uint64_t j = 0; j < classes; j++) within[j] = row[j] - mean[j];
     memcpy(whole, row, classes * sizeof *row);
   }
@@ -242,10 +225,6 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
       b->wide[(r + k) * dim + d] = x[d] * v->root[d];
     }
     set_products(v, b, i + k, n, k);
-    if (v->inverted) {
-      kf_inverse_moments(&b->inverse, i, &to->moments);
-      continue;
-    }
     const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
     for (uint64_t d = 0; d < rank; d++) {
       b->u[k * rank + d] = z[d] - of_class[d];
@@ -419,21 +398,6 @@ static void make_batches(trial *t) {
   }
 }
 
-/* Whether half of the products of all class means with one another is less work than those of the
- * classes whose rows are left out. */
-static bool gram_pays(const trial *t) {
-  const kf_left_out *l = t->l;
-  uint64_t classes = 0;
-  int32_t last = -1;
-  if (l->view.fast || l->view.gram[0] == NULL) return false;
-  for (uint64_t k = 0; k < t->n_blocks; k++)
-    for (uint64_t i = l->start[t->blocks[k]]; i < l->start[t->blocks[k] + 1]; i++) {
-      classes += l->rows.label[i] != last;
-      last = l->rows.label[i];
-    }
-  return 4 * classes > 3 * (uint64_t)l->n;
-}
-
 static kf_status plan_trial(trial *t) {
   const kf_left_out *l = t->l;
   KF_TAKE(&t->arena, t->chosen, l->n_blocks);
@@ -475,7 +439,6 @@ static double work_of(const trial *t) {
 static kf_status try_all(trial *t) {
   kf_left_out *l = t->l;
   KF_TRY(kf_view_set(&l->view, &t->on, t->asked->lambda, t->asked->curve, t->asked->fast));
-  if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
   if (l->with_text) KF_TRY(kf_matrix_place(&t->on, &l->text));
   return try_own(t);
 }

@@ -9,7 +9,6 @@
 
 #define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
 #define MEANS      96u   /* class means that are turned together */
-#define MOST_GRAM  4u    /* times D: products of class means are kept for up to this many classes */
 
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   uint64_t dim = l->dim, n = l->n, rank = n < dim ? n : dim;
@@ -35,14 +34,12 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     KF_TAKE(arena, v->squares[m], n);
     KF_TAKE(arena, v->columns[m], rank * n);
     v->columns_f32[m] = (float *)(void *)v->columns[m];
-    if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
   }
   if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
   if (v->shrunk) {
     kf_counts_make(&v->counts, l->kinds, l->n_kinds, arena);
     if (v->counts.n > 0) KF_TAKE(arena, v->counts.weights, rank * 2 * v->counts.n);
   }
-  kf_inverse_make(v, arena);
 }
 
 /* How many of the eigenvalues, which fall, are more than rounding. */
@@ -229,35 +226,9 @@ kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bo
   if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
   v->fast = fast && !l->euclidean;
-  v->has_gram = v->inverted = false;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  if (v->may_invert && curve && v->fast) {
-    bool good;
-    KF_TRY(kf_inverse_set(v, on, &good));
-    if (good) return KF_OK;
-  }
-  v->has_between = false;
   KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
   KF_TRY(kf_counts_set(v));
   return place_classes(v, on);
-}
-
-/* The first product is by rows of its upper triangle; the rest is the same. */
-kf_status kf_view_multiply_means(kf_view *v) {
-  uint64_t n = v->l->n;
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    double *gram = v->gram[m];
-    KF_TRY(kf_multiply(v->l->ctx, (kf_product){.a = v->columns[0],
-                                               .b = v->columns[m],
-                                               .c = gram,
-                                               .m = n,
-                                               .n = n,
-                                               .depth = v->rank,
-                                               .upper = true}));
-    for (uint64_t i = 0; i < n; i++)
-      for (uint64_t j = 0; j < i; j++) gram[i * n + j] = gram[j * n + i];
-  }
-  v->has_gram = true;
-  return KF_OK;
 }

@@ -247,24 +247,6 @@ kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *sc
   return kf_parallel(ctx, (f->n + BLOCK - 1) / BLOCK, mirror, &g);
 }
 
-/* Columns of R^-T: zeros above the first of them. */
-static kf_status invert_columns(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const whitening *g = argument;
-  unknowns u = columns_of(g, g->c, i);
-  size_t first = i * g->share;
-  for (size_t r = 0; r < g->f->n; r++) memset(u.x + r * u.ld, 0, u.columns * sizeof *u.x);
-  for (size_t c = 0; c < u.columns; c++) u.x[(first + c) * u.ld + c] = 1;
-  solve_down(&u, first, g->f->n - first);
-  return KF_OK;
-}
-
-kf_status kf_invert_factor(kf_ctx *ctx, const kf_factor *f, double *x) {
-  whitening g = {.ctx = ctx, .f = f, .c = x, .columns = f->n};
-  return each_share(&g, invert_columns);
-}
-
 static kf_status unwhiten(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;

@@ -310,8 +310,6 @@ typedef struct kf_factor {
 kf_status kf_factorize(kf_ctx *ctx, double *a, double least, kf_factor *f, bool *good);
 /* c := R^-T s R^-1 for a symmetric s, all [n][n]. */
 kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *scratch, double *c);
-/* x := R^-T, [n][n]. */
-kf_status kf_invert_factor(kf_ctx *ctx, const kf_factor *f, double *x);
 /* x := R^-1 x, x [n][columns]. */
 kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x);
 
