@@ -262,16 +262,7 @@ static const kf_device_api table = {KF_DEVICE_VERSION,
                                     kf_cuda_odds_new,
                                     kf_cuda_odds_free,
                                     kf_cuda_odds_put,
-                                    kf_cuda_odds_wait,
-                                    kf_cuda_product_bytes,
-                                    kf_cuda_product_new,
-                                    kf_cuda_product_free,
-                                    kf_cuda_matrix_bytes,
-                                    kf_cuda_matrix_new,
-                                    kf_cuda_matrix_free,
-                                    kf_cuda_matrix_put,
-                                    kf_cuda_product_put,
-                                    kf_cuda_product_wait};
+                                    kf_cuda_odds_wait};
 
 extern "C" __attribute__((visibility("default"))) const kf_device_api *
 kf_device_plugin(uint32_t version) {

@@ -56,19 +56,5 @@ void kf_cuda_odds_free(kf_dev *dev, kf_dev_odds *odds);
 kf_dev_status kf_cuda_odds_put(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,
                                kf_dev_sums *out);
 kf_dev_status kf_cuda_odds_wait(kf_dev_odds *odds, uint32_t slot, char *message, size_t size);
-/* product.cu */
-uint64_t kf_cuda_product_bytes(const kf_dev_product_plan *plan);
-kf_dev_status kf_cuda_product_new(kf_dev *dev, const kf_dev_product_plan *plan,
-                                  kf_dev_product **out);
-void kf_cuda_product_free(kf_dev *dev, kf_dev_product *product);
-uint64_t kf_cuda_matrix_bytes(const kf_dev_matrix_plan *plan);
-kf_dev_status kf_cuda_matrix_new(kf_dev *dev, const kf_dev_matrix_plan *plan, kf_dev_matrix **out);
-void kf_cuda_matrix_free(kf_dev *dev, kf_dev_matrix *matrix);
-kf_dev_status kf_cuda_matrix_put(kf_dev_product *product, uint32_t slot, kf_dev_matrix *matrix,
-                                 uint32_t first, uint32_t n, const void *lines);
-kf_dev_status kf_cuda_product_put(kf_dev_product *product, uint32_t slot,
-                                  const kf_dev_matrix *matrix, const void *a, uint32_t m, void *c);
-kf_dev_status kf_cuda_product_wait(kf_dev_product *product, uint32_t slot, char *message,
-                                   size_t size);
 
 #endif

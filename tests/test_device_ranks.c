@@ -83,7 +83,6 @@ static void same_bytes(void **state) {
   assert_same_on_ranks(run_choose, &w);
   if (twin != NULL) {
     assert_true(twin->moments > 0 && twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
-    assert_true(twin->multiplied > 0);
     assert_int_equal(twin->used, 0);
   }
   free_world(&w);
@@ -119,13 +118,14 @@ static void a_device_each(void **state) {
 /* The device of one rank is lost in some call: all ranks end, with its message. */
 static void lost(void **state) {
   (void)state;
+  enum { CALLS_OF_FITS = 12 }; /* their statistics, at least */
   kf_twin_state *twin = device_need_twin();
   world w = make_world(N, D, K, 1, 3);
   twin->devices = 3;
   for (uint64_t call = 1; call < 80; call += 3) {
     session of[MOST_RANKS] = {{0}};
     twin->lose_call = call;
-    run_ranks(of, 3, call % 2 == 1 ? run_use : run_choose, &w);
+    run_ranks(of, 3, call > CALLS_OF_FITS || call % 2 == 1 ? run_use : run_choose, &w);
     for (uint32_t i = 0; i < 3; i++) {
       assert_int_equal(of[i].status, KF_ERR_IO);
       assert_non_null(strstr(of[i].message, "the device was lost"));

@@ -345,7 +345,7 @@ static void test_paper(void **state) {
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
 }
 
-/* Classes of equally many rows, whose means are multiplied with one another at once. */
+/* Classes of equally many rows. */
 static void test_balanced(void **state) {
   (void)state;
   for (uint32_t dim = 5; dim <= 16; dim += 11) {

@@ -16,7 +16,7 @@ rooms_seen_by() {
     model) echo 'model stats file device base' ;;
     search) echo 'search model stats file device base' ;;
     score) echo 'score search model stats file base' ;;
-    choose) echo 'choose score search model stats file device base' ;;
+    choose) echo 'choose score search model stats file base' ;;
     report) echo 'report choose score search model stats file base' ;;
     recipe) echo 'recipe report encode choose score search model stats file base' ;;
     encode) echo 'encode file base' ;;

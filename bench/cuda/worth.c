@@ -1,11 +1,10 @@
 /* worth.c - from which size on a GPU is faster than the CPU: what the thresholds of `auto` come from.
  *
- *     worth [--plugin FILE] [--threads N] [--only statistics|search|use|choices]
+ *     worth [--plugin FILE] [--threads N] [--only statistics|search|use]
  *
  * Each line is one call of the library on the CPU and on an open GPU, in milliseconds; `first` is the
  * first call on the GPU, which also copies there what stays. Medians of up to five. The size is that of
  * the thresholds: products for each thread. Answers are compared; the exit status is 1 if any differ. */
-#include "koofu_judge.h"
 #include "made_rows.h"
 
 #include <time.h>
@@ -207,61 +206,6 @@ static void use(uint32_t dim, uint32_t dim_out, uint32_t classes, uint64_t most,
   clear(&s);
 }
 
-/* --- choosing --------------------------------------------------------------------------------- */
-
-typedef struct choose_job {
-  const stats_job *s;
-  kf_data *data;
-  kf_lambda_options options;
-} choose_job;
-
-enum { MOST_POINTS = 64 };
-
-/* The whole curve, with its chosen point. */
-typedef struct curve {
-  double lambda;
-  kf_lambda_point all, points[MOST_POINTS];
-} curve;
-
-static void choose(kf_ctx *ctx, void *job, void *out) {
-  const choose_job *j = job;
-  curve *c = out;
-  kf_lambda_choice *choice;
-  check_ok(ctx, kf_lambda_choice_new(ctx, j->s->kept, j->data, &j->options, &choice));
-  size_t n = choice->n_points < MOST_POINTS ? choice->n_points : MOST_POINTS;
-  c->lambda = choice->lambda;
-  c->all = choice->all;
-  memcpy(c->points, choice->points, n * sizeof *c->points);
-  kf_lambda_choice_free(choice);
-}
-
-/* Rows around the centres of their classes, of which most are recognised. */
-static stats_job gathered(uint64_t n, uint32_t dim, uint32_t classes) {
-  stats_job s = labelled(n, dim, classes);
-  float *rows = (float *)(uintptr_t)s.rows, *centres = made(classes, dim, 21);
-  for (uint64_t i = 0; i < n; i++)
-    for (uint32_t d = 0; d < dim; d++)
-      rows[i * dim + d] += 0.3f * centres[(uint64_t)s.labels[i] * dim + d];
-  free(centres);
-  return s;
-}
-
-static void choices(uint32_t dim, uint32_t classes, uint64_t n) {
-  stats_job s = gathered(n, dim, classes);
-  choose_job j = {.s = &s};
-  add_up(cpu, &s, NULL);
-  check_ok(cpu, kf_data_open_memory(cpu, s.rows, n, dim, s.labels, NULL, classes, &j.data));
-  for (int paper = 0; paper < 2; paper++) {
-    char what[96];
-    j.options.method = paper ? KF_METHOD_PAPER : KF_METHOD_SHRUNK;
-    snprintf(what, sizeof what, "lambda%s, %u columns, %u classes, %llu rows",
-             paper ? ", paper" : "", dim, classes, (unsigned long long)n);
-    compare(what, choose, &j, sizeof(curve), (double)(paper ? 13 : 1) * 1e3 * dim * classes);
-  }
-  kf_data_free(j.data);
-  clear(&s);
-}
-
 static kf_ctx *context(const char *device, const char *plugin, unsigned threads) {
   kf_ctx *ctx = NULL;
   const kf_device_list *devices;
@@ -297,12 +241,6 @@ int main(int argc, char **argv) {
     use(64, 32, 100, 262144, true);
     use(768, 256, 1000, 262144, true);
     use(768, 256, 21841, 16384, false);
-  }
-  if (only == NULL || strcmp(only, "choices") == 0) {
-    choices(64, 100, 20000);
-    choices(512, 100, 20000);
-    choices(768, 1000, 100000);
-    choices(768, 21841, 65523);
   }
   kf_ctx_free(gpu);
   kf_ctx_free(cpu);

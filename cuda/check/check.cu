@@ -4,7 +4,6 @@
  *     check [ROWS]                     small sets; exits with 1 if anything is wrong
  *     check few                        fewer of them, for slow tools
  *     check maps                       maps and the sums of softmax alone, and their times
- *     check products                   products of matrices alone, and their times
  *     check time D [N [Q [K [KIND]]]]  times, and a sample against brute force. KIND: 0 normal,
  *                                      1 clusters, 2 outliers, 3 copies
  *
@@ -13,7 +12,6 @@
 #include "../search.cuh"
 #include "../table.h"
 #include "check_maps.h"
-#include "check_products.h"
 
 #include <algorithm>
 #include <chrono>
@@ -672,13 +670,9 @@ int main(int argc, char **argv) {
     check_set({400, 2048, 64, 5, KF_DEV_COSINE, KF_DEV_F32, 0});
     check_thresholds(10000);
     wrong += check_maps(api, dev, true);
-    wrong += check_products(api, dev, true);
   } else if (argc > 1 && strcmp(argv[1], "maps") == 0) {
     wrong += check_maps(api, dev, false);
     time_maps(api, dev);
-  } else if (argc > 1 && strcmp(argv[1], "products") == 0) {
-    wrong += check_products(api, dev, false);
-    time_products(api, dev);
   } else if (argc > 2 && strcmp(argv[1], "time") == 0) {
     auto given = [&](int i, uint64_t other) {
       return argc > i ? strtoull(argv[i], NULL, 10) : other;
@@ -703,7 +697,6 @@ int main(int argc, char **argv) {
     check_overflow();
     check_thresholds(4000000);
     wrong += check_maps(api, dev, false);
-    wrong += check_products(api, dev, false);
   }
   api->close(dev);
   printf(wrong ? "%d WRONG\n" : "all right\n", wrong);

@@ -252,7 +252,6 @@ kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const struct kf_string *
 struct kf_pool;
 struct kf_held;
 struct kf_devices;
-struct kf_slots_owner;
 struct kf_ctx {
   kf_ctx_options options;
   unsigned threads;
@@ -262,8 +261,6 @@ struct kf_ctx {
   kf_budget pictures;   /* for decoding pictures, of all threads together */
   struct kf_devices *devices; /* made by the first call that could use one (src/device/) */
   void (*free_devices)(struct kf_devices *devices);
-  struct kf_slots_owner *products; /* the same of large products (src/device/products.c) */
-  void (*free_products)(struct kf_slots_owner *products);
   kf_ranks ranks;
   struct {
     void *memory; /* NULL: none yet */

@@ -309,7 +309,6 @@ void kf_ctx_free(kf_ctx *ctx) {
   kf_outputs_abort(ctx);
   pool_free(ctx->pool);
   kf_budget_stop(&ctx->pictures);
-  if (ctx->products != NULL) ctx->free_products(ctx->products);
   if (ctx->devices != NULL) ctx->free_devices(ctx->devices);
   kf_free((void *)(uintptr_t)ctx->options.device);
   kf_free((void *)(uintptr_t)ctx->options.device_plugin);

@@ -75,37 +75,22 @@ static kf_status list_classes(kf_left_out *l) {
   return KF_OK;
 }
 
-/* Class means on their way to the basis of eigenvectors. */
-typedef struct turning {
-  kf_left_out *l;
-  kf_products on;
-} turning;
-
+/* Class means to the basis of eigenvectors. */
 static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const turning *t = argument;
-  kf_left_out *l = t->l;
+  const kf_left_out *l = argument;
   uint64_t dim = l->dim, first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS;
   double *columns = kf_alloc(dim * n, sizeof *columns), *x = l->means + first * dim;
   if (columns == NULL) return kf_fail_memory(err);
   for (uint64_t k = 0; k < n; k++)
     kf_class_mean(l->stats, (uint64_t)l->number[first + k], x + k * dim);
-  kf_status status = kf_turn_rows(&t->on, &l->turn, x, n, columns, x, err);
+  kf_turn_rows(l->ctx->kernels, &l->turn, x, n, columns, x);
   kf_free(columns);
-  return status;
-}
-
-static kf_status turn_all_means(kf_left_out *l) {
-  turning t = {.l = l};
-  KF_TRY(kf_products_begin(l->ctx, (double)l->n * l->dim * l->dim, &t.on));
-  kf_status status = kf_matrix_place(&t.on, &l->turn);
-  if (status == KF_OK) status = kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, &t);
-  return kf_products_end(&t.on, status);
+  return KF_OK;
 }
 
 /* The eigenvectors of S_w, the mean of all rows and class means. */
 static kf_status turn_classes(kf_left_out *l) {
-  kf_err *err = &l->ctx->err;
   uint64_t dim = l->dim;
   const double *vectors = kf_fitter_vectors(l->fitter), *column = kf_fitter_column(l->fitter);
   double *turn, *less, *columns;
@@ -113,16 +98,15 @@ static kf_status turn_classes(kf_left_out *l) {
   KF_TAKE(&l->arena, less, dim);
   KF_TAKE(&l->arena, columns, dim);
   KF_TAKE(&l->arena, l->means, l->n * dim);
-  if (l->arena.failed) return kf_fail_memory(err);
+  if (l->arena.failed) return kf_fail_memory(&l->ctx->err);
   kf_transpose(dim, dim, vectors, turn);
   for (uint64_t d = 0; d < dim; d++)
     for (uint64_t i = 0; i < dim; i++) turn[d * dim + i] *= column[d];
   l->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
-  KF_TRY(kf_turn_rows(&(kf_products){.ctx = l->ctx}, &l->turn, kf_fitter_mean(l->fitter), 1,
-                      columns, less, err));
+  kf_turn_rows(l->ctx->kernels, &l->turn, kf_fitter_mean(l->fitter), 1, columns, less);
   for (uint64_t d = 0; d < dim; d++) less[d] = -less[d];
   l->turn.start = less;
-  return turn_all_means(l);
+  return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
 }
 
 /* x.t = (x S) (t / S) with the scales S of columns, so text is turned by their inverse. */
@@ -160,8 +144,7 @@ static kf_status weigh_classes(kf_left_out *l) {
 /* --- reading the rows, each once --------------------------------------------------------------- */
 
 typedef struct reading {
-  kf_left_out *l;
-  kf_products on;
+  const kf_left_out *l;
   const uint64_t *at;  /* the rows to read, by their place in the plan */
   const kf_data *data; /* the same as a data set */
 } reading;
@@ -196,7 +179,7 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
                        scratch->fixed, to, err));
     if (l->length != NULL) l->length[at] = sqrt(kernels->dot(dim, to, to));
   }
-  KF_TRY(kf_turn_rows(&r->on, &l->turn, scratch->rows, b->n, scratch->columns, scratch->rows, err));
+  kf_turn_rows(kernels, &l->turn, scratch->rows, b->n, scratch->columns, scratch->rows);
   for (uint64_t i = 0; i < b->n; i++) {
     uint64_t at = r->at[b->first + i];
     memcpy(l->turned[at], scratch->rows + i * dim, dim * sizeof *scratch->rows);
@@ -214,12 +197,7 @@ static kf_status read_rows(kf_left_out *l, const uint64_t *at, const uint64_t *r
                   .argument = &r,
                   .scratch_size = sizeof(reading_scratch),
                   .make_scratch = take_scratch};
-  kf_status status = kf_products_begin(ctx, (double)n * l->dim * l->dim, &r.on);
-  if (status == KF_OK) {
-    status = kf_matrix_place(&r.on, &l->turn);
-    if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
-    status = kf_products_end(&r.on, status);
-  }
+  kf_status status = kf_each_batch(ctx, data, &pass);
   kf_data_free(data);
   return status;
 }

@@ -3,7 +3,6 @@
 #define KF_CHOOSE_LEFT_OUT_INTERNAL_H
 
 #include "choose/left_out.h"
-#include "device/device.h"
 
 #include <math.h>
 
@@ -40,8 +39,6 @@ typedef struct kf_view {
   double *columns[3];    /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
   float *directions_f32; /* the same, if products are in f32 */
   float *columns_f32[3]; /* and in the memory of `columns` */
-  kf_matrix turn;        /* what rows are multiplied with: directions, */
-  kf_matrix by[3];       /* and then columns */
   double *squares[3];    /* [n] squared lengths in the three metrics */
   kf_counts counts;
   /* Scratch. */
@@ -107,9 +104,11 @@ void kf_benches_make(kf_left_out *l, kf_arena *arena);
 
 /* Takes the memory. */
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
-/* Goes to a lambda (absolute), and places `turn` and `by`. fast: products of cosines in f32 are good
- * enough. */
-kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bool fast);
+/* Goes to a lambda (absolute). fast: products of cosines in f32 are good enough. */
+kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast);
+/* c [m][n] = a^T b in f32, a [depth][m], b [depth][n]. On any thread. */
+void kf_times_f32(const kf_kernels *kernels, const float *a, size_t m, const float *b, size_t n,
+                  size_t depth, float *c);
 /* D^-1 of a class with `count` rows, in direction d < rank. */
 static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
   return v->shrunk ? 1 / (1 + count * v->kappa * v->gamma[d]) : 1;

@@ -50,7 +50,6 @@ typedef struct trial {
   kf_range own;           /* batches of this rank */
   kf_range own_large;     /* large blocks of this rank */
   kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
-  kf_products on;
   kf_arena arena;
 } trial;
 
@@ -113,22 +112,21 @@ static uint32_t class_in_batch(kf_bench *b, uint32_t place, uint32_t *n_classes)
 }
 
 /* Products of the batch's rows, and of its classes, with all class means. */
-static kf_status multiply_exact(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
-                                uint32_t n_classes, kf_err *err) {
+static void multiply_exact(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
   size_t rank = v->rank, stride = n + n_classes;
   for (size_t d = 0; d < rank; d++) {
     for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * rank + d];
     for (uint32_t k = 0; k < n_classes; k++)
       b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * rank + d];
   }
-  for (uint32_t m = 0; m < v->metrics; m++)
-    KF_TRY(kf_matrix_times(on, &v->by[m], b->columns, stride, stride, b->product[m], err));
-  return KF_OK;
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    kf_matrix by = {.depth = rank, .n = v->l->n, .b = v->columns[m]};
+    kf_matrix_times(v->l->ctx->kernels, &by, b->columns, stride, b->product[m]);
+  }
 }
 
 /* The same in f32. */
-static kf_status multiply_fast(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
-                               uint32_t n_classes, kf_err *err) {
+static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
   size_t rank = v->rank, stride = n + n_classes;
   for (size_t d = 0; d < rank; d++) {
     for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * rank + d];
@@ -136,57 +134,53 @@ static kf_status multiply_fast(const kf_products *on, const kf_view *v, kf_bench
       b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * rank + d];
   }
   for (uint32_t m = 0; m < v->metrics; m++)
-    KF_TRY(kf_matrix_times(on, &v->by[m], b->columns_f32, stride, stride, b->product_f32[m], err));
-  return KF_OK;
+    kf_times_f32(v->l->ctx->kernels, b->columns_f32, stride, v->columns_f32[m], v->l->n, rank,
+                 b->product_f32[m]);
 }
 
 /* The n rows of a batch to the directions of class means. */
-static kf_status turn_exact(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
-                            kf_err *err) {
+static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
   const kf_left_out *l = v->l;
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
-  return kf_matrix_times(on, &v->turn, b->whitened, n, n, b->z, err);
+  kf_matrix turn = {.depth = dim, .n = v->rank, .b = v->directions};
+  kf_matrix_times(l->ctx->kernels, &turn, b->whitened, n, b->z);
 }
 
 /* The same in f32. */
-static kf_status turn_fast(const kf_products *on, const kf_view *v, kf_bench *b, uint64_t n,
-                           kf_err *err) {
+static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
   const kf_left_out *l = v->l;
   size_t dim = l->dim, rank = v->rank;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
       b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
-  KF_TRY(kf_matrix_times(on, &v->turn, b->whitened_f32, n, n, b->z_f32, err));
+  kf_times_f32(l->ctx->kernels, b->whitened_f32, n, v->directions_f32, rank, dim, b->z_f32);
   for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
-  return KF_OK;
 }
 
-static kf_status multiply(const kf_products *on, const kf_left_out *l, kf_bench *b, uint64_t n,
-                          kf_err *err) {
+static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
   const kf_view *v = &l->view;
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
   if (v->fast) {
-    KF_TRY(turn_fast(on, v, b, n, err));
-    return multiply_fast(on, v, b, n, n_classes, err);
+    turn_fast(v, b, n);
+    multiply_fast(v, b, n, n_classes);
+  } else {
+    turn_exact(v, b, n);
+    multiply_exact(v, b, n, n_classes);
   }
-  KF_TRY(turn_exact(on, v, b, n, err));
-  return multiply_exact(on, v, b, n, n_classes, err);
 }
 
 /* The cosines of rows with text; `whitened` is used for their columns. */
-static kf_status multiply_text(const kf_products *on, const kf_left_out *l, kf_bench *b, uint64_t n,
-                               kf_err *err) {
+static void multiply_text(const kf_left_out *l, kf_bench *b, uint64_t n) {
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d];
-  KF_TRY(kf_matrix_times(on, &l->text, b->whitened, n, n, b->text, err));
+  kf_matrix_times(l->ctx->kernels, &l->text, b->whitened, n, b->text);
   for (uint64_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
-  return KF_OK;
 }
 
 /* Products with class means of the k-th row of a block, the i-th of a batch of n. */
@@ -298,8 +292,8 @@ static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err 
   uint64_t n = 0, row = 0;
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
     for (uint64_t r = l->start[t->blocks[k]]; r < l->start[t->blocks[k] + 1]; r++) b->at[n++] = r;
-  KF_TRY(multiply(&t->on, l, b, n, err));
-  if (l->with_text) KF_TRY(multiply_text(&t->on, l, b, n, err));
+  multiply(l, b, n);
+  if (l->with_text) multiply_text(l, b, n);
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++, row += b->block.r) {
     b->block.r = (uint32_t)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
     set_block(l, b, row, n);
@@ -333,9 +327,7 @@ static kf_status try_large(trial *t, uint64_t i) {
     status = kf_again_score(&l->view, r, l->rows.label + first, l->turned[first], b.scores);
   if (status == KF_OK) {
     for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
-    if (l->with_text) status = multiply_text(&t->on, l, &b, r, &ctx->err);
-  }
-  if (status == KF_OK) {
+    if (l->with_text) multiply_text(l, &b, r);
     judge_block(t, &b, 0, t->in_part[t->large[i]], 0);
     status = report(t, i + 1 - t->own_large.first, 0, &ctx->err);
   }
@@ -425,32 +417,14 @@ static kf_status try_own(trial *t) {
   return kf_parallel(ctx, (size_t)n_in(t->own), try_batch, t);
 }
 
-/* How many products of numbers a trial has, about. */
-static double work_of(const trial *t) {
-  const kf_left_out *l = t->l;
-  double rows = 0, rank = l->n < l->dim ? l->n : l->dim, means = l->n > l->dim ? l->n : 0;
-  for (uint64_t k = 0; k < t->n_blocks; k++)
-    rows += (double)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
-  double each = l->dim + 2.0 * l->n * l->view.metrics;
-  return rows * rank * each + means * rank * l->dim + (l->with_text ? rows * l->n * l->dim : 0);
-}
-
-/* At one lambda, with what is on devices. */
-static kf_status try_all(trial *t) {
-  kf_left_out *l = t->l;
-  KF_TRY(kf_view_set(&l->view, &t->on, t->asked->lambda, t->asked->curve, t->asked->fast));
-  if (l->with_text) KF_TRY(kf_matrix_place(&t->on, &l->text));
-  return try_own(t);
-}
-
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_products_begin(ctx, work_of(t), &t->on));
-  KF_TRY(kf_products_end(&t->on, try_all(t)));
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
+  KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
     kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
   if (t->asked->see == NULL) KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->softmax, 2 * n_points));

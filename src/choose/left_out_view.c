@@ -53,18 +53,20 @@ static void narrow(const double *from, uint64_t n, float *to) {
   for (uint64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
-static kf_status place_directions(kf_view *v, kf_products *on) {
-  uint64_t dim = v->l->dim;
-  if (v->fast) narrow(v->directions, dim * v->rank, v->directions_f32);
-  v->turn = (kf_matrix){
-      .depth = dim, .n = v->rank, .b = v->directions, .b_f32 = v->fast ? v->directions_f32 : NULL};
-  return kf_matrix_place(on, &v->turn);
+static void narrow_directions(kf_view *v) {
+  if (v->fast) narrow(v->directions, (uint64_t)v->l->dim * v->rank, v->directions_f32);
+}
+
+void kf_times_f32(const kf_kernels *kernels, const float *a, size_t m, const float *b, size_t n,
+                  size_t depth, float *c) {
+  memset(c, 0, m * n * sizeof *c);
+  kernels->gemm_tn_f32(a, m, b, n, c, n, m, n, depth);
 }
 
 /* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
  * its eigenvectors y they are sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class k lies at sqrt(gamma /
  * n_k) y_k along them. */
-static kf_status few_classes(kf_view *v, kf_products *on) {
+static kf_status few_classes(kf_view *v) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   uint64_t dim = l->dim, n = l->n;
@@ -90,7 +92,8 @@ static kf_status few_classes(kf_view *v, kf_products *on) {
       ctx,
       (kf_product){
           .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n}));
-  return place_directions(v, on);
+  narrow_directions(v);
+  return KF_OK;
 }
 
 /* Class means [first, first + n) of a task. */
@@ -108,28 +111,22 @@ static kf_status each_span(const kf_left_out *l, kf_task_fn task, void *argument
 }
 
 /* Class means along the directions, in f32. */
-typedef struct turning {
-  const kf_view *v;
-  const kf_products *on;
-} turning;
-
 static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const turning *t = argument;
-  const kf_view *v = t->v;
+  const kf_view *v = argument;
   const kf_left_out *l = v->l;
   span s = span_of(l, i);
   uint64_t rank = v->rank, dim = l->dim;
-  float *turned = kf_alloc_zero(s.n * (rank + dim), sizeof *turned);
+  float *turned = kf_alloc(s.n * (rank + dim), sizeof *turned);
   if (turned == NULL) return kf_fail_memory(err);
   float *whitened = turned + s.n * rank; /* in columns */
   for (uint64_t j = 0; j < s.n; j++)
     for (uint64_t d = 0; d < dim; d++)
       whitened[d * s.n + j] = (float)(l->means[(s.first + j) * dim + d] * v->root[d]);
-  kf_status status = kf_matrix_times(t->on, &v->turn, whitened, s.n, s.n, turned, err);
+  kf_times_f32(l->ctx->kernels, whitened, s.n, v->directions_f32, rank, dim, turned);
   for (uint64_t k = 0; k < s.n * rank; k++) v->means[s.first * rank + k] = (double)turned[k];
   kf_free(turned);
-  return status;
+  return KF_OK;
 }
 
 /* Whitened class means, in columns. */
@@ -146,7 +143,7 @@ static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
 }
 
 /* With more, they are those of the fitter. */
-static kf_status many_classes(kf_view *v, kf_products *on, double lambda, bool curve) {
+static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   uint64_t dim = l->dim, n = l->n;
   kf_directions found;
@@ -154,8 +151,8 @@ static kf_status many_classes(kf_view *v, kf_products *on, double lambda, bool c
   memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
   kf_transpose(v->rank, dim, found.u, v->directions);
-  KF_TRY(place_directions(v, on));
-  if (v->fast) return each_span(l, turn_fast, &(turning){v, on});
+  narrow_directions(v);
+  if (v->fast) return each_span(l, turn_fast, v);
   KF_TRY(each_span(l, whiten, v));
   return kf_multiply(
       l->ctx,
@@ -206,18 +203,7 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-static kf_status place_classes(kf_view *v, kf_products *on) {
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    v->by[m] = (kf_matrix){.depth = v->rank,
-                           .n = v->l->n,
-                           .b = v->columns[m],
-                           .b_f32 = v->fast ? v->columns_f32[m] : NULL};
-    KF_TRY(kf_matrix_place(on, &v->by[m]));
-  }
-  return KF_OK;
-}
-
-kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bool fast) {
+kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   const double *values = kf_fitter_values(l->fitter);
@@ -227,8 +213,7 @@ kf_status kf_view_set(kf_view *v, kf_products *on, double lambda, bool curve, bo
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
   v->fast = fast && !l->euclidean;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  KF_TRY(l->n <= l->dim ? few_classes(v, on) : many_classes(v, on, lambda, curve));
+  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
-  KF_TRY(kf_counts_set(v));
-  return place_classes(v, on);
+  return kf_counts_set(v);
 }

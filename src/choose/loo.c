@@ -3,22 +3,20 @@
  * Rows and class means are turned to the basis of the eigenvectors of S_w, in which the algebra
  * of a row that is left out (loo_algebra.c) is cheap. For each lambda there is an index of the
  * prototypes, which is asked for the few classes that could come before a row's own; these are
- * compared exactly. On devices, products find these classes (loo_reach.c). */
+ * compared exactly. */
 #include "choose/loo_algebra.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BATCH    KF_LOO_BATCH
-#define TOP      5u
-#define OF_BYTES 16.0 /* products in the time of one of f64 */
+#define BATCH 64u /* rows */
+#define TOP   5u
 
 /* --- making it ------------------------------------------------------------------------------- */
 
 /* Rows on their way to the basis V: class means, or text. */
 typedef struct turning {
   const kf_loo *loo;
-  kf_products on;
   kf_matrix turn;
   double *rows; /* [n][D] */
   bool means;   /* which are fetched first */
@@ -34,21 +32,13 @@ static kf_status turn_some(void *argument, size_t i, size_t worker, kf_err *err)
   if (columns == NULL) return kf_fail_memory(err);
   for (uint64_t k = 0; t->means && k < n; k++)
     kf_class_mean(loo->stats, (uint64_t)loo->number[first + k], x + k * dim);
-  kf_status status = kf_turn_rows(&t->on, &t->turn, x, n, columns, x, err);
+  kf_turn_rows(loo->ctx->kernels, &t->turn, x, n, columns, x);
   kf_free(columns);
-  return status;
-}
-
-static double turning_work(const kf_loo *loo, uint64_t rows) {
-  return (double)rows * loo->dim * loo->dim;
+  return KF_OK;
 }
 
 static kf_status turn_all(turning *t) {
-  const kf_loo *loo = t->loo;
-  KF_TRY(kf_products_begin(loo->ctx, turning_work(loo, loo->n), &t->on));
-  kf_status status = kf_matrix_place(&t->on, &t->turn);
-  if (status == KF_OK) status = kf_parallel(loo->ctx, (loo->n + BATCH - 1) / BATCH, turn_some, t);
-  return kf_products_end(&t->on, status);
+  return kf_parallel(t->loo->ctx, (t->loo->n + BATCH - 1) / BATCH, turn_some, t);
 }
 
 static void list_classes(kf_loo *loo) {
@@ -78,8 +68,7 @@ static kf_status prepare(kf_loo *loo, bool centred) {
   loo->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
   /* Distances do not depend on the centre, but lose fewer digits with it. */
   if (loo->n > 0 && (centred || loo->euclidean))
-    KF_TRY(kf_turn_rows(&(kf_products){.ctx = ctx}, &loo->turn, kf_fitter_mean(loo->fitter), 1,
-                        columns, loo->centre, &ctx->err));
+    kf_turn_rows(ctx->kernels, &loo->turn, kf_fitter_mean(loo->fitter), 1, columns, loo->centre);
   for (uint64_t i = 0; i < dim; i++) less[i] = -loo->centre[i];
   loo->turn.start = less;
   return turn_all(&(turning){.loo = loo, .turn = loo->turn, .rows = loo->means, .means = true});
@@ -147,13 +136,12 @@ typedef struct loo_batch {
   double *ax, *ad; /* [BATCH][D] */
   double *columns; /* [D][BATCH] */
   double *u, *v;   /* [D] */
-  kf_loo_reach_scratch reach;
   const kf_loo_view *view;
 } loo_batch;
 
 /* Rows as the statistics saw them, in the basis V. */
-static kf_status turn_batch(const kf_loo *loo, const kf_products *on, const kf_data *data,
-                            const kf_batch *from, loo_batch *b, kf_loo_count *count, kf_err *err) {
+static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_batch *from,
+                            loo_batch *b, kf_loo_count *count, kf_err *err) {
   const kf_stats *s = loo->stats;
   b->n = 0;
   for (uint64_t i = 0; i < from->n; i++) {
@@ -170,7 +158,8 @@ static kf_status turn_batch(const kf_loo *loo, const kf_products *on, const kf_d
     b->own[b->n++] = (uint32_t)loo->place[label];
   }
   count->n += b->n;
-  return kf_turn_rows(on, &loo->turn, b->x, b->n, b->columns, b->x, err);
+  kf_turn_rows(loo->ctx->kernels, &loo->turn, b->x, b->n, b->columns, b->x);
+  return KF_OK;
 }
 
 static void take_unit(const kf_loo *loo, loo_batch *b) {
@@ -204,9 +193,6 @@ typedef struct loo_tally {
 
 typedef struct loo_job {
   kf_loo *loo;
-  kf_products on;
-  bool by_products; /* in the place of indexes */
-  kf_loo_reach reach;
   const kf_data *data; /* the rows to leave out */
   uint64_t *right;     /* [rows of the data] a bit for each point; may be NULL */
   size_t n_points, n_views;
@@ -220,7 +206,6 @@ static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
   const loo_job *j = argument;
   const kf_loo *loo = j->loo;
   loo_batch *b = scratch;
-  if (j->by_products) kf_loo_reach_room(&b->reach, loo, arena);
   uint64_t dim = loo->dim;
   KF_TAKE(arena, b->queries, BATCH * (uint64_t)kf_loo_width(loo));
   KF_TAKE(arena, b->fixed, dim);
@@ -245,12 +230,8 @@ static kf_status count_point(const loo_job *j, size_t g, loo_batch *b, kf_fuse_p
     if (loo->text != NULL) kf_loo_row_add_text(view, r, b->unit + i * loo->dim, point->alpha);
     b->least[i] = kf_loo_ask(view, r, b->u, b->v, b->queries + i * kf_loo_width(loo));
   }
-  if (view->index != NULL)
-    KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least,
-                             count_rival, b, err));
-  else
-    KF_TRY(kf_loo_reaching(&j->reach, &j->on, view, b->queries, b->n, b->least, &b->reach,
-                           count_rival, b, err));
+  KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least, count_rival,
+                           b, err));
   for (size_t i = 0; i < b->n; i++) {
     point->top1 += b->rows[i].beaten == 0;
     point->top5 += b->rows[i].beaten < TOP;
@@ -263,7 +244,7 @@ static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err)
   const loo_job *j = argument;
   loo_batch *b = batch->scratch;
   loo_tally *t = &j->tallies[batch->worker];
-  KF_TRY(turn_batch(j->loo, &j->on, j->data, batch, b, &t->count, err));
+  KF_TRY(turn_batch(j->loo, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
   for (size_t g = 0; g < j->n_points; g++) KF_TRY(count_point(j, g, b, &t->points[g], err));
   return KF_OK;
@@ -281,17 +262,10 @@ static kf_status prepare_job(loo_job *j, const kf_fuse_point *points) {
     memcpy(j->tallies[t].points, points, j->n_points * sizeof *points);
   for (size_t g = 0; g < j->n_points; g++) {
     if (g == 0 || points[g].lambda != points[g - 1].lambda)
-      KF_TRY(kf_loo_view_start(&j->views[j->n_views++], j->loo, points[g].lambda, !j->by_products));
+      KF_TRY(kf_loo_view_start(&j->views[j->n_views++], j->loo, points[g].lambda, true));
     j->view[g] = &j->views[j->n_views - 1];
   }
   return KF_OK;
-}
-
-/* What is resident on devices, if it is they who multiply. */
-static kf_status place_job(loo_job *j) {
-  j->by_products = kf_loo_reach_pays(j->loo, &j->on);
-  KF_TRY(kf_matrix_place(&j->on, &j->loo->turn));
-  return j->by_products ? kf_loo_reach_place(&j->reach, j->loo, &j->on, &j->arena) : KF_OK;
 }
 
 static kf_status count_rows(loo_job *j, const char *what, const kf_fuse_point *points) {
@@ -302,16 +276,8 @@ static kf_status count_rows(loo_job *j, const char *what, const kf_fuse_point *p
                   .argument = j,
                   .scratch_size = sizeof(loo_batch),
                   .make_scratch = take_batch};
-  KF_TRY(place_job(j));
   KF_TRY(prepare_job(j, points));
   return kf_each_batch(j->loo->ctx, j->data, &pass);
-}
-
-/* Products of numbers; those of an index are of bytes. */
-static double counting_work(const loo_job *j) {
-  const kf_loo *loo = j->loo;
-  double each = (double)kf_loo_width(loo) * loo->n * (double)j->n_points / OF_BYTES;
-  return turning_work(loo, j->data->rows) + (double)j->data->rows * each;
 }
 
 static kf_status add_over_ranks(kf_ctx *ctx, loo_job *j, kf_fuse_point *points,
@@ -342,8 +308,7 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
                            kf_loo_count *count) {
   kf_ctx *ctx = j->loo->ctx;
   for (size_t g = 0; g < j->n_points; g++) points[g].top1 = points[g].top5 = 0;
-  KF_TRY(kf_products_begin(ctx, counting_work(j), &j->on));
-  KF_TRY(kf_products_end(&j->on, count_rows(j, what, points)));
+  KF_TRY(count_rows(j, what, points));
   *count = (kf_loo_count){0};
   for (unsigned t = 0; t < ctx->threads; t++) {
     const loo_tally *tally = &j->tallies[t];
@@ -388,8 +353,7 @@ static kf_status score_row(kf_loo *loo, uint64_t number, kf_loo_view *view, kf_a
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(loo->data, loo->ctx->kernels, number, 1, row, &label, &norm2, err));
   kf_batch one = {.first = number, .n = 1, .rows = row, .labels = &label, .norm2 = &norm2};
-  KF_TRY(turn_batch(loo, &(kf_products){.ctx = loo->ctx}, loo->data, &one, b, &(kf_loo_count){0},
-                    err));
+  KF_TRY(turn_batch(loo, loo->data, &one, b, &(kf_loo_count){0}, err));
   for (uint32_t k = 0; k < loo->stats->n_classes; k++) scores[k] = NAN;
   if (b->n == 0) return KF_OK;
   kf_loo_row r = row_of(view, b, 0);

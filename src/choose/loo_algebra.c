@@ -99,7 +99,7 @@ kf_status kf_loo_view_start(kf_loo_view *v, const kf_loo *loo, double lambda, bo
     v->root[i] = sqrt(v->inverse[i]);
   }
   KF_TRY(measure_prototypes(v));
-  if (!indexed) return kf_loo_reach_view(v);
+  if (!indexed) return KF_OK;
   /* In place: rows are not asked for after packing. */
   kf_source source = {
       .rows = loo->n, .dim = kf_loo_width(loo), .fetch = fetch_prototypes, .self = v};

@@ -4,9 +4,6 @@
 #define KF_CHOOSE_LOO_ALGEBRA_H
 
 #include "choose/loo.h"
-#include "device/device.h"
-
-#define KF_LOO_BATCH 64u /* rows */
 
 struct kf_loo {
   kf_ctx *ctx;
@@ -41,9 +38,6 @@ typedef struct kf_loo_view {
   double shortest, longest; /* of the p_j */
   double shrink;            /* by which distances are divided for the index: numbers near 1 */
   kf_index *index;          /* of the p_j: unit vectors for cosine */
-  /* Instead of an index, for loo_reach.c: */
-  float *scale, *offset; /* [n] */
-  double steepest;       /* of the scales */
   kf_arena arena;
 } kf_loo_view;
 /* lambda: absolute. indexed: for kf_index_reaching. The view must be cleared on failure, too. Errors go
@@ -78,30 +72,5 @@ bool kf_loo_comes_before(const kf_loo_view *view, const kf_loo_row *row, uint32_
  * there to be able to come before the row's own. */
 double kf_loo_ask(const kf_loo_view *view, const kf_loo_row *row, const double *u, const double *v,
                   float *query);
-
-/* --- classes that may come before, by products (loo_reach.c) ------------------------------------- */
-
-typedef struct kf_loo_reach {
-  kf_matrix means, text; /* [D][n] in f32 */
-  double most;           /* the largest number of the means */
-} kf_loo_reach;
-/* Of a worker. */
-typedef struct kf_loo_reach_scratch {
-  float *columns;            /* [D][KF_LOO_BATCH] */
-  float *products, *offsets; /* [KF_LOO_BATCH][n] */
-  uint32_t *list;            /* [n] */
-} kf_loo_reach_scratch;
-/* Whether to do so in the place of indexes. */
-bool kf_loo_reach_pays(const kf_loo *loo, const kf_products *on);
-/* Places class means and text; what they are made of is taken from the arena. */
-kf_status kf_loo_reach_place(kf_loo_reach *r, const kf_loo *loo, kf_products *on, kf_arena *arena);
-/* Readies a view without an index. */
-kf_status kf_loo_reach_view(kf_loo_view *view);
-void kf_loo_reach_room(kf_loo_reach_scratch *scratch, const kf_loo *loo, kf_arena *arena);
-/* As kf_index_reaching, for n <= KF_LOO_BATCH queries of kf_loo_ask. On any thread. */
-kf_status kf_loo_reaching(const kf_loo_reach *r, const kf_products *on, const kf_loo_view *view,
-                          const float *queries, uint64_t n, const double *least,
-                          kf_loo_reach_scratch *scratch, kf_reach_fn use, void *argument,
-                          kf_err *err);
 
 #endif

@@ -16,7 +16,6 @@ typedef struct making {
   kf_ranker *r;
   kf_ctx *ctx;
   const kf_stats *stats;
-  kf_map_of_means by;
   /* The most of each worker. */
   double *longest, *steepest; /* [threads][n_dims] */
   double *growth;             /* [threads][n_dims] by stretch */
@@ -44,20 +43,19 @@ static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) 
   double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
-  kf_status status = kf_map_class_means(&m->by, stats, first, n, scratch, means, mapped, err);
-  if (status == KF_OK) kf_shrink_means(r->model, stats->counts + first, n, mapped);
-  for (uint32_t t = 0; status == KF_OK && t < n; t++)
+  kf_map_class_means(map, m->ctx->kernels, stats, first, n, scratch, means, mapped);
+  kf_shrink_means(r->model, stats->counts + first, n, mapped);
+  for (uint32_t t = 0; t < n; t++)
     if (r->place[first + t] >= 0)
       memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
              r->most * sizeof *mapped);
   kf_free(means);
-  return status;
+  return KF_OK;
 }
 
 static kf_status map_means(making *m) {
   size_t tasks = (m->stats->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
-  KF_TRY(kf_map_of_means_begin(m->ctx, &m->r->model->map, m->stats->n_classes, &m->by));
-  return kf_map_of_means_end(&m->by, kf_parallel(m->ctx, tasks, map_some, m));
+  return kf_parallel(m->ctx, tasks, map_some, m);
 }
 
 static void set_priors(kf_ranker *r, const kf_stats *stats) {

@@ -64,7 +64,6 @@ typedef struct kf_slot {
   kf_device *device;
   void *object;    /* what is resident on the device: a kf_dev_map, a kf_dev_odds */
   uint32_t number; /* of the slot, for the device */
-  uint32_t place;  /* of its device, among those of the pass */
   void *in, *out;  /* memory of the host for one batch, page-locked if there is such memory */
   bool locked[2], taken;
 } kf_slot;
@@ -91,7 +90,6 @@ typedef struct kf_slots_plan {
    * to a device if each thread would have worth_a_put to do; something is made resident for it once
    * all calls so far come to worth_a_copy, and a device is opened for it at worth_a_start. */
   double work, worth_a_put, worth_a_copy, worth_a_start;
-  bool alone; /* ranks do not come here together */
 } kf_slots_plan;
 
 typedef struct kf_slots kf_slots;
@@ -120,57 +118,11 @@ kf_status kf_slots_begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan
                          kf_slots_use *use);
 kf_status kf_slots_end(kf_ctx *ctx, kf_slots_use *use, kf_status status);
 uint32_t kf_slots_batch(const kf_slots_use *use); /* rows of a put, at most; 0: the CPU does it */
-uint32_t kf_slots_devices(const kf_slots_use *use);
-kf_device *kf_slots_device(const kf_slots_use *use, uint32_t place);
 
 /* Has a device compute n <= batch rows, on any thread: `fill` writes them to the slot, `take_out`
  * reads the result. *done: if not, the CPU has to do it. */
 typedef void (*kf_slot_fn)(void *argument, const kf_slot *slot, uint32_t n);
 kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
                        void *argument, bool *done, kf_err *err);
-/* The same on one of the devices. */
-kf_status kf_slots_run_on(const kf_slots_use *use, uint32_t place, uint32_t n, kf_slot_fn fill,
-                          kf_slot_fn take_out, void *argument, bool *done, kf_err *err);
-/* What else went wrong with a device: as if a put had failed. Returns an error only where devices were
- * asked for by name. */
-kf_status kf_slots_fail(const kf_slots_use *use, const kf_err *failure, kf_err *err);
-
-/* --- products (products.c) --------------------------------------------------------------------- */
-
-/* A matrix b [depth][n] that others are multiplied with:
- *
- *     c[i][j] = the sum of a[k][i] * b[k][j] over k = 0, 1, ... in order, from start[j]
- *
- * as kf_kernels.gemm_tn makes it, or gemm_tn_f32, with its bits wherever it is made. Neither b nor
- * start may change while it is placed. */
-typedef struct kf_matrix {
-  size_t depth, n;
-  const double *b;
-  const float *b_f32;  /* instead of b: all numbers are f32 then */
-  const double *start; /* [n]; NULL, and always with b_f32: zeros */
-  void *on[KF_MOST_DEVICES];
-} kf_matrix;
-
-#define KF_MOST_MATRICES 6u
-
-/* The devices of some products, which share what is placed there. */
-typedef struct kf_products {
-  kf_ctx *ctx;
-  kf_slots_use use;
-  kf_matrix *placed[KF_MOST_MATRICES];
-  uint32_t n_placed;
-} kf_products;
-
-/* On the thread of the context, before and after some products; work: how many products of numbers they
- * are. `end` takes matrices from devices, and passes on the status, or says what went wrong with a
- * device. Whether devices do it is no matter of ranks: each goes on alone. */
-kf_status kf_products_begin(kf_ctx *ctx, double work, kf_products *out);
-kf_status kf_products_end(kf_products *p, kf_status status);
-/* Brings a matrix to the devices, if there are some, in parallel. Those that are not placed work as
- * well, on the CPU. */
-kf_status kf_matrix_place(kf_products *p, kf_matrix *matrix);
-/* c [m][n] of a [depth][m], whose lines are lda apart; numbers are as those of b. On any thread. */
-kf_status kf_matrix_times(const kf_products *p, const kf_matrix *matrix, const void *a, size_t lda,
-                          size_t m, void *c, kf_err *err);
 
 #endif

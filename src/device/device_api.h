@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define KF_DEVICE_VERSION 4
+#define KF_DEVICE_VERSION 5
 
 typedef enum kf_dev_status {
   KF_DEV_OK = 0,
@@ -38,8 +38,6 @@ typedef struct kf_dev_queries kf_dev_queries; /* queries and what is known of th
 typedef struct kf_dev_moments kf_dev_moments; /* statistics in the making */
 typedef struct kf_dev_map kf_dev_map;         /* a map */
 typedef struct kf_dev_odds kf_dev_odds;       /* prototypes, for probabilities */
-typedef struct kf_dev_matrix kf_dev_matrix;   /* what other matrices are multiplied with */
-typedef struct kf_dev_product kf_dev_product; /* room for products */
 
 typedef struct kf_dev_info {
   char name[256];        /* "NVIDIA H200" */
@@ -193,25 +191,6 @@ typedef struct kf_dev_sums {
   double sum[2]; /* for each scale */
 } kf_dev_sums;
 
-/* --- products ---------------------------------------------------------------------------------
- *
- * Of matrices, as kf_kernels.gemm_tn and gemm_tn_f32 make them (src/kernel/kernel.h):
- *
- *     c[i][j] = the sum of a[k][i] * b[k][j] over k = 0, 1, ... in order, from start[j]
- *
- * Each step is sum = fma(a, b, sum) in f64, or fmaf in f32 if narrow. b and start stay on the device; a
- * comes and c goes. A c[i][j] that is not a number may be any NaN. */
-
-typedef struct kf_dev_matrix_plan {
-  uint32_t depth, n; /* b [depth][n], start [n] */
-  int narrow;        /* numbers are f32, and f64 otherwise */
-} kf_dev_matrix_plan;
-
-typedef struct kf_dev_product_plan {
-  uint32_t slots;   /* as in kf_dev_map_plan */
-  uint64_t in, out; /* bytes of the largest a, or of lines of b; of the largest c */
-} kf_dev_product_plan;
-
 /* --- the table -------------------------------------------------------------------------------- */
 
 typedef struct kf_device_api {
@@ -318,7 +297,7 @@ typedef struct kf_device_api {
   kf_dev_status (*moments_take)(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                 int64_t *counts);
 
-  /* --- maps, probabilities and products --------------------------------------------------------
+  /* --- maps and probabilities --------------------------------------------------------
    * Many threads share these: while one of them waits for its slot, others may call anything on the
    * device. So `wait` is called without the rule of one thread at a time, at most once at a time for
    * each slot, writes nothing that other slots see, and puts its sentence into message [size]. The
@@ -341,21 +320,6 @@ typedef struct kf_device_api {
   kf_dev_status (*odds_put)(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,
                             kf_dev_sums *out);
   kf_dev_status (*odds_wait)(kf_dev_odds *odds, uint32_t slot, char *message, size_t size);
-
-  uint64_t (*product_bytes)(const kf_dev_product_plan *plan); /* on the device */
-  kf_dev_status (*product_new)(kf_dev *dev, const kf_dev_product_plan *plan, kf_dev_product **out);
-  void (*product_free)(kf_dev *dev, kf_dev_product *product);
-  /* A matrix serves the products of all slots, once its lines have been put and waited for. */
-  uint64_t (*matrix_bytes)(const kf_dev_matrix_plan *plan); /* on the device */
-  kf_dev_status (*matrix_new)(kf_dev *dev, const kf_dev_matrix_plan *plan, kf_dev_matrix **out);
-  void (*matrix_free)(kf_dev *dev, kf_dev_matrix *matrix);
-  /* Puts lines [first, first + n) of b; line `depth` is start. */
-  kf_dev_status (*matrix_put)(kf_dev_product *product, uint32_t slot, kf_dev_matrix *matrix,
-                              uint32_t first, uint32_t n, const void *lines);
-  /* a [depth][m] to c [m][n]. */
-  kf_dev_status (*product_put)(kf_dev_product *product, uint32_t slot, const kf_dev_matrix *matrix,
-                               const void *a, uint32_t m, void *c);
-  kf_dev_status (*product_wait)(kf_dev_product *product, uint32_t slot, char *message, size_t size);
 } kf_device_api;
 
 /* The one symbol of a plug-in. NULL: it does not have this version. */

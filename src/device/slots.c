@@ -104,7 +104,6 @@ static bool make_slots(kf_slots *s, const kf_slots_plan *plan, uint32_t each) {
     kf_slot *slot = &s->slots[i];
     kf_device *d = slot->device = s->devices[i % s->n_devices];
     slot->object = s->objects[i % s->n_devices];
-    slot->place = i % s->n_devices;
     slot->number = i / s->n_devices;
     pthread_mutex_lock(&d->lock);
     slot->in = take_memory(d, s->batch * plan->in, &slot->locked[0]);
@@ -231,7 +230,7 @@ kf_status kf_slots_begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan
   kf_status status = begin(ctx, owner, plan, use, &err, &fault);
   pthread_mutex_unlock(&owner->lock);
   if (fault) status = kf_devices_failed(ctx, &err);
-  if (!plan->alone) status = kf_agree_on(ctx, status); /* the devices of ranks may differ */
+  status = kf_agree_on(ctx, status); /* the devices of ranks may differ */
   if (status != KF_OK && use->slots != NULL) {
     release(use->slots);
     use->slots = NULL;
@@ -261,31 +260,19 @@ uint32_t kf_slots_batch(const kf_slots_use *use) {
   return use->slots != NULL ? use->slots->batch : 0;
 }
 
-uint32_t kf_slots_devices(const kf_slots_use *use) {
-  return use->slots != NULL ? use->slots->n_devices : 0;
-}
-
-kf_device *kf_slots_device(const kf_slots_use *use, uint32_t place) {
-  return use->slots->devices[place];
-}
-
 /* --- for threads ------------------------------------------------------------------------------ */
 
-#define ANY_DEVICE UINT32_MAX
-
 /* With the lock. */
-static kf_slot *find_free(const kf_slots *s, uint32_t place) {
+static kf_slot *find_free(const kf_slots *s) {
   for (uint32_t i = 0; i < s->n; i++)
-    if (!s->slots[i].taken && (place == ANY_DEVICE || s->slots[i].place == place))
-      return &s->slots[i];
+    if (!s->slots[i].taken) return &s->slots[i];
   return NULL;
 }
 
-static kf_slot *take(kf_slots *s, uint32_t place) {
+static kf_slot *take(kf_slots *s) {
   kf_slot *slot = NULL;
   pthread_mutex_lock(&s->lock);
-  while (!s->failed && (slot = find_free(s, place)) == NULL)
-    pthread_cond_wait(&s->changed, &s->lock);
+  while (!s->failed && (slot = find_free(s)) == NULL) pthread_cond_wait(&s->changed, &s->lock);
   if (slot != NULL) slot->taken = true;
   pthread_mutex_unlock(&s->lock);
   return slot;
@@ -297,20 +284,8 @@ static void give(kf_slots *s, kf_slot *slot, const kf_err *err) {
   slot->taken = false;
   if (err != NULL && !s->failed) s->err = *err;
   s->failed = s->failed || err != NULL;
-  pthread_cond_broadcast(&s->changed); /* some may wait for another device */
-  pthread_mutex_unlock(&s->lock);
-}
-
-kf_status kf_slots_fail(const kf_slots_use *use, const kf_err *failure, kf_err *err) {
-  kf_slots *s = use->slots;
-  pthread_mutex_lock(&s->lock);
-  if (!s->failed) s->err = *failure;
-  s->failed = true;
   pthread_cond_broadcast(&s->changed);
   pthread_mutex_unlock(&s->lock);
-  if (!use->asked) return KF_OK;
-  *err = *failure;
-  return err->status;
 }
 
 static kf_dev_status run_in(const kf_slot *slot, const kf_slots_kind *kind, uint32_t n, bool *odd,
@@ -328,11 +303,11 @@ static kf_dev_status run_in(const kf_slot *slot, const kf_slots_kind *kind, uint
   return status;
 }
 
-kf_status kf_slots_run_on(const kf_slots_use *use, uint32_t place, uint32_t n, kf_slot_fn fill,
-                          kf_slot_fn take_out, void *argument, bool *done, kf_err *err) {
+kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
+                       void *argument, bool *done, kf_err *err) {
   kf_slots *s = use->slots;
   *done = false;
-  kf_slot *slot = s != NULL ? take(s, place) : NULL;
+  kf_slot *slot = s != NULL ? take(s) : NULL;
   if (slot == NULL) {
     if (s == NULL || !use->asked) return KF_OK;
     pthread_mutex_lock(&s->lock);
@@ -350,9 +325,4 @@ kf_status kf_slots_run_on(const kf_slots_use *use, uint32_t place, uint32_t n, k
   if (status == KF_DEV_OK || !use->asked) return KF_OK;
   *err = failure;
   return err->status;
-}
-
-kf_status kf_slots_run(const kf_slots_use *use, uint32_t n, kf_slot_fn fill, kf_slot_fn take_out,
-                       void *argument, bool *done, kf_err *err) {
-  return kf_slots_run_on(use, ANY_DEVICE, n, fill, take_out, argument, done, err);
 }

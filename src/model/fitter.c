@@ -320,7 +320,6 @@ double kf_fitter_kappa(const kf_fitter *f) {
 typedef struct classes_job {
   const kf_fitter *fitter;
   kf_model *model;
-  kf_map_of_means by;
   uint32_t share; /* classes of a task */
 } classes_job;
 
@@ -328,8 +327,8 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
   (void)worker;
   const classes_job *j = argument;
   uint32_t first = (uint32_t)i * j->share, left = j->model->n_classes - first;
-  return kf_model_set_classes(j->model, &j->by, first, left < j->share ? left : j->share,
-                              j->fitter->between, first, err);
+  return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
+                              left < j->share ? left : j->share, j->fitter->between, first, err);
 }
 
 /* So that threads end together, in whole tiles of every product. */
@@ -342,8 +341,7 @@ static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   classes_job j = {.fitter = f, .model = m, .share = share_classes(f->ctx, m->n_classes)};
   size_t tasks = (m->n_classes + j.share - 1) / j.share;
-  KF_TRY(kf_map_of_means_begin(f->ctx, &m->map, m->n_classes, &j.by));
-  return kf_map_of_means_end(&j.by, kf_parallel(f->ctx, tasks, set_classes, &j));
+  return kf_parallel(f->ctx, tasks, set_classes, &j);
 }
 
 /* The version, and the checksum of the statistics: of both, if they differ. */

@@ -124,28 +124,15 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
 
 /* --- class means ------------------------------------------------------------------------------ */
 
-kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out) {
-  out->map = map;
-  out->b = (kf_matrix){.depth = map->dim_in, .n = map->dim_out, .b = map->transposed};
-  KF_TRY(kf_products_begin(ctx, (double)n * map->dim_in * map->dim_out, &out->on));
-  kf_status status = kf_matrix_place(&out->on, &out->b);
-  return status == KF_OK ? KF_OK : kf_products_end(&out->on, status);
-}
-
-kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status) {
-  return kf_products_end(&m->on, status);
-}
-
-kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
-                             uint32_t n, double *scratch, double *means, double *mapped,
-                             kf_err *err) {
-  uint64_t d = m->map->dim_in, l = m->map->dim_out;
+void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
+                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
+  uint64_t d = map->dim_in, l = map->dim_out;
+  kf_matrix matrix = {.depth = d, .n = l, .b = map->transposed};
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  centre_columns(m->map, means, n, scratch);
-  KF_TRY(kf_matrix_times(&m->on, &m->b, scratch, n, n, mapped, err));
+  centre_columns(map, means, n, scratch);
+  kf_matrix_times(kernels, &matrix, scratch, n, mapped);
   for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
-  return KF_OK;
 }
 
 /* --- f32 ------------------------------------------------------------------------------------- */

@@ -142,20 +142,18 @@ double kf_largest_count(const int64_t *counts, uint32_t n) {
   return (double)largest;
 }
 
-kf_status kf_model_set_classes(kf_model *m, const kf_map_of_means *by, uint32_t k, uint32_t n,
+kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
   double *means = kf_alloc(n * (d + l) + kf_map_scratch(&m->map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + n * d, *scratch = mapped + n * l;
-  kf_status status = kf_map_class_means(by, stats, from, n, scratch, means, mapped, err);
-  if (status == KF_OK) {
-    kf_shrink_means(m, stats->counts + from, n, mapped);
-    kf_model_set_means(m, by->on.ctx->kernels, k, n, means, mapped);
-    memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
-  }
+  kf_map_class_means(&m->map, kernels, stats, from, n, scratch, means, mapped);
+  kf_shrink_means(m, stats->counts + from, n, mapped);
+  kf_model_set_means(m, kernels, k, n, means, mapped);
+  memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
   kf_free(means);
-  return status;
+  return KF_OK;
 }
 
 /* --- one more class -------------------------------------------------------------------------- */
@@ -221,10 +219,7 @@ static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *s
   uint64_t l = model->map.dim_out, k = model->n_classes;
   KF_TRY(kf_model_copy(model, larger, &ctx->err));
   KF_TRY(kf_origin_join(&larger->map.origin, &sum->origin, &ctx->err));
-  kf_map_of_means by;
-  KF_TRY(kf_map_of_means_begin(ctx, &larger->map, 1, &by));
-  KF_TRY(kf_map_of_means_end(
-      &by, kf_model_set_classes(larger, &by, model->n_classes, 1, sum, 0, &ctx->err)));
+  KF_TRY(kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, &ctx->err));
   move_threshold(model, larger);
   if (model->text == NULL) return KF_OK;
   KF_TRY(kf_model_make_text(larger, &ctx->err));

@@ -61,20 +61,10 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
 kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err);
-/* A map for the means of classes, on devices where that pays for n of them; `begin` and `end` as
- * kf_products_begin and kf_products_end. */
-typedef struct kf_map_of_means {
-  const kf_map *map;
-  kf_products on;
-  kf_matrix b;
-} kf_map_of_means;
-kf_status kf_map_of_means_begin(kf_ctx *ctx, const kf_map *map, uint64_t n, kf_map_of_means *out);
-kf_status kf_map_of_means_end(kf_map_of_means *m, kf_status status);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
  * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. On any thread. */
-kf_status kf_map_class_means(const kf_map_of_means *m, const kf_stats *stats, uint32_t from,
-                             uint32_t n, double *scratch, double *means, double *mapped,
-                             kf_err *err);
+void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
+                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped);
 
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
@@ -185,7 +175,7 @@ static inline bool kf_prior_of_cosines(const kf_model *model) {
 double kf_largest_count(const int64_t *counts, uint32_t n);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
-kf_status kf_model_set_classes(kf_model *model, const kf_map_of_means *by, uint32_t k, uint32_t n,
+kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
 static inline kf_classes kf_model_class_list(const kf_model *model) {
@@ -267,7 +257,7 @@ kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
 /* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
 
-/* c = a^T b in f64, on all threads or devices; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
+/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
 typedef struct kf_product {
   const double *a, *b;
@@ -278,10 +268,21 @@ typedef struct kf_product {
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
+/* What rows are multiplied with, on one thread:
+ *
+ *     c[i][j] = the sum of a[k][i] * b[k][j] over k = 0, 1, ... in order, from start[j] */
+typedef struct kf_matrix {
+  size_t depth, n;
+  const double *b;     /* [depth][n] */
+  const double *start; /* [n]; NULL: zeros */
+} kf_matrix;
+/* c [m][n] of a [depth][m]. On any thread. */
+void kf_matrix_times(const kf_kernels *kernels, const kf_matrix *matrix, const double *a, size_t m,
+                     double *c);
 /* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: scratch,
  * [D][n]. On any thread. */
-kf_status kf_turn_rows(const kf_products *p, const kf_matrix *turn, const double *x, size_t n,
-                       double *columns, double *out, kf_err *err);
+void kf_turn_rows(const kf_kernels *kernels, const kf_matrix *turn, const double *x, size_t n,
+                  double *columns, double *out);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
  * bits) of the symmetric a [n][n]. The same bits on every machine. */

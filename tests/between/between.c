@@ -113,20 +113,6 @@ PASS(odds_put,
      (odds, slot, queries, n, out))
 PASS(odds_wait, (kf_dev_odds * odds, uint32_t slot, char *message, size_t size),
      (odds, slot, message, size))
-PASS(product_new, (kf_dev * dev, const kf_dev_product_plan *plan, kf_dev_product **out),
-     (dev, plan, out))
-PASS(matrix_new, (kf_dev * dev, const kf_dev_matrix_plan *plan, kf_dev_matrix **out),
-     (dev, plan, out))
-PASS(matrix_put,
-     (kf_dev_product * product, uint32_t slot, kf_dev_matrix *matrix, uint32_t first, uint32_t n,
-      const void *lines),
-     (product, slot, matrix, first, n, lines))
-PASS(product_put,
-     (kf_dev_product * product, uint32_t slot, const kf_dev_matrix *matrix, const void *a,
-      uint32_t m, void *c),
-     (product, slot, matrix, a, m, c))
-PASS(product_wait, (kf_dev_product * product, uint32_t slot, char *message, size_t size),
-     (product, slot, message, size))
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -156,11 +142,6 @@ static void set_table(void) {
   table.odds_new = odds_new;
   table.odds_put = odds_put;
   table.odds_wait = odds_wait;
-  table.product_new = product_new;
-  table.matrix_new = matrix_new;
-  table.matrix_put = matrix_put;
-  table.product_put = product_put;
-  table.product_wait = product_wait;
 }
 
 static void *symbol_of(const char *variable, const char *name) {

@@ -3,7 +3,6 @@
 
 #include "twin/twin_map.h"
 #include "twin/twin_moments.h"
-#include "twin/twin_product.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -187,16 +186,7 @@ static kf_device_api table = {.version = KF_DEVICE_VERSION,
                               .odds_new = kf_twin_odds_new,
                               .odds_free = kf_twin_odds_free,
                               .odds_put = kf_twin_odds_put,
-                              .odds_wait = kf_twin_odds_wait,
-                              .product_bytes = kf_twin_product_bytes,
-                              .product_new = kf_twin_product_new,
-                              .product_free = kf_twin_product_free,
-                              .matrix_bytes = kf_twin_matrix_bytes,
-                              .matrix_new = kf_twin_matrix_new,
-                              .matrix_free = kf_twin_matrix_free,
-                              .matrix_put = kf_twin_matrix_put,
-                              .product_put = kf_twin_product_put,
-                              .product_wait = kf_twin_product_wait};
+                              .odds_wait = kf_twin_odds_wait};
 
 /* "devices=2 memory=1000000" */
 static void read_environment(void) {

@@ -22,7 +22,7 @@ typedef struct kf_twin_state {
   uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
   /* What happened. */
   uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
-  uint64_t moments, mapped, odds, multiplied; /* rows, rows, queries, rows of products */
+  uint64_t moments, mapped, odds; /* rows, rows, queries */
 } kf_twin_state;
 #define KF_TWIN_SYMBOL "kf_twin"
 
