@@ -1,10 +1,14 @@
 /* cli.h - a run of one command: its arguments and context, how it fails and what it says.
  *
- * The command line sees koofu.h and the C library, nothing else. */
+ * The command line sees the public headers and the C library, nothing else. */
 #ifndef CLI_H
 #define CLI_H
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 #include "options.h"
 #include "progress.h"
 

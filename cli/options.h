@@ -5,6 +5,10 @@
 
 #include "args.h"
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 

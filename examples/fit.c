@@ -1,5 +1,5 @@
 /* fit.c - as `koofu fit DATA --labels LABELS --text TEXT -o MODEL`: fit DATA LABELS TEXT MODEL */
-#include <koofu.h>
+#include <koofu_encode.h>
 #include <stdio.h>
 int main(int argc, char **argv) {
   const char *const *path = (const char *const *)argv;

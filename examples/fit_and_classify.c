@@ -5,6 +5,8 @@
  *
  * cc fit_and_classify.c $(pkg-config --cflags --libs koofu) */
 #include <koofu.h>
+#include <koofu_files.h>
+#include <koofu_judge.h>
 
 #include <inttypes.h>
 #include <stdio.h>

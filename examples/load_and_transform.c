@@ -4,6 +4,7 @@
  *
  * Without DATA, rows of the synthetic world are mapped; without MODEL, one is made first. */
 #include <koofu.h>
+#include <koofu_files.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* report.c - as `koofu report TRAIN --test TEST -o PAGE.html`: report TRAIN TEST PAGE.html */
-#include <koofu.h>
+#include <koofu_judge.h>
 #include <stdio.h>
 
 int main(int argc, char **argv) {

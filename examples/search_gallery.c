@@ -9,6 +9,7 @@
 /* mkstemps, also with -std=c11. NOLINTNEXTLINE(bugprone-reserved-identifier,cert-*) */
 #define _DEFAULT_SOURCE
 #include <koofu.h>
+#include <koofu_files.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * Shards can also be read on different machines, their statistics saved (kf_stats_save) and merged
  * later. Rows are streamed: memory does not grow with their number. */
 #include <koofu.h>
+#include <koofu_files.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  *
  * MODEL-DIR is a folder as Hugging Face publishes CLIP models. Prints the cosine of the picture
  * with every text, best first. */
-#include <koofu.h>
+#include <koofu_encode.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -7,6 +7,10 @@
 #define KF_FUZZ_H
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 
 /* The entry point of libFuzzer and of replay_main.c. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,8 +1,11 @@
-/* koofu_comm.h - many processes or machines, the same bytes.
+/* koofu_comm.h - where the work is done: many processes or machines, devices.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * A part of the manual. koofu.h includes it and has the rules and the contents. */
+ * A part of the manual; koofu.h has the rules.
+ *
+ *     1  Ranks: many processes, the same bytes
+ *     2  Experimental: devices, instruction sets */
 #ifndef KOOFU_COMM_H
 #define KOOFU_COMM_H
 
@@ -13,7 +16,7 @@ extern "C" {
 #endif
 
 /* ---------------------------------------------------------------------------------------------
- * 22  Ranks: many processes, the same bytes (docs/clusters.md)
+ * 1  Ranks: many processes, the same bytes (docs/clusters.md)
  * ------------------------------------------------------------------------------------------ */
 
 /* How the ranks of a run reach one another. koofu_mpi.h makes one of MPI; a caller may supply any
@@ -67,12 +70,57 @@ typedef struct kf_comm {
 /* Rank and number of ranks of a context: 0 and 1 without a communicator. */
 KF_API uint32_t kf_ctx_rank(const kf_ctx *ctx);
 KF_API uint32_t kf_ctx_ranks(const kf_ctx *ctx);
+KF_API unsigned kf_ctx_threads(const kf_ctx *ctx); /* with a communicator: of all ranks together */
 /* Waits for all ranks and agrees on how it goes: KF_OK if all come with KF_OK; otherwise all fail as
  * the lowest rank that has failed does, with its message, which names the rank if it is not 0.
  * message: of this rank's failure; NULL: that of its last call. KF_ERR_INTERNAL if ranks are at
  * different steps, KF_ERR_ARG if they have different versions of koofu. Without a communicator it
  * returns `status`. */
 KF_API kf_status kf_agree(kf_ctx *ctx, kf_status status, const char *message);
+
+/* ---------------------------------------------------------------------------------------------
+ * 2  Experimental: devices, instruction sets
+ * ------------------------------------------------------------------------------------------ */
+#ifdef KF_EXPERIMENTAL
+
+typedef struct kf_device_info {
+  const char *name;      /* as its maker calls it */
+  const char *driver;    /* its version */
+  uint32_t number;       /* 1: the second */
+  uint32_t processors;   /* that work at the same time */
+  uint64_t memory;       /* bytes */
+  uint32_t major, minor; /* compute capability */
+} kf_device_info;
+typedef struct kf_device_list {
+  const char *plugin;  /* its file; NULL: none was found */
+  const char *build;   /* what it was made with; NULL likewise */
+  const char *missing; /* why there is no device, in one sentence; NULL: there is one */
+  uint32_t n;
+  const kf_device_info *devices; /* [n] */
+} kf_device_list;
+/* The devices that this context uses besides the CPU. They are looked for and opened by this call or by
+ * the first that could use one. Without any, n is 0. KF_ERR_IO, with the reason, if devices were asked
+ * for by name and are not there; KF_ERR_ARG if the name is none. Valid as long as the context. */
+KF_API kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out);
+
+/* Instruction sets, each including those before it, for kf_ctx_options.isa. All give the same bits,
+ * which is what tests of the library compare. */
+typedef enum kf_isa {
+  KF_ISA_AUTO = 0,   /* the best one this machine has */
+  KF_ISA_PLAIN = 1,  /* plain C, the reference */
+  KF_ISA_AVX2 = 2,   /* AVX2 with FMA and F16C */
+  KF_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
+  KF_ISA_AMX = 4     /* the above and AMX tiles of int8, and of bf16 where there are any */
+} kf_isa;
+
+/* Whether this machine can run an instruction set (1 or 0). KF_ISA_AUTO: always 1. One that it
+ * cannot run is KF_ERR_ARG in kf_ctx_new. */
+KF_API int kf_isa_available(kf_isa isa);
+/* "auto", "plain", "avx2", "avx512", "amx"; NULL for any other number. */
+KF_API const char *kf_isa_name(kf_isa isa);
+KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
+
+#endif
 
 #ifdef __cplusplus
 }

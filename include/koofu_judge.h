@@ -2,7 +2,14 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * The second half of the manual. koofu.h includes it and has the rules and the contents. */
+ * A part of the manual; koofu.h has the rules.
+ *
+ *     1  Truth and class sets
+ *     2  Accuracy, errors by class, unknown classes, comparisons
+ *     3  Choosing lambda, alpha, dimensions and k
+ *     4  Sweeps and few-shot curves
+ *     5  Report: a page about a data set and its model
+ *     6  Experimental: a page of answers */
 #ifndef KOOFU_JUDGE_H
 #define KOOFU_JUDGE_H
 
@@ -13,7 +20,7 @@ extern "C" {
 #endif
 
 /* ---------------------------------------------------------------------------------------------
- * 17  Truth and class sets (docs/judging.md)
+ * 1  Truth and class sets (docs/judging.md)
  * ------------------------------------------------------------------------------------------ */
 
 /* The right classes of each row, where a single label is not enough. */
@@ -112,7 +119,7 @@ KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                      kf_class_set **out);
 
 /* ---------------------------------------------------------------------------------------------
- * 18  Accuracy, errors by class, unknown classes, comparisons
+ * 2  Accuracy, errors by class, unknown classes, comparisons
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_eval_options {
@@ -323,7 +330,7 @@ KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
 
 /* ---------------------------------------------------------------------------------------------
- * 19  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
+ * 3  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
  *
  * kf_fit chooses with these functions; call them yourself to see the curves.
  * ------------------------------------------------------------------------------------------ */
@@ -357,12 +364,13 @@ typedef struct kf_lambda_point {
 typedef struct kf_lambda_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
   kf_centre centre; /* of the model to come */
-  /* Leave out this many rows, or all there are, the same share of each class; 0: as many as bring the
-   * standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows). In the paper's method hits are counted: in a part of 50,000 rows at most, which is doubled until the upper 95 %
-   * bound of what the best lambda loses against any other that was tried is 0.1 points. With one_se or a grid, in all
-   * of them. */
-  uint64_t sample; /* 0: hits are counted in 2^27 pairs of a row and a class at most */
+  /* Leave out this many rows, or all there are, the same share of each class. 0: as many as bring
+   * the standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
+   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^27 pairs of a
+   * row and a class: first in a part of these rows, which is doubled until the upper 95 % bound of
+   * what the best lambda loses against any other that was tried is 0.1 points; with one_se or a
+   * grid, in all of them. */
+  uint64_t sample;
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
    * says. */
   const double *grid;
@@ -552,7 +560,7 @@ KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, cons
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 
 /* ---------------------------------------------------------------------------------------------
- * 20  Sweeps and few-shot curves
+ * 4  Sweeps and few-shot curves
  * ------------------------------------------------------------------------------------------ */
 
 /* One cell of a sweep: a classifier and how often it was right. Three kinds:
@@ -700,7 +708,7 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
                             int top5, kf_spread *out);
 
 /* ---------------------------------------------------------------------------------------------
- * 21  Report: a page about a data set and its model, or about answers (docs/report.md)
+ * 5  Report: a page about a data set and its model (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_report_options {
@@ -751,6 +759,11 @@ KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);
 
+/* ---------------------------------------------------------------------------------------------
+ * 6  Experimental: a page of answers
+ * ------------------------------------------------------------------------------------------ */
+#ifdef KF_EXPERIMENTAL
+
 typedef struct kf_search_page_options {
   const char *title;    /* NULL: "Koo-Fu search" */
   const char *name;     /* what the gallery is called; NULL: not told */
@@ -783,6 +796,8 @@ KF_API kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery,
                                       const int64_t *rows, const double *scores,
                                       const kf_search_page_options *options, const char *path,
                                       kf_search_page_result *out);
+
+#endif
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@
 #ifndef KOOFU_MPI_H
 #define KOOFU_MPI_H
 
-#include "koofu.h"
+#include "koofu_comm.h"
 
 #include <mpi.h>
 

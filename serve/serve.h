@@ -1,11 +1,15 @@
 /* serve.h - the server, as the command line starts it (docs/server.md).
  *
- * A guest of koofu.h: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT;
+ * A guest of the public headers: what it answers is what the library's calls give. It runs until SIGTERM or SIGINT;
  * SIGHUP loads the files anew. Its handlers of these stay. */
 #ifndef SERVE_H
 #define SERVE_H
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 
 typedef struct sv_options {
   const char *model;   /* NULL: the demo */

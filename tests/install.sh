@@ -19,7 +19,8 @@ passed() { echo "passed: $*"; }
 # --- every file in its place ----------------------------------------------------------------------
 
 quiet "$cmake" --install "$build" --prefix "$prefix"
-for file in bin/koofu include/koofu.h include/koofu_judge.h include/koofu_comm.h lib*/libkoofu.a lib*/libkoofu.so lib*/libkoofu.so.[0-9]* \
+for file in bin/koofu include/koofu.h include/koofu_encode.h include/koofu_judge.h include/koofu_files.h \
+  include/koofu_comm.h lib*/libkoofu.a lib*/libkoofu.so lib*/libkoofu.so.[0-9]* \
   lib*/pkgconfig/koofu.pc lib*/cmake/koofu/koofuConfig.cmake share/man/man1/koofu.1 \
   share/bash-completion/completions/koofu share/zsh/site-functions/_koofu \
   share/fish/vendor_completions.d/koofu.fish share/doc/koofu/LICENSE; do

@@ -16,6 +16,10 @@
 #include <cmocka.h>
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 
 /* --- cases that this machine cannot run ------------------------------------------------------ */
 

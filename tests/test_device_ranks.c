@@ -6,7 +6,6 @@
 #include "world.h"
 
 #include "device/device.h"
-#include "koofu_judge.h"
 
 enum { N = 700, D = 10, K = 4 };
 

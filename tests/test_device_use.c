@@ -5,7 +5,6 @@
 #include "world.h"
 
 #include "device/device.h"
-#include "koofu_judge.h"
 
 /* --- problems --------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
  * went wrong: against plain sums over all classes, with the same bits everywhere. */
 #include "world.h"
 
-#include "koofu_judge.h"
 #include "search/index.h"
 
 enum { N = 300, D = 12, K = 7 };

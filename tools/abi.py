@@ -8,7 +8,7 @@ usage: abi.py [--include FOLDER] [--cc COMPILER] WHAT...
   --growth-rule      every struct that a caller allocates must end in a member `reserved`
   --exports LIB      the shared library exports the functions of the headers, under one version node, and nothing else
 
-The headers are those that koofu.h includes from its own folder. Sizes, offsets and values come from a C program, which
+The headers are all of the folder, with what is experimental. Sizes, offsets and values come from a C program, which
 the compiler builds from the declarations and this script runs.
 """
 
@@ -35,10 +35,15 @@ class NotUnderstood(Exception):
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def preprocess(header, cc):
-    """(code, defines): what the header and those it includes from its own folder hold."""
-    folder = os.path.dirname(os.path.abspath(header))
-    text = subprocess.run([cc, "-E", "-dD", "-I", folder, header], check=True, stdout=subprocess.PIPE).stdout.decode()
+def all_headers(folder):
+    """The lines that include every header of a folder."""
+    return "#define KF_EXPERIMENTAL\n" + "".join(f'#include "{name}"\n' for name in sorted(os.listdir(folder)))
+
+
+def preprocess(folder, cc):
+    """(code, defines): what the headers of a folder hold."""
+    text = subprocess.run([cc, "-E", "-dD", "-I", folder, "-x", "c", "-"], check=True, input=all_headers(folder).encode(),
+                          stdout=subprocess.PIPE).stdout.decode()
     ours, code, defines = False, [], {}
     for line in text.splitlines():
         marker = re.match(r'# \d+ "(.*?)"', line)
@@ -133,6 +138,8 @@ def parse(code):
             body = tokens[tokens.index("{") + 1:len(tokens) - 1 - tokens[::-1].index("}")]
             kind, name = tokens[1], tokens[-1]
             found[kind][name] = members(body) if kind == "struct" else [part[0] for part in split(body, ",") if part]
+        elif tokens[0] == "struct" and "{" in tokens:
+            found["struct"][tokens[1]] = members(tokens[3:-1])
         elif tokens[0] == "typedef" and tokens[1] == "struct" and len(tokens) == 4:
             found["opaque"].append(tokens[-1])
         elif tokens[0] == "typedef" and "(" in tokens:
@@ -155,9 +162,9 @@ int main(void) {
 """
 
 
-def measure(header, cc):
-    """{key: (line, [lines of members])} of everything that the header declares."""
-    code, defines = preprocess(header, cc)
+def measure(folder, cc):
+    """{key: (line, [lines of members])} of everything that the headers declare."""
+    code, defines = preprocess(folder, cc)
     found = parse(code)
     lines = []
     for name, body in found["struct"].items():
@@ -170,7 +177,7 @@ def measure(header, cc):
     macros = [n for n, body in defines.items() if body and "(" not in n and n != "KF_API" and not VERSIONS.fullmatch(n)]
     for name in macros:
         lines.append(f'printf("macro {name}\\t%s\\t%.17g\\t%s\\n", TYPE({name}), (double)NUMBER({name}), STRING({name}));')
-    output = run_program(header, cc, PROGRAM + "\n".join(lines) + "\nreturn 0; }\n")
+    output = run_program(folder, cc, PROGRAM + "\n".join(lines) + "\nreturn 0; }\n")
     known = dict(line.split("\t", 1) for line in output.splitlines())
     result = {}
     for name, body in found["struct"].items():
@@ -194,12 +201,12 @@ def measure(header, cc):
     return found, result
 
 
-def run_program(header, cc, source):
+def run_program(folder, cc, source):
     with tempfile.TemporaryDirectory() as work:
         program, file = os.path.join(work, "abi"), os.path.join(work, "abi.c")
         with open(file, "w", encoding="utf-8") as out:
-            out.write(f'#include "{os.path.abspath(header)}"\n{source}')
-        subprocess.run([cc, "-std=c11", "-w", "-I", os.path.dirname(header), file, "-o", program], check=True)
+            out.write(all_headers(folder) + source)
+        subprocess.run([cc, "-std=c11", "-w", "-I", folder, file, "-o", program], check=True)
         return subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout.decode()
 
 
@@ -271,9 +278,8 @@ def main():
     if sys.maxsize < 2**63 - 1:
         print("left out: the snapshot is of 64-bit systems")
         return 77
-    header = os.path.join(todo.include, "koofu.h")
     try:
-        found, measured = measure(header, todo.cc)
+        found, measured = measure(os.path.abspath(todo.include), todo.cc)
         failures = []
         if todo.write:
             with open(SNAPSHOT, "w", encoding="utf-8") as file:

@@ -43,10 +43,10 @@ uninitialised() {
     cmake --build build-lint-lto -j "$jobs" --target koofu
 }
 
-# Others include the headers under older standards, and from C++.
+# Others include the headers under older standards, and from C++, with and without what is experimental.
 headers() {
   for header in include/*.h; do
-    for language in 'c -std=c99' 'c -std=c11' 'c++ -std=c++11'; do
+    for language in 'c -std=c99' 'c -std=c11 -DKF_EXPERIMENTAL' 'c++ -std=c++11' 'c++ -std=c++11 -DKF_EXPERIMENTAL'; do
       # shellcheck disable=SC2086 # the language is meant to be split
       echo "#include \"${header#include/}\"" | clang -x $language -Iinclude -Weverything -Wno-c++98-compat \
         -Wno-documentation -Wno-padded -Wno-reserved-identifier -nostdinc++ -Werror -fsyntax-only - || return 1
@@ -86,7 +86,7 @@ tidy() {
 analyse() {
   files '*.c' | xargs cppcheck --quiet --error-exitcode=1 -j "$jobs" --std=c11 --inline-suppr \
     --enable=warning,performance,portability -Iinclude -Isrc -Icli -Ifuzz -Itests \
-    -D_GNU_SOURCE -DKF_SIMD --suppress=bufferAccessOutOfBounds:src/kernel/wide.h
+    -D_GNU_SOURCE -DKF_SIMD -DKF_EXPERIMENTAL --suppress=bufferAccessOutOfBounds:src/kernel/wide.h
 }
 
 shell() { files '*.sh' .ci/run | xargs shellcheck --severity=warning; }

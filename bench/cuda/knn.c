@@ -11,7 +11,7 @@
  * must be equal; --brute: so many are compared with all rows in f64. --limits: times must stay
  * within those in `peers`. The exit status is 1 if anything is wrong or too slow. */
 #include "device/device_api.h"
-#include "koofu.h"
+#include "koofu_comm.h"
 #include "made_rows.h"
 
 #include <dlfcn.h>

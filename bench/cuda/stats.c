@@ -5,7 +5,8 @@
  *
  * Statistics and models must have the same bytes, and the device must add up at least so many million
  * rows a second; otherwise the exit status is 1. */
-#include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
  * Each line is one call of the library on the CPU and on an open GPU, in milliseconds; `first` is the
  * first call on the GPU, which also copies there what stays. Medians of up to five. The size is that of
  * the thresholds: products for each thread. Answers are compared; the exit status is 1 if any differ. */
+#include "koofu_comm.h"
+#include "koofu_files.h"
 #include "made_rows.h"
 
 #include <time.h>

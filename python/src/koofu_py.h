@@ -14,6 +14,10 @@
 #include <stdbool.h>
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 
 _Static_assert(PY_VERSION_HEX >= 0x030B0000, "koofu needs Python 3.11 or newer");
 

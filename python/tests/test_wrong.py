@@ -187,10 +187,10 @@ def test_wrong(number, tmp_path, monkeypatch):
 
 
 def test_all_hints_are_worded():
-    """Every kf_hint of koofu.h has a hint in Python's words."""
-    header = pathlib.Path(__file__).parents[2] / "include" / "koofu.h"
+    """Every kf_hint of koofu_files.h has a hint in Python's words."""
+    header = pathlib.Path(__file__).parents[2] / "include" / "koofu_files.h"
     if not header.is_file():
-        pytest.skip("koofu.h is not at hand")
+        pytest.skip("koofu_files.h is not at hand")
     text = header.read_text(encoding="utf-8")
     numbers = {int(line.split("=")[1].split(",")[0].split("/")[0])
                for line in text.splitlines() if line.strip().startswith("KF_HINT_")}

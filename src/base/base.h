@@ -1,9 +1,13 @@
 /* base.h - what every room uses: errors, checked sizes, memory, names, threads, progress, and files
- * that are written whole or not at all. Sees only koofu.h and kernel.h. */
+ * that are written whole or not at all. Sees only the public headers and kernel.h. */
 #ifndef KF_BASE_H
 #define KF_BASE_H
 
 #include "koofu.h"
+#include "koofu_comm.h"
+#include "koofu_encode.h"
+#include "koofu_files.h"
+#include "koofu_judge.h"
 #include "kernel/kernel.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* encode.h - what the rooms above see of this one besides koofu.h. */
+/* encode.h - what the rooms above see of this one besides koofu_encode.h. */
 #ifndef KF_ENCODE_H
 #define KF_ENCODE_H
 

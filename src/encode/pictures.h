@@ -1,4 +1,4 @@
-/* pictures.h - a list of pictures: what koofu.h does not show. Stays in its room. */
+/* pictures.h - a list of pictures: what koofu_encode.h does not show. Stays in its room. */
 #ifndef KF_PICTURES_H
 #define KF_PICTURES_H
 

@@ -1,9 +1,9 @@
 /* kernel.h - the hot loops. One table of functions for each instruction set; every table gives the
- * same bits (tests/test_kernel.c). This room sees koofu.h and nothing else. */
+ * same bits (tests/test_kernel.c). This room sees the public headers and nothing else. */
 #ifndef KF_KERNEL_H
 #define KF_KERNEL_H
 
-#include "koofu.h"
+#include "koofu_comm.h"
 #include "kernel/net.h"
 
 #include <stdbool.h>
