@@ -29,30 +29,30 @@ extern "C" {
  * image tower alone. */
 typedef struct kf_encoder kf_encoder;
 
-/* How the towers calculate. Both give the same bits on every instruction set, with any number of
+/* Arithmetic of the towers. Both give the same bits on every processor, with any number of
  * threads, and whatever else is encoded in the same call. */
 typedef enum kf_precision {
   KF_PRECISION_AUTO = 0, /* bf16 */
   KF_PRECISION_F32 = 1,  /* the reference */
-  KF_PRECISION_BF16 = 2 /* products of bf16, sums and the rest in f32: cosine to f32 above 0.9999 */
+  KF_PRECISION_BF16 = 2  /* bf16 products, f32 sums and the rest: cosine with f32 above 0.9999 */
 } kf_precision;
 
 typedef struct kf_encoder_options {
   kf_precision precision;
   kf_switch images; /* load the image tower; default: on */
   kf_switch text;   /* load the text tower and the tokenizer; default: on */
-  /* Refuse pictures with more; 0: 178,956,970, as Pillow does. A picture takes 6 bytes a pixel while
-   * it is decoded and turned, a JPEG in several scans up to 11, and its file; all threads of a context
-   * together take at most 1 GiB, or 64 MiB a thread if that is more: others wait meanwhile, and a
-   * picture that takes more is decoded alone. */
+  /* Refuse pictures with more pixels; 0: 178,956,970, Pillow's limit. Decoding takes 6 bytes per
+   * pixel (a progressive JPEG up to 11) and the size of the file. All threads of a context
+   * together take at most 1 GiB, or 64 MiB per thread if that is more; further pictures wait, and
+   * one that needs more is decoded alone. */
   uint64_t max_pixels;
   uint64_t reserved[4];
 } kf_encoder_options;
 
-/* Loads those of the requested towers that the model has; KF_ERR_DATA if it has none of them. Every
- * tensor of a tower must be there with the shape that config.json says, and no
- * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The
- * encoder uses the instruction set of this context, whichever contexts use it later. */
+/* Loads those of the requested towers that the model has; KF_ERR_DATA if it has none of them. A
+ * tower must have exactly the tensors and shapes that config.json implies; otherwise KF_ERR_DATA
+ * names the tensor. Progress is in bytes of weights. Several threads may use an encoder, each with
+ * its own context. */
 KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                                  kf_encoder **out);
 KF_API void kf_encoder_free(kf_encoder *encoder);
@@ -61,46 +61,46 @@ KF_API uint32_t kf_encoder_dim(const kf_encoder *encoder);        /* of embeddin
 KF_API uint32_t kf_encoder_image_size(const kf_encoder *encoder); /* 224; 0: no image tower */
 KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);    /* 77 tokens; 0: no text tower */
 KF_API kf_precision kf_encoder_precision(const kf_encoder *encoder);
-KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that the weights take */
-/* Changes with every weight and setting of the loaded towers and with the precision: tells whether
- * two encoders give the same embeddings. */
+KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* memory of the weights */
+/* A checksum of all weights and settings of the loaded towers and of the precision: encoders with
+ * the same checksum give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
-/* What rows that it makes are marked with (koofu_files.h). Never NULL; owned by the encoder. */
+/* What its embeddings are marked with (koofu_files.h). Never NULL; owned by the encoder. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder);
 
 /* ---------------------------------------------------------------------------------------------
  * 2  Pictures and words in memory
  * ------------------------------------------------------------------------------------------ */
 
-/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length),
- * and finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose
- * embedding is not finite, gets its status there and a row of zeros, and is logged; with status
- * NULL the first such picture fails the call. */
+/* Embeddings of picture files (JPEG, PNG, WebP): out[n][dim], finite, as the projection returns
+ * them (not unit length). status: [n], or NULL. A picture that cannot be read, or whose embedding
+ * is not finite, gets its status there and a row of zeros, and is logged; with status NULL the
+ * first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
-/* A picture in memory: the bytes of a JPEG, PNG or WebP or, if it has a size, its pixels as
- * bytes[height][width][3], red, green and blue. */
+/* A picture in memory: the bytes of a JPEG, PNG or WebP file or, if width and height are given,
+ * its RGB pixels as bytes[height][width][3]. */
 typedef struct kf_image_bytes {
   const void *bytes;
   uint64_t n;             /* bytes */
-  uint32_t width, height; /* 0: the bytes of a file */
+  uint32_t width, height; /* 0: bytes of a file */
   uint64_t reserved[2];
 } kf_image_bytes;
 /* The same for pictures in memory. */
 KF_API kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
                                        const kf_image_bytes *pictures, uint64_t n, float *out,
                                        kf_status *status);
-/* The same for preprocessed pictures: pixels[n][3][size][size]. */
+/* The same for preprocessed pictures, pixels[n][3][size][size]. */
 KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
                                   uint64_t n, float *out);
-/* Preprocesses a picture: pixels[3][size][size]. */
+/* Preprocesses a picture into pixels[3][size][size]. */
 KF_API kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
                                      float *pixels);
 
 /* Embeddings of texts (UTF-8): out[n][dim]. */
 KF_API kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                                  uint64_t n, float *out);
-/* The tokens of a text, [context], padded; *n: how many come before the padding. */
+/* The tokens of a text, [context], padded; *n: how many precede the padding. */
 KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text,
                              int32_t *tokens, uint32_t *n);
 
@@ -108,34 +108,35 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
  * 3  Many pictures, embedded to a file
  * ------------------------------------------------------------------------------------------ */
 
-/* A list of pictures, at least one, none of them twice. */
+/* A list of pictures: at least one, and none twice. */
 typedef struct kf_pictures kf_pictures;
 
 /* paths: pictures, folders, WebDataset archives (.tar) or glob patterns, in the order given.
  *
- * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
- * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
- * AVIF, ...) are left out; how many, and the names of a few, are logged. Other files are ignored.
+ * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in upper or
+ * lower case, or if its magic bytes are those of a JPEG, PNG or WebP. Pictures of other formats
+ * (GIF, BMP, TIFF, HEIC, AVIF, ...) are left out; their number and a few names are logged. Other
+ * files are ignored.
  *
- * If the folders in a folder hold pictures (at any depth), the names of those folders are the
- * classes, and every picture below one belongs to it; pictures next to them are left out, which is
- * logged. Pictures directly in another folder, and pictures given by themselves, have no label.
- * Pictures of a folder come in byte order of their paths; classes, which several folders may share,
- * are numbered in byte order of their names. Hidden files and folders are ignored, and a link that
- * leads back to where it came from is not followed.
+ * If the subfolders of a folder contain pictures (at any depth), the names of these subfolders are
+ * the classes, and every picture below one belongs to its class; pictures next to the subfolders
+ * are left out, which is logged. Pictures in a folder without such subfolders, and pictures given
+ * one by one, have no label. Pictures of a folder are in byte order of their paths; classes, which
+ * several folders may share, are numbered in byte order of their names. Hidden files and folders
+ * are ignored, and links that form a cycle are not followed.
  *
- * An archive holds samples: members whose names differ after the first dot of their last part alone, one
- * after the other. The first that ends in .jpg, .jpeg, .png or .webp is the picture, and ARCHIVE/MEMBER its
- * path; its class is the text of .cls. Samples keep their order. A folder without class folders may hold
- * archives.
+ * An archive holds samples: consecutive members whose paths are the same up to the first dot of
+ * the file name. The first member that ends in .jpg, .jpeg, .png or .webp is the picture, with the
+ * path ARCHIVE/MEMBER; its class is the text of .cls. Samples keep their order. A folder without
+ * class folders may contain archives.
  *
- * A pattern stands for the folders, archives and pictures that match it; "s/{000..127}.tar" for files with
- * these numbers. KF_ERR_DATA if a folder or an archive has no picture, or a path is not UTF-8 or appears twice. */
+ * A pattern stands for the folders, archives and pictures that match it, "s/{000..127}.tar" for
+ * files with these numbers. KF_ERR_DATA if a folder or an archive has no picture, or a path is not
+ * UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 typedef struct kf_pictures_options {
-  const char
-      *label_key; /* of the JSON in archives: whose value is the class; NULL: what .cls says */
+  const char *label_key; /* key of the class in the JSON of archives; NULL: the class is in .cls */
   uint64_t reserved[3];
 } kf_pictures_options;
 KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -146,7 +147,7 @@ KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, si
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
-/* Where a picture is, and the id of its row: the path as given, or as in the list. */
+/* Where a picture is, and the id of its row: the path as it was given, or as it is in the list. */
 KF_API const char *kf_pictures_path(const kf_pictures *pictures, uint64_t i);
 KF_API const char *kf_pictures_id(const kf_pictures *pictures, uint64_t i);
 KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures); /* 0: no labels */
@@ -156,38 +157,37 @@ KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i); /* KF
 typedef struct kf_embed_options {
   kf_dtype dtype;      /* of the file: KF_F32, KF_F16 or KF_BF16 */
   kf_switch normalize; /* scale rows to unit length; default: off */
-  int skip_bad;        /* leave out pictures that cannot be read, logging each */
-  uint32_t shard;      /* pictures that are finished together; 0: 256 */
-  kf_switch resume;    /* use what an earlier run has finished; default: on */
-  const char
-      *metadata; /* NULL: none; else a file that gets a line of JSON for each row: its number, id,
-                           class, and the text and JSON beside it in its archive, or null */
+  int skip_bad;        /* leave out unreadable pictures, logging each */
+  uint32_t shard;      /* pictures that are saved together; 0: 256 */
+  kf_switch resume;    /* reuse what an earlier run finished; default: on */
+  /* A file that gets a line of JSON for each row: number, id, class, and text and JSON of its
+   * sample in the archive, or null. NULL: none. */
+  const char *metadata;
   uint64_t reserved[3];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
   uint64_t rows;    /* written */
   uint64_t skipped; /* pictures that could not be read */
-  uint64_t resumed; /* pictures in finished shards of an earlier run, including skipped ones */
-  uint64_t reused;  /* pictures whose rows are from the file of an earlier run */
-  int unchanged;    /* 1: that file is what this run would have written, and was left alone */
+  uint64_t resumed; /* pictures in shards of an earlier run, including skipped ones */
+  uint64_t reused;  /* pictures whose rows were in the file of an earlier run */
+  int unchanged;    /* 1: that file was already up to date and is unchanged */
   uint64_t reserved[2];
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
- * are labels, and the paths as ids. Memory does not grow with the rows, except for the list of
- * pictures and 8 bytes for each, and 24 for each row of a file that is reused; the progress stage is
- * "embed".
+ * are labels, and the paths as ids. Memory: the list of pictures, 8 bytes per picture, and 24 per
+ * row of a file that is reused. The progress stage is "embed".
  *
- * If the file exists and was written by kf_embed with the same encoder and options, pictures whose
- * bytes have a row in it are not embedded again, whatever their names and places are now; if nothing
- * has changed, the file is left alone. All pictures are read for this ("check").
+ * If the file exists and was written by kf_embed with the same encoder and options, pictures with
+ * the same bytes are not embedded again, even if they were renamed or moved; if nothing has
+ * changed, the file is not written. All pictures are read for this (stage "check").
  *
- * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
- * killed goes on from there, logs again what it had logged for these shards, and the file has the
- * same bytes; a picture that has changed is embedded again. KF_ERR_ARG if the folder belongs to
- * other pictures, another encoder or other options, KF_ERR_IO if another process is working in it.
- * report may be NULL. */
+ * Finished shards stay in the folder PATH.parts until the file is complete. After a failure or a
+ * kill the next run resumes from there, repeats the log of these shards, and writes the same
+ * bytes; pictures that have changed are embedded again. KF_ERR_ARG if the folder belongs to other
+ * pictures, another encoder or other options, KF_ERR_IO if another process is using it. report may
+ * be NULL. */
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);
@@ -197,42 +197,42 @@ KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictu
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_text_options {
-  /* Rows of each class, one class after another; 0: rows belong to the classes of their labels. */
+  /* The number of rows of each class, one class after another; 0: classes are those of the
+   * labels. */
   uint32_t per_class;
-  /* With per_class: a text file with the class names, one per line. NULL: those of the data set, or
+  /* With per_class: a text file with one class name per line. NULL: the names of the data set, or
    * none. */
   const char *classes;
-  const char *const *names; /* the same from memory, [n_names]; NULL: `classes` */
+  const char *const *names; /* the same in memory, [n_names]; NULL: `classes` */
   size_t n_names;
   kf_switch unit_rows; /* scale rows to unit length before averaging; default: on */
   kf_switch unit_mean; /* scale means to unit length; default: on */
   uint64_t reserved[4];
 } kf_text_options;
 
-/* Text prototypes: the rows of a data set (embedded prompts), averaged by class. A class without
+/* Text prototypes: the rows of a data set (embedded prompts) averaged by class. A class without
  * rows is KF_ERR_DATA. */
 KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                              kf_text **out);
-/* Writes them as a native data set with one row per class, which kf_data_open and kf_text_new read
- * again. */
+/* Writes them as a data set with one row per class, which kf_data_open and kf_text_new can read. */
 KF_API kf_status kf_text_save(kf_ctx *ctx, const kf_text *text, const char *path);
 KF_API void kf_text_free(kf_text *text);
 KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
 KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
-/* A checksum of rows and class names, which a model made with this text has as `text_from`. */
+/* A checksum of rows and class names; a model made with this text stores it as `text_from`. */
 KF_API uint64_t kf_text_checksum(const kf_text *text);
-/* The mean of the rows of a data set, each scaled to unit length, into mean [dim]: of embedded
- * texts, for kf_search_options.text_mean. Labels are ignored, and so are bad rows under skip_bad;
+/* The mean of the rows of a data set (embedded texts), each scaled to unit length, into mean
+ * [dim], for kf_search_options.text_mean. Labels are ignored, as are bad rows with skip_bad;
  * KF_ERR_DATA if no row is left. */
 KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
 
-/* A zero-shot model: the map of `model`, with text prototypes in place of class means. Its classes
- * are those of the text, and everything that takes a model takes it. In the original space (`raw`)
- * its class means are the text as given under KF_CENTRE_NONE alone. Classes that only one of the
- * two has are logged. KF_ERR_DATA if they have none in common, or if the model was fitted without
- * normalising: text says nothing about lengths. */
+/* A zero-shot model: the map of `model` with text prototypes instead of class means. Its classes
+ * are those of the text. It can be used like any model; in the original space (`raw`) its class
+ * means are the unchanged text only with KF_CENTRE_NONE. Classes that only one of the two has are
+ * logged. KF_ERR_DATA if they have no class in common, or if the model was fitted without
+ * normalising, since text has no meaningful length. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_centre centre, kf_model **out);
 
@@ -241,24 +241,25 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  *     cosine of the row with the text + alpha * cosine of the mapped row with the prototype
  *
  * Classes are matched by name if both have names, by number if neither has; the result has the
- * classes of the model, then those of the text that the model lacks. A class with text but no rows,
- * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
- * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
- * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
- * fitted without normalising, or one that has text already. alpha: 0 to 1,000,000. */
+ * classes of the model, then those of the text that the model lacks. A class with text but no
+ * rows, or rows but no text, takes part: what it lacks is predicted from what it has by ridge
+ * regression on the classes that have both, with a strength chosen by leaving out one class at a
+ * time. KF_ERR_DATA if no class has both; KF_ERR_ARG for a model fitted without normalising, or
+ * one that has text already. alpha: 0 to 1,000,000. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
-/* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
+/* A copy of a model that has text, with more text: for existing classes (replacing theirs) or for
  * new ones, which then take part by name alone. */
 KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_model **out);
 /* Whether a model has text (1 or 0), and its alpha. */
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
-/* The text of the classes of a model that have their own; KF_ERR_ARG if there is none. Without
- * names classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
+/* The text of those classes of a model that have their own; KF_ERR_ARG if none has. Without class
+ * names, classes are matched by number, so a class without text before one with text is
+ * KF_ERR_DATA. */
 KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
-/* Whether class k has text of its own (1 or 0). */
+/* Whether class k has its own text (1 or 0). */
 KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
 
 /* ---------------------------------------------------------------------------------------------
@@ -268,7 +269,7 @@ KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
 /* Texts for the text tower, each with the class it belongs to. */
 typedef struct kf_prompts kf_prompts;
 
-/* Which classes may be alike. */
+/* Whether classes may share prompts. */
 typedef enum kf_repeats {
   KF_REPEATS_NONE = 0,  /* classes whose prompts would be the same are an error */
   KF_REPEATS_NAMES = 1, /* classes may have the same prompts, but not the same label */
@@ -280,26 +281,26 @@ typedef struct kf_prompts_options {
    * quotation marks is taken whole. '#' at the start of a line or after a space begins a
    * comment. */
   const char *classes;
-  /* The same from memory, [n_names], each one whole name; NULL: `classes`. */
+  /* The same in memory, [n_names], each one whole name; NULL: `classes`. */
   const char *const *names;
   size_t n_names;
-  /* `names` are those of folders: underscores become spaces, and a number in front of a word
-   * ("n01440764_tench", "017.Cardinal") is not spoken. */
+  /* 1: `names` are folder names: underscores become spaces, and a number in front of a word
+   * ("n01440764_tench", "017.Cardinal") is dropped. */
   int folders;
-  /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */
+  /* Text file with lines 'CLASS<tab>NAME, …': the words to use for each class. NULL: its name. */
   const char *spoken;
   /* Text file with one template per line, in which {} is the name; or "builtin1" (the paper's
-   * single prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
+   * single prompt), "builtin7" or "builtin80" (from OpenAI's notebook for ImageNet). NULL:
    * "builtin7". */
   const char *templates;
-  int all_names; /* prompts of every name of a class, not just the first */
+  int all_names; /* 1: prompts for every name of a class, not just the first */
   kf_repeats repeats;
   uint64_t reserved[4];
 } kf_prompts_options;
 
 /* Every name in every template, class by class. */
 KF_API kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out);
-/* The lines of a text file as they are, without classes. */
+/* The lines of a text file, unchanged and without classes. */
 KF_API kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out);
 KF_API void kf_prompts_free(kf_prompts *prompts);
 KF_API uint64_t kf_prompts_count(const kf_prompts *prompts);
@@ -308,14 +309,12 @@ KF_API int32_t kf_prompts_class(const kf_prompts *prompts, uint64_t i); /* KF_LA
 KF_API uint32_t kf_prompts_classes(const kf_prompts *prompts);          /* 0: no classes */
 KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
 
-/* Encodes the prompts and averages them by class, as kf_text_new does. All embeddings are held in
- * memory. */
+/* Encodes the prompts and averages them by class, as kf_text_new does. Memory: all embeddings. */
 KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                           const kf_prompts *prompts, const kf_text_options *options,
                                           kf_text **out);
-/* The mean of embedded texts, mean [dim], for kf_search_options.text_mean: that of a hundred
- * everyday things, "a photo of a dog" and so on. Texts about anything else lie around nearly the
- * same place. */
+/* The mean of embedded texts, mean [dim], for kf_search_options.text_mean, from a hundred prompts
+ * for everyday things, such as "a photo of a dog". The mean of other texts is nearly the same. */
 KF_API kf_status kf_encoder_text_mean(kf_ctx *ctx, const kf_encoder *encoder, double *mean);
 /* Writes a data set with one row for each prompt, labelled with its class. */
 KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
@@ -325,26 +324,26 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
  * 6  Reader: rows of data, pictures or texts, block by block
  * ------------------------------------------------------------------------------------------ */
 
-/* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
- * work. */
+/* The most pictures in a block of a reader. */
 #define KF_PICTURE_BLOCK 256u
 
 /* Reads rows in order, without the bad ones. */
 typedef struct kf_reader kf_reader;
 
 typedef struct kf_reader_options {
-  /* Rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures for each rank. */
+  /* At most this many rows per block; 0: about 16 MiB. Of pictures at most KF_PICTURE_BLOCK per
+   * rank. */
   uint64_t block;
-  int skip_bad; /* leave out pictures that cannot be read; a data set has its own option */
+  int skip_bad; /* leave out unreadable pictures; a data set has its own option */
   uint64_t reserved[4];
 } kf_reader_options;
 
-/* Rows in hand, valid until the next call on the reader. */
+/* A block of rows, valid until the next call on the reader. */
 typedef struct kf_reader_block {
-  uint64_t first, taken;   /* rows first … first+taken-1 were read; taken 0: the end */
-  uint64_t n;              /* good ones among them */
+  uint64_t first, taken;   /* rows first … first+taken-1 were read; 0: the end */
+  uint64_t n;              /* rows in the block: the good ones */
   const float *rows;       /* [n][dim] */
-  const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  const uint64_t *numbers; /* [n] number of each row in the data set or list */
   const int32_t *labels;   /* [n] of a data set that has labels; otherwise NULL */
   uint64_t reserved[3];
 } kf_reader_block;
@@ -360,10 +359,10 @@ KF_API kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder,
                                       const char *const *texts, uint64_t n,
                                       const kf_reader_options *options, kf_reader **out);
 KF_API void kf_reader_free(kf_reader *reader);
-KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* all, bad ones included */
+KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* including bad ones */
 KF_API uint32_t kf_reader_dim(const kf_reader *reader);
 KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
-/* The id of a picture, or the text, by its number; NULL for the rows of a data set. */
+/* The id of a picture, or a text, by its number; NULL for rows of a data set. */
 KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
 /* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
  * picture whose embedding is zero. */
@@ -375,7 +374,7 @@ KF_API kf_status kf_reader_next(kf_ctx *ctx, kf_reader *reader, kf_reader_block 
 #ifdef KF_EXPERIMENTAL
 
 typedef struct kf_quickstart_options {
-  const char *name;       /* what the pictures are called, on the page and in errors */
+  const char *name;       /* name of the pictures, on the page and in errors */
   const char *title;      /* of the page; NULL: "Koo-Fu report" */
   kf_switch text;         /* use class names as text; default: on, if most are words */
   const char *templates;  /* as in kf_prompts_options */
@@ -387,19 +386,19 @@ typedef struct kf_quickstart_result {
   kf_embed_report embed;
   uint64_t rows;                 /* in the model */
   uint32_t classes, dim_in, dim; /* of the model */
-  uint64_t prompts;              /* that class names were embedded in; 0: no text */
+  uint64_t prompts;              /* that were embedded for the class names; 0: no text */
   double lambda, alpha;
-  /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class
+  /* Leave-one-out with all dimensions: hits among n rows. n_single rows are alone in their class
    * and cannot be left out. */
   uint64_t n, n_single;
-  uint64_t raw_top1;              /* nearest class mean, embeddings as they are; among raw_n */
+  uint64_t raw_top1;              /* nearest class mean of the embeddings, among raw_n */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
-  /* Cross-validation: hits among dim_n rows with `fewer` dimensions and with all, which the model
-   * has. Without text only. */
+  /* Cross-validation, without text only: hits among dim_n rows with `fewer` dimensions and with
+   * all. The model has all. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
+  uint32_t fewer; /* the fewest shown to lose at most half a point (kf_dim_choice_new) */
   int many_near;  /* as in kf_fit_report */
   uint64_t n_compared, n_near;
   int text_reused; /* 1: the class names were embedded by an earlier run */
@@ -407,32 +406,33 @@ typedef struct kf_quickstart_result {
   uint64_t reserved[3];
 } kf_quickstart_result;
 
-/* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
- * made if it does not exist:
+/* From pictures in class folders (kf_pictures_open) to a classifier. Writes to a folder (created
+ * if missing):
  *
  *     about.txt               what this folder is
  *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
- *     text.safetensors        text prototypes, if class names take part
+ *     text.safetensors        text prototypes, if class names are used
  *     model.safetensors       kf_fit with everything chosen
  *     report.html             kf_report_write
  *
- * Embeddings and text of an earlier run into the same folder are reused where they are the same
- * (options->embed.resume). Class names take part if the encoder has a text tower and most of them are
- * words, not numbers. KF_ERR_DATA if fewer than two classes have pictures, or no class has two;
- * KF_ERR_ARG if the folder is among the pictures, or holds one of these files without an about.txt of
- * ours: what others made is not replaced. out may be NULL. */
+ * Embeddings and text of an earlier run in the same folder are reused if they are unchanged
+ * (options->embed.resume). Class names are used if the encoder has a text tower and most of them
+ * are words, not numbers. KF_ERR_DATA if fewer than two classes have pictures, or no class has
+ * two; KF_ERR_ARG if the folder is among the pictures, or contains one of these files without
+ * koofu's about.txt: files from elsewhere are not replaced. out may be NULL. */
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
                                kf_quickstart_result *out);
-/* Fails as kf_quickstart does if it can be known without an encoder: pictures, templates, folder. */
+/* Checks what kf_quickstart needs apart from the encoder: pictures, templates, folder. Fails as it
+ * would. */
 KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
                                      const kf_quickstart_options *options, const char *folder);
-/* Whether a path, which need not exist, is one of the folders given to kf_pictures_open or inside one
- * (1 or 0). */
+/* Whether a path, which need not exist, is in one of the folders given to kf_pictures_open or is
+ * one (1 or 0). */
 KF_API int kf_pictures_inside(const kf_pictures *pictures, const char *path);
 
-/* A small copy of a picture, for a page: the right way up, and its longer side has at most `side` pixels.
- * JPEG or, by builds without it, PNG. max_pixels as in kf_encoder_options. */
+/* A thumbnail of a picture: upright, with at most `side` pixels on its longer side. A JPEG or, in
+ * builds without JPEG, a PNG. max_pixels as in kf_encoder_options. */
 KF_API kf_status kf_thumbnail_new(kf_ctx *ctx, const kf_image_bytes *picture, uint32_t side,
                                   uint64_t max_pixels, kf_bytes **out);
 

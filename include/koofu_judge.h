@@ -27,7 +27,7 @@ extern "C" {
 typedef struct kf_truth kf_truth;
 
 typedef struct kf_truth_options {
-  /* Text file with one class name per line, which class numbers in the truth index; names in the
+  /* Text file with one class name per line. Class numbers in the truth index it; names in the
    * truth must be in it. NULL: numbers are those of a model without names. */
   const char *classes;
   /* Text file with the id of each row of the data, one per line. NULL: entry i belongs to row i. */
@@ -35,27 +35,27 @@ typedef struct kf_truth_options {
   uint64_t reserved[4];
 } kf_truth_options;
 
-/* Reads the right classes of rows, by the ending of the path:
+/* Reads the right classes of rows, by the extension of the path:
  *   .json  a list of lists of class numbers (or of names), such as ReaL's real.json
- *   .csv   a header line, a column `proposed_labels` (or `labels`, `label`) with one class or
- *          several, separated by commas, and a column `id`, such as that of the cleaner validation
+ *   .csv   a header line, a column `proposed_labels` (or `labels`, `label`) with one or more
+ *          classes, separated by commas, and a column `id`, such as the cleaner validation set's
  *   other  text, one line per row: classes separated by tabs or, in a line without tabs, by commas
- * The first class of a file decides whether it holds numbers or names. An empty list, field or line
+ * The first class in a file decides whether it has numbers or names. An empty list, field or line
  * leaves the row out.
  *
- * With ids, entries of a .csv go to the rows with their id, and entry i of a .json to the row whose
- * id ends in _val_ and the number i + 1; folder and ending (.JPEG) of an id do not matter, and rows
- * without an entry are left out. It is an error if an id appears twice in the truth, or if no id
- * has an entry. */
+ * With ids, entries of a .csv are matched by id, and entry i of a .json belongs to the row whose
+ * id ends in _val_ and the number i + 1; folder and extension (.JPEG) of an id are ignored, and
+ * rows without an entry are left out. It is an error if an id appears twice in the truth, or if no
+ * id has an entry. */
 KF_API kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
                                kf_truth **out);
 KF_API void kf_truth_free(kf_truth *truth);
-KF_API uint64_t kf_truth_rows(const kf_truth *truth); /* that the data must have */
+KF_API uint64_t kf_truth_rows(const kf_truth *truth); /* the data must have as many */
 /* Number of classes: names, or the largest number + 1. */
 KF_API uint32_t kf_truth_classes(const kf_truth *truth);
 KF_API const char *kf_truth_class_name(const kf_truth *truth, uint32_t k); /* NULL: no names */
-/* How many classes are right for a row, each once, in the order of the file; *classes points to
- * them. 0: the row is left out. */
+/* The number of right classes of a row; *classes points to them, each once, in the order of the
+ * file. 0: the row is left out. */
 KF_API size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **classes);
 
 /* A set of classes, by name. */
@@ -73,22 +73,21 @@ KF_API uint32_t kf_class_set_size(const kf_class_set *set);
 KF_API const char *kf_class_set_name(const kf_class_set *set, uint32_t i); /* in the order given */
 KF_API int kf_class_set_has(const kf_class_set *set, const char *name);
 
-/* Which class is a kind of which other: a graph without cycles, in which a class may have several
- * parents. */
+/* A hierarchy of classes: an acyclic graph in which a class may have several parents. */
 typedef struct kf_hierarchy kf_hierarchy;
 
 /* Reads lines 'PARENT CHILD'. names: NULL, or a text file with lines 'CLASS<tab>NAME', whose
- * classes are known even if no line of the hierarchy has them. A cycle is KF_ERR_DATA naming a
+ * classes are in the hierarchy even if no line mentions them. A cycle is KF_ERR_DATA naming a
  * class. */
 KF_API kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names,
                                    kf_hierarchy **out);
 KF_API void kf_hierarchy_free(kf_hierarchy *hierarchy);
 KF_API uint32_t kf_hierarchy_classes(const kf_hierarchy *hierarchy);
 KF_API uint64_t kf_hierarchy_edges(const kf_hierarchy *hierarchy);
-/* "" without a file of names, or if the class is not in it; NULL for an unknown class. */
+/* NULL for an unknown class; "" for one without a name. */
 KF_API const char *kf_hierarchy_name(const kf_hierarchy *hierarchy, const char *class_name);
 
-/* Relatives of a set in a hierarchy. A class that the hierarchy does not know is KF_ERR_DATA. */
+/* Relatives of a set in a hierarchy. A class that is not in the hierarchy is KF_ERR_DATA. */
 typedef enum kf_kin {
   KF_KIN_LEAVES = 0,     /* classes of the set that have no descendant in the set */
   KF_KIN_ANCESTORS = 1,  /* all classes, in the set or not, that have a descendant in it */
@@ -97,8 +96,8 @@ typedef enum kf_kin {
 KF_API kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                       const kf_class_set *set, kf_kin kin, kf_class_set **out);
 
-/* The classes of two sets, such as 1K and 21K, by their relation to the first. Each class is in one
- * group: the first that fits, in this order. */
+/* The classes of two sets, such as 1K and 21K, by their relation to the first set. Each class is
+ * in the first group of this list that fits. */
 typedef enum kf_group {
   KF_GROUP_ONLY = 0,        /* in the first set, not in the second */
   KF_GROUP_BOTH = 1,        /* in both; all others are in the second set alone */
@@ -108,12 +107,12 @@ typedef enum kf_group {
   KF_GROUP_OTHER = 5
 } kf_group;
 #define KF_GROUPS 6 /* there will be no others */
-/* A word for file names: "only", "both", "ancestors", "descendants", "leaves", "other". */
+/* A name for files: "only", "both", "ancestors", "descendants", "leaves", "other". */
 KF_API const char *kf_group_name(kf_group group);
 
-/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. The union
- * of ONLY, BOTH and LEAVES is the paper's 14K: no class in it is an ancestor of another, if that
- * holds for the first set. */
+/* The groups into out[KF_GROUPS], each in the order of its list; free each one. The union of ONLY,
+ * BOTH and LEAVES is the paper's 14K: no class in it is an ancestor of another if that holds for
+ * the first set. */
 KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                      const kf_class_set *first, const kf_class_set *second,
                                      kf_class_set **out);
@@ -160,8 +159,7 @@ typedef struct kf_gallery_eval_options {
   int weighted; /* as in kf_vote_options */
   double temperature;
   const kf_truth *truth; /* instead of the labels; NULL: the labels */
-  /* Only rows of these classes are scored; the gallery stays whole, so the others distract. NULL:
-   * all. */
+  /* Only rows of these classes are scored; the gallery still contains all rows. NULL: all. */
   const kf_class_set *set;
   uint64_t reserved[4];
 } kf_gallery_eval_options;
@@ -171,9 +169,8 @@ typedef struct kf_hits {
   uint64_t top1, top5; /* rows whose class is first, or among the first five, by votes */
 } kf_hits;
 
-/* k-NN accuracy. Classes are matched as in kf_eval; all of `counts` but the hits is filled in, and
- * one kf_hits for each k. data NULL: leave one out, over
- * the rows of the gallery itself. report may be NULL. */
+/* k-NN accuracy: one kf_hits for each k, and all of `counts` except hits. Classes are matched as
+ * in kf_eval. data NULL: leave-one-out over the rows of the gallery itself. report may be NULL. */
 KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
                                  const kf_gallery_eval_options *options, kf_eval_result *counts,
                                  kf_hits *hits, kf_search_report *report);
@@ -181,31 +178,31 @@ KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const k
 /* --- errors by class -------------------------------------------------------------------------- */
 
 /* Results by class. A row with several right classes counts for the first of them, whatever the
- * answer was, so the numbers of rows do not depend on the model. */
+ * answer was, so row counts do not depend on the model. */
 typedef struct kf_class_result {
   uint64_t n, top1, top5; /* rows of the class, and hits among them */
-  uint64_t answers;       /* rows that were taken for this class */
+  uint64_t answers;       /* rows classified as this class */
 } kf_class_result;
 
 typedef struct kf_confusion {
   int32_t truth, answer; /* class numbers of the model */
-  uint64_t n;            /* rows of the one that were taken for the other */
+  uint64_t n;            /* rows of class `truth` classified as `answer` */
 } kf_confusion;
 
-/* Rows whose margin, the score of the first answer less that of the second (for distances the other
- * way round), lies between two numbers; ten bins with about equal numbers of rows. */
+/* Rows with a margin from `low` to `high`. The margin is the score of the first answer minus that
+ * of the second (for distances the reverse). There are ten bins with about equally many rows. */
 typedef struct kf_margin_bin {
   double low, high;
   uint64_t n, top1;
 } kf_margin_bin;
 
-/* A row that went wrong. */
+/* A misclassified row. */
 typedef struct kf_mistake {
   uint64_t row;          /* of the data set */
-  int32_t truth, answer; /* class numbers of the model; the first right class, and the best one */
+  int32_t truth, answer; /* class numbers of the model: the first right class, and the answer */
   double score;          /* of the answer, as in kf_classify */
   double margin;         /* as in kf_margin_bin */
-  /* Of the answer, and of the right classes together; NaN without a temperature. */
+  /* Of the answer, and of all right classes together; NaN without a temperature. */
   double probability, right_probability;
 } kf_mistake;
 
@@ -214,7 +211,7 @@ typedef struct kf_analysis {
   uint32_t n_classes;
   kf_class_result *classes; /* [n_classes] */
   size_t n_confusions;
-  kf_confusion *confusions; /* most rows first; of equal ones by truth, then answer */
+  kf_confusion *confusions; /* most rows first; ties by truth, then answer */
   size_t n_bins;
   kf_margin_bin *bins;
   size_t n_mistakes;                  /* 0: not asked for */
@@ -227,13 +224,13 @@ typedef struct kf_analysis_options {
   int raw;                 /* 1: in the original space */
   const kf_truth *truth;   /* as in kf_eval_options */
   const kf_class_set *set; /* as in kf_eval_options */
-  double temperature;      /* of probabilities; 0: the model's, if these are its own scores */
-  int mistakes;            /* 1: list the rows that went wrong */
+  double temperature;      /* of probabilities; 0: the model's, if it is for these scores */
+  int mistakes;            /* 1: list misclassified rows */
   uint64_t reserved[2];
 } kf_analysis_options;
 
-/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row, and 56 per mistake. If there
- * is a temperature, all scores of each row are computed (see kf_calibration_new). */
+/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row, and 56 per mistake. With a
+ * temperature, all scores of each row are computed (kf_calibration_new). */
 KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_analysis **out);
 KF_API void kf_analysis_free(kf_analysis *analysis);
@@ -248,8 +245,8 @@ typedef struct kf_calibration_bin {
 } kf_calibration_bin;
 #define KF_CALIBRATION_BINS 15 /* of equal width; there will be no others */
 
-/* How far probabilities can be trusted. Means are over the scored rows; right classes of a row are
- * taken together. */
+/* How well probabilities are calibrated. Means are over the scored rows; probabilities of several
+ * right classes are added. */
 typedef struct kf_calibration {
   kf_eval_result totals; /* counts and hits in this space */
   double temperature;
@@ -260,8 +257,8 @@ typedef struct kf_calibration {
   kf_calibration_bin bins[KF_CALIBRATION_BINS];
 } kf_calibration;
 
-/* One pass over the data set, as in kf_eval, in which all scores of each row are computed. Of the
- * options, `mistakes` is ignored. KF_ERR_ARG with KF_HINT_TEMPERATURE if there is no temperature. */
+/* One pass over the data set, as in kf_eval, computing all scores of each row. `mistakes` is
+ * ignored. KF_ERR_ARG if there is no temperature. */
 KF_API kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                     const kf_analysis_options *options, kf_calibration **out);
 KF_API void kf_calibration_free(kf_calibration *calibration);
@@ -269,19 +266,19 @@ KF_API void kf_calibration_free(kf_calibration *calibration);
 /* --- known and unknown classes ---------------------------------------------------------------- */
 
 typedef struct kf_open_set_result {
-  uint64_t n_known, n_unknown; /* rows; without those that kf_eval leaves out */
-  double auroc;     /* how often a known row has a better score than an unknown one; ties: half */
-  double fpr95;     /* share of the unknown rows that are taken for known at the threshold */
+  uint64_t n_known, n_unknown; /* rows, without those that kf_eval leaves out */
+  double auroc;     /* how often a known row scores better than an unknown one; ties count half */
+  double fpr95;     /* share of the unknown rows accepted at the threshold */
   double threshold; /* the strictest score that at least 95 % of the known rows reach */
-  /* Shares of known rows that the threshold of the model (kf_model_reject) keeps, and of unknown ones
-   * that it refuses; both 0 if it has none for these scores. */
+  /* Share of known rows that the model's threshold (kf_model_reject) accepts, and of unknown rows
+   * that it rejects; both 0 if it has none for these scores. */
   double kept, refused;
   uint64_t reserved[2];
 } kf_open_set_result;
 
-/* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
- * judged as in kf_analysis_new; of `unknown`, every row counts and labels are ignored. Memory: 8
- * bytes per row. */
+/* How well the score of the nearest prototype separates rows of known classes from others. `known`
+ * is scored as in kf_analysis_new; every row of `unknown` counts, and its labels are ignored.
+ * Memory: 8 bytes per row. */
 KF_API kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
                              const kf_data *unknown, const kf_analysis_options *options,
                              kf_open_set_result *out);
@@ -294,9 +291,9 @@ typedef struct kf_verdicts kf_verdicts;
 /* Verdicts on the nearest prototype of a model. */
 KF_API kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_verdicts **out);
-/* Verdicts on answers in a table with tabs and a header line, of which the columns `row` and
- * `class1` are used. Rows without a line are left out; an answer that is no class of the truth is
- * wrong. Either data or truth may be NULL. */
+/* Verdicts on answers in a tab-separated table with a header line and columns `row` and `class1`.
+ * Rows without a line are left out; an answer that is not a class of the truth is wrong. One of
+ * data and truth may be NULL. */
 KF_API kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
                                   const kf_truth *truth, const kf_class_set *set,
                                   kf_verdicts **out);
@@ -306,10 +303,10 @@ KF_API const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts);
 
 typedef struct kf_comparison {
   uint64_t rows;
-  uint64_t n;              /* rows that both have judged; the others do not count */
-  uint64_t both, neither;  /* right in both, in none */
-  uint64_t only_a, only_b; /* right in one alone */
-  /* Accuracy of a less that of b, with its paired 95 % interval (Agresti and Min, 2005: Wald's
+  uint64_t n;              /* rows judged by both; the others do not count */
+  uint64_t both, neither;  /* right in both, right in none */
+  uint64_t only_a, only_b; /* right in one only */
+  /* Accuracy of a minus that of b, with its paired 95 % interval (Agresti and Min, 2005: Wald's
    * after adding a half to each of the four counts). */
   double difference, low, high;
   double p; /* of McNemar's test */
@@ -318,46 +315,49 @@ typedef struct kf_comparison {
 KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b,
                             kf_comparison *out);
 
-/* The two-sided p-value of McNemar's exact test for two classifiers, one of which alone is right b
- * times and the other alone c times: the chance that b + c tosses of a coin fall at least as
- * unevenly. Above 2^30 tosses the normal distribution with continuity correction is used. */
+/* The two-sided p-value of McNemar's exact test for two classifiers, of which only the first is
+ * right b times and only the second c times: the probability that b + c tosses of a coin are at
+ * least as uneven. Above 2^30 tosses the normal approximation with continuity correction is
+ * used. */
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
 /* The one-sided 95 % upper bound of the accuracy that one classifier loses against another on the
- * same n rows, of which it alone has `lost` wrong and `won` right: that of Tango's score interval
- * (1998). It is negative if the gain is significant. About 2.7 / n if the two never differ; 1 if n
- * is 0 or the counts do not fit into it. */
+ * same n rows, of which only it has `lost` wrong and `won` right, by Tango's score interval
+ * (1998). Negative if the gain is significant, about 2.7 / n if the two never differ, and 1 if n
+ * is 0 or lost + won > n. */
 KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
 
 /* ---------------------------------------------------------------------------------------------
  * 3  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
  *
- * kf_fit chooses with these functions; call them yourself to see the curves.
+ * kf_fit calls these functions; call them directly to see the curves.
  * ------------------------------------------------------------------------------------------ */
 
-/* Rows that are all but copies of others. */
+/* Near-duplicates among rows. */
 typedef struct kf_near_rows {
-  uint64_t n;    /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
-  uint64_t near; /* of them: another row of the class is nearly the same */
-  uint64_t copies; /* of them: another row of the class is the same */
-  int many;        /* 1: more than one row in twenty is near another, beyond doubt */
+  uint64_t n;      /* rows that were checked, at most 1,000; 0: no class has two different rows */
+  uint64_t near;   /* of these: another row of the class is nearly the same */
+  uint64_t copies; /* of these: another row of the class is the same */
+  int many;        /* 1: significantly more than one row in twenty is near another */
   uint64_t reserved[4];
 } kf_near_rows;
 /* Counts near-duplicates in a sample of the training rows: pictures that are in the data twice, or
- * frames of one video. They make leave-one-out too hopeful, since the twin of the row that is left
- * out stays in. Rows are near if their squared distance is below 0.15 of the mean one between rows
- * of a class (on real photos that holds for at most one row in thirty); if rows vary in fewer than
- * about twenty directions, that happens by chance and only copies are counted. The statistics must
- * be those of the data set. Looks at no more than 32,768 rows, 2,048 of a class. */
+ * frames of one video. They make leave-one-out optimistic, since the twin of the row left out
+ * stays in. Rows are near if their squared distance is below 0.15 of the mean between rows of a
+ * class (in real photos, at most one row in thirty); if rows vary in fewer than about twenty
+ * directions, that happens by chance and only copies are counted. The statistics must be those of
+ * the data set. Reads at most 32,768 rows, 2,048 per class. */
 KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     kf_near_rows *out);
 
-/* Accuracy at one lambda: of n rows, those whose class is first, and among the first five. */
+/* Accuracy at one lambda: of n rows, those whose class is first, and those where it is among the
+ * first five. */
 typedef struct kf_lambda_point {
   double lambda; /* absolute */
   uint64_t top1, top5;
-  /* Mean of -ln p of the true class, p = softmax(temperature * score), at the temperature where it
-   * is least, and the standard error of the loss; zeros where only hits were counted. */
+  /* The mean of -ln p of the true class, where p = softmax(temperature * score), minimised over
+   * the temperature; that temperature; and the standard error of the loss. Zeros if only hits were
+   * counted. */
   double loss, temperature, loss_error;
 } kf_lambda_point;
 
@@ -366,9 +366,9 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* of the model to come */
   /* Leave out this many rows, or all there are, the same share of each class. 0: as many as bring
    * the standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^27 pairs of a
-   * row and a class: first in a part of these rows, which is doubled until the upper 95 % bound of
-   * what the best lambda loses against any other that was tried is 0.1 points; with one_se or a
+   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^27 pairs of
+   * a row and a class: first in a part of these rows, which is doubled until the upper 95 % bound
+   * of what the best lambda loses against any other that was tried is 0.1 points; with one_se or a
    * grid, in all of them. */
   uint64_t sample;
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
@@ -386,28 +386,28 @@ typedef struct kf_lambda_options {
 typedef struct kf_lambda_choice {
   double lambda;          /* absolute: of the chosen point */
   double mean_eigenvalue; /* of S_w */
-  double standard_error;  /* of the accuracy in `all`, or by accuracy of the best point */
+  double standard_error;  /* of the accuracy in `all`; by accuracy, of the best point */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
-  uint64_t n;             /* rows that were left out in turn, at every point */
-  uint64_t n_single;      /* rows alone in their class, which are not counted in n */
+  uint64_t n;             /* rows left out in turn, at every point */
+  uint64_t n_single;      /* rows alone in their class, not counted in n */
   size_t chosen, best;    /* among the points */
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
   kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
-  /* The chosen lambda once more, with n_all rows left out: by likelihood, fewer are enough for the
-   * curve. All digits are good here and at the chosen point; by cosine, losses of other points are
-   * good to 1e-4. */
+  /* The chosen lambda again, with n_all rows left out: by likelihood, the curve needs fewer. Here
+   * and at the chosen point all digits are accurate; by cosine, losses of other points are within
+   * 1e-4. */
   kf_lambda_point all;
   uint64_t n_all;
 } kf_lambda_choice;
 
-/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of S_b, of its class
- * mean and of the mean, and compared with all prototypes in the full whitened space, without fitting
- * again. The scales of columns and kappa (docs/choosing.md) stay as they are. Of equally good lambdas
- * the larger one is taken; by likelihood and distances the smallest whose loss is within a standard
- * error of the least. The statistics must be those of the data set. KF_ERR_MATH if no class has two
- * different rows. Memory: 28 bytes per row with groups. */
+/* Chooses lambda by exact leave-one-out: each row in turn is removed from S_w, S_b, its class mean
+ * and the mean, and compared with all prototypes in the full whitened space, without refitting.
+ * Column scales and kappa (docs/choosing.md) are kept. Among equally good lambdas the largest is
+ * chosen; by likelihood and distances, the smallest whose loss is within a standard error of the
+ * least. The statistics must be those of the data set. KF_ERR_MATH if no class has two different
+ * rows. Memory: 28 bytes per row with groups. */
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                       const kf_lambda_options *options, kf_lambda_choice **out);
 KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
@@ -428,8 +428,8 @@ typedef struct kf_fuse_point {
 typedef struct kf_fuse_options {
   kf_centre centre; /* of the model to come */
   uint64_t sample;  /* as in kf_lambda_options */
-  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue, or one
-   * further out if it is clearly better; in the paper's method of 0.03, 0.1, 0.3, 1 and 3. */
+  /* KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue, or one beyond these if it
+   * is clearly better; in the paper's method the best of 0.03, 0.1, 0.3, 1 and 3. */
   kf_lambda lambda;
   const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
@@ -444,20 +444,20 @@ typedef struct kf_fuse_choice {
   double mean_eigenvalue;
   double standard_error;
   uint64_t rows, n, n_single; /* as in kf_lambda_choice */
-  uint64_t text_top1;         /* rows among n that text alone gets right */
+  uint64_t text_top1;         /* rows among n that text alone classifies correctly */
   size_t chosen;
-  /* All that were tried; by likelihood, those at the chosen lambda near the chosen alpha, and 0. None
-   * if no class has two rows; then alpha is a cautious 0.03. */
+  /* All points tried; by likelihood, those at the chosen lambda near the chosen alpha, and alpha
+   * 0. None if no class has two rows. */
   size_t n_points;
   kf_fuse_point *points;
   kf_criterion criterion; /* never KF_CRITERION_DEFAULT */
 } kf_fuse_choice;
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
- * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If
- * no class has two rows nothing can be left out: then alpha is 0.03, and lambda the one that kf_fit
- * takes for such rows; in the paper's method, without any scatter within classes, 1. Of equal
- * accuracies the smaller alpha, then the larger lambda is taken. */
+ * except that a prototype keeps its length when a row is left out of it (docs/choosing.md says
+ * why). If no class has two rows nothing can be left out: then alpha is a cautious 0.03, and
+ * lambda the one that kf_fit uses for such rows; in the paper's method, without any scatter within
+ * classes, 1. Among equal accuracies the smallest alpha, then the largest lambda is chosen. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
                                     kf_fuse_choice **out);
@@ -475,9 +475,9 @@ typedef struct kf_dim_options {
   kf_metric metric;
   kf_centre centre;
   kf_method method;
-  uint32_t folds;         /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
-  uint64_t sample;        /* classify at most this many rows; 0: 50,000, or 2^29 / classes */
-  double margin;          /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
+  uint32_t folds;  /* 0: 10, or fewer if most classes have 3 to 9 rows */
+  uint64_t sample; /* classify at most this many rows; 0: 50,000, or 2^29 / classes if fewer */
+  double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   const uint32_t *groups; /* as in kf_fit_options; then folds are made of whole groups */
   kf_priors priors;       /* as in kf_fit_options */
   uint64_t reserved[1];
@@ -490,26 +490,27 @@ typedef struct kf_dim_choice {
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
   double margin;
-  uint64_t independent; /* n, or with groups how many of them the rows are from */
-  /* From this many on, answers are those of all dimensions by construction: one less than the
-   * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
+  uint64_t independent; /* n, or the number of groups that the rows are from */
+  /* From this number on, answers are by construction those of all dimensions: the number of
+   * classes with rows minus one, if rows are centred on the mean or compared by distance;
+   * otherwise D. */
   uint32_t same;
 } kf_dim_choice;
 
-/* Chooses the number of dimensions by cross-validation with nearest prototypes: the fewest that are
- * shown not to be inferior to all D by more than the margin (kf_dim_upper95 is within it). If none
- * is, as with few rows, all are kept. Statistics without a fold are the whole minus those of the
- * fold, exactly.
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the fewest shown
+ * to be no more than the margin worse than all D (kf_dim_upper95 <= margin). If there is no such
+ * number, as with few rows, all are kept. Statistics without a fold are exactly the total minus
+ * those of the fold.
  *
- * Numbers are tried downwards until one fails, from one less than the classes that have rows or, if
- * that many fail, from D. So the 95 % hold for the choice, not just for each number: for rows drawn
- * independently, and for maps made from all rows but a fold. How much another draw of training rows
- * would change is not in it. Memory: 40 bytes per dimension and thread. */
+ * Numbers are tried in falling order until one fails, from the number of classes with rows minus
+ * one or, if that fails, from D. So the 95 % hold for the choice, not just for each number, given
+ * independent rows and maps fitted without a fold; variation between draws of training rows is not
+ * included. Memory: 40 bytes per dimension and thread. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
-/* The 95 % upper bound of what the i-th point loses against all dimensions (kf_loss_upper95); 0 if
- * it is the same by construction. NaN: there is no such point. */
+/* The 95 % upper bound of the accuracy that the i-th point loses against all dimensions
+ * (kf_loss_upper95); 0 if answers are the same by construction; NaN if there is no such point. */
 KF_API double kf_dim_upper95(const kf_dim_choice *choice, size_t i);
 
 typedef struct kf_k_options {
@@ -537,24 +538,23 @@ typedef struct kf_k_choice {
   uint32_t folds; /* 0: rows of a gallery were left out in turn */
 } kf_k_choice;
 
-/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. This is for
- * galleries in the original space, and for maps fitted on other rows: a map that has seen the row
- * makes a small k look better than it is. `folds` and `metric` must be 0. */
+/* Chooses k by leaving out each row of the gallery in turn, with one search for all k. For
+ * galleries in the original space and for maps fitted to other rows: with a map fitted to the row
+ * itself a small k looks better than it is. `folds` and `metric` must be 0. */
 KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
                                  const kf_k_options *options, kf_k_choice **out);
-/* Chooses k for a gallery of the rows that a model was fitted on. The rows are divided into
- * stratified folds; each fold is taken out of the statistics, exactly, the model is fitted again
- * with its own lambda (relative to the scatter), centring and number of dimensions, and the rows of
- * the fold look for neighbours among the others. The statistics must be those of the data set, and
- * the model one of these rows. Memory: the rows without a fold, five bytes per value, and `most`
- * bits for each row that is left out. */
+/* Chooses k for a gallery of the rows that a model was fitted to. The rows are divided into
+ * stratified folds; each fold is removed exactly from the statistics, the model is refitted with
+ * the same lambda (relative to the scatter), centring and number of dimensions, and the rows of
+ * the fold are searched among the others. The statistics must be those of the data set, and the
+ * model fitted to it. Memory: the rows without a fold, five bytes per value, and `most` bits per
+ * row that is left out. */
 KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                           const kf_model *model, const kf_k_options *options,
                                           kf_k_choice **out);
-/* Chooses k for a gallery of these rows, mapped by the model (NULL: in the original space): by folds
- * if the model may have been fitted on them (the same classes with as many rows each), otherwise by
- * leaving out each row in turn, since its map has not seen them. Memory: the rows, five bytes per
- * value. */
+/* Chooses k for a gallery of these rows, mapped by the model (NULL: in the original space): by
+ * folds if the model may have been fitted to them (the same classes with as many rows each),
+ * otherwise by leaving out each row in turn. Memory: the rows, five bytes per value. */
 KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                           const kf_k_options *options, kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
@@ -577,7 +577,7 @@ typedef struct kf_sweep_cell {
   uint32_t set;     /* number of the class set; 0 without class sets */
   kf_centre text; /* centring of text prototypes (original space: NONE); DEFAULT: rows, or fused */
   int fused;      /* 1: text and prototypes together, as in kf_model_new_fused */
-  double alpha;   /* of fused cells (with folds: that of the first one); 0 elsewhere */
+  double alpha;   /* of fused cells (with folds: of the first fold); 0 elsewhere */
   uint64_t n, top1, top5;
 } kf_sweep_cell;
 
@@ -596,20 +596,20 @@ typedef struct kf_sweep_options {
   kf_switch include_raw;        /* the original space; default: on */
   kf_switch include_prototypes; /* nearest prototypes; default: on */
   uint32_t folds;               /* without test data; 0: 5 */
-  /* 1: without test data, leave rows out in turn instead of making folds, as in
-   * kf_lambda_choice_new: prototypes in the mapped space alone, with all dimensions. */
+  /* 1: without test data, leave rows out in turn instead of in folds, as in kf_lambda_choice_new:
+   * only prototypes in the mapped space, with all dimensions. */
   int leave_one_out;
   uint64_t sample;         /* with leave_one_out: at most this many rows; 0: 50,000 */
   const kf_stats *between; /* as in kf_fit_options */
   const kf_truth *truth;   /* of the test rows, instead of their labels; NULL: labels */
-  /* Include zero-shot, as in kf_model_new_zero_shot: the text as it is in the original space, and
-   * mapped, with each centring. NULL: rows alone. Not with leave_one_out. */
+  /* Include zero-shot, as in kf_model_new_zero_shot: the unchanged text in the original space, and
+   * the mapped text with each centring. NULL: rows alone. Not with leave_one_out. */
   const kf_text *text;
   const kf_centre *text_centres; /* NULL: modality */
   size_t n_text_centres;
-  /* 1: include text and prototypes together, as kf_fit does (centred on the mean, whatever `centre`
-   * is), with the alpha that kf_fuse_choice_new finds at each lambda among these (NULL: the usual
-   * ones; a single one is taken as given, and needs no training rows). */
+  /* 1: include text and prototypes together, as in kf_fit (centred on the mean, whatever `centre`
+   * is), with the alpha that kf_fuse_choice_new chooses at each lambda from these (NULL: its
+   * default list; a single one is used as it is, and needs no training rows). */
   int fuse;
   const double *alphas;
   size_t n_alphas;
@@ -628,17 +628,17 @@ typedef struct kf_sweep {
   kf_sweep_cell *cells;
 } kf_sweep;
 
-/* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or
- * kf_gallery_eval) give it alone, but with shared work done once. `train` are the rows that the
- * statistics are from: needed for neighbours and folds, otherwise it may be NULL. test NULL:
- * stratified folds of the training rows. */
+/* Accuracy for every combination of lambda, dimension, k and metric, as kf_fit and kf_eval (or
+ * kf_gallery_eval) would give each, with shared work done once. `train`: the rows of the
+ * statistics, needed for neighbours and folds, otherwise NULL is allowed. test NULL: stratified
+ * folds of the training rows. */
 KF_API kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
                               const kf_data *test, const kf_sweep_options *options, kf_sweep **out);
 KF_API void kf_sweep_free(kf_sweep *sweep);
 
 /* --- few-shot curves -------------------------------------------------------------------------- */
 
-/* What is compared, each from the drawn rows alone. */
+/* The classifiers compared, each from the drawn rows alone. */
 typedef enum kf_shots_classifier {
   KF_SHOTS_RAW = 0,   /* nearest prototype in the original space */
   KF_SHOTS_KOOFU = 1, /* nearest prototype; lambda by leave-one-out */
@@ -668,8 +668,8 @@ typedef struct kf_shots_point {
 
 typedef struct kf_shots_size {
   uint32_t shots;
-  uint32_t fewer; /* classes that have fewer rows and gave all of them */
-  uint64_t rows;  /* drawn, of all classes together */
+  uint32_t fewer; /* classes with fewer rows, which gave all of them */
+  uint64_t rows;  /* drawn, from all classes together */
 } kf_shots_size;
 
 typedef struct kf_shots {
@@ -684,16 +684,16 @@ typedef struct kf_shots {
   kf_method method;       /* never KF_METHOD_DEFAULT */
 } kf_shots;
 
-/* Accuracy on test rows with only a few training rows of each class. For each number of shots and
- * each seed that many rows of each class are drawn, and everything is chosen from them. The same
- * seed draws the same rows on every machine, and the rows of fewer shots are among those of more.
- * With one row per class there is no scatter within classes. That of all rows takes its place then
- * (see kf_fit_report); with KF_METHOD_PAPER the map is a rotation, lambda is 1, and accuracy is that
- * of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36 bytes per training row. */
+/* Accuracy on test rows with only a few training rows per class. For each number of shots and each
+ * seed, that many rows of each class are drawn, and everything is chosen from them. A seed draws
+ * the same rows on every machine, and the rows of fewer shots are among those of more. With one
+ * row per class there is no scatter within classes; that of all rows takes its place (see kf_fit).
+ * With KF_METHOD_PAPER the map is then a rotation, lambda is 1, and accuracy is that of the raw
+ * space. text NULL: raw and Koo-Fu only. Memory: 36 bytes per training row. */
 KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
                               const kf_text *text, const kf_shots_options *options, kf_shots **out);
 KF_API void kf_shots_free(kf_shots *shots);
-/* The point of the size-th number of shots; NULL: there is none. Owned by shots. */
+/* The point of the size-th number of shots; NULL if there is none. Owned by shots. */
 KF_API const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uint32_t seed,
                                          kf_shots_classifier classifier);
 
@@ -703,7 +703,7 @@ typedef struct kf_spread {
   double deviation; /* sample standard deviation; 0 with one seed */
   uint64_t reserved[2];
 } kf_spread;
-/* top5 0: of top-1 accuracy; 1: of top-5. */
+/* top5: 0 for top-1 accuracy, 1 for top-5. */
 KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier,
                             int top5, kf_spread *out);
 
@@ -713,12 +713,12 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
 
 typedef struct kf_report_options {
   const char *title;                  /* NULL: "Koo-Fu report" */
-  const char *train_name, *test_name; /* what the rows are called on the page, such as file names */
-  const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
+  const char *train_name, *test_name; /* names of the rows on the page, such as file names */
+  const kf_data *test;   /* test rows; NULL: folds of the training rows, without a list of errors */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
-  /* How to fit, as in kf_fit. Of a given model everything is as it was fitted; its text is used
-   * unless one is given here. `between` must be NULL. */
+  /* How to fit, as in kf_fit. A given model is used as it was fitted, with its own text unless one
+   * is given here. `between` must be NULL. */
   kf_fit_options fit;
   const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
   size_t n_dims;
@@ -732,12 +732,12 @@ typedef struct kf_report_options {
 
 typedef struct kf_report_result {
   uint64_t rows;                /* rows in the model */
-  uint64_t n_unlabelled, n_bad; /* training rows that were left out, as in kf_fit_report */
+  uint64_t n_unlabelled, n_bad; /* training rows left out, as in kf_fit_report */
   uint32_t classes, dim_in, dim;
   double lambda, mean_eigenvalue;
   int fused; /* 1: the model has text */
   double alpha;
-  /* Leave-one-out accuracy of what was chosen, as in kf_fit_report. */
+  /* Leave-one-out accuracy of the chosen setting, as in kf_fit_report. */
   uint64_t n, right;
   double standard_error;
   /* Accuracy on the test rows; n is 0 without them. */
@@ -749,12 +749,11 @@ typedef struct kf_report_result {
   uint64_t reserved[5];
 } kf_report_result;
 
-/* Writes one HTML page about training rows and their model, with everything chosen that is not
- * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (with
- * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on
- * the test rows. The page needs nothing else: no network, no script; the same input gives the same
- * bytes. Training rows are held in memory for the neighbours, five bytes per value. out may be
- * NULL. */
+/* Writes one HTML page about training rows and their model, choosing everything that is not given.
+ * It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (and what
+ * fewer dimensions lose), neighbours and shots; the spectra; a map of the classes; and errors on
+ * the test rows. The page is self-contained, without scripts; the same input gives the same bytes.
+ * Memory: the training rows, five bytes per value, for the neighbours. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);
@@ -766,11 +765,11 @@ KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
 
 typedef struct kf_search_page_options {
   const char *title;    /* NULL: "Koo-Fu search" */
-  const char *name;     /* what the gallery is called; NULL: not told */
+  const char *name;     /* name of the gallery; NULL: not shown */
   const char *note;     /* a sentence below the title; NULL: none */
-  const char *pictures; /* folder where relative ids start; NULL: the current folder */
+  const char *pictures; /* folder that relative ids start from; NULL: the current folder */
   kf_switch thumbnails; /* show pictures; default: on */
-  uint64_t queries;     /* how many there were in all; 0: n */
+  uint64_t queries;     /* number of queries in total; 0: n */
   uint64_t reserved[8];
 } kf_search_page_options;
 
@@ -780,17 +779,16 @@ typedef struct kf_search_page_result {
   uint64_t reserved[4];
 } kf_search_page_result;
 
-/* At most this many pictures are shown, the first ones. */
+/* The most pictures on a page; further ones are not shown. */
 #define KF_MAX_THUMBNAILS 200u
 
-/* Writes answers of a search as one HTML page that needs nothing else, no network and no script:
- * for each query its k nearest rows with id, label and score. queries: [n] what was asked, words or
- * paths (NULL: numbers are shown); rows and scores: [n][k], as kf_gallery_search gives them, without
- * -1. If a query or the id of a row is the path of a picture that exists and can be read, a small
- * copy of it (160 pixels, some 8 kB) is inside the page. Nothing on the page is a link, and only
- * regular files that are pictures are ever shown; but the ids of a gallery decide which, so look
- * before you pass on a page about a stranger's gallery. The page is made in memory. out may be
- * NULL. */
+/* Writes answers of a search as one self-contained HTML page without scripts: for each query its k
+ * nearest rows with id, label and score. queries: [n] the words or paths of the queries (NULL:
+ * numbers are shown); rows and scores: [n][k], as kf_gallery_search returns them, without -1. If a
+ * query or the id of a row is the path of a readable picture, a thumbnail (160 pixels, about 8 kB)
+ * is embedded. The page has no links, and only regular files that are pictures are shown; but the
+ * ids of the gallery decide which, so check a page about a gallery from others before you pass it
+ * on. The page is built in memory. out may be NULL. */
 KF_API kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery,
                                       const char *const *queries, uint64_t n, uint32_t k,
                                       const int64_t *rows, const double *scores,
