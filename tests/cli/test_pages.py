@@ -29,7 +29,7 @@ def sections(page):
 def commands(text):
     """The lines of its indented blocks that begin with `koofu` or `ls`, with those they continue on."""
     blocks = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S).replace("\\\n", " ")
-    return re.findall(r"^    ((?:koofu|ls) .*)$", blocks, flags=re.M)
+    return re.findall(r"^    (?:  )?((?:koofu|ls) .*)$", blocks, flags=re.M)
 
 
 def shown(text):
@@ -171,6 +171,15 @@ def the_guide_with_pictures(box):
     os.symlink(CLIP, box.path("clip"))
     shell = Shell(box).works(page["Pictures"], 5)
     check("red_fox" in shell.out, shell.out)
+
+
+@test
+def the_questions(box):
+    page = sections(read_page("questions.md"))
+    examples(box, 100, 8, 128)
+    for heading, least in {"How many labelled rows do I need?": 1, "How do I use it with Qdrant, Milvus or pgvector?": 3,
+                           "How do I update a model?": 4}.items():
+        Shell(box).works(page[heading], least)
 
 
 @test
