@@ -29,10 +29,7 @@
 #endif
 
 #ifdef SANITIZED
-int main(void) {
-  printf("left out: the sanitizer has an allocator of its own\n");
-  return 77;
-}
+TEST(scenarios) { test_skip("allocator to replace"); }
 #else
 
 extern void *__libc_malloc(size_t size);
@@ -44,9 +41,9 @@ extern void __libc_free(void *memory);
 /* Shared libraries must find these, too. */
 #define REPLACED __attribute__((visibility("default")))
 
-static atomic_long live;      /* blocks handed out and not freed */
-static atomic_long countdown; /* allocations until the failure; negative: none is due */
-static atomic_int for_good;   /* 1: all later ones fail, too */
+static atomic_long live;           /* blocks handed out and not freed */
+static atomic_long countdown = -1; /* allocations until the failure; negative: none is due */
+static atomic_int for_good;        /* 1: all later ones fail, too */
 static atomic_int failures;
 
 static int fails(void) {
@@ -864,7 +861,7 @@ static void make_shards(void) {
 static void make_files(void) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
-  test_in_memory();
+  test_in_memory(NULL);
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(train, sizeof train, "%s/train.safetensors", folder);
   snprintf(labels, sizeof labels, "%s/labels.txt", folder);
@@ -950,21 +947,28 @@ static void from_then_on(void **state) {
     if (row->for_good & threads) fail_each(row->run, 1, threads);
 }
 
-int main(void) {
-  atomic_store(&countdown, -1);
+/* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
+static int run_each(void **state) {
+  (void)state;
   make_files();
-  /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
   for (unsigned threads = 2; threads > 0; threads--)
     for (size_t i = 0; i < ROWS; i++)
-      if (rows[i].run(threads) != KF_OK) return 1;
-  struct CMUnitTest tests[2 * ROWS];
-  for (size_t i = 0; i < ROWS; i++) {
-    tests[2 * i] = (struct CMUnitTest){rows[i].name, once, NULL, NULL, (void *)&rows[i]};
-    tests[2 * i + 1] =
-        (struct CMUnitTest){rows[i].name, from_then_on, NULL, NULL, (void *)&rows[i]};
-  }
-  int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+      if (rows[i].run(threads) != KF_OK) return -1;
+  return 0;
+}
+
+static int remove_files(void **state) {
+  (void)state;
   test_remove(folder);
-  return failed;
+  return 0;
+}
+
+FIXTURES(.before = run_each, .after = remove_files);
+
+TESTS {
+  for (size_t i = 0; i < ROWS; i++) {
+    ADD_TEST(rows[i].name, once, (void *)&rows[i]);
+    ADD_TEST(rows[i].name, from_then_on, (void *)&rows[i]);
+  }
 }
 #endif

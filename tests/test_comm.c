@@ -80,10 +80,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void statistics_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(count_rows, NULL);
-}
+TEST(statistics_are_the_same) { assert_same_on_ranks(count_rows, NULL); }
 
 /* Each rank reads its share of the rows, and no others. */
 typedef struct counted_rows {
@@ -113,8 +110,7 @@ static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
   return note_stats(ctx, stats, log);
 }
 
-static void rows_are_read_once(void **state) {
-  (void)state;
+TEST(rows_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   session of[4] = {{0}};
   run_ranks(of, 4, count_brought, &counted);
@@ -144,8 +140,7 @@ static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-static void queries_are_read_once(void **state) {
-  (void)state;
+TEST(queries_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   assert_same_on_ranks(read_counted, &counted);
   assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
@@ -181,8 +176,7 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void few_and_bad_rows_are_the_same(void **state) {
-  (void)state;
+TEST(few_and_bad_rows_are_the_same) {
   static const uint64_t sizes[] = {3, 64, 65, 200};
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
@@ -232,8 +226,7 @@ static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) 
   return KF_OK;
 }
 
-static void choices_in_parts_are_the_same(void **state) {
-  (void)state;
+TEST(choices_in_parts_are_the_same) {
   bool part = false, all = false;
   for (parts_case c = {0}; c.signal <= 4; c.signal += 0.5) {
     assert_same_on_ranks(choose_in_parts, &c);
@@ -276,10 +269,7 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void models_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(fit_all, NULL);
-}
+TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
 /* --- judging ------------------------------------------------------------------------------------- */
 
@@ -332,10 +322,7 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void verdicts_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(judge_all, NULL);
-}
+TEST(verdicts_are_the_same) { assert_same_on_ranks(judge_all, NULL); }
 
 /* --- sweeps ------------------------------------------------------------------------------------- */
 
@@ -385,10 +372,7 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void sweeps_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(sweep_all, NULL);
-}
+TEST(sweeps_are_the_same) { assert_same_on_ranks(sweep_all, NULL); }
 
 /* --- use ----------------------------------------------------------------------------------------- */
 
@@ -418,10 +402,7 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void answers_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(use_all, NULL);
-}
+TEST(answers_are_the_same) { assert_same_on_ranks(use_all, NULL); }
 
 /* --- files and galleries ------------------------------------------------------------------------- */
 
@@ -505,10 +486,7 @@ static void assert_same_in_folder(kf_status (*run)(kf_ctx *, void *, session_log
   test_remove(folder);
 }
 
-static void files_are_the_same(void **state) {
-  (void)state;
-  assert_same_in_folder(write_all);
-}
+TEST(files_are_the_same) { assert_same_in_folder(write_all); }
 
 static void spoil(const char *path) {
   FILE *file = fopen(path, "r+b");
@@ -550,8 +528,7 @@ static void *change_first(void *argument) {
   return NULL;
 }
 
-static void ranks_see_the_same_gallery(void **state) {
-  (void)state;
+TEST(ranks_see_the_same_gallery) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder();
   kf_data *data;
@@ -589,8 +566,7 @@ static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Rank 0 alone looks for damage; all hear of it. */
-static void damaged_galleries_are_refused(void **state) {
-  (void)state;
+TEST(damaged_galleries_are_refused) {
   char folder[256], path[512];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
@@ -695,10 +671,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void ties_are_the_same(void **state) {
-  (void)state;
-  assert_same_in_folder(search_ties);
-}
+TEST(ties_are_the_same) { assert_same_in_folder(search_ties); }
 
 /* Files longer than a round, with bad rows left out. */
 typedef struct long_file {
@@ -727,8 +700,7 @@ static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
-static void long_files_are_the_same(void **state) {
-  (void)state;
+TEST(long_files_are_the_same) {
   char folder[256];
   long_file to = {.gallery = false};
   snprintf(folder, sizeof folder, "%s", test_folder());
@@ -848,8 +820,7 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
   kf_data_free(data);
 }
 
-static void ranks_may_have_their_own_files(void **state) {
-  (void)state;
+TEST(ranks_may_have_their_own_files) {
   char folder[256];
   snprintf(folder, sizeof folder, "%s", test_folder());
   for (uint32_t n = 2; n < 5; n++) {
@@ -884,8 +855,7 @@ static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-static void some_calls_need_all_rows(void **state) {
-  (void)state;
+TEST(some_calls_need_all_rows) {
   char folder[256];
   snprintf(folder, sizeof folder, "%s", test_folder());
   rank_parts p = {.folder = folder, .n = 2};
@@ -942,8 +912,7 @@ static size_t list_files(const char *folder, char names[16][64]) {
   return n;
 }
 
-static void checkpoints_are_taken_up(void **state) {
-  (void)state;
+TEST(checkpoints_are_taken_up) {
   char folder[256], path[512], parts[300], names[16][64];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
@@ -983,8 +952,7 @@ static void checkpoints_are_taken_up(void **state) {
 }
 
 /* Other data have other files; what is kept of one is not taken for the other. */
-static void checkpoints_are_of_their_data(void **state) {
-  (void)state;
+TEST(checkpoints_are_of_their_data) {
   char folder[256], path[512], parts[300], names[16][64];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
@@ -1088,8 +1056,7 @@ static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) 
 }
 
 /* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
-static void progress_is_of_all_ranks(void **state) {
-  (void)state;
+TEST(progress_is_of_all_ranks) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
   run_ranks(of, 4, report_progress, &reported);
@@ -1108,8 +1075,7 @@ static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
 
 /* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
  * thread; others of a rank work on until all ranks have met. */
-static void others_stop_early(void **state) {
-  (void)state;
+TEST(others_stop_early) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
   run_ranks(of, 4, stop_early, &reported);
@@ -1154,8 +1120,7 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* One message: that of the lowest bad row, as in a single process. */
-static void one_error_for_all(void **state) {
-  (void)state;
+TEST(one_error_for_all) {
   static const uint64_t rows[] = {0, 130, 300, 499};
   for (size_t t = 0; t < 4; t++) {
     bad_input bad = {rows[t]};
@@ -1181,8 +1146,7 @@ static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
   return count_rows(ctx, NULL, log);
 }
 
-static void a_failing_rank_fails_all(void **state) {
-  (void)state;
+TEST(a_failing_rank_fails_all) {
   session of[4] = {{0}};
   run_ranks(of, 4, fail_alone, NULL);
   for (int i = 0; i < 4; i++) {
@@ -1199,8 +1163,7 @@ static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
   return use_all(ctx, argument, log);
 }
 
-static void ranks_that_come_apart_fail(void **state) {
-  (void)state;
+TEST(ranks_that_come_apart_fail) {
   session of[3] = {{0}};
   run_ranks(of, 3, go_apart, NULL);
   for (int i = 0; i < 3; i++) {
@@ -1236,8 +1199,7 @@ static void *other_version(void *argument) {
   return session_main(s);
 }
 
-static void versions_must_agree(void **state) {
-  (void)state;
+TEST(versions_must_agree) {
   session of[2] = {{0}};
   pthread_t threads[2];
   thread_group group = {.size = 2};
@@ -1261,8 +1223,7 @@ static void versions_must_agree(void **state) {
 }
 
 /* Whichever call of the communicator fails, the session does, with a message and without a leak. */
-static void lost_ranks_are_noticed(void **state) {
-  (void)state;
+TEST(lost_ranks_are_noticed) {
   for (uint64_t fail = 1; fail < 200; fail++) {
     session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};
     run_ranks(of, 2, judge_all, NULL);
@@ -1277,8 +1238,7 @@ static void lost_ranks_are_noticed(void **state) {
   fail_msg("there is no end");
 }
 
-static void wrong_communicators_are_refused(void **state) {
-  (void)state;
+TEST(wrong_communicators_are_refused) {
   kf_ctx *ctx;
   kf_comm comm = {.rank = 1, .size = 1};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
@@ -1294,35 +1254,4 @@ static void wrong_communicators_are_refused(void **state) {
   kf_ctx_free(ctx);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(statistics_are_the_same),
-      cmocka_unit_test(rows_are_read_once),
-      cmocka_unit_test(queries_are_read_once),
-      cmocka_unit_test(few_and_bad_rows_are_the_same),
-      cmocka_unit_test(choices_in_parts_are_the_same),
-      cmocka_unit_test(models_are_the_same),
-      cmocka_unit_test(verdicts_are_the_same),
-      cmocka_unit_test(sweeps_are_the_same),
-      cmocka_unit_test(answers_are_the_same),
-      cmocka_unit_test(files_are_the_same),
-      cmocka_unit_test(ranks_see_the_same_gallery),
-      cmocka_unit_test(damaged_galleries_are_refused),
-      cmocka_unit_test(ties_are_the_same),
-      cmocka_unit_test(long_files_are_the_same),
-      cmocka_unit_test(ranks_may_have_their_own_files),
-      cmocka_unit_test(some_calls_need_all_rows),
-      cmocka_unit_test(checkpoints_are_taken_up),
-      cmocka_unit_test(checkpoints_are_of_their_data),
-      cmocka_unit_test(progress_is_of_all_ranks),
-      cmocka_unit_test(others_stop_early),
-      cmocka_unit_test(one_error_for_all),
-      cmocka_unit_test(a_failing_rank_fails_all),
-      cmocka_unit_test(ranks_that_come_apart_fail),
-      cmocka_unit_test(versions_must_agree),
-      cmocka_unit_test(lost_ranks_are_noticed),
-      cmocka_unit_test(wrong_communicators_are_refused),
-  };
-  test_in_memory();
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before = test_in_memory);

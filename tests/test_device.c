@@ -11,8 +11,7 @@ static const kf_device_list *find(kf_ctx *ctx) {
   return found;
 }
 
-static void describes_devices(void **state) {
-  (void)state;
+TEST(describes_devices) {
   kf_ctx *ctx = device_ctx(1, "cuda:0");
   const kf_device_list *found = find(ctx);
   assert_string_equal(found->plugin, device_plugin());
@@ -27,8 +26,7 @@ static void describes_devices(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void auto_finds_what_there_is(void **state) {
-  (void)state;
+TEST(auto_finds_what_there_is) {
   for (int i = 0; i < 2; i++) {
     kf_ctx *ctx = device_ctx(1, i == 0 ? NULL : "auto");
     assert_int_equal(find(ctx)->n, 1);
@@ -41,8 +39,7 @@ static void auto_finds_what_there_is(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void names(void **state) {
-  (void)state;
+TEST(names) {
   const char *const bad[] = {"",        "gpu",      "CUDA",    "cuda:",         "cuda:x",
                              "cuda:0,", "cuda,cpu", "cuda:-1", "cuda:0,cuda:0", "cuda:99999999999"};
   const kf_device_list *found;
@@ -54,8 +51,7 @@ static void names(void **state) {
   }
 }
 
-static void missing_device(void **state) {
-  (void)state;
+TEST(missing_device) {
   const kf_device_list *found;
   kf_ctx *ctx = device_ctx(1, "cuda:900");
   assert_error(ctx, KF_ERR_IO, "no device: there is no device cuda:900",
@@ -64,8 +60,7 @@ static void missing_device(void **state) {
 }
 
 /* A plug-in that is not there, and files that are none; with auto the CPU does the work. */
-static void missing_plugin(void **state) {
-  (void)state;
+TEST(missing_plugin) {
   const char *const paths[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "libm.so.6"};
   const char *const words[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "is not a plug-in"};
   const kf_device_list *found;
@@ -88,8 +83,7 @@ static void missing_plugin(void **state) {
     }
 }
 
-static void no_driver(void **state) {
-  (void)state;
+TEST(no_driver) {
   const kf_device_list *found;
   device_need_twin()->no_driver = 1;
   device_n_heard = 0;
@@ -106,8 +100,7 @@ static void no_driver(void **state) {
 }
 
 /* A device that is there and fails is worth a note. */
-static void device_that_does_not_open(void **state) {
-  (void)state;
+TEST(device_that_does_not_open) {
   const kf_device_list *found;
   device_need_twin()->no_open = 1;
   device_n_heard = 0;
@@ -120,8 +113,7 @@ static void device_that_does_not_open(void **state) {
 }
 
 /* Contexts share a device, and the last one closes it. */
-static void sharing(void **state) {
-  (void)state;
+TEST(sharing) {
   kf_ctx *a = device_ctx(1, "cuda"), *b = device_ctx(1, NULL);
   kf_devices *of_a, *of_b;
   assert_ok(a, kf_devices_for(a, &of_a));
@@ -136,8 +128,7 @@ static void sharing(void **state) {
   kf_device_release(kept);
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(3);
   kf_ctx *ctx = device_ctx(1, "cuda:2,cuda:0");
   const kf_device_list *found = find(ctx);
@@ -148,8 +139,7 @@ static void several_devices(void **state) {
 }
 
 /* What is done about a failure: an error, or a note and the CPU; for good unless it was memory. */
-static void failures(void **state) {
-  (void)state;
+TEST(failures) {
   kf_err lost = {.status = KF_ERR_IO, .message = "it was lost"};
   kf_err memory = {.status = KF_ERR_MEM, .message = "there is no memory"};
   kf_ctx *asking = device_ctx(1, "cuda"), *ctx = device_ctx(1, NULL);
@@ -166,19 +156,5 @@ static void failures(void **state) {
   kf_ctx_free(ctx);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(describes_devices),
-      CASE(auto_finds_what_there_is),
-      CASE(names),
-      CASE(missing_device),
-      CASE(missing_plugin),
-      CASE(no_driver),
-      CASE(device_that_does_not_open),
-      CASE(sharing),
-      CASE(several_devices),
-      CASE(failures),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

@@ -177,18 +177,9 @@ static void lose_somewhere(work_fn work, int least) {
   free_world(&w);
 }
 
-static void lost_in_search(void **state) {
-  (void)state;
-  lose_somewhere(search_all, 9);
-}
-static void lost_in_statistics(void **state) {
-  (void)state;
-  lose_somewhere(add_all, 4);
-}
-static void lost_in_classify(void **state) {
-  (void)state;
-  lose_somewhere(classify_all, 10);
-}
+TEST(lost_in_search) { lose_somewhere(search_all, 9); }
+TEST(lost_in_statistics) { lose_somewhere(add_all, 4); }
+TEST(lost_in_classify) { lose_somewhere(classify_all, 10); }
 
 /* --- memory that is taken ----------------------------------------------------------------------- */
 
@@ -261,17 +252,9 @@ static int starve(const void *argument) {
   return FINE;
 }
 
-static void memory_is_taken(void **state) {
-  (void)state;
+TEST(memory_is_taken) {
   need_between();
   for (int share = 0; share < N_SHARES; share++)
     for (int asked = share < NOTHING; asked < 2; asked++)
       assert_int_equal(end_of(begin(starve, &(shortage){share, asked != 0})), FINE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lost_in_search), cmocka_unit_test(lost_in_statistics),
-      cmocka_unit_test(lost_in_classify), cmocka_unit_test(memory_is_taken)};
-  return test_result(device_run(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

@@ -160,16 +160,14 @@ static void less_end(const kf_devices *devices) {
 
 /* --- right answers ---------------------------------------------------------------------------- */
 
-static void kinds_of_data(void **state) {
-  (void)state;
+TEST(kinds_of_data) {
   for (size_t t = 0; t < N_KINDS; t++)
     for (size_t m = 0; m < 3; m++)
       if (!kinds[t].zeros || metrics[m] != KF_METRIC_COSINE)
         try("cuda", &kinds[t], metrics[m], 1000, 24, 20, (uint32_t[]){1, 10, 100}, 3);
 }
 
-static void sizes(void **state) {
-  (void)state;
+TEST(sizes) {
   const uint64_t rows[] = {1, 2, 31, 32, 33, 191, 192, 193, 2500};
   const uint32_t dims[] = {1, 15, 16, 17, 33, 130};
   for (size_t i = 0; i < 9; i++)
@@ -179,8 +177,7 @@ static void sizes(void **state) {
     }
 }
 
-static void many_neighbours(void **state) {
-  (void)state;
+TEST(many_neighbours) {
   for (size_t m = 0; m < 3; m++) {
     try("cuda", kind_named("gaussian"), metrics[m], 3000, 48, 12, (uint32_t[]){1, 100, 1024}, 3);
     try("cuda", kind_named("every row thrice"), metrics[m], 3000, 20, 6, (uint32_t[]){100, 1024},
@@ -292,8 +289,7 @@ static void one_problem(uint64_t seed) {
 }
 
 /* KOOFU_TEST_PROBLEMS: which of them, "1-150". */
-static void random_problems(void **state) {
-  (void)state;
+TEST(random_problems) {
   unsigned long long first = 1, last = 150;
   const char *range = getenv("KOOFU_TEST_PROBLEMS");
   if (range != NULL && sscanf(range, "%llu-%llu", &first, &last) != 2) fail_msg("%s", range);
@@ -315,8 +311,7 @@ static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim
 
 /* Lengths e^-40 to e^40: of the survivors of a query there may be none but rows too long for bytes.
  * The problem in which doubled rows were found, and others like it. */
-static void doubled_rows(void **state) {
-  (void)state;
+TEST(doubled_rows) {
   const char *folder = KOOFU_SOURCE_DIR "/../shared/research/gpu-search";
   kf_ctx *ctx = device_ctx(2, "cuda");
   problem stored = {.kind = kind_named("wild lengths")};
@@ -336,8 +331,7 @@ static void doubled_rows(void **state) {
 }
 
 /* Bounds in f32 must hold where their products are denormal. */
-static void next_to_nothing(void **state) {
-  (void)state;
+TEST(next_to_nothing) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     uint32_t dim = 1 + (uint32_t)(seed % 4);
     problem p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
@@ -351,8 +345,7 @@ static void next_to_nothing(void **state) {
 }
 
 /* Rows in f16 and bf16 are scored on the device as well. */
-static void halves(void **state) {
-  (void)state;
+TEST(halves) {
   const char *const names[] = {"gaussian", "loose clusters", "cone", "every row thrice"};
   for (size_t i = 0; i < 24; i++) {
     problem p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
@@ -371,8 +364,7 @@ static void halves(void **state) {
 }
 
 /* Canonical scores decide for prototypes. */
-static void canonical(void **state) {
-  (void)state;
+TEST(canonical) {
   const char *const names[] = {"gaussian", "one ulp", "ternary"};
   for (size_t t = 0; t < 3; t++)
     for (size_t m = 1; m < 3; m++) {
@@ -412,8 +404,7 @@ static problem with_copies(uint64_t n, uint32_t dim, uint64_t copies, bool scale
 }
 
 /* Devices answer, however many copies there are. */
-static void copies(void **state) {
-  (void)state;
+TEST(copies) {
   const uint64_t counts[] = {2, 50, 5000};
   for (size_t c = 0; c < 3; c++)
     for (size_t m = 0; m < 3; m++)
@@ -439,8 +430,7 @@ static void copies(void **state) {
 }
 
 /* Rows in place are sorted in windows, each of which has copies of rows in others. */
-static void windows_with_copies(void **state) {
-  (void)state;
+TEST(windows_with_copies) {
   const char *const names[] = {"every row thrice", "multiples"};
   for (size_t i = 0; i < 2; i++)
     for (uint64_t window = 33; window < 900; window *= 2)
@@ -458,8 +448,7 @@ static void windows_with_copies(void **state) {
 
 /* Rows that are not copies, but as near: a list that cannot show where they end is made longer, and
  * only past the longest does the CPU answer. */
-static void longer_lists(void **state) {
-  (void)state;
+TEST(longer_lists) {
   const uint64_t counts[] = {20, 200, 5000};
   for (size_t c = 0; c < 3; c++) {
     problem p = with_copies(6000, 12, counts[c], true);
@@ -490,8 +479,7 @@ static uint64_t wrong_with_bound(const answer *a, double scale) {
   return wrong;
 }
 
-static void bound_is_needed(void **state) {
-  (void)state;
+TEST(bound_is_needed) {
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong = 0;
@@ -514,8 +502,7 @@ static void bound_is_needed(void **state) {
 #define K15 ((uint32_t[]){1, 15})
 
 /* Memory for everything, for bytes alone, for pieces, and for nothing. */
-static void little_memory(void **state) {
-  (void)state;
+TEST(little_memory) {
   kf_twin_state *twin = device_need_twin();
   bool scored = false, hosted = false, pieces = false;
   for (uint64_t memory = 4 << 20; memory >= 1 << 16; memory = memory / 4 * 3) {
@@ -544,8 +531,7 @@ static void little_memory(void **state) {
 }
 
 /* The same on any device. */
-static void less_of_everything(void **state) {
-  (void)state;
+TEST(less_of_everything) {
   const struct {
     uint64_t memory, hits;
     bool high;
@@ -578,8 +564,7 @@ static void less_of_everything(void **state) {
 }
 
 /* Few survivors fit: queries go in parts, and some to the CPU. */
-static void little_room_for_survivors(void **state) {
-  (void)state;
+TEST(little_room_for_survivors) {
   kf_twin_state *twin = device_need_twin();
   for (uint64_t hits = 1; hits < 100000; hits *= 6) {
     device_reset(NULL);
@@ -591,8 +576,7 @@ static void little_room_for_survivors(void **state) {
   }
 }
 
-static void wrong_guesses(void **state) {
-  (void)state;
+TEST(wrong_guesses) {
   kf_twin_state *twin = device_need_twin();
   for (uint64_t guess = 0; guess < 3; guess++)
     for (size_t m = 0; m < 3; m++) {
@@ -607,8 +591,7 @@ static void wrong_guesses(void **state) {
     }
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(5);
   const char *const devices[] = {"cuda:0,cuda:1", "cuda:4,cuda:1,cuda:0",
                                  "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4"};
@@ -622,8 +605,7 @@ static void several_devices(void **state) {
 }
 
 /* Rows of very different sizes do not spoil one another's tiles: there are few survivors. */
-static void outliers(void **state) {
-  (void)state;
+TEST(outliers) {
   enum { N = 8000, D = 48, Q = 50, K = 10 };
   uint64_t candidates[2];
   for (int i = 0; i < 2; i++) {
@@ -685,8 +667,7 @@ static bool lose(const problem *p, bool asked, uint64_t call, uint64_t memory) {
   return !ended;
 }
 
-static void lost(void **state) {
-  (void)state;
+TEST(lost) {
   device_need_twin();
   problem p = small();
   const uint64_t memories[] = {0, 400000, 180000}; /* all; bytes; pieces */
@@ -727,8 +708,7 @@ static bool starve(const problem *p, bool asked, bool after, uint64_t allocation
   return !ended;
 }
 
-static void no_memory(void **state) {
-  (void)state;
+TEST(no_memory) {
   device_need_twin();
   problem p = small();
   for (int after = 0; after < 2; after++)
@@ -767,8 +747,7 @@ static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint
 }
 
 /* A list with a row twice, out of order or from elsewhere is an error of the device, not an answer. */
-static void unsound_lists(void **state) {
-  (void)state;
+TEST(unsound_lists) {
   void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
                                                      score_nothing};
   problem p = worthwhile();
@@ -807,8 +786,7 @@ static void unsound_lists(void **state) {
 
 /* --- when it is used -------------------------------------------------------------------------- */
 
-static void where_it_pays(void **state) {
-  (void)state;
+TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
   problem p = worthwhile();
   p.n_queries = 1400;
@@ -863,8 +841,7 @@ static void *search_often(void *argument) {
 }
 
 /* Contexts of several threads share an index, on the same devices or on others. */
-static void shared_index(void **state) {
-  (void)state;
+TEST(shared_index) {
   enum { USERS = 4 };
   const char *const devices[] = {"cuda:0", "cuda:0", "cuda:0,cuda:1", "cpu"};
   bool several = device_show(2);
@@ -891,8 +868,7 @@ static void shared_index(void **state) {
 
 /* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
  * bad one is told as it is on the CPU. */
-static void bad_queries(void **state) {
-  (void)state;
+TEST(bad_queries) {
   kf_twin_state *twin = device_twin();
   problem p = make_problem(&kinds[0], 3000, 40, 700, 3);
   int64_t *rows = malloc(700 * 3 * sizeof *rows);
@@ -920,8 +896,7 @@ static void bad_queries(void **state) {
 
 /* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
  * and a device that is lost between two parts end that, and nobody waits for ever. */
-static void lists_in_parts(void **state) {
-  (void)state;
+TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();
   problem p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
   int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
@@ -950,34 +925,5 @@ static void lists_in_parts(void **state) {
   free_problem(&p);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(kinds_of_data),
-      CASE(sizes),
-      CASE(many_neighbours),
-      CASE(random_problems),
-      CASE(doubled_rows),
-      CASE(next_to_nothing),
-      CASE(halves),
-      CASE(canonical),
-      CASE(bound_is_needed),
-      CASE(little_memory),
-      CASE(copies),
-      CASE(windows_with_copies),
-      CASE(longer_lists),
-      CASE(less_of_everything),
-      CASE(little_room_for_survivors),
-      CASE(wrong_guesses),
-      CASE(several_devices),
-      CASE(outliers),
-      CASE(lost),
-      CASE(no_memory),
-      CASE(unsound_lists),
-      CASE(where_it_pays),
-      CASE(shared_index),
-      CASE(bad_queries),
-      CASE(lists_in_parts),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

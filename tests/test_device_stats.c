@@ -190,8 +190,7 @@ static const kf_stats_options raw = {.normalize = KF_OFF};
 
 /* --- the same integers ------------------------------------------------------------------------ */
 
-static void every_type(void **state) {
-  (void)state;
+TEST(every_type) {
   static const uint32_t dims[] = {1, 8, 37, 64, 130};
   kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
   for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
@@ -210,8 +209,7 @@ static void every_type(void **state) {
 }
 
 /* Many batches with a ragged last one, few threads and many. */
-static void many_batches(void **state) {
-  (void)state;
+TEST(many_batches) {
   for (unsigned threads = 1; threads <= 5; threads += 2) {
     kf_ctx *cpu = context(2, "cpu"), *device = context(threads, "cuda");
     set s = make_set(20011, 37, 5, threads);
@@ -234,8 +232,7 @@ static void many_batches(void **state) {
 }
 
 /* Products of 2^44 that add up to more than 64 bits. */
-static void large_sums(void **state) {
-  (void)state;
+TEST(large_sums) {
   enum { ROWS = 600000, DIM = 3 };
   kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
   set s = make_set(ROWS, DIM, 2, 1);
@@ -250,8 +247,7 @@ static void large_sums(void **state) {
   kf_ctx_free(device);
 }
 
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
   set s = make_set(9001, 16, 30000, 4);
   kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
@@ -262,8 +258,7 @@ static void many_classes(void **state) {
   kf_ctx_free(device);
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(2);
   kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
   set s = make_set(20011, 37, 5, 3);
@@ -295,8 +290,7 @@ static int bring(void *user, uint64_t first, uint64_t n, float *out) {
 }
 
 /* Rows with gaps between them, rows that are brought, some rows of others, and several arrays. */
-static void other_sources(void **state) {
-  (void)state;
+TEST(other_sources) {
   kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda");
   set s = make_set(9001, 20, 7, 5);
   kf_array_options o = {.labels = s.labels, .n_classes = 7};
@@ -352,8 +346,7 @@ static void other_sources(void **state) {
 }
 
 /* Files of one type are read as they are, files of two are not; a file that has become shorter. */
-static void files(void **state) {
-  (void)state;
+TEST(files) {
   const char *folder = test_folder();
   kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda");
   set s = make_set(6001, 12, 7, 6);
@@ -387,8 +380,7 @@ static void files(void **state) {
 
 /* --- rows that are wrong ---------------------------------------------------------------------- */
 
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   enum { DIM = 37 };
   kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
   set s = make_set(12000, DIM, 5, 7);
@@ -414,8 +406,7 @@ static void bad_rows(void **state) {
 }
 
 /* Values that are too large for an exponent count in labelled rows alone. */
-static void too_large(void **state) {
-  (void)state;
+TEST(too_large) {
   enum { DIM = 37 };
   kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
   set s = make_set(12000, DIM, 5, 8);
@@ -440,8 +431,7 @@ static void too_large(void **state) {
 }
 
 /* Rows are added to what is there, with labels of their own. */
-static void adding(void **state) {
-  (void)state;
+TEST(adding) {
   kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
   set s = make_set(3000, 20, 6, 9);
   s.rows[20 * 1234] = NAN;
@@ -465,8 +455,7 @@ static void adding(void **state) {
 
 /* Every call fails, at first and later. Asked for by name, that is an error, and nothing has
  * changed; otherwise the CPU takes over. */
-static void failing_device(void **state) {
-  (void)state;
+TEST(failing_device) {
   static const char *const calls[] = {"new", "put", "wait", "take"};
   kf_ctx *cpu = context(2, "cpu");
   set s = make_set(20000, 37, 5, 10);
@@ -515,8 +504,7 @@ static void failing_device(void **state) {
 }
 
 /* Too little memory even for the smallest batches. */
-static void no_memory(void **state) {
-  (void)state;
+TEST(no_memory) {
   kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
   set s = make_set(3000, 20, 6, 11);
   kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
@@ -548,8 +536,7 @@ static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
 }
 
 /* Progress rises from nothing to all rows, and a caller can stop in between. */
-static void progress(void **state) {
-  (void)state;
+TEST(progress) {
   set s = make_set(20000, 37, 5, 12);
   for (uint64_t most = 1000; most <= 100000; most *= 10) {
     kf_ctx *ctx = NULL;
@@ -580,8 +567,7 @@ static void progress(void **state) {
 }
 
 /* Little work is not worth opening a device for, unless it was asked for. */
-static void little_work(void **state) {
-  (void)state;
+TEST(little_work) {
   kf_ctx *cpu = context(2, "cpu"), *automatic = context(2, "auto");
   set s = make_set(3000, 20, 6, 13);
   kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
@@ -591,18 +577,4 @@ static void little_work(void **state) {
   free_set(&s);
   kf_ctx_free(cpu);
   kf_ctx_free(automatic);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_type),      cmocka_unit_test(many_batches),
-      cmocka_unit_test(large_sums),      cmocka_unit_test(many_classes),
-      cmocka_unit_test(several_devices), cmocka_unit_test(other_sources),
-      cmocka_unit_test(files),           cmocka_unit_test(bad_rows),
-      cmocka_unit_test(too_large),       cmocka_unit_test(adding),
-      cmocka_unit_test(failing_device),  cmocka_unit_test(no_memory),
-      cmocka_unit_test(progress),        cmocka_unit_test(little_work),
-  };
-  int failed = device_run(tests, NULL, NULL);
-  return test_result(failed, sizeof tests / sizeof *tests);
 }

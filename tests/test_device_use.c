@@ -116,8 +116,7 @@ static void same_judgement(kf_ctx *ctx, const problem *p) {
 
 /* --- right answers ---------------------------------------------------------------------------- */
 
-static void transform(void **state) {
-  (void)state;
+TEST(transform) {
   const uint64_t rows[] = {7, 63, 64, 65, 700};
   const uint32_t dims[] = {2, 7, 16, 33};
   const kf_switch switches[] = {KF_ON, KF_OFF};
@@ -139,8 +138,7 @@ static void transform(void **state) {
 }
 
 /* The map stays on the device with the model, whoever brought it there, with unit length and without. */
-static void map_stays(void **state) {
-  (void)state;
+TEST(map_stays) {
   kf_twin_state *twin = device_twin();
   problem p = make_problem(300, 12, 4, 0, 6);
   kf_ctx *first = device_ctx(2, "cuda"), *second = device_ctx(2, "cuda");
@@ -158,8 +156,7 @@ static void map_stays(void **state) {
 }
 
 /* Rows that are too small or too large once they are mapped go to the CPU, which can tell. */
-static void odd_rows(void **state) {
-  (void)state;
+TEST(odd_rows) {
   problem p = make_problem(300, 9, 3, 0, 0);
   kf_map *map = &p.model->map;
   kf_ctx *ctx = device_ctx(2, "cuda");
@@ -184,8 +181,7 @@ static void odd_rows(void **state) {
 }
 
 /* Files, with bad rows, which are zeros. */
-static void transformed_files(void **state) {
-  (void)state;
+TEST(transformed_files) {
   const char *folder = test_folder();
   problem p = make_problem(900, 12, 4, 0, 5);
   p.w.rows[12 * 70 + 3] = NAN;
@@ -207,8 +203,7 @@ static void transformed_files(void **state) {
   clear_problem(&p);
 }
 
-static void classify(void **state) {
-  (void)state;
+TEST(classify) {
   kf_twin_state *twin = device_twin();
   for (int raw = 0; raw < 2; raw++)
     for (int threads = 1; threads <= 3; threads += 2) {
@@ -231,8 +226,7 @@ static void classify(void **state) {
 }
 
 /* So many classes that probabilities come from sums in f32. */
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   problem p = make_problem(8400, 6, 4200, 0, 0);
   kf_ctx *ctx = device_ctx(2, "cuda");
   p.w.n = 300;
@@ -243,8 +237,7 @@ static void many_classes(void **state) {
 
 /* One classifier for many calls, of contexts that have devices, others or none, with temperatures of
  * their own. */
-static void in_many_calls(void **state) {
-  (void)state;
+TEST(in_many_calls) {
   kf_twin_state *twin = device_twin();
   bool several = device_show(2);
   problem p = make_problem(400, 10, 5, 0, 0);
@@ -269,8 +262,7 @@ static void in_many_calls(void **state) {
   if (twin != NULL) assert_int_equal(twin->used, 0);
 }
 
-static void judge(void **state) {
-  (void)state;
+TEST(judge) {
   kf_twin_state *twin = device_twin();
   for (int raw = 0; raw < 2; raw++) {
     problem p = make_problem(700, 11, 4, raw, 0);
@@ -348,8 +340,7 @@ static void check_fault(const problem *p, work_fn work, bool asked, kf_ctx *ctx,
   }
 }
 
-static void faults(void **state) {
-  (void)state;
+TEST(faults) {
   kf_twin_state *twin = device_need_twin();
   problem p = make_problem(300, 10, 4, 0, 0);
   size_t size = 1 << 16;
@@ -394,8 +385,7 @@ static void faults(void **state) {
 }
 
 /* Little work stays on the CPU, and opens no device. */
-static void only_where_it_pays(void **state) {
-  (void)state;
+TEST(only_where_it_pays) {
   problem p = make_problem(300, 10, 4, 0, 0);
   kf_ctx *ctx = device_ctx(2, NULL);
   same_transform(ctx, &p, KF_ON);
@@ -406,8 +396,7 @@ static void only_where_it_pays(void **state) {
 }
 
 /* Much work goes to a device that is open, if it is good at f64, and so does what many calls come to. */
-static void where_it_pays(void **state) {
-  (void)state;
+TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
   problem p = make_problem(1 << 17, 64, 3, 0, 64);
   float *out = malloc(p.w.n * 64 * sizeof *out);
@@ -439,13 +428,5 @@ static void where_it_pays(void **state) {
   clear_problem(&p);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, device_reset, device_reset)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(transform), CASE(map_stays),          CASE(odd_rows),      CASE(transformed_files),
-      CASE(classify),  CASE(many_classes),       CASE(in_many_calls), CASE(judge),
-      CASE(faults),    CASE(only_where_it_pays), CASE(where_it_pays),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

@@ -119,8 +119,7 @@ static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   free(f.inverse);
 }
 
-static void factors(void **state) {
-  (void)state;
+TEST(factors) {
   const size_t sizes[] = {1, 2, 7, 24, 25, 48, 49, 100, 211};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     problem p = make_problem(sizes[s], 10);
@@ -138,8 +137,7 @@ static void factors(void **state) {
 }
 
 /* A pivot at the bound or below, wherever it is, and numbers that are none. */
-static void bad_pivots(void **state) {
-  (void)state;
+TEST(bad_pivots) {
   enum { N = 60 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   double a[N * N], r[N * N], inverse[N];
@@ -191,8 +189,7 @@ static void map_of_curve(const kf_directions *d, const double *vectors, size_t n
 
 /* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the same
  * gamma; with columns as different as S_w has them before they are scaled. */
-static void two_ways(void **state) {
-  (void)state;
+TEST(two_ways) {
   enum { D = 64 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *stats = make_stats(ctx, D, 400);
@@ -240,8 +237,7 @@ static void two_ways(void **state) {
 }
 
 /* What was asked of a fitter before changes no bit of a model, nor of the spectrum in it. */
-static void whatever_came_before(void **state) {
-  (void)state;
+TEST(whatever_came_before) {
   enum { D = 40 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *stats = make_stats(ctx, D, 300);
@@ -278,14 +274,4 @@ static void whatever_came_before(void **state) {
   }
   kf_stats_free(stats);
   kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(factors),
-      cmocka_unit_test(bad_pivots),
-      cmocka_unit_test(two_ways),
-      cmocka_unit_test(whatever_came_before),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,8 +75,7 @@ static kf_pictures *make_pictures(int n, int bad) {
 
 static bool there(const char *name) { return access(at(name), F_OK) == 0; }
 
-static void reports(void **state) {
-  (void)state;
+TEST(reports) {
   kf_pictures *list = make_pictures(10, -1);
   kf_embed_report report = {.rows = 9, .skipped = 9, .resumed = 9};
   kf_embed_options options = {.shard = 3};
@@ -108,8 +107,7 @@ static void reports(void **state) {
 }
 
 /* The rows are those of kf_encode_images. */
-static void rows_of_the_encoder(void **state) {
-  (void)state;
+TEST(rows_of_the_encoder) {
   const char *paths[] = {MODELS "/pictures/a.png", MODELS "/pictures/b.png",
                          MODELS "/pictures/c.png"};
   uint32_t dim = kf_encoder_dim(encoder);
@@ -135,8 +133,7 @@ static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch res
 }
 
 /* Rows are scaled only when that is on; finished shards are used unless that is off. */
-static void switches(void **state) {
-  (void)state;
+TEST(switches) {
   kf_pictures *list = make_pictures(5, -1);
   embed_as(list, KF_DEFAULT, KF_DEFAULT, "default.safetensors");
   embed_as(list, KF_OFF, KF_ON, "off.safetensors");
@@ -173,8 +170,7 @@ static void switches(void **state) {
 }
 
 /* What the caller can do about an error is a hint, not a part of the message. */
-static void hints(void **state) {
-  (void)state;
+TEST(hints) {
   kf_pictures *list = make_pictures(4, 3);
   kf_embed_options options = {.shard = 2};
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
@@ -205,8 +201,7 @@ static void hints(void **state) {
 }
 
 /* However long the path is, what is wrong with the picture stands behind it. */
-static void a_long_path_is_told_whole(void **state) {
-  (void)state;
+TEST(a_long_path_is_told_whole) {
   kf_pictures_free(make_pictures(2, 1));
   char paths[2][1200];
   for (int i = 0; i < 2; i++) {
@@ -223,8 +218,7 @@ static void a_long_path_is_told_whole(void **state) {
 }
 
 /* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
-static void stops_and_goes_on(void **state) {
-  (void)state;
+TEST(stops_and_goes_on) {
   kf_pictures *list = make_pictures(10, 4);
   kf_embed_report report;
   kf_embed_options options = {.shard = 3, .skip_bad = 1};
@@ -281,8 +275,7 @@ static void stops_and_goes_on(void **state) {
 }
 
 /* A shard that goes before the file is put together is missed, and the others serve the next run. */
-static void shards_that_go(void **state) {
-  (void)state;
+TEST(shards_that_go) {
   kf_pictures *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
   kf_embed_report report;
@@ -298,8 +291,7 @@ static void shards_that_go(void **state) {
 }
 
 /* After the call the context reports to its owner as before. */
-static void the_context_is_as_before(void **state) {
-  (void)state;
+TEST(the_context_is_as_before) {
   kf_pictures *list = make_pictures(4, 2);
   assert_error(ctx, KF_ERR_DATA, "p/class/002.png",
                kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
@@ -310,8 +302,7 @@ static void the_context_is_as_before(void **state) {
   kf_pictures_free(list);
 }
 
-static void what_is_refused(void **state) {
-  (void)state;
+TEST(what_is_refused) {
   kf_pictures *list = make_pictures(3, -1);
   const char *out = at("o.safetensors");
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, NULL, list, NULL, out, NULL));
@@ -335,8 +326,7 @@ static void what_is_refused(void **state) {
 /* --- shards -------------------------------------------------------------------------------------- */
 
 /* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
-static void shards_are_checked(void **state) {
-  (void)state;
+TEST(shards_are_checked) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   char out[300]; /* the loops below use up all places of at() */
@@ -418,8 +408,7 @@ static void shards_are_checked(void **state) {
 }
 
 /* A folder of that name that somebody else keeps shards in is left as it is. */
-static void shards_of_others_stay(void **state) {
-  (void)state;
+TEST(shards_of_others_stay) {
   kf_pictures *list = make_pictures(3, -1);
   mkdir(at("o.safetensors.parts"), 0777);
   write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
@@ -437,8 +426,7 @@ static void shards_of_others_stay(void **state) {
 }
 
 /* What links in the folder lead to is neither written nor made. */
-static void links_are_not_followed(void **state) {
-  (void)state;
+TEST(links_are_not_followed) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   kf_string said = {0};
@@ -465,20 +453,4 @@ static void links_are_not_followed(void **state) {
   assert_false(there("made"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {TEST(reports),
-                                     TEST(rows_of_the_encoder),
-                                     TEST(switches),
-                                     TEST(hints),
-                                     TEST(a_long_path_is_told_whole),
-                                     TEST(stops_and_goes_on),
-                                     TEST(shards_that_go),
-                                     TEST(the_context_is_as_before),
-                                     TEST(what_is_refused),
-                                     TEST(shards_are_checked),
-                                     TEST(shards_of_others_stay),
-                                     TEST(links_are_not_followed)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before_each = enter, .after_each = leave);

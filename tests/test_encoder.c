@@ -80,8 +80,7 @@ static void compare_model(kf_ctx *ctx, const char *model, kf_precision precision
   kf_encoder_free(encoder);
 }
 
-static void equals_the_reference(void **state) {
-  (void)state;
+TEST(equals_the_reference) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int m = 0; m < N_MODELS; m++) {
     compare_model(ctx, all_models[m], KF_PRECISION_F32);
@@ -90,8 +89,7 @@ static void equals_the_reference(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void tells_about_itself(void **state) {
-  (void)state;
+TEST(tells_about_itself) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_encoder *both = load_model(ctx, "clip-f32", KF_PRECISION_AUTO);
   assert_int_equal(kf_encoder_dim(both), 24);
@@ -134,8 +132,7 @@ static void tells_about_itself(void **state) {
 }
 
 /* On is what the default is; off, and only off, leaves a tower out. */
-static void switches(void **state) {
-  (void)state;
+TEST(switches) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   const char *folder = MODELS "/clip-f32";
   static const kf_switch all[] = {KF_DEFAULT, KF_ON, KF_OFF};
@@ -157,8 +154,7 @@ static void switches(void **state) {
 }
 
 /* A picture that goes through kf_preprocess_image and kf_encode_pixels is the same. */
-static void pixels_are_the_pictures(void **state) {
-  (void)state;
+TEST(pixels_are_the_pictures) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
   static float pixels[3 * 3 * 32 * 32], a[3 * 24], b[3 * 24];
@@ -233,8 +229,7 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
   free(in.values);
 }
 
-static void same_bits_everywhere(void **state) {
-  (void)state;
+TEST(same_bits_everywhere) {
   for (int m = 0; m < N_MODELS; m++)
     for (int way = 0; way < N_WAYS; way++)
       if (ways[way].given == NULL)
@@ -244,8 +239,7 @@ static void same_bits_everywhere(void **state) {
 
 /* --- checksum -------------------------------------------------------------------------------- */
 
-static void checksum_tells_encoders_apart(void **state) {
-  (void)state;
+TEST(checksum_tells_encoders_apart) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   uint64_t seen[2 * N_MODELS] = {0};
   size_t n = 0;
@@ -291,8 +285,7 @@ static kf_ctx *listening(listener *l, unsigned threads) {
   return ctx;
 }
 
-static void bad_pictures_are_told(void **state) {
-  (void)state;
+TEST(bad_pictures_are_told) {
   enum { N = 41 };
   const char *paths[N];
   for (int i = 0; i < N; i++) paths[i] = model_pictures[i % 3];
@@ -341,8 +334,7 @@ static kf_image_bytes read_whole(const char *path) {
   return (kf_image_bytes){.bytes = bytes, .n = n};
 }
 
-static void pictures_in_memory(void **state) {
-  (void)state;
+TEST(pictures_in_memory) {
   enum { N = 9 };
   static float want[3 * 24], rows[N * 24];
   static const float zeros[24];
@@ -385,8 +377,7 @@ static void pictures_in_memory(void **state) {
   for (int i = 0; i < 3; i++) free((void *)(uintptr_t)files[i].bytes);
 }
 
-static void bad_input_is_refused(void **state) {
-  (void)state;
+TEST(bad_input_is_refused) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
   static float pixels[2 * 3 * 32 * 32], rows[2 * 24];
@@ -419,8 +410,7 @@ static void bad_input_is_refused(void **state) {
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-static void progress_and_stopping(void **state) {
-  (void)state;
+TEST(progress_and_stopping) {
   enum { N = 300 };
   const char *paths[N], *texts[N];
   for (int i = 0; i < N; i++) paths[i] = model_pictures[i % 3], texts[i] = model_texts[i % 6];
@@ -444,20 +434,4 @@ static void progress_and_stopping(void **state) {
     kf_encoder_free(e);
     kf_ctx_free(ctx);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equals_the_reference),
-      cmocka_unit_test(tells_about_itself),
-      cmocka_unit_test(switches),
-      cmocka_unit_test(pixels_are_the_pictures),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(checksum_tells_encoders_apart),
-      cmocka_unit_test(bad_pictures_are_told),
-      cmocka_unit_test(pictures_in_memory),
-      cmocka_unit_test(bad_input_is_refused),
-      cmocka_unit_test(progress_and_stopping),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

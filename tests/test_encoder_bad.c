@@ -90,8 +90,7 @@ static kf_encoder *accepted(void) {
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-static void lies_in_the_config(void **state) {
-  (void)state;
+TEST(lies_in_the_config) {
   static const struct {
     const char *after, *from, *to, *cause;
   } lies[] = {
@@ -162,8 +161,7 @@ static void in_copy(const char *command) {
   assert_int_equal(system(line), 0);
 }
 
-static void other_kinds_of_folders(void **state) {
-  (void)state;
+TEST(other_kinds_of_folders) {
   static const struct {
     const char *command, *cause;
   } kinds[] = {
@@ -191,8 +189,7 @@ static void other_kinds_of_folders(void **state) {
 }
 
 /* A name on a hub is two words with a slash, if there is no such folder. */
-static void names_on_a_hub(void **state) {
-  (void)state;
+TEST(names_on_a_hub) {
   static const struct {
     const char *path;
     bool hub;
@@ -215,8 +212,7 @@ static void names_on_a_hub(void **state) {
   }
 }
 
-static void many_patches_are_refused(void **state) {
-  (void)state;
+TEST(many_patches_are_refused) {
   copy_of("clip-f32");
   replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 4096");
   replace("config.json", "vision_config", "\"patch_size\": 8", "\"patch_size\": 2");
@@ -238,8 +234,7 @@ static void assert_same_config(const kf_tower_config *a, const kf_tower_config *
   assert_int_equal(a->end, b->end);
 }
 
-static void defaults_are_the_references(void **state) {
-  (void)state;
+TEST(defaults_are_the_references) {
   kf_err err;
   kf_encoder_config c;
   copy_of("clip-f32");
@@ -279,8 +274,7 @@ static void defaults_are_the_references(void **state) {
 }
 
 /* Every name of an activation that the reference knows and we do. */
-static void names_of_activations(void **state) {
-  (void)state;
+TEST(names_of_activations) {
   static const struct {
     const char *name;
     kf_activation activation;
@@ -305,8 +299,7 @@ static void names_of_activations(void **state) {
   }
 }
 
-static void settings_that_cannot_be(void **state) {
-  (void)state;
+TEST(settings_that_cannot_be) {
   copy_of("siglip");
   kf_encoder_free(accepted());
   replace("config.json", "\"vision_config\"", "{", "{\"vision_use_head\": true, ");
@@ -322,8 +315,7 @@ static void settings_that_cannot_be(void **state) {
 
 #define OUT_PROJ "vision_model.encoder.layers.1.self_attn.out_proj.weight"
 
-static void changed_tensors(void **state) {
-  (void)state;
+TEST(changed_tensors) {
   /* The new text is as long as the old one, so that the header stays sound. */
   static const struct {
     const char *after, *from, *to, *cause;
@@ -378,8 +370,7 @@ static void poke(const char *name, uint64_t element, float value) {
   kf_st_close(&st);
 }
 
-static void weights_that_are_no_numbers(void **state) {
-  (void)state;
+TEST(weights_that_are_no_numbers) {
   static const struct {
     const char *name;
     uint64_t element;
@@ -399,8 +390,7 @@ static void weights_that_are_no_numbers(void **state) {
 }
 
 /* Weights that are finite may still be too large. Who does without bad pictures does without these. */
-static void embeddings_that_overflow(void **state) {
-  (void)state;
+TEST(embeddings_that_overflow) {
   copy_of("clip-f32");
   poke("vision_model.post_layernorm.weight", 0, 1e30f);
   poke("visual_projection.weight", 0, 1e30f);
@@ -420,8 +410,7 @@ static void embeddings_that_overflow(void **state) {
 }
 
 /* Every weight counts, and so does every setting. */
-static void checksum_of_changes(void **state) {
-  (void)state;
+TEST(checksum_of_changes) {
   copy_of("clip-f32");
   kf_encoder *before = accepted();
   poke("text_model.final_layer_norm.bias", 31, 0.25f);
@@ -447,8 +436,7 @@ static void checksum_of_changes(void **state) {
   kf_encoder_free(after);
 }
 
-static void extras_are_told(void **state) {
-  (void)state;
+TEST(extras_are_told) {
   copy_of("clip-f32");
   kf_encoder_free(accepted());
   assert_string_equal(said, "");
@@ -461,8 +449,7 @@ static void extras_are_told(void **state) {
   assert_string_equal(said, "");
 }
 
-static void files_that_end_early(void **state) {
-  (void)state;
+TEST(files_that_end_early) {
   copy_of("clip-f32");
   char path[400];
   size_t n;
@@ -478,8 +465,7 @@ static void files_that_end_early(void **state) {
 
 /* --- several files --------------------------------------------------------------------------- */
 
-static void indexes(void **state) {
-  (void)state;
+TEST(indexes) {
   static const struct {
     const char *from, *to, *cause;
   } lies[] = {
@@ -511,8 +497,7 @@ static void indexes(void **state) {
 }
 
 /* One file under more names than may be open at a time. */
-static void too_many_files(void **state) {
-  (void)state;
+TEST(too_many_files) {
   enum { FILES = 257 };
   kf_string header = {0}, index = {0};
   copy_of("clip-bf16");
@@ -546,8 +531,7 @@ static void too_many_files(void **state) {
 
 /* The first end there is. Where there is none, the reference's search says 'the first token', and so do
  * we; with the old number 2 it is the first of the largest. */
-static void ends_of_texts(void **state) {
-  (void)state;
+TEST(ends_of_texts) {
   static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
   static const struct {
     int64_t end;
@@ -605,8 +589,7 @@ static void compare_three(kf_encoder *e, const void *inputs, size_t size, bool i
 }
 
 /* A text may have more rows than are otherwise computed together. */
-static void long_contexts(void **state) {
-  (void)state;
+TEST(long_contexts) {
   enum { LONG = 600 };
   copy_of("clip-f32");
   make_longer("text_model.embeddings.position_embedding.weight", LONG, 32);
@@ -622,8 +605,7 @@ static void long_contexts(void **state) {
 }
 
 /* And so may a picture: ViT-L/14 at 336 pixels has 577. */
-static void large_pictures(void **state) {
-  (void)state;
+TEST(large_pictures) {
   enum { SIDE = 184, ROWS = 23 * 23 + 1, PIXELS = 3 * SIDE * SIDE };
   copy_of("clip-f32");
   make_longer("vision_model.embeddings.position_embedding.weight", ROWS, 48);
@@ -638,26 +620,4 @@ static void large_pictures(void **state) {
   kf_encoder_free(e);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_of_activations),
-      cmocka_unit_test(settings_that_cannot_be),
-      cmocka_unit_test(long_contexts),
-      cmocka_unit_test(large_pictures),
-      cmocka_unit_test(too_many_files),
-      cmocka_unit_test(ends_of_texts),
-      cmocka_unit_test(lies_in_the_config),
-      cmocka_unit_test(other_kinds_of_folders),
-      cmocka_unit_test(names_on_a_hub),
-      cmocka_unit_test(many_patches_are_refused),
-      cmocka_unit_test(defaults_are_the_references),
-      cmocka_unit_test(changed_tensors),
-      cmocka_unit_test(weights_that_are_no_numbers),
-      cmocka_unit_test(embeddings_that_overflow),
-      cmocka_unit_test(checksum_of_changes),
-      cmocka_unit_test(extras_are_told),
-      cmocka_unit_test(files_that_end_early),
-      cmocka_unit_test(indexes),
-  };
-  return cmocka_run_group_tests(tests, begin, finish);
-}
+FIXTURES(.before = begin, .after = finish);

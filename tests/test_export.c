@@ -22,8 +22,7 @@ static kf_model *make_model(kf_ctx *ctx, int normalized) {
   return model;
 }
 
-static void calls(void **state) {
-  (void)state;
+TEST(calls) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_model *model = make_model(ctx, 1);
   const char *path = test_path(folder, "c.onnx");
@@ -48,8 +47,7 @@ static void calls(void **state) {
 }
 
 /* Between kf_outputs_begin and its end, what is exported waits as other files do. */
-static void held_back(void **state) {
-  (void)state;
+TEST(held_back) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_model *model = make_model(ctx, 1);
   for (int commit = 0; commit < 2; commit++) {
@@ -79,8 +77,7 @@ static char *read_file(const char *name, size_t *n) {
   return test_read(path, n);
 }
 
-static void same_bytes(void **state) {
-  (void)state;
+TEST(same_bytes) {
   char *first[NAMES];
   size_t sizes[NAMES], n;
   for (unsigned threads = 1; threads <= 3; threads += 2) {
@@ -104,8 +101,7 @@ static void same_bytes(void **state) {
   for (size_t i = 0; i < NAMES; i++) free(first[i]);
 }
 
-static void too_large(void **state) {
-  (void)state;
+TEST(too_large) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_model *model = make_model(ctx, 0);
   const char *onnx = test_path(folder, "l.onnx"), *faiss = test_path(folder, "l.faiss");
@@ -128,15 +124,16 @@ static void too_large(void **state) {
   kf_ctx_free(ctx);
 }
 
-int main(void) {
+static int make_folder(void **state) {
+  (void)state;
   folder = test_folder();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls),
-      cmocka_unit_test(held_back),
-      cmocka_unit_test(same_bytes),
-      cmocka_unit_test(too_large),
-  };
-  int failed = cmocka_run_group_tests_name("export", tests, NULL, NULL);
-  test_remove(folder);
-  return failed;
+  return 0;
 }
+
+static int remove_folder(void **state) {
+  (void)state;
+  test_remove(folder);
+  return 0;
+}
+
+FIXTURES(.before = make_folder, .after = remove_folder);

@@ -42,8 +42,7 @@ static void assert_file(const char *path, const kf_data_options *options, uint64
 
 /* --- formats --------------------------------------------------------------------------------- */
 
-static void test_npy_types(void **state) {
-  (void)state;
+TEST(npy_types) {
   const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
   const double f64[6] = {1, 2, 3, 4, 5, -6.5};
   assert_file(write_npy("a.npy", "<f4", "(2, 3)", six, sizeof six), NULL, 2, 3, six, NULL);
@@ -51,8 +50,7 @@ static void test_npy_types(void **state) {
   assert_file(write_npy("a.npy", "<f8", "(3, 2)", f64, sizeof f64), NULL, 3, 2, six, NULL);
 }
 
-static void test_npy_headers(void **state) {
-  (void)state;
+TEST(npy_headers) {
   const char *dict[] = {
       "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n",
       "{\"shape\":(2,3,),\"fortran_order\":False,\"descr\":\"<f4\"}",
@@ -65,8 +63,7 @@ static void test_npy_headers(void **state) {
   }
 }
 
-static void test_npy_fortran(void **state) {
-  (void)state;
+TEST(npy_fortran) {
   /* Many rows, so a column is read in several steps. */
   enum { N = 20000, D = 3 };
   double *columns = malloc(sizeof(double) * N * D);
@@ -84,8 +81,7 @@ static void test_npy_fortran(void **state) {
   free(rows);
 }
 
-static void test_safetensors_types(void **state) {
-  (void)state;
+TEST(safetensors_types) {
   const uint16_t bf16[6] = {0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0xC0D0};
   const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
   const double f64[6] = {1, 2, 3, 4, 5, -6.5};
@@ -104,8 +100,7 @@ static void test_safetensors_types(void **state) {
                 NULL);
 }
 
-static void test_safetensors_tensor_names(void **state) {
-  (void)state;
+TEST(safetensors_tensor_names) {
   const float two[2][6] = {{1, 2, 3, 4, 5, -6.5F}, {9, 8, 7, 6, 5, 4}};
   const char *json = "{\"image\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                      "\"text\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}}";
@@ -115,8 +110,7 @@ static void test_safetensors_tensor_names(void **state) {
   assert_refused(path, &(kf_data_options){.tensor = "x"}, KF_ERR_DATA, "no tensor 'x'");
 }
 
-static void test_vecs(void **state) {
-  (void)state;
+TEST(vecs) {
   int32_t fvecs[8] = {3, 0, 0, 0, 3, 0, 0, 0}, fbin[8] = {2, 3};
   memcpy(fvecs + 1, six, 12);
   memcpy(fvecs + 5, six + 3, 12);
@@ -126,8 +120,7 @@ static void test_vecs(void **state) {
 }
 
 /* Rows wider than the buffer. */
-static void test_wide_fvecs(void **state) {
-  (void)state;
+TEST(wide_fvecs) {
   enum { N = 3, D = 20001 };
   float *rows = malloc(sizeof(float) * N * D);
   int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
@@ -170,8 +163,7 @@ static kf_status count_match(void *n, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static void test_patterns(void **state) {
-  (void)state;
+TEST(patterns) {
   static const struct {
     const char *pattern;
     int n;
@@ -193,8 +185,7 @@ static void test_patterns(void **state) {
   }
 }
 
-static void test_shards(void **state) {
-  (void)state;
+TEST(shards) {
   write_shards();
   const char *whole[] = {at("shards")}, *slash[] = {at("shards/")};
   const char *globs[] = {at("shards/*.npy"), at("shards/b.fbin")};
@@ -212,13 +203,11 @@ static void test_shards(void **state) {
 }
 
 /* A file whose name looks like a pattern. */
-static void test_literal_brackets(void **state) {
-  (void)state;
+TEST(literal_brackets) {
   assert_file(write_npy("a[1].npy", "<f4", "(3, 2)", six, 24), NULL, 3, 2, six, NULL);
 }
 
-static void test_shard_labels(void **state) {
-  (void)state;
+TEST(shard_labels) {
   write_shards();
   const char *paths[] = {at("shards")};
   const int32_t expected[3] = {1, 0, 1};
@@ -238,8 +227,7 @@ static void test_shard_labels(void **state) {
 
 /* Patterns of label files: in the order of numbers; a file by that name is a file; a pattern
  * without a match fails as a missing file does. */
-static void test_label_patterns(void **state) {
-  (void)state;
+TEST(label_patterns) {
   write_shards();
   mkdir(at("lp"), 0777);
   write_text("lp/l2.txt", "b");
@@ -269,8 +257,7 @@ static void test_label_patterns(void **state) {
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
-static void test_integer_labels(void **state) {
-  (void)state;
+TEST(integer_labels) {
   const struct {
     const char *descr, *shape;
     unsigned char data[24];
@@ -306,8 +293,7 @@ static const char *write_native(const char *name, const char *classes) {
   return write_st(name, json, data, sizeof data);
 }
 
-static void test_labels_inside(void **state) {
-  (void)state;
+TEST(labels_inside) {
   const int32_t expected[3] = {1, 0, 1};
   const char *path = write_native("n.safetensors", "[\\\"x\\\",\\\"y\\\",\\\"z\\\"]");
   kf_data *data = must_open(path, NULL);
@@ -329,8 +315,7 @@ static void test_labels_inside(void **state) {
   kf_data_free(data);
 }
 
-static void test_text_labels(void **state) {
-  (void)state;
+TEST(text_labels) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *text[] = {"b\na\nb\n", "b\r\na\r\nb\r\n",
                         ("\xEF\xBB\xBF"
@@ -344,8 +329,7 @@ static void test_text_labels(void **state) {
 }
 
 /* More lines than one step of the index, of lengths that do not fit the buffer evenly. */
-static void test_text_index(void **state) {
-  (void)state;
+TEST(text_index) {
   enum { N = 140001, K = 1000 };
   float *rows = malloc(sizeof(float) * N);
   int32_t *labels = malloc(sizeof(int32_t) * N);
@@ -379,8 +363,7 @@ static void test_text_index(void **state) {
   free(labels);
 }
 
-static void test_unlabelled_and_unknown(void **state) {
-  (void)state;
+TEST(unlabelled_and_unknown) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *text[] = {write_text("u.txt", "a\n\nq\n")};
   const char *numbers[] = {write_npy("u.npy", "|i1", "(3,)", "\x00\xFF\x07", 3)};
@@ -403,8 +386,7 @@ static void test_unlabelled_and_unknown(void **state) {
 
 /* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a bad
  * row names its place in the file. */
-static void test_only(void **state) {
-  (void)state;
+TEST(only) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *labels[] = {write_text("o.txt", "c\na\nc\n")};
   const char *classes = write_text("oc.txt", "a\nb\nc\n");
@@ -434,8 +416,7 @@ static void test_only(void **state) {
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void test_memory(void **state) {
-  (void)state;
+TEST(memory) {
   const int32_t labels[3] = {2, -1, 0};
   const char *names[4] = {"a", "b", "c", "d"};
   kf_data *data;
@@ -460,8 +441,7 @@ static int bring_six(void *user, uint64_t first, uint64_t n, float *rows) {
   return 0;
 }
 
-static void test_brought_rows(void **state) {
-  (void)state;
+TEST(brought_rows) {
   const int32_t labels[3] = {2, -1, 0};
   kf_array_options options = {.labels = labels};
   kf_data *data;
@@ -487,8 +467,7 @@ static void test_brought_rows(void **state) {
 
 /* --- bad rows -------------------------------------------------------------------------------- */
 
-static void test_skip_bad(void **state) {
-  (void)state;
+TEST(skip_bad) {
   const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
   const char *labels[] = {write_text("bad.txt", "a\nb\nc\nd\n")};
@@ -508,8 +487,7 @@ static void test_skip_bad(void **state) {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void test_save(void **state) {
-  (void)state;
+TEST(save) {
   enum { N = 5003, D = 301 }; /* several chunks, and none of the sizes is round */
   float *rows = malloc(sizeof(float) * N * D);
   int32_t *labels = malloc(sizeof(int32_t) * N);
@@ -549,8 +527,7 @@ static kf_status halve(const void *argument, const kf_kernels *kernels, const fl
   return KF_OK;
 }
 
-static void test_save_mapped(void **state) {
-  (void)state;
+TEST(save_mapped) {
   const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
   kf_data *data = must_open(path, &(kf_data_options){.skip_bad = 1});
@@ -565,8 +542,7 @@ static void test_save_mapped(void **state) {
   kf_data_free(data);
 }
 
-static void test_same_bytes(void **state) {
-  (void)state;
+TEST(same_bytes) {
   enum { N = 4000, D = 300 };
   float *rows = malloc(sizeof(float) * N * D);
   for (int i = 0; i < N * D; i++) rows[i] = 1 + (float)i / 7;
@@ -585,8 +561,7 @@ static void test_same_bytes(void **state) {
 
 /* --- types ----------------------------------------------------------------------------------- */
 
-static void test_rounding(void **state) {
-  (void)state;
+TEST(rounding) {
   const kf_kernels *kernels = kf_kernels_for(KF_ISA_PLAIN);
   /* Halfway cases go to even; the largest values of both types stay finite. */
   const float in[6] = {1.00390625F, 1.01171875F, 3.3895314e38F, 3.4e38F, 1, INFINITY};
@@ -603,8 +578,7 @@ static void test_rounding(void **state) {
   assert_null(kf_dtype_name((kf_dtype)99));
 }
 
-static void test_utf8(void **state) {
-  (void)state;
+TEST(utf8) {
   const char *good[] = {"", "a", "\xC3\xA9", "\xE7\x8C\xAB", "\xF0\x9F\x90\x88", "\xEF\xBF\xBF"};
   const char *bad[] = {"\xC3",
                        "\xA9",
@@ -640,8 +614,7 @@ static void write_checked(const char *path) {
   assert_int_equal(kf_stw_commit(w, &err), KF_OK);
 }
 
-static void test_writer(void **state) {
-  (void)state;
+TEST(writer) {
   const char *path = at("w.safetensors");
   write_checked(path);
   kf_err err;
@@ -675,8 +648,7 @@ static void test_writer(void **state) {
 }
 
 /* Any byte that changes is noticed, by the header or by the checksum. */
-static void test_checksum(void **state) {
-  (void)state;
+TEST(checksum) {
   write_checked(at("w.safetensors"));
   size_t n;
   char *bytes = test_read(at("w.safetensors"), &n);
@@ -695,8 +667,7 @@ static void test_checksum(void **state) {
   free(bytes);
 }
 
-static void test_writer_counts_bytes(void **state) {
-  (void)state;
+TEST(writer_counts_bytes) {
   kf_err err;
   kf_stw *w;
   assert_int_equal(kf_stw_open(NULL, at("short.safetensors"), false, &w, &err), KF_OK);
@@ -717,8 +688,7 @@ static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) 
   return kf_stw_end(w, status, err);
 }
 
-static void test_fields(void **state) {
-  (void)state;
+TEST(fields) {
   kf_err err;
   double a[6] = {1, 2, 3, 4, 5, 6};
   float b[2] = {-1, 2};
@@ -824,8 +794,7 @@ static void assert_seen_once(const pass_test *t) {
   for (int i = 0; i < PASS_ROWS; i++) assert_int_equal(t->seen[i], 1);
 }
 
-static void test_pass(void **state) {
-  (void)state;
+TEST(pass) {
   static pass_test t;
   for (unsigned threads = 1; threads <= 4; threads += 3)
     for (int kind = 0; kind < 3; kind++)
@@ -899,8 +868,7 @@ static kf_status leave_batch(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 /* Every row is announced once, and long before it is fetched. */
-static void test_pass_reads_ahead(void **state) {
-  (void)state;
+TEST(pass_reads_ahead) {
   kf_ctx *own;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
   for (uint64_t size = 1; size < 100; size = 3 * size + 1)
@@ -939,8 +907,7 @@ static kf_status finish_nothing(void *argument, const kf_batch *batch, kf_err *e
   return KF_OK;
 }
 
-static void test_pass_reports_the_failure(void **state) {
-  (void)state;
+TEST(pass_reports_the_failure) {
   kf_ctx *own;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 5}, &own), KF_OK);
   kf_data *data = pass_data(own);
@@ -953,8 +920,7 @@ static void test_pass_reports_the_failure(void **state) {
   kf_ctx_free(own);
 }
 
-static void test_pass_failures(void **state) {
-  (void)state;
+TEST(pass_failures) {
   static pass_test t;
   uint64_t progress[3] = {0}; /* done, calls, the call that stops */
   kf_ctx *own;
@@ -995,42 +961,4 @@ static void test_pass_failures(void **state) {
   kf_ctx_free(own);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_npy_types),
-      cmocka_unit_test(test_npy_headers),
-      cmocka_unit_test(test_npy_fortran),
-      cmocka_unit_test(test_safetensors_types),
-      cmocka_unit_test(test_safetensors_tensor_names),
-      cmocka_unit_test(test_vecs),
-      cmocka_unit_test(test_wide_fvecs),
-      cmocka_unit_test(test_patterns),
-      cmocka_unit_test(test_shards),
-      cmocka_unit_test(test_literal_brackets),
-      cmocka_unit_test(test_shard_labels),
-      cmocka_unit_test(test_label_patterns),
-      cmocka_unit_test(test_integer_labels),
-      cmocka_unit_test(test_labels_inside),
-      cmocka_unit_test(test_text_labels),
-      cmocka_unit_test(test_text_index),
-      cmocka_unit_test(test_unlabelled_and_unknown),
-      cmocka_unit_test(test_only),
-      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_brought_rows),
-      cmocka_unit_test(test_skip_bad),
-      cmocka_unit_test(test_save),
-      cmocka_unit_test(test_save_mapped),
-      cmocka_unit_test(test_same_bytes),
-      cmocka_unit_test(test_rounding),
-      cmocka_unit_test(test_utf8),
-      cmocka_unit_test(test_writer),
-      cmocka_unit_test(test_checksum),
-      cmocka_unit_test(test_writer_counts_bytes),
-      cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_pass),
-      cmocka_unit_test(test_pass_reads_ahead),
-      cmocka_unit_test(test_pass_failures),
-      cmocka_unit_test(test_pass_reports_the_failure),
-  };
-  return cmocka_run_group_tests_name("file", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -11,23 +11,20 @@ static const float six[6] = {1, 2, 3, 4, 5, 6};
 
 /* --- any file -------------------------------------------------------------------------------- */
 
-static void test_missing(void **state) {
-  (void)state;
+TEST(missing) {
   assert_refused(at("missing.npy"), NULL, KF_ERR_IO, "No such file");
   assert_refused(at("missing.xyz"), NULL, KF_ERR_IO, "No such file");
   assert_refused(at("missing-*.npy"), NULL, KF_ERR_IO, "no file matches");
   assert_refused("", NULL, KF_ERR_IO, "No such file");
 }
 
-static void test_empty(void **state) {
-  (void)state;
+TEST(empty) {
   const char *names[] = {"e.npy", "e.safetensors", "e.fvecs", "e.fbin", "e.xyz"};
   for (size_t i = 0; i < 5; i++)
     assert_refused(write_bytes(names[i], "", 0), NULL, KF_ERR_DATA, "is empty");
 }
 
-static void test_directory(void **state) {
-  (void)state;
+TEST(directory) {
   mkdir(at("none"), 0777);
   assert_refused(at("none"), NULL, KF_ERR_DATA, "no .npy");
   mkdir(at("d.txt"), 0777);
@@ -42,8 +39,7 @@ static void test_directory(void **state) {
   assert_refused(at("mixed"), NULL, KF_ERR_DATA, "no .npy");
 }
 
-static void test_permission(void **state) {
-  (void)state;
+TEST(permission) {
   const char *path = write_npy("p.npy", "<f4", "(3, 2)", six, 24);
   chmod(path, 0);
   uid_t user = geteuid();
@@ -54,14 +50,12 @@ static void test_permission(void **state) {
   assert_failed(status, KF_ERR_IO, path, "Permission denied");
 }
 
-static void test_ending(void **state) {
-  (void)state;
+TEST(ending) {
   assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
 }
 
 /* A label file that changes between opening and reading must not lead outside any array. */
-static void test_labels_change(void **state) {
-  (void)state;
+TEST(labels_change) {
   const float rows[4] = {1, 2, 3, 4};
   const char *path = write_npy("change.npy", "<f4", "(2, 2)", rows, 16);
   const int32_t before[2] = {0, 1}, after[2] = {0, 1000000};
@@ -78,8 +72,7 @@ static void test_labels_change(void **state) {
 }
 
 /* One stray label among a few rows does not make half a million classes. */
-static void test_stray_label(void **state) {
-  (void)state;
+TEST(stray_label) {
   const float rows[4] = {1, 2, 3, 4};
   const char *path = write_npy("stray.npy", "<f4", "(2, 2)", rows, 16);
   const int32_t stray[2] = {0, 499999};
@@ -90,8 +83,7 @@ static void test_stray_label(void **state) {
       KF_ERR_DATA, path, "499999");
 }
 
-static void test_arguments(void **state) {
-  (void)state;
+TEST(arguments) {
   kf_data *data;
   const char *paths[] = {NULL};
   assert_int_equal(kf_data_open(ctx, NULL, 0, NULL, &data), KF_ERR_ARG);
@@ -117,8 +109,7 @@ static void test_arguments(void **state) {
 
 /* --- npy ------------------------------------------------------------------------------------- */
 
-static void test_npy_file(void **state) {
-  (void)state;
+TEST(npy_file) {
   assert_refused(write_text("x.npy", "PK"), NULL, KF_ERR_DATA, "does not begin like a .npy");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x01", 7), NULL, KF_ERR_DATA, "header");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x04\x00\x00\x00\x00\x00", 12), NULL, KF_ERR_DATA,
@@ -131,8 +122,7 @@ static void test_npy_file(void **state) {
   free(large);
 }
 
-static void test_npy_header(void **state) {
-  (void)state;
+TEST(npy_header) {
   const struct {
     const char *dict, *cause;
   } file[] = {
@@ -171,8 +161,7 @@ static void test_npy_header(void **state) {
                    file[i].cause);
 }
 
-static void test_npy_no_rows(void **state) {
-  (void)state;
+TEST(npy_no_rows) {
   assert_refused(write_npy("z.npy", "<f4", "(0, 3)", "", 0), NULL, KF_ERR_DATA, "no rows");
   assert_refused(write_npy("z.npy", "<f4", "(3, 0)", "", 0), NULL, KF_ERR_DATA, "no columns");
   char *wide = calloc(65537, 4);
@@ -181,8 +170,7 @@ static void test_npy_no_rows(void **state) {
   free(wide);
 }
 
-static void test_truncated_says_bytes(void **state) {
-  (void)state;
+TEST(truncated_says_bytes) {
   const char *path = write_npy("t.npy", "<f4", "(2, 3)", six, 20);
   assert_refused(path, NULL, KF_ERR_DATA, "needs 24 bytes");
   assert_refused(path, NULL, KF_ERR_DATA, "there are 20");
@@ -194,8 +182,7 @@ static void test_truncated_says_bytes(void **state) {
   "\"" name "\":{\"dtype\":\"" type "\",\"shape\":[" shape "],\"data_offsets\":[" #begin "," #end  \
   "]}"
 
-static void test_safetensors_header(void **state) {
-  (void)state;
+TEST(safetensors_header) {
   const struct {
     const char *json, *cause;
   } file[] = {
@@ -244,8 +231,7 @@ static void test_safetensors_header(void **state) {
                    file[i].cause);
 }
 
-static void test_safetensors_length(void **state) {
-  (void)state;
+TEST(safetensors_length) {
   const struct {
     uint64_t length;
     const char *cause;
@@ -263,8 +249,7 @@ static void test_safetensors_length(void **state) {
 
 /* --- fvecs, fbin ----------------------------------------------------------------------------- */
 
-static void test_vecs(void **state) {
-  (void)state;
+TEST(vecs) {
   const int32_t rows[6] = {2, 1, 2, 2, 3, 4};
   assert_refused(write_bytes("x.fvecs", rows, 20), NULL, KF_ERR_DATA, "not a multiple of the 12");
   assert_refused(write_bytes("x.fvecs", rows, 3), NULL, KF_ERR_DATA, "3 bytes");
@@ -287,8 +272,7 @@ static void test_vecs(void **state) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-static void test_bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   const struct {
     float values[6];
     const char *cause;
@@ -312,8 +296,7 @@ static void test_bad_rows(void **state) {
   kf_data_free(data);
 }
 
-static void test_all_bad(void **state) {
-  (void)state;
+TEST(all_bad) {
   const float zero[4] = {0};
   kf_data *data = must_open(write_npy("zero.npy", "<f4", "(2, 2)", zero, 16),
                             &(kf_data_options){.skip_bad = 1});
@@ -322,8 +305,7 @@ static void test_all_bad(void **state) {
   kf_data_free(data);
 }
 
-static void test_different_dimensions(void **state) {
-  (void)state;
+TEST(different_dimensions) {
   const char *paths[] = {write_npy("two.npy", "<f4", "(3, 2)", six, 24),
                          write_npy("three.npy", "<f4", "(2, 3)", six, 24)};
   kf_data *data = NULL;
@@ -333,8 +315,7 @@ static void test_different_dimensions(void **state) {
 }
 
 /* A file that becomes shorter between opening and reading: an error, never a signal. */
-static void test_cut_while_open(void **state) {
-  (void)state;
+TEST(cut_while_open) {
   enum { N = 4096 };
   float *rows = malloc(sizeof(float) * N * 2);
   for (int i = 0; i < N * 2; i++) rows[i] = 1;
@@ -373,8 +354,7 @@ static void assert_labels_refused(const char *label_file, const char *classes, k
   assert_failed(status, expected, file, cause);
 }
 
-static void test_label_files(void **state) {
-  (void)state;
+TEST(label_files) {
   const int64_t negative[3] = {0, -5, 1}, large[3] = {0, 1, 4194304}, two[2] = {0, 1};
   const uint64_t huge[3] = {0, UINT64_MAX, 1};
   const struct {
@@ -399,8 +379,7 @@ static void test_label_files(void **state) {
   assert_labels_refused(at("x.fbin"), NULL, KF_ERR_ARG, "x.fbin", "one label per line");
 }
 
-static void test_long_lines(void **state) {
-  (void)state;
+TEST(long_lines) {
   char *text = malloc(65540);
   memset(text, 'x', 65540);
   memcpy(text, "a\n", 2);
@@ -424,8 +403,7 @@ static void test_long_lines(void **state) {
   free(text);
 }
 
-static void test_class_files(void **state) {
-  (void)state;
+TEST(class_files) {
   const char *text = write_text("t.txt", "a\nb\nc\n");
   const char *numbers = write_npy("n.npy", "|i1", "(3,)", "\x00\x01\x02", 3);
   const char *two = write_text("two.txt", "a\nb\n");
@@ -448,8 +426,7 @@ static void test_class_files(void **state) {
                 "two.txt", "no labels to name");
 }
 
-static void test_label_sets(void **state) {
-  (void)state;
+TEST(label_sets) {
   const char *inside =
       "{" TENSOR("e", "F32", "2,2", 0, 16) "," TENSOR("labels", "I32", "2", 16, 24) "}";
   const char *named = "{\"__metadata__\":{\"classes\":\"[\\\"p\\\",\\\"q\\\"]\"}," TENSOR(
@@ -478,8 +455,7 @@ static void test_label_sets(void **state) {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void test_save_refuses(void **state) {
-  (void)state;
+TEST(save_refuses) {
   const float rows[4] = {1, 2, 3, 70000};
   const char *path = write_npy("in.npy", "<f4", "(2, 2)", rows, 16);
   const char *labels[] = {write_npy("in-labels.npy", "|i1", "(2,)", "\x00\x01", 2)};
@@ -515,8 +491,7 @@ static int stop_now(void *user, const char *what, uint64_t done, uint64_t total)
   return done == total;
 }
 
-static void test_save_cancelled(void **state) {
-  (void)state;
+TEST(save_cancelled) {
   kf_ctx *own;
   kf_ctx_options options = {.threads = 2, .progress = stop_now};
   assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
@@ -528,34 +503,4 @@ static void test_save_cancelled(void **state) {
   kf_ctx_free(own);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_missing),
-      cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_directory),
-      cmocka_unit_test(test_permission),
-      cmocka_unit_test(test_ending),
-      cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_labels_change),
-      cmocka_unit_test(test_stray_label),
-      cmocka_unit_test(test_npy_file),
-      cmocka_unit_test(test_npy_header),
-      cmocka_unit_test(test_npy_no_rows),
-      cmocka_unit_test(test_truncated_says_bytes),
-      cmocka_unit_test(test_safetensors_header),
-      cmocka_unit_test(test_safetensors_length),
-      cmocka_unit_test(test_vecs),
-      cmocka_unit_test(test_bad_rows),
-      cmocka_unit_test(test_all_bad),
-      cmocka_unit_test(test_different_dimensions),
-      cmocka_unit_test(test_cut_while_open),
-      cmocka_unit_test(test_label_files),
-      cmocka_unit_test(test_long_lines),
-      cmocka_unit_test(test_class_files),
-      cmocka_unit_test(test_label_sets),
-      cmocka_unit_test(test_save_refuses),
-      cmocka_unit_test(test_save_cancelled),
-  };
-  return cmocka_run_group_tests_name("file, bad input", tests, make_test_folder,
-                                     remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -73,8 +73,7 @@ static double cosine(const double *a, const double *b, int n) {
 }
 
 /* The text of a model is the text that it was given. */
-static void text_of_a_model(void **state) {
-  (void)state;
+TEST(text_of_a_model) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
   kf_model *fused, *again;
@@ -125,8 +124,7 @@ static void map_mean(const kf_model *m, uint32_t k, double *out) {
   }
 }
 
-static void scores(void **state) {
-  (void)state;
+TEST(scores) {
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
     problem *p = make_problem(2, KF_ISA_AUTO, (kf_centre)centre);
     kf_text *text = text_of(p, 0, K);
@@ -165,8 +163,7 @@ static void scores(void **state) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void file(void **state) {
-  (void)state;
+TEST(file) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K);
   kf_model *fused, *again;
@@ -191,8 +188,7 @@ static void file(void **state) {
 
 /* --- classes with text or rows alone ---------------------------------------------------------- */
 
-static void classes_of_one_side(void **state) {
-  (void)state;
+TEST(classes_of_one_side) {
   problem *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
   kf_model *fused, *wider, *most;
@@ -259,8 +255,7 @@ static void classes_of_one_side(void **state) {
 }
 
 /* If text is a linear function of means, missing text and means are predicted well. */
-static void prediction(void **state) {
-  (void)state;
+TEST(prediction) {
   enum { CLASSES = 60, MISSING = 6 };
   world w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -368,8 +363,7 @@ static double own_without(problem *p, uint64_t row, double lambda, kf_centre cen
   return zq / sqrt(zz * ww);
 }
 
-static void lengths(void **state) {
-  (void)state;
+TEST(lengths) {
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
     problem *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
     kf_loo *loo;
@@ -390,8 +384,7 @@ static void lengths(void **state) {
   }
 }
 
-static void choice(void **state) {
-  (void)state;
+TEST(choice) {
   kf_fuse_choice *first = NULL;
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
     for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
@@ -438,8 +431,7 @@ static void choice(void **state) {
   kf_fuse_choice_free(first);
 }
 
-static void one_row_each(void **state) {
-  (void)state;
+TEST(one_row_each) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_data *few;
   kf_stats *stats;
@@ -458,8 +450,7 @@ static void one_row_each(void **state) {
   clear_problem(p);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_NONE);
   kf_text *text = text_of(p, 0, K), *strange = text_of(p, K, 4), *again = text_of(p, 0, K);
   kf_model *fused = NULL, *other = NULL;
@@ -501,8 +492,7 @@ static void note(void *user, const char *message) {
 
 /* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
  * Text that replaces some of a model's logs which of it is new. */
-static void unmatched_classes_are_logged(void **state) {
-  (void)state;
+TEST(unmatched_classes_are_logged) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
   notes said = {0};
@@ -544,8 +534,7 @@ static void unmatched_classes_are_logged(void **state) {
 }
 
 /* A fit needs classes that it can match. */
-static void matching_for_a_fit(void **state) {
-  (void)state;
+TEST(matching_for_a_fit) {
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered;
   const kf_names *names = &p->stats->names, none = {0};
@@ -570,21 +559,4 @@ static void matching_for_a_fit(void **state) {
   kf_text_free(others);
   kf_text_free(numbered);
   clear_problem(p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text_of_a_model),
-      cmocka_unit_test(scores),
-      cmocka_unit_test(file),
-      cmocka_unit_test(classes_of_one_side),
-      cmocka_unit_test(prediction),
-      cmocka_unit_test(lengths),
-      cmocka_unit_test(choice),
-      cmocka_unit_test(one_row_each),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(unmatched_classes_are_logged),
-      cmocka_unit_test(matching_for_a_fit),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static void check_info(const char *path, uint64_t rows, uint32_t dim, uint32_t d
   kf_info_free(info);
 }
 
-static void round_trip(void **state) {
-  (void)state;
+TEST(round_trip) {
   world w = make_world(301, DIM, CLASSES, 2, 1);
   kf_data *data = data_of(w.rows, w.n, w.dim, w.labels, CLASSES);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN), *other = fit_world(&w, 0, KF_CENTRE_NONE);
@@ -73,8 +72,7 @@ static void round_trip(void **state) {
 }
 
 /* Without a model, labels or ids: every metric keeps rows as they are. */
-static void raw_rows(void **state) {
-  (void)state;
+TEST(raw_rows) {
   world w = make_world(50, 7, 3, 1, 2);
   kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
   for (int metric = KF_METRIC_DEFAULT; metric <= KF_METRIC_INNER; metric++) {
@@ -101,8 +99,7 @@ static void raw_rows(void **state) {
 }
 
 /* A model of raw norms is for Euclidean distance by default. */
-static void default_metric(void **state) {
-  (void)state;
+TEST(default_metric) {
   world w = make_world(90, DIM, 3, 1, 3);
   kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
   kf_model *m = fit_world(&w, 1, KF_CENTRE_NONE);
@@ -115,8 +112,7 @@ static void default_metric(void **state) {
 }
 
 /* The mean belongs to the map of a model that subtracts it. */
-static void which_model(void **state) {
-  (void)state;
+TEST(which_model) {
   world w = make_world(90, DIM, 3, 1, 30);
   kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
   for (int centred = 0; centred < 2; centred++) {
@@ -149,8 +145,7 @@ static kf_status save_part(const world *w, uint64_t first, uint64_t n, const kf_
   return status;
 }
 
-static void append_is_one_go(void **state) {
-  (void)state;
+TEST(append_is_one_go) {
   world w = make_world(500, DIM, CLASSES, 2, 4);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
   const char *whole = at("whole.safetensors"), *grown = at("grown.safetensors");
@@ -168,8 +163,7 @@ static void append_is_one_go(void **state) {
 }
 
 /* Old labels stay, and new classes come after the old ones. */
-static void append_other_classes(void **state) {
-  (void)state;
+TEST(append_other_classes) {
   float rows[] = {1, 0, 0, 1, 1, 1, 2, 1};
   int32_t first[] = {1, 0, -1, 1}, then[] = {0, 1, 2, -1};
   static const char *const more[] = {"gnu", "bee", "hen"};
@@ -197,8 +191,7 @@ static void assert_unappendable(const kf_data *data, const kf_model *model, kf_m
   assert_int_not_equal(access(out, F_OK), 0);
 }
 
-static void append_what_does_not_fit(void **state) {
-  (void)state;
+TEST(append_what_does_not_fit) {
   world w = make_world(40, DIM, CLASSES, 1, 5);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
   kf_data *named = data_of(w.rows, 40, DIM, w.labels, CLASSES);
@@ -227,8 +220,7 @@ static void append_what_does_not_fit(void **state) {
 }
 
 /* Bad rows are left out with their labels and ids; an appended gallery is that of the good rows. */
-static void bad_rows_left_out(void **state) {
-  (void)state;
+TEST(bad_rows_left_out) {
   world w = make_world(60, 5, 3, 1, 6);
   static const uint64_t bad[] = {0, 7, 8, 31, 59};
   for (int b = 0; b < 5; b++) memset(w.rows + bad[b] * 5, 0, 5 * sizeof *w.rows);
@@ -262,8 +254,7 @@ static void bad_rows_left_out(void **state) {
   free_world(&w);
 }
 
-static void refused_outputs(void **state) {
-  (void)state;
+TEST(refused_outputs) {
   world w = make_world(30, 4, 3, 1, 7);
   kf_data *data = data_of(w.rows, w.n, 4, w.labels, 0), *file;
   const char *set = at("set.safetensors"), *ids = write_ids("ids.safetensors", 0, 30);
@@ -284,8 +275,7 @@ static void refused_outputs(void **state) {
 }
 
 /* A row that the map takes to zero has no direction, but is a point like any other. */
-static void mapped_to_zero(void **state) {
-  (void)state;
+TEST(mapped_to_zero) {
   world w = make_world(80, DIM, 4, 1, 8);
   kf_model *m = fit_world(&w, 1, KF_CENTRE_MEAN);
   for (uint32_t d = 0; d < DIM; d++) m->map.mean[d] = (double)w.rows[17 * DIM + d];
@@ -319,8 +309,7 @@ static void mapped_to_zero(void **state) {
 }
 
 /* Rows in f16: rounded to nearest even, half the size, and what does not fit is refused by name. */
-static void half_rows(void **state) {
-  (void)state;
+TEST(half_rows) {
   /* Halfway between two f16, to the even one: down, up; the least f16, and half of it. */
   float rows[3][4] = {
       {1 + 0x1p-11f, 1 + 0x3p-11f, 0x1p-24f, 0x1p-25f}, {65504, -2, 3, 4}, {1, 2, 3, 4}};
@@ -377,8 +366,7 @@ static void half_rows(void **state) {
 }
 
 /* The same in bf16, whose range is that of f32. */
-static void brain_rows(void **state) {
-  (void)state;
+TEST(brain_rows) {
   /* Halfway between two bf16, to the even one: down, up; the least bf16, and half of it. */
   float rows[2][4] = {{1 + 0x1p-8f, 1 + 0x3p-8f, 0x1p-133f, 0x1p-134f}, {65520, -2, 3, 0x1p+100f}};
   const float rounded[2][4] = {{1, 1 + 0x1p-6f, 0x1p-133f, 0}, {65536, -2, 3, 0x1p+100f}};
@@ -429,8 +417,7 @@ static kf_ctx *stopping(const char *what) {
   return stopped;
 }
 
-static void cancelled(void **state) {
-  (void)state;
+TEST(cancelled) {
   world w = make_world(40, 4, 3, 1, 9);
   kf_data *data = data_of(w.rows, w.n, 4, w.labels, 0);
   const char *path = at("cancelled.safetensors"), *half = at("half.safetensors");
@@ -455,8 +442,7 @@ static void cancelled(void **state) {
   free_world(&w);
 }
 
-static void metric_names(void **state) {
-  (void)state;
+TEST(metric_names) {
   assert_string_equal(kf_metric_name(KF_METRIC_DEFAULT), "default");
   assert_string_equal(kf_metric_name(KF_METRIC_COSINE), "cosine");
   assert_string_equal(kf_metric_name(KF_METRIC_EUCLIDEAN), "euclidean");
@@ -465,22 +451,4 @@ static void metric_names(void **state) {
   assert_null(kf_metric_name((kf_metric)-1));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trip),
-      cmocka_unit_test(raw_rows),
-      cmocka_unit_test(default_metric),
-      cmocka_unit_test(which_model),
-      cmocka_unit_test(append_is_one_go),
-      cmocka_unit_test(append_other_classes),
-      cmocka_unit_test(append_what_does_not_fit),
-      cmocka_unit_test(bad_rows_left_out),
-      cmocka_unit_test(refused_outputs),
-      cmocka_unit_test(mapped_to_zero),
-      cmocka_unit_test(half_rows),
-      cmocka_unit_test(brain_rows),
-      cmocka_unit_test(cancelled),
-      cmocka_unit_test(metric_names),
-  };
-  return cmocka_run_group_tests_name("gallery", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

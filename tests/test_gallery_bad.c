@@ -58,8 +58,7 @@ typedef struct content {
 
 static const content good = {.rows = {1, 0, 0.6f, 0.8f}};
 
-static void sound_by_hand(void **state) {
-  (void)state;
+TEST(sound_by_hand) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, write_sealed(COSINE, ROWS, &good, 16), NULL, &g));
   kf_gallery_free(g);
@@ -70,8 +69,7 @@ static void sound_by_hand(void **state) {
   kf_gallery_free(g);
 }
 
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   content c = good;
   c.rows[3] = NAN;
   assert_unloadable(write_sealed(COSINE, ROWS, &c, 16), "row 1: has a NaN");
@@ -88,8 +86,7 @@ static void bad_rows(void **state) {
   kf_gallery_free(g);
 }
 
-static void bad_headers(void **state) {
-  (void)state;
+TEST(bad_headers) {
   static const char no_checksum[] = "\"format\":\"koofu.gallery\",\"version\":\"1\"";
   static const char elsewhere[] = "\"format\":\"koofu.gallery\",\"version\":\"1\","
                                   "\"checksum\": \"0123456789abcdef\"";
@@ -138,8 +135,7 @@ static const char *with_labels(const char *meta, int32_t a, int32_t b) {
       meta, ROWS ",\"labels\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[16,24]}", &c, 24);
 }
 
-static void bad_labels(void **state) {
-  (void)state;
+TEST(bad_labels) {
   static const char named[] = COSINE ",\"classes\":\"[\\\"a\\\",\\\"b\\\"]\"";
   kf_gallery *g;
   assert_ok(ctx,
@@ -172,8 +168,7 @@ static const char *with_ids(int64_t a, int64_t b, const char *bytes, size_t n) {
   return write_sealed(COSINE, tensors, &c, 32 + n);
 }
 
-static void bad_ids(void **state) {
-  (void)state;
+TEST(bad_ids) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, with_ids(1, 3, "abc", 3), NULL, &g));
   assert_string_equal(kf_gallery_id(g, 0), "a");
@@ -221,8 +216,7 @@ static const char *with_map(const char *meta, const content *c) {
                       c, 64);
 }
 
-static void bad_maps(void **state) {
-  (void)state;
+TEST(bad_maps) {
   static const char meta[] = ",\"normalized\":\"1\",\"centre\":\"none\",\"lambda\":\"0.5\"";
   static const char centred[] = ",\"normalized\":\"1\",\"centre\":\"mean\",\"lambda\":\"0.5\"";
   content c = good;
@@ -297,8 +291,7 @@ static const char *write_gallery(const char *name) {
   return path;
 }
 
-static void cut_and_flipped(void **state) {
-  (void)state;
+TEST(cut_and_flipped) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
   char *bytes = test_read(path, &size);
@@ -329,8 +322,7 @@ static void cut_and_flipped(void **state) {
 }
 
 /* A damaged gallery is not appended to, and is left as it is. */
-static void append_to_damaged(void **state) {
-  (void)state;
+TEST(append_to_damaged) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
   char *bytes = test_read(path, &size);
@@ -433,8 +425,7 @@ static void check_after(void (*happens)(const char *path), int from_disk, bool s
   kf_gallery_free(g);
 }
 
-static void changed_in_use(void **state) {
-  (void)state;
+TEST(changed_in_use) {
   check_after(change, 1, false, false);
   check_after(cut, 1, false, false);
   check_after(replace, 1, true, true);
@@ -443,13 +434,4 @@ static void changed_in_use(void **state) {
   check_after(replace, 0, true, true);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sound_by_hand),   cmocka_unit_test(bad_rows),
-      cmocka_unit_test(bad_headers),     cmocka_unit_test(bad_labels),
-      cmocka_unit_test(bad_ids),         cmocka_unit_test(bad_maps),
-      cmocka_unit_test(cut_and_flipped), cmocka_unit_test(append_to_damaged),
-      cmocka_unit_test(changed_in_use),
-  };
-  return cmocka_run_group_tests_name("gallery_bad", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -253,8 +253,7 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   free_world(&l.w);
 }
 
-static void lives(void **state) {
-  (void)state;
+TEST(lives) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   uint64_t seed = 1;
   for (int m = 0; m < 3; m++)
@@ -286,8 +285,7 @@ static const char *change_of(const char *name) {
 }
 
 /* A change costs what it adds, whatever the gallery holds. */
-static void cost(void **state) {
-  (void)state;
+TEST(cost) {
   uint64_t sizes[2];
   for (int large = 0; large < 2; large++) {
     life l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
@@ -323,8 +321,7 @@ static void copy_file(const char *from, const char *to) {
 }
 
 /* What is left of another file does not count, and goes with the next change. */
-static void left_overs(void **state) {
-  (void)state;
+TEST(left_overs) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
@@ -362,8 +359,7 @@ static void left_overs(void **state) {
   free_world(&l.w);
 }
 
-static void missing_and_damaged(void **state) {
-  (void)state;
+TEST(missing_and_damaged) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
@@ -410,8 +406,7 @@ static void missing_and_damaged(void **state) {
   free_world(&l.w);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
   add(&l, 5, 0, NULL);
   static const char *const all[] = {"id-0", "id-1", "id-2", "id-3", "id-4"};
@@ -456,8 +451,7 @@ static void refused(void **state) {
 }
 
 /* A batch that is there is not added again; one whose rows were removed is. */
-static void repeated(void **state) {
-  (void)state;
+TEST(repeated) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
   add(&l, 20, 0, NULL);
   uint64_t rows[] = {30, 31};
@@ -488,8 +482,7 @@ static void repeated(void **state) {
 }
 
 /* A private gallery has private changes. */
-static void modes(void **state) {
-  (void)state;
+TEST(modes) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
   add(&l, 20, 0, NULL);
   assert_int_equal(chmod(l.path, 0600), 0);
@@ -502,8 +495,7 @@ static void modes(void **state) {
 }
 
 /* Several galleries as one, with changes and types of their own: as one gallery of all rows. */
-static void several(void **state) {
-  (void)state;
+TEST(several) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   for (int m = 0; m < 3; m++) {
     uint64_t seed = 40 + (uint64_t)m;
@@ -617,8 +609,7 @@ static int names_like(const char *where, const char *beginning) {
 
 /* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them removes what
  * was kept for them. */
-static void read_on(void **state) {
-  (void)state;
+TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
   static reading before, after;
   for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
@@ -652,8 +643,7 @@ static void read_on(void **state) {
 }
 
 /* A folder that a reader held and did not remove goes when the gallery is made one file again. */
-static void put_away(void **state) {
-  (void)state;
+TEST(put_away) {
   life l = many_changes("away.safetensors", 70);
   int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(reader, LOCK_SH), 0);
@@ -671,13 +661,4 @@ static void put_away(void **state) {
   free_world(&l.w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lives),      cmocka_unit_test(cost),
-      cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
-      cmocka_unit_test(refused),    cmocka_unit_test(repeated),
-      cmocka_unit_test(modes),      cmocka_unit_test(several),
-      cmocka_unit_test(read_on),    cmocka_unit_test(put_away),
-  };
-  return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -160,10 +160,7 @@ static void in_every_way(void (*run)(kf_ctx *c, uint64_t seed)) {
     }
 }
 
-static void within(void **state) {
-  (void)state;
-  in_every_way(ranges_of);
-}
+TEST(within) { in_every_way(ranges_of); }
 
 /* --- filters -------------------------------------------------------------------------------------- */
 
@@ -241,15 +238,11 @@ static void filters_of(kf_ctx *c, uint64_t seed) {
   }
 }
 
-static void filters(void **state) {
-  (void)state;
-  in_every_way(filters_of);
-}
+TEST(filters) { in_every_way(filters_of); }
 
 /* In large galleries a first look at all rows gives floors, which must not be those of rows that do not take
  * part: here all of these are nearer. */
-static void floors(void **state) {
-  (void)state;
+TEST(floors) {
   enum { MANY = 9000, K = 5 };
   float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
   int32_t *labels = malloc(MANY * sizeof *labels);
@@ -286,8 +279,7 @@ static void floors(void **state) {
   free(labels);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   problem *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
   kf_filter *f;
   kf_ranges *r;
@@ -375,15 +367,6 @@ static void unique_of(kf_ctx *c, uint64_t seed) {
   }
 }
 
-static void unique(void **state) {
-  (void)state;
-  in_every_way(unique_of);
-}
+TEST(unique) { in_every_way(unique_of); }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(within),  cmocka_unit_test(filters), cmocka_unit_test(floors),
-      cmocka_unit_test(refused), cmocka_unit_test(unique),
-  };
-  return cmocka_run_group_tests_name("gallery_range", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -59,8 +59,7 @@ static void check_naive(const kf_gallery *g, const world *queries, const float *
   free(scores);
 }
 
-static void naive_loops(void **state) {
-  (void)state;
+TEST(naive_loops) {
   world w = make_world(400, DIM, CLASSES, 2, 10), q = make_world(50, DIM, CLASSES, 2, 11);
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
@@ -85,8 +84,7 @@ static void naive_loops(void **state) {
 }
 
 /* A gallery with a model is a gallery of mapped rows, asked with mapped queries, to the bit. */
-static void map_first(void **state) {
-  (void)state;
+TEST(map_first) {
   enum { K = 20 };
   world w = make_world(500, DIM, CLASSES, 2, 12), q = make_world(150, DIM, CLASSES, 2, 13);
   kf_data *data = data_of(w.rows, w.n, DIM, NULL, 0);
@@ -121,8 +119,7 @@ static void map_first(void **state) {
 
 /* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or without,
  * from disk, in memory, and when it is asked with its own rows. */
-static void as_rounded(void **state) {
-  (void)state;
+TEST(as_rounded) {
   enum { K = 9 };
   world w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
@@ -172,8 +169,7 @@ static void as_rounded(void **state) {
 }
 
 /* A gallery in the original space answers as an index over the same rows does. */
-static void as_an_index(void **state) {
-  (void)state;
+TEST(as_an_index) {
   enum { K = 7 };
   world w = make_world(300, 10, 3, 1, 14), q = make_world(70, 10, 3, 1, 15);
   int64_t a[70 * K], b[70 * K], leave_out[70];
@@ -216,8 +212,7 @@ static void ask(kf_ctx *with, const kf_gallery *g, const world *q, const kf_data
   assert_ok(with, kf_gallery_eval(with, g, data, &eval, &out->counts, out->hits, NULL));
 }
 
-static void same_answers(void **state) {
-  (void)state;
+TEST(same_answers) {
   world w = make_world(700, DIM, CLASSES, 2, 16), q = make_world(100, DIM, CLASSES, 2, 17);
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   kf_data *test = data_of(q.rows, q.n, DIM, q.labels, CLASSES);
@@ -250,8 +245,7 @@ static void same_answers(void **state) {
 }
 
 /* Every row appears twice, so its twin comes first and itself never. */
-static void leave_one_out(void **state) {
-  (void)state;
+TEST(leave_one_out) {
   enum { N = 120, K = 6 };
   world w = make_world(N, DIM, CLASSES, 1, 18);
   for (int i = 0; i < N / 2 * DIM; i++) w.rows[N / 2 * DIM + i] = w.rows[i];
@@ -282,8 +276,7 @@ static void leave_one_out(void **state) {
   free_world(&w);
 }
 
-static void bad_questions(void **state) {
-  (void)state;
+TEST(bad_questions) {
   world w = make_world(20, 3, 2, 1, 19);
   kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE);
   float *q = calloc(2000 * 3, sizeof *q);
@@ -326,8 +319,7 @@ static void bad_questions(void **state) {
 }
 
 /* Every call looks at the reserved space of its options. */
-static void options_from_the_future(void **state) {
-  (void)state;
+TEST(options_from_the_future) {
   world w = make_world(20, 3, 2, 1, 6);
   kf_data *data = data_of(w.rows, w.n, w.dim, w.labels, 0);
   kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE), *other = NULL;
@@ -360,12 +352,4 @@ static void options_from_the_future(void **state) {
   free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(naive_loops),   cmocka_unit_test(map_first),
-      cmocka_unit_test(as_rounded),    cmocka_unit_test(as_an_index),
-      cmocka_unit_test(same_answers),  cmocka_unit_test(leave_one_out),
-      cmocka_unit_test(bad_questions), cmocka_unit_test(options_from_the_future),
-  };
-  return cmocka_run_group_tests_name("gallery_search", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

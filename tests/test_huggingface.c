@@ -26,8 +26,7 @@ static void expect(const char *metadata, const char *column, const char *const *
 #define FEATURES(text) "{\"info\": {\"features\": {" text "}}, \"fingerprint\": \"x\"}"
 #define LABEL(names)   "{\"names\": " names ", \"_type\": \"ClassLabel\"}"
 
-static void good(void **state) {
-  (void)state;
+TEST(good) {
   static const char *const names[] = {"cat", "d\xC3\xB6g", "red \"fox\""};
   static const char text[] = "{\"info\": {\"features\": {"
                              "\"img\": {\"_type\": \"Image\"},"
@@ -68,8 +67,7 @@ static void refused(const char *metadata, const char *naming) {
     fail_msg("'%s' does not say '%s'", err.message, naming);
 }
 
-static void hostile(void **state) {
-  (void)state;
+TEST(hostile) {
   refused("", "metadata 'huggingface'");
   refused("{\"info\": {\"features\": {\"label\": ", "metadata 'huggingface'");
   refused("{} x", "metadata 'huggingface'");
@@ -95,9 +93,4 @@ static void hostile(void **state) {
   memcpy(text + LONG - 2, "1]", 3);
   refused(text, "metadata 'huggingface'");
   free(text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(hostile)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

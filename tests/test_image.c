@@ -52,8 +52,7 @@ static void assert_refused_bytes(const void *bytes, size_t n, uint64_t max_pixel
 
 /* --- what is stored ---------------------------------------------------------------------------- */
 
-static void every_kind_decodes_as_in_pillow(void **state) {
-  (void)state;
+TEST(every_kind_decodes_as_in_pillow) {
   FILE *list = fopen(golden("expected.txt"), "r");
   assert_non_null(list);
   char name[128];
@@ -100,8 +99,7 @@ static kf_resample filter_named(const char *name) {
                                         : KF_RESAMPLE_BICUBIC;
 }
 
-static void resizes_as_pillow(void **state) {
-  (void)state;
+TEST(resizes_as_pillow) {
   FILE *list = fopen(golden("resize.txt"), "r");
   assert_non_null(list);
   char name[16];
@@ -123,8 +121,7 @@ static void resizes_as_pillow(void **state) {
 }
 
 /* A part of a resized picture is that part of the whole, in either order of the passes. */
-static void parts_equal_the_whole(void **state) {
-  (void)state;
+TEST(parts_equal_the_whole) {
   static const uint32_t shapes[][4] = {{50, 40, 30, 31}, {20, 90, 30, 31}, {50, 31, 30, 31},
                                        {30, 80, 30, 31}, {9, 9, 60, 70},   {30, 31, 30, 31}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -151,8 +148,7 @@ static kf_status read_config(const char *json, uint32_t size, kf_preprocess *p) 
   return kf_preprocess_read(folder, size, p, &err);
 }
 
-static void preprocesses_as_the_reference(void **state) {
-  (void)state;
+TEST(preprocesses_as_the_reference) {
   FILE *list = fopen(golden("preprocess.txt"), "r");
   assert_non_null(list);
   char name[128], json[512];
@@ -195,8 +191,7 @@ static void *exact_copy(const char *bytes, size_t n) {
   return copy;
 }
 
-static void truncated_files_are_errors(void **state) {
-  (void)state;
+TEST(truncated_files_are_errors) {
   for (size_t f = 0; f < N_SMALL; f++) {
     if (!reads(strrchr(small[f], '.'))) continue;
     size_t size;
@@ -216,8 +211,7 @@ static void truncated_files_are_errors(void **state) {
   }
 }
 
-static void damaged_files_end_well(void **state) {
-  (void)state;
+TEST(damaged_files_end_well) {
   for (size_t f = 0; f < N_SMALL; f++) {
     size_t size;
     char *bytes = test_read(golden(small[f]), &size);
@@ -238,8 +232,7 @@ static void damaged_files_end_well(void **state) {
   }
 }
 
-static void what_is_no_picture_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_picture_is_refused) {
   kf_image image;
   assert_refused_bytes("GIF89a", 6, 0, "is a GIF picture; JPEG, PNG and WebP can be read");
   assert_refused_bytes("GIF88a", 6, 0, "is not a JPEG, PNG or WebP picture");
@@ -270,8 +263,7 @@ static void put_be(uint8_t *p, uint32_t value, int n) {
   for (int i = 0; i < n; i++) p[i] = (uint8_t)(value >> 8 * (n - 1 - i));
 }
 
-static void png_bombs_are_refused(void **state) {
-  (void)state;
+TEST(png_bombs_are_refused) {
   if (!reads(".png")) test_skip(".png decoder");
   static const struct {
     uint32_t width, height;
@@ -320,8 +312,7 @@ static uint64_t cost_of(const uint8_t *bytes, size_t size) {
 }
 
 /* A packed text may become as large as deflate can make it. */
-static void packed_texts_of_png(void **state) {
-  (void)state;
+TEST(packed_texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   for (uint32_t length = 2; length <= 1 << 20; length *= 2) {
     size_t size;
@@ -335,8 +326,7 @@ static void packed_texts_of_png(void **state) {
 }
 
 /* What a PNG keeps besides its pixels is taken from the budget of pictures, and is limited. */
-static void texts_of_png(void **state) {
-  (void)state;
+TEST(texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   static const struct {
     uint32_t n, length;
@@ -360,8 +350,7 @@ static void texts_of_png(void **state) {
   }
 }
 
-static void jpeg_bombs_are_refused(void **state) {
-  (void)state;
+TEST(jpeg_bombs_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
   uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
@@ -376,8 +365,7 @@ static void jpeg_bombs_are_refused(void **state) {
 }
 
 /* The last scan, again and again. */
-static void jpegs_of_many_scans_are_refused(void **state) {
-  (void)state;
+TEST(jpegs_of_many_scans_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
   char *bytes = test_read(golden("grey-progressive.jpg"), &size);
@@ -402,8 +390,7 @@ static void jpegs_of_many_scans_are_refused(void **state) {
   free(bytes);
 }
 
-static void webp_bombs_are_refused(void **state) {
-  (void)state;
+TEST(webp_bombs_are_refused) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
   uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
@@ -412,8 +399,7 @@ static void webp_bombs_are_refused(void **state) {
   free(bytes);
 }
 
-static void the_limit_is_that_of_the_caller(void **state) {
-  (void)state;
+TEST(the_limit_is_that_of_the_caller) {
   static const char *const names[] = {"q75-s2.jpg", "shape-67x65.png", "q50.webp"};
   for (size_t f = 0; f < 3; f++) {
     if (!reads(strrchr(names[f], '.'))) continue;
@@ -432,8 +418,7 @@ static void the_limit_is_that_of_the_caller(void **state) {
 
 /* EXIF that is damaged leaves the picture as it is; the tag is found behind others, in either order of
  * bytes, and out of a list of values. */
-static void exif_is_read_with_care(void **state) {
-  (void)state;
+TEST(exif_is_read_with_care) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const struct {
     const char *exif;
@@ -478,8 +463,7 @@ static void exif_is_read_with_care(void **state) {
 }
 
 /* A PNG that says it in two places means its eXIf. */
-static void exif_twice_in_png(void **state) {
-  (void)state;
+TEST(exif_twice_in_png) {
   if (!reads(".png")) test_skip(".png decoder");
   static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
   enum { HEAD = 33, CHUNK = sizeof exif - 1 };
@@ -504,8 +488,7 @@ static void exif_twice_in_png(void **state) {
 }
 
 /* Of two blocks in a JPEG the first counts, as in Pillow. */
-static void exif_twice_in_jpeg(void **state) {
-  (void)state;
+TEST(exif_twice_in_jpeg) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
   enum { BLOCK = sizeof exif - 1, ORIENTATION = BLOCK - 4 };
@@ -530,8 +513,7 @@ static void exif_twice_in_jpeg(void **state) {
 }
 
 /* EXIF that the head of a WebP does not announce is not looked at. */
-static void webp_without_its_flag(void **state) {
-  (void)state;
+TEST(webp_without_its_flag) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
   char *bytes = test_read(golden("exif5.webp"), &size);
@@ -547,8 +529,7 @@ static void webp_without_its_flag(void **state) {
 }
 
 /* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
-static void odd_chunks_of_webp(void **state) {
-  (void)state;
+TEST(odd_chunks_of_webp) {
   if (!reads(".webp")) test_skip(".webp decoder");
   static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
   size_t size, more = sizeof odd;
@@ -573,8 +554,7 @@ static void odd_chunks_of_webp(void **state) {
 
 /* --- configurations ----------------------------------------------------------------------------- */
 
-static void spellings_of_configurations(void **state) {
-  (void)state;
+TEST(spellings_of_configurations) {
   kf_preprocess p;
   assert_int_equal(read_config("{\"size\": 336, \"crop_size\": 336, \"do_pad\": null}", 336, &p),
                    KF_OK);
@@ -610,8 +590,7 @@ static void spellings_of_configurations(void **state) {
   assert_int_equal(p.crop_width, 64);
 }
 
-static void bad_configurations_are_named(void **state) {
-  (void)state;
+TEST(bad_configurations_are_named) {
   static const struct {
     const char *json, *cause;
   } cases[] = {
@@ -651,8 +630,7 @@ static void bad_configurations_are_named(void **state) {
   remove(at("preprocessor_config.json"));
 }
 
-static void results_of_another_size_are_refused(void **state) {
-  (void)state;
+TEST(results_of_another_size_are_refused) {
   kf_preprocess p;
   float out[3 * 8 * 8];
   kf_image image = noise(8, 12), square = noise(5, 5);
@@ -665,30 +643,4 @@ static void results_of_another_size_are_refused(void **state) {
   remove(at("preprocessor_config.json"));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_decodes_as_in_pillow),
-      cmocka_unit_test(resizes_as_pillow),
-      cmocka_unit_test(parts_equal_the_whole),
-      cmocka_unit_test(preprocesses_as_the_reference),
-      cmocka_unit_test(truncated_files_are_errors),
-      cmocka_unit_test(damaged_files_end_well),
-      cmocka_unit_test(what_is_no_picture_is_refused),
-      cmocka_unit_test(png_bombs_are_refused),
-      cmocka_unit_test(texts_of_png),
-      cmocka_unit_test(packed_texts_of_png),
-      cmocka_unit_test(jpeg_bombs_are_refused),
-      cmocka_unit_test(jpegs_of_many_scans_are_refused),
-      cmocka_unit_test(webp_bombs_are_refused),
-      cmocka_unit_test(the_limit_is_that_of_the_caller),
-      cmocka_unit_test(exif_is_read_with_care),
-      cmocka_unit_test(odd_chunks_of_webp),
-      cmocka_unit_test(exif_twice_in_png),
-      cmocka_unit_test(exif_twice_in_jpeg),
-      cmocka_unit_test(webp_without_its_flag),
-      cmocka_unit_test(spellings_of_configurations),
-      cmocka_unit_test(bad_configurations_are_named),
-      cmocka_unit_test(results_of_another_size_are_refused),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

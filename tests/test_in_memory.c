@@ -11,7 +11,7 @@ static float rows[N * D];
 static int32_t labels[N];
 
 static int make_rows(void **state) {
-  (void)state;
+  test_in_memory(state);
   uint64_t seed = 7;
   for (size_t i = 0; i < N; i++) labels[i] = (int32_t)(i % K);
   /* Of few bits, so that every type holds them exactly. */
@@ -56,8 +56,7 @@ static void assert_rows(kf_ctx *ctx, const kf_data *data) {
 
 /* --- arrays ------------------------------------------------------------------------------------- */
 
-static void types_and_strides(void **state) {
-  (void)state;
+TEST(types_and_strides) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   for (kf_dtype dtype = KF_F32; dtype <= KF_F64; dtype++) {
     size_t size = kf_type_size(kf_type_of(dtype));
@@ -85,8 +84,7 @@ static void types_and_strides(void **state) {
 }
 
 /* From the last row to the first, and columns as well. */
-static void negative_strides(void **state) {
-  (void)state;
+TEST(negative_strides) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   static float turned[N * D];
   for (size_t i = 0; i < (size_t)N * D; i++) turned[i] = rows[(size_t)N * D - 1 - i];
@@ -101,8 +99,7 @@ static void negative_strides(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void pieces(void **state) {
-  (void)state;
+TEST(pieces) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   unsigned char *half = spread(KF_F16, 2 * D, 2, 0);
   const kf_array arrays[] = {
@@ -134,8 +131,7 @@ static void pieces(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void skipped_rows(void **state) {
-  (void)state;
+TEST(skipped_rows) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   float some[3 * 2] = {1, 2, 0, 0, 3, 4}, got[6];
   int32_t kinds[3];
@@ -160,8 +156,7 @@ static void skipped_rows(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void wrong_arrays(void **state) {
-  (void)state;
+TEST(wrong_arrays) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
   kf_array array = {.rows = rows, .n = N, .dtype = (kf_dtype)9};
@@ -219,8 +214,7 @@ static void refuse_damaged(kf_ctx *ctx, const kf_bytes *bytes, bool model) {
   free(copy);
 }
 
-static void files_as_bytes(void **state) {
-  (void)state;
+TEST(files_as_bytes) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   char path[512];
   snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
@@ -264,15 +258,4 @@ static void files_as_bytes(void **state) {
   kf_ctx_free(ctx);
 }
 
-int main(void) {
-  test_in_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(types_and_strides),
-      cmocka_unit_test(negative_strides),
-      cmocka_unit_test(pieces),
-      cmocka_unit_test(skipped_rows),
-      cmocka_unit_test(wrong_arrays),
-      cmocka_unit_test(files_as_bytes),
-  };
-  return cmocka_run_group_tests_name("in memory", tests, make_rows, NULL);
-}
+FIXTURES(.before = make_rows);

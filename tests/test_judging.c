@@ -78,8 +78,7 @@ static void check_analysis(const kf_model *m, const kf_data *data, const world *
   kf_analysis_free(a);
 }
 
-static void errors_by_class(void **state) {
-  (void)state;
+TEST(errors_by_class) {
   world w = noisy_world(1003, 41);
   for (uint64_t i = 0; i < w.n; i += 11) w.labels[i] = -1;
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
@@ -105,8 +104,7 @@ static void errors_by_class(void **state) {
 }
 
 /* Equal margins stay in one bin, and few rows give few bins. */
-static void few_margins(void **state) {
-  (void)state;
+TEST(few_margins) {
   static const float rows[] = {4, 1, 4, 1, 4, 1, 1, 4};
   static const int32_t labels[] = {0, 0, 1, 1};
   world w = {.dim = 2, .classes = 2, .n = 4, .rows = (float *)rows, .labels = (int32_t *)labels};
@@ -135,8 +133,7 @@ static void best_scores(const kf_model *m, const world *w, kf_metric metric, dou
   free(classes);
 }
 
-static void open_sets(void **state) {
-  (void)state;
+TEST(open_sets) {
   world w = noisy_world(333, 43), u = noisy_world(250, 44);
   for (uint64_t i = 0; i < u.n * DIM; i += 3) u.rows[i] = -u.rows[i] * 0.5f;
   memcpy(u.rows, w.rows, 60 * DIM * sizeof *w.rows); /* ties */
@@ -179,8 +176,7 @@ static void open_sets(void **state) {
 /* --- two classifiers ------------------------------------------------------------------------- */
 
 /* scipy.stats.binomtest(b, b + c).pvalue */
-static void mcnemar(void **state) {
-  (void)state;
+TEST(mcnemar) {
   static const struct {
     uint64_t b, c;
     double p;
@@ -210,8 +206,7 @@ static void mcnemar(void **state) {
   assert_true(kf_mcnemar(UINT64_MAX, UINT64_MAX - 5) > 0.99);
 }
 
-static void comparison(void **state) {
-  (void)state;
+TEST(comparison) {
   world w = noisy_world(600, 45);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
   for (uint64_t i = 0; i < w.n; i += 10) w.labels[i] = -1;
@@ -254,8 +249,7 @@ static void comparison(void **state) {
   free_world(&w);
 }
 
-static void answers_by_truth(void **state) {
-  (void)state;
+TEST(answers_by_truth) {
   kf_truth *t;
   kf_verdicts *v = NULL;
   assert_ok(ctx,
@@ -322,8 +316,7 @@ static void assert_kin(const kf_hierarchy *h, const char *words, kf_kin kin, con
 static const char zoo[] = "animal dog\nanimal pet\ndog pug\npet\tpug\ndog husky\nanimal fish\n"
                           "fish eel\npug minipug\n";
 
-static void kin(void **state) {
-  (void)state;
+TEST(kin) {
   kf_hierarchy *h;
   const char *names_file = write_text("names.txt", "dog\ta dog\nstone\ta stone\neel\t\n");
   assert_ok(ctx, kf_hierarchy_load(ctx, write_text("zoo.txt", zoo), names_file, &h));
@@ -355,8 +348,7 @@ static void kin(void **state) {
   kf_hierarchy_free(h);
 }
 
-static void bad_hierarchies(void **state) {
-  (void)state;
+TEST(bad_hierarchies) {
   static const struct {
     const char *text, *cause;
   } bad[] = {
@@ -385,16 +377,4 @@ static void bad_hierarchies(void **state) {
   assert_null(h);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(errors_by_class),
-      cmocka_unit_test(few_margins),
-      cmocka_unit_test(open_sets),
-      cmocka_unit_test(mcnemar),
-      cmocka_unit_test(comparison),
-      cmocka_unit_test(answers_by_truth),
-      cmocka_unit_test(kin),
-      cmocka_unit_test(bad_hierarchies),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -294,27 +294,19 @@ static void check_setting(setting t) {
   }
 }
 
-static void test_shrunk(void **state) {
-  (void)state;
-  check_setting((setting){.method = KF_METHOD_SHRUNK});
-}
+TEST(shrunk) { check_setting((setting){.method = KF_METHOD_SHRUNK}); }
 
-static void test_shrunk_distances(void **state) {
-  (void)state;
-  check_setting((setting){.method = KF_METHOD_SHRUNK, .euclidean = true});
-}
+TEST(shrunk_distances) { check_setting((setting){.method = KF_METHOD_SHRUNK, .euclidean = true}); }
 
 /* Equal priors by distance, and those of the training rows by cosine. */
-static void test_priors(void **state) {
-  (void)state;
+TEST(priors) {
   check_setting((setting){.euclidean = true, .priors = KF_PRIORS_EQUAL});
   check_setting((setting){.priors = KF_PRIORS_TRAINING, .prior = 0.07});
 }
 
 /* With priors as weights the loss is that of p = w exp(t s) / sum: at the temperatures themselves to
  * 1e-9, in between as near as a cubic is. */
-static void test_weighted_loss(void **state) {
-  (void)state;
+TEST(weighted_loss) {
   enum { ROWS = 50, K = 7 };
   kf_likelihood s = kf_likelihood_new(false);
   kf_left_out_point p = {0};
@@ -339,15 +331,13 @@ static void test_weighted_loss(void **state) {
   assert_true(p.temperature > 2 && p.temperature < 512 && fabs(p.loss - sum[1]) < 2e-3 * sum[1]);
 }
 
-static void test_paper(void **state) {
-  (void)state;
+TEST(paper) {
   check_setting((setting){.method = KF_METHOD_PAPER});
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
 }
 
 /* Classes of equally many rows. */
-static void test_balanced(void **state) {
-  (void)state;
+TEST(balanced) {
   for (uint32_t dim = 5; dim <= 16; dim += 11) {
     world w = make_world(36, dim, 12, 1, 4);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK}, 0.5);
@@ -358,8 +348,7 @@ static void test_balanced(void **state) {
 }
 
 /* Classes of 1 to 37 rows, of which there are more than nodes. */
-static void test_many_sizes(void **state) {
-  (void)state;
+TEST(many_sizes) {
   for (uint32_t dim = 5; dim <= 45; dim += 40) {
     world w = unbalanced(dim, 38, 8);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK, .euclidean = dim == 5}, 0.3);
@@ -392,8 +381,7 @@ static void check_nodes(double least, double most, uint32_t n, uint32_t nodes) {
   free(kinds);
 }
 
-static void test_nodes(void **state) {
-  (void)state;
+TEST(nodes) {
   check_nodes(60, 200, 141, 16);
   check_nodes(1e6, 3.5e6, 50, 16);
   check_nodes(1, 65, 65, 32);
@@ -407,8 +395,7 @@ static void test_nodes(void **state) {
 }
 
 /* Groups of several sizes across classes; one holds a whole class. */
-static void test_groups(void **state) {
-  (void)state;
+TEST(groups) {
   world w = unbalanced(7, 9, 5);
   uint32_t *groups = malloc(w.n * sizeof *groups);
   uint64_t random = 11;
@@ -423,8 +410,7 @@ static void test_groups(void **state) {
 }
 
 /* Groups that are fitted again without, next to some that are not; with text and without. */
-static void test_large_groups(void **state) {
-  (void)state;
+TEST(large_groups) {
   world w = unbalanced(6, 12, 7);
   uint32_t *groups = malloc(w.n * sizeof *groups);
   float *text = malloc((size_t)w.classes * w.dim * sizeof *text);
@@ -451,8 +437,7 @@ static void test_large_groups(void **state) {
 }
 
 /* Only few groups have rows of classes that others have, too: these are the sample. */
-static void test_useless_groups(void **state) {
-  (void)state;
+TEST(useless_groups) {
   enum { N = 3000, K = 1000 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(N, 4, K, 1, 9);
@@ -479,8 +464,7 @@ static void test_useless_groups(void **state) {
 
 /* Classes of copies: the scatter of all rows stands in for S_w, and nothing can be learnt by leaving
  * rows out. */
-static void test_copies(void **state) {
-  (void)state;
+TEST(copies) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(12, 5, 4, 1, 9);
   for (uint64_t i = 0; i < 12; i++) {
@@ -536,8 +520,7 @@ static void free_bench(bench *b) {
 }
 
 /* Products in f32 change a loss by less than 1e-4, with more classes than columns and fewer. */
-static void test_fast(void **state) {
-  (void)state;
+TEST(fast) {
   static const double relative[] = {0.001, 0.1, 1, 100};
   for (uint32_t classes = 10; classes <= 90; classes += 80) {
     bench b = make_bench(450, 40, classes, 2);
@@ -557,8 +540,7 @@ static void test_fast(void **state) {
 }
 
 /* A part of the rows has the result of leaving out that part alone. */
-static void test_part(void **state) {
-  (void)state;
+TEST(part) {
   bench b = make_bench(450, 40, 90, 2);
   kf_left_out_point alone = {0}, part = {0}, all = {0}, most = {0};
   kf_left_out_trial trial = {.lambda = kf_fitter_mean_eigenvalue(b.fitter), .most = 100};
@@ -581,8 +563,7 @@ static void test_part(void **state) {
 }
 
 /* The error of a temperature is how far those of other rows scatter. */
-static void test_temperature_error(void **state) {
-  (void)state;
+TEST(temperature_error) {
   enum { TIMES = 40, ROWS = 2000 };
   double sum = 0, squares = 0, told = 0;
   uint64_t random = 77;
@@ -607,8 +588,7 @@ static void test_temperature_error(void **state) {
 
 /* The temperature takes as many rows as it needs, and all of a sample that was asked for; the point
  * that is chosen is exact. */
-static void test_rows_enough(void **state) {
-  (void)state;
+TEST(rows_enough) {
   bench b = make_bench(4000, 40, 90, 2);
   kf_lambda_choice *some, *asked;
   kf_lambda_options by = {.sample = 1500};
@@ -632,8 +612,7 @@ static void test_rows_enough(void **state) {
 }
 
 /* With many classes and few rows, a sixth of the rows at most. */
-static void test_rows_of_many_classes(void **state) {
-  (void)state;
+TEST(rows_of_many_classes) {
   bench b = make_bench(6000, 6, 3000, 0.5);
   kf_lambda_choice *c;
   assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
@@ -678,8 +657,7 @@ static int search_by_halves(bench *b, const double *loss, int *found) {
 }
 
 /* The lambda is the same if the end is looked at early; and where it is the end, four are tried. */
-static void test_search(void **state) {
-  (void)state;
+TEST(search) {
   int found[HALVES] = {0};
   for (uint64_t each = 4; each <= 40; each += 12)
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -700,8 +678,7 @@ static void test_search(void **state) {
 }
 
 /* The largest lambda within a standard error is looked for among all half decades from 1x down. */
-static void test_one_se(void **state) {
-  (void)state;
+TEST(one_se) {
   int larger = 0;
   for (uint64_t seed = 1; seed <= 4; seed++) {
     bench b = make_mixed(480, seed);
@@ -726,8 +703,7 @@ static void test_one_se(void **state) {
 }
 
 /* A fitter that has left rows out gives the model of a fresh one. */
-static void test_same_fit(void **state) {
-  (void)state;
+TEST(same_fit) {
   bench b = make_bench(450, 40, 90, 2);
   double lambda = kf_fitter_mean_eigenvalue(b.fitter);
   kf_left_out_point p = {0};
@@ -749,8 +725,7 @@ static void test_same_fit(void **state) {
 }
 
 /* Distances without a bound do not overflow the sums. */
-static void test_far_away(void **state) {
-  (void)state;
+TEST(far_away) {
   kf_likelihood s = kf_likelihood_new(true);
   kf_left_out_point p;
   double scratch[6], scores[3] = {-1e30, 0, -1};
@@ -769,8 +744,7 @@ static void test_far_away(void **state) {
 
 /* A choice over threads and instruction sets: rows alone, in groups, in large ones; and rows alone, of
  * more classes than columns and equally many of each. */
-static void test_same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   world of[2] = {make_world(300, 24, 12, 2, 8), make_world(960, 24, 30, 2, 8)};
   uint32_t groups[2][300];
   for (uint32_t i = 0; i < 300; i++) {
@@ -812,21 +786,4 @@ static void test_same_bits(void **state) {
   assert_memory_not_equal(first[0]->points, first[1]->points, sizeof *first[0]->points);
   for (int i = 0; i < 4; i++) kf_lambda_choice_free(first[i]);
   for (int i = 0; i < 2; i++) free_world(&of[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_shrunk_distances),
-      cmocka_unit_test(test_paper),          cmocka_unit_test(test_groups),
-      cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_large_groups),
-      cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
-      cmocka_unit_test(test_search),         cmocka_unit_test(test_one_se),
-      cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
-      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_rows_of_many_classes),
-      cmocka_unit_test(test_same_fit),       cmocka_unit_test(test_balanced),
-      cmocka_unit_test(test_many_sizes),     cmocka_unit_test(test_nodes),
-      cmocka_unit_test(test_priors),         cmocka_unit_test(test_weighted_loss),
-  };
-  return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

@@ -112,29 +112,25 @@ static void check_world(const world *w, bool normalized) {
   kf_ctx_free(ctx);
 }
 
-static void scores_balanced(void **state) {
-  (void)state;
+TEST(scores_balanced) {
   world w = make_world(60, 12, 6, 3, 7);
   check_world(&w, true);
   free_world(&w);
 }
 
-static void scores_unbalanced(void **state) {
-  (void)state;
+TEST(scores_unbalanced) {
   world w = unbalanced(10, 10, 3);
   check_world(&w, true);
   free_world(&w);
 }
 
-static void scores_pairs(void **state) { /* two rows a class, and fewer rows than columns */
-  (void)state;
+TEST(scores_pairs) { /* two rows a class, and fewer rows than columns */
   world w = make_world(16, 20, 8, 1, 5);
   check_world(&w, true);
   free_world(&w);
 }
 
-static void scores_raw(void **state) {
-  (void)state;
+TEST(scores_raw) {
   world w = unbalanced(9, 9, 4);
   check_world(&w, false);
   free_world(&w);
@@ -217,8 +213,7 @@ static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
   check_counts_at(w, false, lambdas, metric, centre);
 }
 
-static void counts(void **state) {
-  (void)state;
+TEST(counts) {
   world few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
@@ -231,8 +226,7 @@ static void counts(void **state) {
 
 /* Raw rows so short next to others that they are zeros in the statistics have no direction, and
  * lambdas so large that squares leave the range of f64 give the scores of no map at all. */
-static void counts_far_off(void **state) {
-  (void)state;
+TEST(counts_far_off) {
   world w = unbalanced(11, 16, 31);
   for (uint64_t i = 0; i < w.n; i++)
     for (uint32_t j = 0; j < w.dim; j++) w.rows[i * w.dim + j] *= i % 7 == 3 ? 1e-19f : 1e-4f;
@@ -245,8 +239,7 @@ static void counts_far_off(void **state) {
 
 /* Rows opposite to others, fewer than columns, and small lambdas: many scores are below zero, where
  * the bound is another one, and leaving a row out changes much. */
-static void counts_opposite(void **state) {
-  (void)state;
+TEST(counts_opposite) {
   const double lambdas[N] = {1e-9, 1e-7, 1e-5, 1e-3, 0.1};
   for (uint64_t seed = 1; seed <= 12; seed++) {
     uint64_t s = seed;
@@ -263,8 +256,7 @@ static void counts_opposite(void **state) {
 }
 
 /* Rows that are equal tie, and the lower class wins. */
-static void ties(void **state) {
-  (void)state;
+TEST(ties) {
   world w = make_world(40, 6, 4, 1, 2);
   for (uint64_t i = 0; i < w.n; i++) /* classes 2k and 2k + 1 have the same rows */
     memcpy(w.rows + i * w.dim, w.rows + i / 4 * 4 * w.dim + (i % 4 / 2 * 2) * w.dim,
@@ -295,8 +287,7 @@ static void fixture_clear(fixture *f) {
   kf_ctx_free(f->ctx);
 }
 
-static void choice(void **state) {
-  (void)state;
+TEST(choice) {
   world w = make_world(600, 24, 20, 3, 21);
   fixture f = open_world(&w, 2);
   kf_lambda_choice *c, *se;
@@ -323,8 +314,7 @@ static void choice(void **state) {
 }
 
 /* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
-static void choice_at_the_ends(void **state) {
-  (void)state;
+TEST(choice_at_the_ends) {
   const struct {
     uint64_t n;
     uint32_t dim, classes;
@@ -358,8 +348,7 @@ static void choice_at_the_ends(void **state) {
   }
 }
 
-static void choice_from_a_sample(void **state) {
-  (void)state;
+TEST(choice_from_a_sample) {
   world w = make_world(2000, 16, 10, 3, 22);
   fixture f = open_world(&w, 3);
   const double grid[] = {0, 0.1, 1};
@@ -377,8 +366,7 @@ static void choice_from_a_sample(void **state) {
 
 /* Counted in parts, hits are those of all rows; which rows were hits is known; and what the best loses follows from
  * that. */
-static void hits_in_parts(void **state) {
-  (void)state;
+TEST(hits_in_parts) {
   enum { ROWS = 19000, POINTS = 3 }; /* three parts: the last doubling is cut short */
   world w = make_world(ROWS, 6, 5, 2, 31);
   for (unsigned threads = 1; threads <= 3; threads += 2) {
@@ -441,8 +429,7 @@ static void hits_in_parts(void **state) {
 
 /* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas go wrong on
  * different rows, and all rows are taken. Either way the choice loses little against that of all rows. */
-static void choice_of_enough_rows(void **state) {
-  (void)state;
+TEST(choice_of_enough_rows) {
   enum { ROWS = 26000 };
   const struct {
     uint32_t dim, classes;
@@ -497,8 +484,7 @@ static void choice_of_enough_rows(void **state) {
 }
 
 /* Rows alone in their class are told of the whole sample, whatever part of it was enough. */
-static void single_rows_of_the_sample(void **state) {
-  (void)state;
+TEST(single_rows_of_the_sample) {
   enum { ROWS = 26000, ALONE = 80, CLASSES = 4 };
   world w = make_world(ROWS, 8, CLASSES, 0, 33);
   for (uint64_t i = 0; i < ALONE; i++) w.labels[300 * i] = (int32_t)(CLASSES + i);
@@ -514,8 +500,7 @@ static void single_rows_of_the_sample(void **state) {
   free_world(&w);
 }
 
-static void choice_refused(void **state) {
-  (void)state;
+TEST(choice_refused) {
   world w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
   fixture f = open_world(&w, 1), g = open_world(&other, 1);
   kf_lambda_choice *c = NULL;
@@ -534,25 +519,4 @@ static void choice_refused(void **state) {
   fixture_clear(&g);
   free_world(&w);
   free_world(&other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scores_balanced),
-      cmocka_unit_test(scores_unbalanced),
-      cmocka_unit_test(scores_pairs),
-      cmocka_unit_test(scores_raw),
-      cmocka_unit_test(counts),
-      cmocka_unit_test(ties),
-      cmocka_unit_test(counts_far_off),
-      cmocka_unit_test(choice_at_the_ends),
-      cmocka_unit_test(counts_opposite),
-      cmocka_unit_test(choice),
-      cmocka_unit_test(choice_from_a_sample),
-      cmocka_unit_test(hits_in_parts),
-      cmocka_unit_test(choice_of_enough_rows),
-      cmocka_unit_test(single_rows_of_the_sample),
-      cmocka_unit_test(choice_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,8 +47,7 @@ static void check_eigen(uint32_t n, const double *a) {
   kf_ctx_free(one);
 }
 
-static void eigen_random(void **state) {
-  (void)state;
+TEST(eigen_random) {
   const uint32_t sizes[] = {1, 2, 3, 8, 9, 65, 150};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     uint32_t n = sizes[s];
@@ -62,8 +61,7 @@ static void eigen_random(void **state) {
 }
 
 /* Matrices on which eigensolvers stumble. */
-static void eigen_special(void **state) {
-  (void)state;
+TEST(eigen_special) {
   enum { n = 60 };
   static double a[n * n];
   memset(a, 0, sizeof a);
@@ -155,8 +153,7 @@ static double tiny_at(size_t i, size_t j, size_t n) { return 1e-305 * sign_at(i,
 static double denormal_at(size_t i, size_t j, size_t n) { return 1e-315 * sign_at(i, j, n); }
 static double huge_at(size_t i, size_t j, size_t n) { return 1e304 * sign_at(i, j, n); }
 
-static void eigen_hard(void **state) {
-  (void)state;
+TEST(eigen_hard) {
   static double (*const kinds[])(size_t, size_t, size_t) = {
       zero_at,      equal_at, diagonal_at,          sign_at,        cluster_at,  identity_at,
       wilkinson_at, glued_at, second_difference_at, no_diagonal_at, loose_at,    graded_at,
@@ -174,8 +171,7 @@ static void eigen_hard(void **state) {
 }
 
 /* Wide enough for products that are shared out in parts. */
-static void eigen_wide(void **state) {
-  (void)state;
+TEST(eigen_wide) {
   enum { n = 1030 };
   double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
   double *v[2], values[2][n], largest = 0, turned[n];
@@ -249,16 +245,14 @@ static void check_identities(double lambda, uint32_t classes, uint64_t n) {
   kf_ctx_free(ctx);
 }
 
-static void identities(void **state) {
-  (void)state;
+TEST(identities) {
   check_identities(0.3, 10, 3000);
   check_identities(0, 10, 3000);     /* full rank needs no regulariser */
   check_identities(1e-6, 100, 2000); /* more classes than dimensions */
   check_identities(0.1, 5, 30);      /* fewer rows than dimensions */
 }
 
-static void same_bits_everywhere(void **state) {
-  (void)state;
+TEST(same_bits_everywhere) {
   world w = make_world(2000, 70, 12, 4, 8);
   const char *folder = test_folder();
   char first[512], other[512];
@@ -283,8 +277,7 @@ static void same_bits_everywhere(void **state) {
 
 /* --- singular and degenerate ------------------------------------------------------------------ */
 
-static void singular(void **state) {
-  (void)state;
+TEST(singular) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(30, 48, 5, 1, 3); /* rank at most 30 - 5 */
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -304,8 +297,7 @@ static void singular(void **state) {
 
 /* Any lambda above 0 gives a model that can be saved, loaded and used. A huge one makes the map a
  * rotation, which leaves the answers of the original space; tiny ones all agree. */
-static void any_lambda(void **state) {
-  (void)state;
+TEST(any_lambda) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(60, 96, 20, 2, 3); /* rank 40 of 96 */
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -347,8 +339,7 @@ static void any_lambda(void **state) {
 }
 
 /* Rows that are equal within their classes have no scatter at all, not a little rounding noise. */
-static void equal_rows(void **state) {
-  (void)state;
+TEST(equal_rows) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   for (uint64_t times = 1; times <= 8; times++) {
     world w = make_world(50 * times, 32, 50, 1, times);
@@ -363,8 +354,7 @@ static void equal_rows(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void one_row_a_class(void **state) {
-  (void)state;
+TEST(one_row_a_class) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(20, 16, 20, 1, 3);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -382,8 +372,7 @@ static void one_row_a_class(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void empty_and_single_classes(void **state) {
-  (void)state;
+TEST(empty_and_single_classes) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(400, 12, 4, 1, 3);
   for (uint64_t i = 0; i < w.n; i++) w.labels[i] = w.labels[i] == 2 ? 5 : w.labels[i];
@@ -412,8 +401,7 @@ static void empty_and_single_classes(void **state) {
 
 /* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0.
  */
-static void nine_decades(void **state) {
-  (void)state;
+TEST(nine_decades) {
   enum { d = 64, classes = 10, n = 200000 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(n, d, classes, 9.6, 77);
@@ -464,8 +452,7 @@ static void nine_decades(void **state) {
 
 /* --- files and lambda ------------------------------------------------------------------------- */
 
-static void files(void **state) {
-  (void)state;
+TEST(files) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(200, 12, 4, 1, 4);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -505,8 +492,7 @@ static void files(void **state) {
 
 /* Temperature and threshold: in the file only if they are set, checked when it is read, kept where
  * scores stay what they were. */
-static void confidence(void **state) {
-  (void)state;
+TEST(confidence) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(200, 12, 4, 1, 4);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -556,8 +542,7 @@ static void confidence(void **state) {
 }
 
 /* Rows too long or too short for their squares are scaled to unit length all the same. */
-static void unit_rows(void **state) {
-  (void)state;
+TEST(unit_rows) {
   const double sizes[] = {1e-320, 1e-200, 1e-141, 1, 1e139, 1e141, 1e200, 1e307};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     double x[3] = {3 * sizes[i], 0, -4 * sizes[i]};
@@ -573,8 +558,7 @@ static void unit_rows(void **state) {
 }
 
 /* Statistics that no rows could have given are refused, not fitted. */
-static void impossible_statistics(void **state) {
-  (void)state;
+TEST(impossible_statistics) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(300, 8, 3, 1, 4);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -587,8 +571,7 @@ static void impossible_statistics(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void lambda_texts(void **state) {
-  (void)state;
+TEST(lambda_texts) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_lambda l;
   assert_ok(ctx, kf_lambda_parse(ctx, "150", &l));
@@ -621,8 +604,7 @@ static int look_on(void *user, const char *what, uint64_t done, uint64_t total) 
   return ++o->seen == o->stop_at;
 }
 
-static void stopped_within_a_step(void **state) {
-  (void)state;
+TEST(stopped_within_a_step) {
   onlooker o = {0};
   kf_ctx *ctx = NULL;
   kf_data *data;
@@ -643,28 +625,4 @@ static void stopped_within_a_step(void **state) {
   kf_stats_free(s);
   kf_data_free(data);
   kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(eigen_random),
-      cmocka_unit_test(eigen_special),
-      cmocka_unit_test(eigen_hard),
-      cmocka_unit_test(eigen_wide),
-      cmocka_unit_test(identities),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(singular),
-      cmocka_unit_test(any_lambda),
-      cmocka_unit_test(equal_rows),
-      cmocka_unit_test(one_row_a_class),
-      cmocka_unit_test(empty_and_single_classes),
-      cmocka_unit_test(nine_decades),
-      cmocka_unit_test(files),
-      cmocka_unit_test(confidence),
-      cmocka_unit_test(lambda_texts),
-      cmocka_unit_test(unit_rows),
-      cmocka_unit_test(stopped_within_a_step),
-      cmocka_unit_test(impossible_statistics),
-  };
-  return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -146,8 +146,7 @@ static void assert_set(const char *path, const kf_data_options *options, int lab
 
 /* --- tests ----------------------------------------------------------------------------------- */
 
-static void rows_and_labels(void **state) {
-  (void)state;
+TEST(rows_and_labels) {
   const member set[] = {
       X, Y, {.name = "z.npy", .type = "<i8", .shape = "(2,)", .data = z2, .n = 16}};
   for (int wide = 0; wide < 2; wide++) {
@@ -176,8 +175,7 @@ static void rows_and_labels(void **state) {
   kf_data_free(data);
 }
 
-static void which_array(void **state) {
-  (void)state;
+TEST(which_array) {
   const member two[] = {X,
                         {.name = "w.npy", .type = "<f4", .shape = "(3, 2)", .data = six, .n = 24},
                         Y,
@@ -208,8 +206,7 @@ static void which_array(void **state) {
                 KF_ERR_DATA, "c.npz", "no array is a list");
 }
 
-static void bad_members(void **state) {
-  (void)state;
+TEST(bad_members) {
   const struct {
     member m;
     const char *cause;
@@ -240,8 +237,7 @@ static void bad_members(void **state) {
 
 /* Every prefix is refused, and so is every archive with one byte more in front or behind. No changed byte leads
  * outside of it; it is refused, or does not matter. */
-static void damaged(void **state) {
-  (void)state;
+TEST(damaged) {
   for (int wide = 0; wide < 2; wide++) {
     const member set[] = {X, Y};
     size_t n = 0;
@@ -263,8 +259,7 @@ static void damaged(void **state) {
 }
 
 /* A deflated member that ends before its header does, whatever the directory says of its size. */
-static void ends_early(void **state) {
-  (void)state;
+TEST(ends_early) {
   static const unsigned char whole[12] = "\x93NUMPY\2\0\xff\xff\x0f";
   for (size_t n = 0; n <= sizeof whole; n++) {
     unsigned char *bytes = malloc(n + 1); /* sanitizers see its end */
@@ -315,8 +310,7 @@ REPLACED int unlink(const char *path) {
   return -1;
 }
 
-static void briefly_named(void **state) {
-  (void)state;
+TEST(briefly_named) {
   size_t n;
   char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
   const char *path = write_bytes("deflated.npz", bytes, n);
@@ -350,11 +344,4 @@ static void briefly_named(void **state) {
   assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_and_labels), cmocka_unit_test(which_array),
-      cmocka_unit_test(bad_members),     cmocka_unit_test(damaged),
-      cmocka_unit_test(ends_early),      cmocka_unit_test(briefly_named),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -34,8 +34,7 @@ static kf_model *model_of(kf_ctx *with, const kf_data *data) {
   return again;
 }
 
-static void handed_on(void **state) {
-  (void)state;
+TEST(handed_on) {
   kf_data *data = data_of(ctx, "a.safetensors", "one", 0x123456789abcdef0u);
   assert_string_equal(kf_origin_name(kf_data_origin(data)), "one");
   kf_stats *stats, *loaded;
@@ -61,8 +60,7 @@ static void handed_on(void **state) {
   kf_data_free(data);
 }
 
-static void unknown(void **state) {
-  (void)state;
+TEST(unknown) {
   kf_data *data = data_of(ctx, "a.safetensors", "", 0);
   kf_data *known = data_of(ctx, "b.safetensors", "two", 2);
   kf_model *model = model_of(ctx, data);
@@ -79,8 +77,7 @@ static void unknown(void **state) {
   kf_data_free(data);
 }
 
-static void different(void **state) {
-  (void)state;
+TEST(different) {
   kf_data *a = data_of(ctx, "a.safetensors", "one", 0xaaaaaaaa00000000u);
   kf_data *b = data_of(ctx, "b.safetensors", "one", 0xbbbbbbbb00000000u);
   kf_model *model = model_of(ctx, a);
@@ -106,8 +103,7 @@ static void different(void **state) {
 }
 
 /* Once there were two encoders, a third does not make it one again. */
-static void joining(void **state) {
-  (void)state;
+TEST(joining) {
   kf_err err;
   kf_origin into = {0}, one = {0}, two = {.any = true}, none = {0};
   kf_origin_set(&one, "one", 1, "a");
@@ -129,8 +125,7 @@ static void joining(void **state) {
 }
 
 /* The end of a long path stays, from a whole character on. */
-static void long_paths(void **state) {
-  (void)state;
+TEST(long_paths) {
   char path[1024];
   for (size_t shift = 0; shift < 2; shift++) {
     size_t n = shift;
@@ -146,8 +141,7 @@ static void long_paths(void **state) {
 }
 
 /* One model, whatever is loaded of it. */
-static void towers(void **state) {
-  (void)state;
+TEST(towers) {
   kf_encoder_options all[] = {{.images = KF_ON},
                               {.images = KF_OFF},
                               {.text = KF_OFF},
@@ -168,10 +162,4 @@ static void towers(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handed_on), cmocka_unit_test(unknown),    cmocka_unit_test(different),
-      cmocka_unit_test(joining),   cmocka_unit_test(long_paths), cmocka_unit_test(towers),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -46,8 +46,7 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
 
 /* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths, they are
  * made, in the order of the classes. */
-static void prototypes_are_not_copied(void **state) {
-  (void)state;
+TEST(prototypes_are_not_copied) {
   for (int raw = 0; raw < 2; raw++) {
     problem p = make_problem(2, KF_ISA_AUTO, raw);
     kf_prototypes *all, *some;
@@ -77,8 +76,7 @@ static void prototypes_are_not_copied(void **state) {
 
 /* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
  * error, and what is missing is. */
-static void in_many_calls(void **state) {
-  (void)state;
+TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];
   for (int raw = 0; raw < 2; raw++) {
@@ -114,8 +112,7 @@ static void in_many_calls(void **state) {
   }
 }
 
-static void as_defined(void **state) {
-  (void)state;
+TEST(as_defined) {
   static double scores[N * K], plain[N * K], got[N * K], first[N * K], want[K];
   static int32_t classes[N * K], alone[N * K];
   static const struct {
@@ -153,8 +150,7 @@ static void as_defined(void **state) {
     }
 }
 
-static void which_temperature(void **state) {
-  (void)state;
+TEST(which_temperature) {
   problem p = make_problem(1, KF_ISA_AUTO, 0);
   double score, own, probability;
   int32_t class;
@@ -197,8 +193,7 @@ static void which_temperature(void **state) {
 }
 
 /* Extreme temperatures: nothing but finite numbers, and a calibration that is as wrong as it is. */
-static void extremes(void **state) {
-  (void)state;
+TEST(extremes) {
   problem p = make_problem(2, KF_ISA_AUTO, 0);
   static const double t[] = {1e-9, 1e3, 1e12};
   for (int i = 0; i < 3; i++) {
@@ -239,8 +234,7 @@ static figures count_by_hand(const problem *p, const double *probabilities,
   return f;
 }
 
-static void calibration(void **state) {
-  (void)state;
+TEST(calibration) {
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
   kf_calibration *first = NULL;
@@ -284,8 +278,7 @@ static void calibration(void **state) {
 
 /* The edges of bins belong to the bin below: (0, 1/15], (1/15, 2/15], … With two equal scores the
  * probability is 1/2, in the eighth; with three it is 1/3, the upper end of the fifth. */
-static void edges_of_bins(void **state) {
-  (void)state;
+TEST(edges_of_bins) {
   for (uint32_t k = 2; k <= 3; k++) {
     kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
     float rows[6][4] = {{1, 0, 0, 0.1f}, {0, 1, 0, 0.1f}, {0, 0, 1, 0.1f},
@@ -315,8 +308,7 @@ static void edges_of_bins(void **state) {
 }
 
 /* Several right classes of a row count as one. */
-static void several_right(void **state) {
-  (void)state;
+TEST(several_right) {
   problem p = make_problem(1, KF_ISA_AUTO, 0);
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
@@ -349,8 +341,7 @@ static void several_right(void **state) {
   clear_problem(&p);
 }
 
-static void mistakes(void **state) {
-  (void)state;
+TEST(mistakes) {
   static double scores[N * 2], q[N * 2];
   static int32_t classes[N * 2];
   for (unsigned threads = 1; threads <= 3; threads += 2) {
@@ -383,8 +374,7 @@ static void mistakes(void **state) {
   }
 }
 
-static void known_rows(void **state) {
-  (void)state;
+TEST(known_rows) {
   kf_model *m;
   problem p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
   m = p.model;
@@ -404,8 +394,7 @@ static void known_rows(void **state) {
 
 /* Fewer dimensions have a temperature of their own, which suits rows that the fit has not seen, and
  * has the same bits whatever the threads. */
-static void fewer_dimensions(void **state) {
-  (void)state;
+TEST(fewer_dimensions) {
   enum { ROWS = 1500, TRAIN = 400, DIM = 40, CLASSES = 6 };
   world w = make_world(ROWS, DIM, CLASSES, 2, 3);
   for (int raw = 0; raw < 2; raw++) {
@@ -453,8 +442,7 @@ enum { MANY = 4500, MANY_D = 16, MANY_EACH = 5, MANY_N = 150 }; /* MANY_N: no mu
 static world many_world(void) { return make_world(MANY * MANY_EACH, MANY_D, MANY, 1, 11); }
 
 /* Softmax of the canonical scores, to the bound in probabilities.c; the same bits everywhere. */
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   enum { TOP = 7 };
   const double temperature = 40, bound = 2 * temperature * (MANY_D + 2) * 0x1p-24;
   static double scores[MANY_N * MANY], got[MANY_N * TOP], first[MANY_N * TOP];
@@ -491,8 +479,7 @@ static void many_classes(void **state) {
 
 /* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
  * class has as many rows as there are folds, so a row in each. */
-static void many_classes_fewer_dimensions(void **state) {
-  (void)state;
+TEST(many_classes_fewer_dimensions) {
   world w = many_world();
   double found[3];
   for (int way = 0; way < 3; way++) {
@@ -511,23 +498,4 @@ static void many_classes_fewer_dimensions(void **state) {
   assert_true(found[2] == found[0]);
   assert_true(found[0] > 0 && fabs(found[0] / found[1] - 1) < 0.15);
   free_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),
-      cmocka_unit_test(prototypes_are_not_copied),
-      cmocka_unit_test(in_many_calls),
-      cmocka_unit_test(which_temperature),
-      cmocka_unit_test(extremes),
-      cmocka_unit_test(calibration),
-      cmocka_unit_test(edges_of_bins),
-      cmocka_unit_test(several_right),
-      cmocka_unit_test(mistakes),
-      cmocka_unit_test(known_rows),
-      cmocka_unit_test(fewer_dimensions),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(many_classes_fewer_dimensions),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,8 +92,7 @@ static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre cent
     check_method(p, KF_METHOD_SHRUNK, lambda, metric, centre, dims, n_dims);
 }
 
-static void every_dimension(void **state) {
-  (void)state;
+TEST(every_dimension) {
   enum { D = 24 };
   uint32_t dims[D];
   for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
@@ -110,8 +109,7 @@ static void every_dimension(void **state) {
   }
 }
 
-static void some_dimensions(void **state) {
-  (void)state;
+TEST(some_dimensions) {
   const uint32_t dims[] = {3, 17, 64, 100, 150};
   problem p = make_problem(700, 150, 60, 0, KF_ISA_AUTO);
   check(&p, (kf_lambda){0.1, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 5);
@@ -123,8 +121,7 @@ static void some_dimensions(void **state) {
 /* So many directions that several settings share a look at the prototypes: the ranks are those of
  * each setting alone. Some rows are prototypes of other classes or nothing like their own, which puts
  * the right class at every rank. */
-static void many_at_once(void **state) {
-  (void)state;
+TEST(many_at_once) {
   enum { D = 160, CLASSES = 90 };
   uint32_t dims[D];
   for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
@@ -148,8 +145,7 @@ static void many_at_once(void **state) {
 }
 
 /* Classes with the same rows, and rows that lie exactly between: close calls throughout. */
-static void close_calls(void **state) {
-  (void)state;
+TEST(close_calls) {
   const uint32_t dims[] = {1, 2, 5, 8};
   problem p = make_problem(400, 8, 10, 0, KF_ISA_AUTO);
   for (uint64_t i = 0; i < p.w.n; i++) /* pairs of classes are equal */
@@ -162,8 +158,7 @@ static void close_calls(void **state) {
 }
 
 /* Test rows so far from all prototypes that f32 cannot hold the ratio. */
-static void far_off(void **state) {
-  (void)state;
+TEST(far_off) {
   const uint32_t dims[] = {1, 4, 9};
   problem p = make_problem(400, 9, 12, 1, KF_ISA_AUTO);
   for (uint64_t i = 0; i < p.w.n; i++)
@@ -188,8 +183,7 @@ static void far_off(void **state) {
 
 /* Of several right classes the first one counts: the rank is the least of their own ranks. Classes
  * that are equal but for a hair make it a matter of canonical scores. */
-static void several_right(void **state) {
-  (void)state;
+TEST(several_right) {
   enum { CLASSES = 12, DIM = 6, ROWS = 200 };
   const uint32_t dims[] = {1, 3, 6};
   problem p = make_problem(2 * ROWS, DIM, CLASSES, 0, KF_ISA_AUTO);
@@ -247,8 +241,7 @@ static void several_right(void **state) {
 
 /* A prototype that is all but orthogonal to the first direction is so short there that f32 has no
  * numbers for it; its cosine counts none the less. */
-static void short_prototypes(void **state) {
-  (void)state;
+TEST(short_prototypes) {
   const float rows[] = {1, 0.1f, 1, -0.1f, 0, 1, 0, 1};
   const int32_t labels[] = {0, 0, 1, 1};
   const double shortest[] = {1e-20, 1e-36, 1e-42, 1e-120, 1e-200};
@@ -284,8 +277,7 @@ static void short_prototypes(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void same_on_every_isa(void **state) {
-  (void)state;
+TEST(same_on_every_isa) {
   enum { D = 40 };
   uint32_t dims[D];
   uint64_t *first = NULL;
@@ -306,14 +298,4 @@ static void same_on_every_isa(void **state) {
     clear_problem(&p);
   }
   free(first);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dimension), cmocka_unit_test(some_dimensions),
-      cmocka_unit_test(many_at_once),    cmocka_unit_test(close_calls),
-      cmocka_unit_test(far_off),         cmocka_unit_test(short_prototypes),
-      cmocka_unit_test(several_right),   cmocka_unit_test(same_on_every_isa),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

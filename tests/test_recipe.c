@@ -21,6 +21,7 @@ static void keep_log(void *user, const char *message) {
 }
 
 static int set_up(void **state) {
+  test_in_memory(state);
   make_test_folder(state);
   kf_ctx_free(ctx);
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .log = keep_log}, &ctx), KF_OK);
@@ -130,19 +131,16 @@ static void check_text_and_rows(void) {
                    alpha, 0));
 }
 
-static void lambda_and_dimensions(void **state) {
-  (void)state;
+TEST(lambda_and_dimensions) {
   for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
     check_lambda_and_dimensions();
 }
 
-static void text_and_rows(void **state) {
-  (void)state;
+TEST(text_and_rows) {
   for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++) check_text_and_rows();
 }
 
-static void what_a_fit_reports(void **state) {
-  (void)state;
+TEST(what_a_fit_reports) {
   kf_model *model;
   kf_fit_report *r;
   assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &r));
@@ -183,8 +181,7 @@ static void assert_no_fit(const kf_data *data, kf_fit_options options, const cha
   assert_true(model == NULL && report == NULL);
 }
 
-static void fits_that_cannot_be(void **state) {
-  (void)state;
+TEST(fits_that_cannot_be) {
   double alpha = -1;
   assert_no_fit(NULL, (kf_fit_options){0}, "NULL", KF_HINT_NONE);
   assert_no_fit(NULL, (kf_fit_options){.stats = stats, .choose_dim = 1},
@@ -210,8 +207,7 @@ static int count_decompositions(void *user, const char *what, uint64_t done, uin
   return 0;
 }
 
-static void decomposed_once(void **state) {
-  (void)state;
+TEST(decomposed_once) {
   int n = 0;
   kf_ctx *counting;
   kf_ctx_options o = {.threads = 2, .progress = count_decompositions, .user = &n};
@@ -229,8 +225,7 @@ static void decomposed_once(void **state) {
 
 /* --- report ----------------------------------------------------------------------------------- */
 
-static void report_and_model(void **state) {
-  (void)state;
+TEST(report_and_model) {
   kf_model *model;
   kf_report_result r;
   kf_report_options o = {.train_name = "a", .test_name = "b", .test = test};
@@ -258,8 +253,7 @@ static void report_and_model(void **state) {
   kf_model_free(model);
 }
 
-static void report_with_text(void **state) {
-  (void)state;
+TEST(report_with_text) {
   static const kf_part parts[] = {KF_PART_TEXT, KF_PART_FUSED};
   kf_model *model;
   kf_report_result r;
@@ -276,8 +270,7 @@ static void report_with_text(void **state) {
   kf_model_free(model);
 }
 
-static void reports_that_cannot_be(void **state) {
-  (void)state;
+TEST(reports_that_cannot_be) {
   const char *path = at("refused.html");
   const uint32_t one = 1;
   kf_report_options o = {.shots = &one, .n_shots = 1};
@@ -315,8 +308,7 @@ static void assert_prompts(const kf_prompts_options *options, const char *const 
   kf_prompts_free(p);
 }
 
-static void prompts_from_names(void **state) {
-  (void)state;
+TEST(prompts_from_names) {
   static const char *const names[] = {"n01440764_tench", "017.Night_Owl", "red__fox", "0042"};
   kf_prompts_options o = {.names = names, .n_names = 4, .folders = 1, .templates = "builtin1"};
   assert_prompts(&o,
@@ -337,8 +329,7 @@ static void prompts_from_names(void **state) {
   kf_prompts_free(p);
 }
 
-static void prompts_from_files(void **state) {
-  (void)state;
+TEST(prompts_from_files) {
   kf_prompts_options o = {.classes = write_text("classes.txt", "crane, bird # one\n'a, b',\n"),
                           .templates = "builtin1"};
   assert_prompts(&o, (const char *const[]){"image of crane", "image of a, b"},
@@ -367,8 +358,7 @@ static void assert_no_prompts(kf_prompts_options o, kf_status status, const char
   assert_null(p);
 }
 
-static void prompts_that_cannot_be(void **state) {
-  (void)state;
+TEST(prompts_that_cannot_be) {
   kf_prompts_options o = {.classes = write_text("twice.txt", "cat\ncat, tom\n")};
   assert_no_prompts(o, KF_ERR_DATA, "line 2 repeats the class name 'cat' of line 1",
                     KF_HINT_REPEATS);
@@ -397,8 +387,7 @@ static void prompts_that_cannot_be(void **state) {
   assert_no_prompts(o, KF_ERR_ARG, "class name 1", KF_HINT_NONE);
 }
 
-static void text_from_prompts(void **state) {
-  (void)state;
+TEST(text_from_prompts) {
   static const char *const names[] = {"cat", "dog"};
   kf_prompts_options o = {.names = names, .n_names = 2};
   kf_encoder *encoder;
@@ -438,8 +427,7 @@ static void text_from_prompts(void **state) {
 
 /* --- reader ----------------------------------------------------------------------------------- */
 
-static void rows_in_blocks(void **state) {
-  (void)state;
+TEST(rows_in_blocks) {
   float x[7][2] = {{1, 2}, {NAN, 0}, {3, 4}, {5, 6}, {0, 0}, {INFINITY, 1}, {7, 8}};
   static const uint64_t numbers[] = {0, 2, 3, 6};
   const char *path = write_npy("x.npy", "<f4", "(7, 2)", x, sizeof x);
@@ -476,8 +464,7 @@ static void rows_in_blocks(void **state) {
   kf_data_free(data);
 }
 
-static void pictures_in_blocks(void **state) {
-  (void)state;
+TEST(pictures_in_blocks) {
   const char *paths[] = {MODELS "pictures/a.png", write_text("bad.png", "nothing"),
                          MODELS "pictures/b.png"};
   kf_encoder *encoder;
@@ -529,8 +516,7 @@ static const char *link_pictures(const char *name, const char *const (*list)[2],
   return top;
 }
 
-static void from_pictures_to_a_model(void **state) {
-  (void)state;
+TEST(from_pictures_to_a_model) {
   static const char *const list[][2] = {{"red_fox", "exif1.png"},      {"red_fox", "exif2.png"},
                                         {"red_fox", "cmyk.jpg"},       {"017.Owl", "alpha-q5.webp"},
                                         {"017.Owl", "alpha-q80.webp"}, {"017.Owl", "exif6.png"}};
@@ -591,8 +577,7 @@ static void from_pictures_to_a_model(void **state) {
 }
 
 /* What can be known without an encoder. */
-static void checked_first(void **state) {
-  (void)state;
+TEST(checked_first) {
   static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
   const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);
   char inside[400], beside[400], among[400];
@@ -621,8 +606,7 @@ static void checked_first(void **state) {
   kf_pictures_free(pictures);
 }
 
-static void too_few_pictures(void **state) {
-  (void)state;
+TEST(too_few_pictures) {
   static const char *const list[][2] = {{"1", "exif1.png"},     {"2", "exif2.png"},
                                         {"2", "exif3.png"},     {"1", "cmyk.jpg"},
                                         {"1", "alpha-q5.webp"}, {"2", "alpha-q80.webp"}};
@@ -650,26 +634,4 @@ static void too_few_pictures(void **state) {
   kf_encoder_free(encoder);
 }
 
-int main(void) {
-  test_in_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lambda_and_dimensions),
-      cmocka_unit_test(text_and_rows),
-      cmocka_unit_test(what_a_fit_reports),
-      cmocka_unit_test(fits_that_cannot_be),
-      cmocka_unit_test(decomposed_once),
-      cmocka_unit_test(report_and_model),
-      cmocka_unit_test(report_with_text),
-      cmocka_unit_test(reports_that_cannot_be),
-      cmocka_unit_test(prompts_from_names),
-      cmocka_unit_test(prompts_from_files),
-      cmocka_unit_test(prompts_that_cannot_be),
-      cmocka_unit_test(text_from_prompts),
-      cmocka_unit_test(rows_in_blocks),
-      cmocka_unit_test(pictures_in_blocks),
-      cmocka_unit_test(from_pictures_to_a_model),
-      cmocka_unit_test(too_few_pictures),
-      cmocka_unit_test(checked_first),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+FIXTURES(.before = set_up, .after = tear_down);

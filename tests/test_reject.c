@@ -6,8 +6,7 @@
 
 enum { N = 60, D = 6, K = 4 };
 
-static void quantiles(void **state) {
-  (void)state;
+TEST(quantiles) {
   double ten[10] = {5, 1, 4, 10, 2, 8, 3, 9, 6, 7};
   assert_true(kf_score_reached_by(ten, 10, 0.95) == 1); /* all ten: nine are 90 % */
   assert_true(kf_score_reached_by(ten, 10, 0.9) == 2);
@@ -50,8 +49,7 @@ static void refit(kf_ctx *ctx, const world *w, const kf_fit_options *o, double *
 
 /* The shrunk method holds the scales of columns and the strength of shrinking at their values of all
  * rows, so it may differ a little. */
-static void as_refitting(void **state) {
-  (void)state;
+TEST(as_refitting) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(N, D, K, 1, 3);
   kf_data *data;
@@ -83,8 +81,7 @@ static void as_refitting(void **state) {
 }
 
 /* The same bits whatever the threads. */
-static void same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   double first = 0;
   for (unsigned threads = 1; threads <= 4; threads++) {
     kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
@@ -102,8 +99,7 @@ static void same_bits(void **state) {
   }
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(N, D, K, 1, 3);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -123,10 +119,4 @@ static void refused(void **state) {
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(as_refitting),
-                                     cmocka_unit_test(same_bits), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,8 +357,7 @@ static const char *break_file(const char *base, const edit edits[MOST_EDITS]) {
 
 /* --- tests ------------------------------------------------------------------------------------- */
 
-static void good_files(void **state) {
-  (void)state;
+TEST(good_files) {
   static const char *const bases[] = {SHRUNK, FUSED, RAW, STATS, MAPPED, PLAIN, DATASET};
   static const edit none[MOST_EDITS];
   for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
@@ -367,8 +366,7 @@ static void good_files(void **state) {
   }
 }
 
-static void each_is_refused(void **state) {
-  (void)state;
+TEST(each_is_refused) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = break_file(cases[i].base, cases[i].edits);
     assert_failed(load(cases[i].base, path), KF_ERR_DATA, path, cases[i].message);
@@ -382,8 +380,7 @@ static bool is_about(const broken *b, const kf_rule *rule, unsigned kind) {
 }
 
 /* Every rule is broken for every kind of file that has it, and every case is about one rule. */
-static void each_has_a_case(void **state) {
-  (void)state;
+TEST(each_has_a_case) {
   size_t n;
   const kf_rule *rules = kf_rules(&n);
   unsigned about[sizeof cases / sizeof *cases] = {0};
@@ -403,8 +400,7 @@ static void each_has_a_case(void **state) {
 }
 
 /* docs/formats.md has every rule in the table of its kind of file, and no other. */
-static void each_is_documented(void **state) {
-  (void)state;
+TEST(each_is_documented) {
   static const struct {
     kf_kind kind;
     const char *heading;
@@ -435,8 +431,7 @@ static void each_is_documented(void **state) {
 }
 
 /* Elements of large tensors are checked many at a time: the bad one is found wherever it is. */
-static void any_element_is_found(void **state) {
-  (void)state;
+TEST(any_element_is_found) {
   enum { ROWS = 101, COLUMNS = 100, ALL = ROWS * COLUMNS };
   static const uint64_t places[] = {0, 1, 4095, 4096, 4097, 8191, 8192, ALL - 1};
   static float f32[ALL];
@@ -472,11 +467,4 @@ static void any_element_is_found(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_files),           cmocka_unit_test(each_is_refused),
-      cmocka_unit_test(each_has_a_case),      cmocka_unit_test(each_is_documented),
-      cmocka_unit_test(any_element_is_found),
-  };
-  return cmocka_run_group_tests(tests, make_files, remove_test_folder);
-}
+FIXTURES(.before = make_files, .after = remove_test_folder);

@@ -45,8 +45,7 @@ static const struct {
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
 /* Every kind has the first shape and a quarter of the others. */
-static void kinds_of_data(void **state) {
-  kf_metric metric = *(const kf_metric *)*state;
+static void check_kinds_of_data(kf_metric metric) {
   unsigned turn = 0;
   for (size_t i = 0; i < N_KINDS; i++) {
     if (!suits(&kinds[i], metric)) continue;
@@ -60,10 +59,12 @@ static void kinds_of_data(void **state) {
     }
   }
 }
+TEST(kinds_of_data_cosine) { check_kinds_of_data(KF_METRIC_COSINE); }
+TEST(kinds_of_data_inner) { check_kinds_of_data(KF_METRIC_INNER); }
+TEST(kinds_of_data_euclidean) { check_kinds_of_data(KF_METRIC_EUCLIDEAN); }
 
 /* Sums of integers in their largest numbers, and columns of all numbers up to a few vectors. */
-static void widest_and_narrow_rows(void **state) {
-  (void)state;
+TEST(widest_and_narrow_rows) {
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named("signs"), 16, KF_MAX_DIM, 4, 3);
     memcpy(p.queries, p.rows, 2UL * KF_MAX_DIM * sizeof *p.rows); /* 1, 1, …; and -1, -1, … */
@@ -83,8 +84,7 @@ static void widest_and_narrow_rows(void **state) {
 
 /* The kinds that know where eight bits and f32 are weakest. With a power of two of rows, and not
  * many, the mean that the index takes is exact: zero. */
-static void weakest_places(void **state) {
-  (void)state;
+TEST(weakest_places) {
   const struct {
     const char *name;
     uint32_t dim;
@@ -104,8 +104,7 @@ static void weakest_places(void **state) {
 
 /* Enough that the rows themselves are divided among threads, with ties on both sides of each split.
  */
-static void many_rows(void **state) {
-  (void)state;
+TEST(many_rows) {
   const char *const names[] = {"gaussian", "blocks of 700", "all equal", "ternary"};
   static const uint32_t ks[] = {1, 15, 1024};
   for (size_t i = 0; i < 4; i++)
@@ -123,8 +122,7 @@ static void many_rows(void **state) {
 }
 
 /* The squares of two distances differ in their last bit, their roots do not. */
-static void squares_of_distances_decide(void **state) {
-  (void)state;
+TEST(squares_of_distances_decide) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   const float rows[] = {1, 0x1p-26f, 1, 0}, query[] = {0, 0};
   kf_index *index;
@@ -146,8 +144,7 @@ static void squares_of_distances_decide(void **state) {
 
 /* A first pass over some directions gives the same answers, whatever these are worth: few and nearly
  * all, with threads, batches, rows left out and rows in f16. */
-static void leading_directions(void **state) {
-  (void)state;
+TEST(leading_directions) {
   static const uint32_t ks[] = {1, 15, 200};
   for (size_t i = 0; i < N_KINDS; i++)
     for (size_t m = i % 3; m < 3; m += 2) {
@@ -180,8 +177,7 @@ static void narrow(const shape *s, uint64_t i, float *x) {
 
 /* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory
  * is the one that the header states. */
-static void leading_by_rule(void **state) {
-  (void)state;
+TEST(leading_by_rule) {
   enum { N = 33000, DIM = 160, QUERIES = 40, K = 15 };
   static const kind few = {.name = "narrow", .row = narrow};
   const kind *of[] = {&few, kind_named("gaussian")};
@@ -225,8 +221,7 @@ static void ask_in_every_way(const answer *a) {
                 ks, 1, NULL);
 }
 
-static void batches_threads_and_sources(void **state) {
-  (void)state;
+TEST(batches_threads_and_sources) {
   const char *const names[] = {"loose clusters", "every row thrice", "cone"};
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
@@ -238,8 +233,7 @@ static void batches_threads_and_sources(void **state) {
 }
 
 /* More than 4,096 queries, of few short rows. */
-static void many_queries(void **state) {
-  (void)state;
+TEST(many_queries) {
   static const uint32_t ks[] = {5};
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
@@ -254,8 +248,7 @@ static void many_queries(void **state) {
 }
 
 /* Without rows_in_place the caller's array is no longer looked at; scores may be NULL. */
-static void the_index_has_its_own_rows(void **state) {
-  (void)state;
+TEST(the_index_has_its_own_rows) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
@@ -287,8 +280,7 @@ static void the_index_has_its_own_rows(void **state) {
 
 /* Every row is a query and is left out of its own search, or none is, or by turns; a number that is
  * no row's leaves out nothing. */
-static void leave_out(void **state) {
-  (void)state;
+TEST(leave_out) {
   const char *const names[] = {"every row thrice", "all equal", "loose clusters", "cone"};
   static const uint32_t ks[] = {1, 15, 129};
   enum { N = 130 };
@@ -316,8 +308,7 @@ static void leave_out(void **state) {
 
 /* The floor that a search begins with comes from the best of a few rows. It must not count on a row
  * that is left out, nor on one that is far too long to have a place in eight bits. */
-static void first_floor(void **state) {
-  (void)state;
+TEST(first_floor) {
   static const uint32_t ks[] = {3, 15};
   enum { N = 20000, DIM = 32, NEAR = 3, LONG = 70 };
   for (size_t m = 0; m < 3; m++) {
@@ -344,8 +335,7 @@ static void first_floor(void **state) {
 
 /* A query that is not finite, or too long, says nothing, also where no other of its group has a
  * factor. */
-static void queries_without_end(void **state) {
-  (void)state;
+TEST(queries_without_end) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
   const float rows[] = {1, 2, 3, -1, 0, 1};
   const float queries[][3] = {{INFINITY, 0, 0}, {NAN, 1, 2}, {3e38f, -3e38f, 3e38f}};
@@ -370,8 +360,7 @@ static void queries_without_end(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void report_adds_up(void **state) {
-  (void)state;
+TEST(report_adds_up) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
   int64_t rows[50 * 15];
@@ -398,8 +387,7 @@ static void report_adds_up(void **state) {
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-static void bad_arguments_of_an_index(void **state) {
-  (void)state;
+TEST(bad_arguments_of_an_index) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   float rows[6] = {1, 2, 3, 4, 5, 6};
   kf_index *index = NULL;
@@ -427,8 +415,7 @@ static void bad_arguments_of_an_index(void **state) {
 }
 
 /* One bad element or row, in any block, named by its number. */
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
   for (unsigned threads = 1; threads <= 2; threads++)
     for (size_t m = 0; m < 3; m++)
@@ -457,8 +444,7 @@ static void bad_rows(void **state) {
       }
 }
 
-static void bad_arguments_of_a_search(void **state) {
-  (void)state;
+TEST(bad_arguments_of_a_search) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
   few.shape.n = 10;
@@ -494,8 +480,7 @@ static void bad_arguments_of_a_search(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void bad_queries(void **state) {
-  (void)state;
+TEST(bad_queries) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   int64_t rows[9];
@@ -542,8 +527,7 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
 }
 
 /* An index of resident rows keeps no copy of them, and answers the same. */
-static void resident_rows(void **state) {
-  (void)state;
+TEST(resident_rows) {
   enum { N = 3000, DIM = 70 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
@@ -569,8 +553,7 @@ static void resident_rows(void **state) {
 
 /* An index in place fetches from its source again and passes its errors on; one with its own rows does
  * not, and takes more memory. */
-static void source_that_breaks_later(void **state) {
-  (void)state;
+TEST(source_that_breaks_later) {
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
       for (size_t m = 0; m < 3; m++) {
@@ -635,8 +618,7 @@ static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
 
 /* Building an index is one stage, from its beginning to its end: nothing is at work unheard after
  * 100 %. */
-static void building_is_heard(void **state) {
-  (void)state;
+TEST(building_is_heard) {
   enum { DIM = 64, N = (1 << 26) / DIM + 1 };
   heard h = {0};
   kf_ctx *ctx;
@@ -656,8 +638,7 @@ static void building_is_heard(void **state) {
 }
 
 /* On easy data the first pass leaves few rows over. */
-static void first_pass_filters(void **state) {
-  (void)state;
+TEST(first_pass_filters) {
   enum { N = 3001, K = 15, QUERIES = 60 };
   problem p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
   int64_t rows[QUERIES * K];
@@ -681,8 +662,7 @@ static void first_pass_filters(void **state) {
 /* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
  * a kind whose neighbours come late, and the others of one whose neighbours come first: their guesses are
  * far too high, so that they must be searched again. */
-static void guesses_that_are_wrong(void **state) {
-  (void)state;
+TEST(guesses_that_are_wrong) {
   enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
   float *rows = malloc(sizeof(float) * N * DIM), *queries = malloc(sizeof(float) * QUERIES * DIM);
   int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
@@ -724,8 +704,7 @@ static void guesses_that_are_wrong(void **state) {
 }
 
 /* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
-static void guesses_of_merged_lists(void **state) {
-  (void)state;
+TEST(guesses_of_merged_lists) {
   double lower[2][1];
   kf_shortlist list = {.lower = lower[0]}, other = {.lower = lower[1]};
   for (double guess = 1; guess < 4; guess++) {
@@ -747,8 +726,7 @@ static kf_status fetch_floats(const void *self, const kf_kernels *kernels, uint6
 
 /* The f64 sum of a long row loses what makes it the nearest, so that a short one seems nearer: the
  * lengths of rows tell that sums cannot decide. */
-static void sums_that_lose_the_nearest(void **state) {
-  (void)state;
+TEST(sums_that_lose_the_nearest) {
   enum { N = 256, DIM = 24, LONG = 200, SHORT = 130 };
   const float huge = 0x1p30f;
   float *rows = calloc(N * DIM, sizeof *rows), query[DIM] = {0};
@@ -776,8 +754,7 @@ static void sums_that_lose_the_nearest(void **state) {
 
 /* Few queries, whose rows are divided among threads: the rows that each thread begins with look for
  * their neighbours without themselves. */
-static void divided_rows_without_themselves(void **state) {
-  (void)state;
+TEST(divided_rows_without_themselves) {
   enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12 };
   problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
   kf_ctx *ctx = test_ctx(THREADS, KF_ISA_AUTO);
@@ -822,8 +799,7 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, dou
 }
 
 /* The bound makes the answers right: without it, some are wrong. */
-static void bound_is_needed(void **state) {
-  (void)state;
+TEST(bound_is_needed) {
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong[KF_ISA_AMX + 1] = {0}, leading[KF_ISA_AMX + 1] = {0};
@@ -848,41 +824,4 @@ static void bound_is_needed(void **state) {
       assert_true(wrong[isa] > 0 && leading[isa] > 0);
     }
   }
-}
-
-int main(void) {
-  static kf_metric cosine = KF_METRIC_COSINE, inner = KF_METRIC_INNER,
-                   euclidean = KF_METRIC_EUCLIDEAN;
-  const struct CMUnitTest tests[] = {
-      {.name = "kinds_of_data, cosine", .test_func = kinds_of_data, .initial_state = &cosine},
-      {.name = "kinds_of_data, inner", .test_func = kinds_of_data, .initial_state = &inner},
-      {.name = "kinds_of_data, Euclidean", .test_func = kinds_of_data, .initial_state = &euclidean},
-      cmocka_unit_test(widest_and_narrow_rows),
-      cmocka_unit_test(weakest_places),
-      cmocka_unit_test(many_rows),
-      cmocka_unit_test(squares_of_distances_decide),
-      cmocka_unit_test(leading_directions),
-      cmocka_unit_test(guesses_that_are_wrong),
-      cmocka_unit_test(guesses_of_merged_lists),
-      cmocka_unit_test(divided_rows_without_themselves),
-      cmocka_unit_test(sums_that_lose_the_nearest),
-      cmocka_unit_test(leading_by_rule),
-      cmocka_unit_test(batches_threads_and_sources),
-      cmocka_unit_test(many_queries),
-      cmocka_unit_test(the_index_has_its_own_rows),
-      cmocka_unit_test(leave_out),
-      cmocka_unit_test(first_floor),
-      cmocka_unit_test(queries_without_end),
-      cmocka_unit_test(report_adds_up),
-      cmocka_unit_test(bad_arguments_of_an_index),
-      cmocka_unit_test(bad_rows),
-      cmocka_unit_test(bad_arguments_of_a_search),
-      cmocka_unit_test(bad_queries),
-      cmocka_unit_test(resident_rows),
-      cmocka_unit_test(source_that_breaks_later),
-      cmocka_unit_test(building_is_heard),
-      cmocka_unit_test(first_pass_filters),
-      cmocka_unit_test(bound_is_needed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

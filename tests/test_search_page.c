@@ -82,8 +82,7 @@ static bool reads_png(void) {
   return result.thumbnails > 0;
 }
 
-static void answers_and_pictures(void **state) {
-  (void)state;
+TEST(answers_and_pictures) {
   if (!reads_png()) test_skip("PNG");
   answers a = make_answers(folder, some);
   kf_search_page_result result;
@@ -113,8 +112,7 @@ static void answers_and_pictures(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void strange_ids_are_text(void **state) {
-  (void)state;
+TEST(strange_ids_are_text) {
   answers a = make_answers(folder, strange);
   kf_search_page_result result;
   char *page = page_of(&a, NULL, &result);
@@ -128,8 +126,7 @@ static void strange_ids_are_text(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void the_same_bytes(void **state) {
-  (void)state;
+TEST(the_same_bytes) {
   answers a = make_answers(folder, some);
   kf_search_page_result result;
   char *first = page_of(&a, NULL, &result), *second;
@@ -148,8 +145,7 @@ static kf_status try(const answers *a, const char *const *queries, uint32_t k, c
   return kf_search_page_write(ctx, a->gallery, queries, 1, k, a->rows, a->scores, NULL, path, NULL);
 }
 
-static void what_cannot_be(void **state) {
-  (void)state;
+TEST(what_cannot_be) {
   answers a = make_answers(folder, some);
   static const char *const nothing[] = {NULL};
   assert_ok(ctx, try(&a, NULL, NEAR, at("numbers.html")));
@@ -166,25 +162,13 @@ static void what_cannot_be(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void write_pages(const char *where) {
-  ctx = test_ctx(1, KF_ISA_AUTO);
+/* tests/report_browser.py names a folder for it. */
+TEST(page_for_a_browser) {
+  const char *where = getenv("KOOFU_TEST_PAGES") != NULL ? getenv("KOOFU_TEST_PAGES") : folder;
   answers a = make_answers(where, some);
   assert_ok(ctx, kf_search_page_write(ctx, a.gallery, asked, 2, NEAR, a.rows, a.scores, NULL,
                                       test_path(where, "answers.html"), NULL));
   kf_gallery_free(a.gallery);
-  kf_ctx_free(ctx);
 }
 
-int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "--pages") == 0) {
-    write_pages(argv[2]);
-    return 0;
-  }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(answers_and_pictures),
-      cmocka_unit_test(strange_ids_are_text),
-      cmocka_unit_test(the_same_bytes),
-      cmocka_unit_test(what_cannot_be),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -51,8 +51,7 @@ static void one_problem(uint64_t seed) {
   free_problem(&p);
 }
 
-static void random_problems(void **state) {
-  (void)state;
+TEST(random_problems) {
   for (uint64_t i = 0; i < PROBLEMS; i++) one_problem(FIRST_SEED + i);
 }
 
@@ -73,8 +72,7 @@ static void compare_pair(const problem *p, kf_metric metric, const float *q, con
 }
 
 /* Pairs of rows of every kind, and rows that differ in one element by as little as can be. */
-static void exact_comparisons(void **state) {
-  (void)state;
+TEST(exact_comparisons) {
   enum { ROWS = 24 };
   uint64_t count[3] = {0}; /* equal; told apart exactly; in a hundred bits */
   for (size_t t = 0; t < N_KINDS; t++)
@@ -99,10 +97,4 @@ static void exact_comparisons(void **state) {
   print_message("%" PRIu64 " pairs equal, %" PRIu64 " told apart exactly, %" PRIu64 " before\n",
                 count[0], count[1], count[2]);
   for (int i = 0; i < 3; i++) assert_true(count[i] > 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(exact_comparisons),
-                                     cmocka_unit_test(random_problems)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

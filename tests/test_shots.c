@@ -54,8 +54,7 @@ static int holds(const kf_row_list *rows, uint64_t row) {
   return 0;
 }
 
-static void drawing(void **state) {
-  (void)state;
+TEST(drawing) {
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_row_list all = all_rows(&p);
   for (uint64_t seed = 0; seed < 5; seed++) {
@@ -85,8 +84,7 @@ static void drawing(void **state) {
 
 /* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed
  * 0 are written down: they must be the same on every machine. */
-static void chances(void **state) {
-  (void)state;
+TEST(chances) {
   enum { SEEDS = 2000 };
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_row_list all = all_rows(&p);
@@ -179,8 +177,7 @@ static kf_shots *curves(problem *p, const kf_text *text) {
   return s;
 }
 
-static void points(void **state) {
-  (void)state;
+TEST(points) {
   problem p = make_problem(2, KF_ISA_AUTO);
   kf_shots *s = curves(&p, p.text), *without = curves(&p, NULL);
   assert_int_equal(s->n_points, SIZES * SEEDS * 4);
@@ -208,8 +205,7 @@ static void points(void **state) {
 }
 
 /* The same for every instruction set and number of threads. */
-static void same_everywhere(void **state) {
-  (void)state;
+TEST(same_everywhere) {
   kf_shots *first = NULL;
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
@@ -227,8 +223,7 @@ static void same_everywhere(void **state) {
 }
 
 /* Test rows have no part in what is chosen. */
-static void test_rows_do_not_count(void **state) {
-  (void)state;
+TEST(rows_do_not_count) {
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_shots *a = curves(&p, p.text);
   for (int i = 0; i < TEST * D; i++) p.w.rows[N * D + i] = p.w.rows[i];
@@ -248,8 +243,7 @@ static void test_rows_do_not_count(void **state) {
 
 /* --- over seeds, and what is refused --------------------------------------------------------- */
 
-static void spread(void **state) {
-  (void)state;
+TEST(spread) {
   kf_shots_point points[] = {{.n = 10, .top1 = 2}, {.n = 10, .top1 = 4}, {.n = 10, .top1 = 9}};
   kf_shots_size size = {.shots = 1};
   kf_shots s = {.seeds = 3,
@@ -290,8 +284,7 @@ static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   return 0;
 }
 
-static void remarks_and_progress(void **state) {
-  (void)state;
+TEST(remarks_and_progress) {
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_ctx *loud;
   kf_shots *s;
@@ -310,8 +303,7 @@ static void remarks_and_progress(void **state) {
   clear_problem(&p);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_data *narrow, *bare;
   kf_shots *s = NULL;
@@ -356,14 +348,4 @@ static void refused(void **state) {
   kf_data_free(narrow);
   kf_data_free(bare);
   clear_problem(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(drawing), cmocka_unit_test(chances),
-      cmocka_unit_test(points),  cmocka_unit_test(same_everywhere),
-      cmocka_unit_test(spread),  cmocka_unit_test(test_rows_do_not_count),
-      cmocka_unit_test(refused), cmocka_unit_test(remarks_and_progress),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

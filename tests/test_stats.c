@@ -55,8 +55,7 @@ static void fixed_row(const float *x, int64_t *out) {
   for (size_t j = 0; j < D; j++) out[j] = llrint((double)x[j] * scale);
 }
 
-static void definition(void **state) {
-  (void)state;
+TEST(definition) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
   static int64_t sums[K * D], moments[D * D], x[D];
@@ -89,8 +88,7 @@ static void definition(void **state) {
 
 /* --- bits ------------------------------------------------------------------------------------- */
 
-static void threads_and_instruction_sets(void **state) {
-  (void)state;
+TEST(threads_and_instruction_sets) {
   kf_ctx *reference_ctx = test_ctx(1, KF_ISA_PLAIN);
   kf_stats *reference = stats_of(reference_ctx, rows, labels, N, NULL);
   const unsigned threads[] = {1, 2, 3, 8};
@@ -108,8 +106,7 @@ static void threads_and_instruction_sets(void **state) {
 }
 
 /* Cuts the rows into shards, adds them up in a random tree in random order. */
-static void shards_in_any_tree(void **state) {
-  (void)state;
+TEST(shards_in_any_tree) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *whole = stats_of(ctx, rows, labels, N, NULL);
   const size_t counts[] = {1, 2, 7};
@@ -136,8 +133,7 @@ static void shards_in_any_tree(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void adding_in_steps(void **state) {
-  (void)state;
+TEST(adding_in_steps) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *whole = stats_of(ctx, rows, labels, N, NULL), *s;
   assert_ok(ctx, kf_stats_new(ctx, D, K, NULL, NULL, &s));
@@ -163,8 +159,7 @@ static void adding_in_steps(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void failed_add_changes_nothing(void **state) {
-  (void)state;
+TEST(failed_add_changes_nothing) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *s = stats_of(ctx, rows, labels, 100, NULL),
            *before = stats_of(ctx, rows, labels, 100, NULL);
@@ -192,8 +187,7 @@ static void failed_add_changes_nothing(void **state) {
 /* The largest integers there are, for more rows than the design point of 19 million: raw rows of
  * equal magnitude are 2^22 in every column; 2^19 of them pass the 64-bit sums of a worker, and
  * doubling six times gives 33,554,432 rows, whose moments pass 64 bits. */
-static void no_overflow(void **state) {
-  (void)state;
+TEST(no_overflow) {
   enum { MANY = 1 << 19, WIDTH = 3 };
   float *x = malloc((size_t)MANY * WIDTH * sizeof *x);
   int32_t *y = malloc(MANY * sizeof *y);
@@ -233,8 +227,7 @@ static void no_overflow(void **state) {
 }
 
 /* ImageNet-21K's classes at CLIP ViT-L/14's dimension, through a file and back. */
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   enum { CLASSES = 21841, WIDTH = 768, ROWS = 2 * CLASSES };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_data *world;
@@ -258,8 +251,7 @@ static void many_classes(void **state) {
 
 /* --- raw norms -------------------------------------------------------------------------------- */
 
-static void raw_norms(void **state) {
-  (void)state;
+TEST(raw_norms) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats_options raw = {.normalize = KF_OFF};
   kf_stats *s = stats_of(ctx, rows, labels, N, &raw), *t,
@@ -304,8 +296,7 @@ static kf_stats *named(kf_ctx *ctx, const char *const *names, uint32_t k, size_t
   return s;
 }
 
-static void names_are_matched(void **state) {
-  (void)state;
+TEST(names_are_matched) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *const one[] = {"cat", "ant"}, *const two[] = {"bee", "cat", "dog"};
   kf_stats *a = named(ctx, one, 2, 0), *b = named(ctx, two, 3, 100), *c = named(ctx, one, 2, 200);
@@ -364,8 +355,7 @@ static void assert_scatter_in(kf_ctx *ctx, const kf_stats *s, const double *s_w,
 }
 
 /* Against sums over the integer rows in long double, around the true means. */
-static void scatter_matrices(void **state) {
-  (void)state;
+TEST(scatter_matrices) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
   static double s_w[D * D], s_b[D * D], mean[D];
@@ -412,8 +402,7 @@ static void scatter_matrices(void **state) {
 
 /* Many classes of 7 rows, which are summed alone, and classes of 1 to 10, which are summed by bits. S_w
  * from the integers themselves: n_k M_k - s_k s_k^T, over n_k. */
-static void equal_counts(void **state) {
-  (void)state;
+TEST(equal_counts) {
   enum { EQUAL = 300, CLASSES = EQUAL + 10, ROWS = EQUAL * 7 + 55 };
   static int32_t of[ROWS];
   static long double sum[CLASSES][D], count[CLASSES], w[D][D];
@@ -449,8 +438,7 @@ static void equal_counts(void **state) {
 
 /* Narrow classes far apart: S_w is a tiny part of the moments and still right to 1e-12, against
  * exact sums over the integer rows (128-bit: n_k M_k - s_k s_k^T is an integer). */
-static void narrow_classes(void **state) {
-  (void)state;
+TEST(narrow_classes) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int power = 1; power <= 4; power++) {
     static float x[N * D];
@@ -492,8 +480,7 @@ static void narrow_classes(void **state) {
 
 /* More classes than a worker holds rows before it empties its sums, all with the same count: the
  * sums must count twice wherever they are emptied, and equal rows leave nothing of S_w. */
-static void very_many_classes(void **state) {
-  (void)state;
+TEST(very_many_classes) {
   enum { CLASSES = 600000, WIDTH = 3 };
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   float *x = malloc((size_t)2 * CLASSES * WIDTH * sizeof *x);
@@ -517,8 +504,7 @@ static void very_many_classes(void **state) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void files(void **state) {
-  (void)state;
+TEST(files) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   const char *folder = test_folder();
   char path[512], again[512];
@@ -570,8 +556,7 @@ static int setup(void **state) {
   return 0;
 }
 
-static void indices_out_of_range(void **state) {
-  (void)state;
+TEST(indices_out_of_range) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
   int64_t hi = 5;
@@ -594,23 +579,4 @@ static void indices_out_of_range(void **state) {
   kf_ctx_free(ctx);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(definition),
-      cmocka_unit_test(threads_and_instruction_sets),
-      cmocka_unit_test(shards_in_any_tree),
-      cmocka_unit_test(adding_in_steps),
-      cmocka_unit_test(failed_add_changes_nothing),
-      cmocka_unit_test(no_overflow),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(raw_norms),
-      cmocka_unit_test(names_are_matched),
-      cmocka_unit_test(scatter_matrices),
-      cmocka_unit_test(equal_counts),
-      cmocka_unit_test(narrow_classes),
-      cmocka_unit_test(very_many_classes),
-      cmocka_unit_test(files),
-      cmocka_unit_test(indices_out_of_range),
-  };
-  return cmocka_run_group_tests_name("stats", tests, setup, NULL);
-}
+FIXTURES(.before = setup);

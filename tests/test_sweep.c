@@ -124,8 +124,7 @@ static const kf_lambda lambdas[] = {
 static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
 
-static void everything(void **state) {
-  (void)state;
+TEST(everything) {
   for (int raw = 0; raw < 2; raw++) {
     problem p = make_problem(raw, 2);
     kf_sweep_options o = {.method = KF_METHOD_PAPER,
@@ -142,8 +141,7 @@ static void everything(void **state) {
   }
 }
 
-static void parts(void **state) {
-  (void)state;
+TEST(parts) {
   problem p = make_problem(0, 3);
   check(&p, &(kf_sweep_options){.method = KF_METHOD_PAPER},
         2); /* raw and 0.3x with all dimensions */
@@ -170,8 +168,7 @@ static void parts(void **state) {
   clear_problem(&p);
 }
 
-static void class_sets(void **state) {
-  (void)state;
+TEST(class_sets) {
   problem p = make_problem(0, 2);
   kf_class_set *few, *most;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
@@ -211,8 +208,7 @@ static kf_text *make_text(problem *p) {
   return text;
 }
 
-static void text(void **state) {
-  (void)state;
+TEST(text) {
   static const kf_centre all[] = {KF_CENTRE_MODALITY, KF_CENTRE_NONE, KF_CENTRE_MEAN};
   for (unsigned threads = 1; threads <= 3; threads += 2) {
     problem p = make_problem(0, threads);
@@ -264,8 +260,7 @@ static void text(void **state) {
   }
 }
 
-static void fused(void **state) {
-  (void)state;
+TEST(fused) {
   static const double few[] = {0.3, 0, 0.05}, one = 0.2;
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
@@ -316,8 +311,7 @@ static void fused(void **state) {
 }
 
 /* Fused cells come last, by set, lambda and dimension. */
-static void order_of_fused(void **state) {
-  (void)state;
+TEST(order_of_fused) {
   static const double alpha = 0.2;
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
@@ -357,8 +351,7 @@ static void order_of_fused(void **state) {
 }
 
 /* All cells in the documented order; a dimension that is given twice has two cells. */
-static void order(void **state) {
-  (void)state;
+TEST(order) {
   static const kf_centre centres[] = {KF_CENTRE_MEAN, KF_CENTRE_NONE};
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
@@ -451,8 +444,7 @@ static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options 
   kf_ctx_free(ctx);
 }
 
-static void steps_and_remarks(void **state) {
-  (void)state;
+TEST(steps_and_remarks) {
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
   counter c;
@@ -490,8 +482,7 @@ static void steps_and_remarks(void **state) {
 }
 
 /* A truth counts instead of the labels, whatever answers. */
-static void truths(void **state) {
-  (void)state;
+TEST(truths) {
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
@@ -526,8 +517,7 @@ static void truths(void **state) {
 }
 
 /* Over folds, hits are the sum of those of the folds. */
-static void folds(void **state) {
-  (void)state;
+TEST(folds) {
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
@@ -588,8 +578,7 @@ static void folds(void **state) {
 }
 
 /* An absolute lambda is taken in proportion to the scatter without a fold. */
-static void absolute_over_folds(void **state) {
-  (void)state;
+TEST(absolute_over_folds) {
   problem p = make_problem(0, 1);
   kf_sweep *absolute, *relative;
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
@@ -615,8 +604,7 @@ static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total
   return ++*calls > 3;
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   problem p = make_problem(0, 1);
   kf_sweep *s = NULL;
   const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
@@ -669,8 +657,7 @@ static void hear(void *user, const char *message) {
   if (strstr(message, "of its 3 classes") != NULL) n_said++;
 }
 
-static void small_folds(void **state) {
-  (void)state;
+TEST(small_folds) {
   enum { ROWS = 12, COLUMNS = 3 };
   world w = make_world(ROWS, COLUMNS, 4, 1, 3);
   kf_ctx *ctx;
@@ -717,23 +704,4 @@ static void small_folds(void **state) {
   kf_data_free(alone);
   kf_ctx_free(ctx);
   free_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),
-      cmocka_unit_test(parts),
-      cmocka_unit_test(class_sets),
-      cmocka_unit_test(text),
-      cmocka_unit_test(fused),
-      cmocka_unit_test(order),
-      cmocka_unit_test(order_of_fused),
-      cmocka_unit_test(steps_and_remarks),
-      cmocka_unit_test(truths),
-      cmocka_unit_test(folds),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(small_folds),
-      cmocka_unit_test(absolute_over_folds),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,8 +52,7 @@ static double dot(const float *a, const float *b, uint32_t dim) {
 
 /* --- shape ----------------------------------------------------------------------------------- */
 
-static void test_shape(void **state) {
-  (void)state;
+TEST(shape) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *data = NULL;
   assert_int_equal(kf_synth_open(ctx, NULL, &data), KF_OK);
@@ -73,8 +72,7 @@ static void test_shape(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void test_labels(void **state) {
-  (void)state;
+TEST(labels) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_synth_options options = {.classes = 7, .dim = 9, .per_class = 5};
   kf_data *data = open_world(ctx, options);
@@ -92,8 +90,7 @@ static void test_labels(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void test_unit_length(void **state) {
-  (void)state;
+TEST(unit_length) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   static const uint32_t dims[] = {8, 9, 13, 64, 101, 512, 768, 1023, 4096};
   for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
@@ -114,8 +111,7 @@ static void test_unit_length(void **state) {
 
 /* --- bits ------------------------------------------------------------------------------------ */
 
-static void test_any_order(void **state) {
-  (void)state;
+TEST(any_order) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *data = open_world(ctx, (kf_synth_options){.classes = 11, .dim = 65, .per_class = 9});
   float *rows = all_rows(ctx, data);
@@ -146,8 +142,7 @@ static kf_status fetch_one(void *argument, size_t i, size_t worker, kf_err *err)
                        NULL, err);
 }
 
-static void test_threads_and_instruction_sets(void **state) {
-  (void)state;
+TEST(threads_and_instruction_sets) {
   kf_synth_options options = {.seed = 5, .classes = 20, .dim = 96, .per_class = 10};
   kf_ctx *plain = new_ctx(1, KF_ISA_PLAIN);
   kf_data *data = open_world(plain, options);
@@ -172,8 +167,7 @@ static void test_threads_and_instruction_sets(void **state) {
 
 /* These bytes are part of the interface of the generator: whoever changes them changes every
  * measurement that names a seed, and must say so in the change log. Little-endian machines. */
-static void test_golden(void **state) {
-  (void)state;
+TEST(golden) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_synth_options small = {.seed = 1, .classes = 37, .dim = 77, .per_class = 4};
   kf_synth_options usual = {.classes = 100, .dim = 512, .per_class = 2, .split = 1};
@@ -185,8 +179,7 @@ static void test_golden(void **state) {
 }
 
 /* Seeds, splits and dimensions give other rows; text does not depend on the split. */
-static void test_what_rows_depend_on(void **state) {
-  (void)state;
+TEST(what_rows_depend_on) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_synth_options base = {.classes = 10, .dim = 32, .per_class = 3}, other = base;
   uint64_t rows = hash_rows(ctx, open_world(ctx, base));
@@ -205,8 +198,7 @@ static void test_what_rows_depend_on(void **state) {
 }
 
 /* The first rows of each class stay when there are more of them. */
-static void test_prefix(void **state) {
-  (void)state;
+TEST(prefix) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *few = open_world(ctx, (kf_synth_options){.classes = 10, .dim = 32, .per_class = 3});
   kf_data *many = open_world(ctx, (kf_synth_options){.classes = 10, .dim = 32, .per_class = 300});
@@ -220,8 +212,7 @@ static void test_prefix(void **state) {
 }
 
 /* A billion billion rows cost nothing until they are asked for. */
-static void test_far_rows(void **state) {
-  (void)state;
+TEST(far_rows) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_synth_options options = {.classes = 10, .dim = 8, .per_class = UINT64_C(900000000000000000)};
   kf_data *data = open_world(ctx, options);
@@ -245,8 +236,7 @@ static void refuse(kf_ctx *ctx, kf_synth_options options, const char *word) {
   assert_null(data);
 }
 
-static void test_bad_options(void **state) {
-  (void)state;
+TEST(bad_options) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *data = NULL;
   assert_int_equal(kf_synth_open(NULL, NULL, &data), KF_ERR_ARG);
@@ -262,8 +252,7 @@ static void test_bad_options(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void test_extremes(void **state) {
-  (void)state;
+TEST(extremes) {
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   static const kf_synth_options worlds[] = {{.classes = 1, .dim = 8, .per_class = 1},
                                             {.classes = 1, .dim = KF_MAX_DIM, .per_class = 2},
@@ -286,8 +275,7 @@ static void assert_between(double value, double low, double high) {
 }
 
 /* Real: mean 0.723 long, cosine 0.735 within and 0.522 between classes (ImageNet, ViT-B/32). */
-static void test_cosines(void **state) {
-  (void)state;
+TEST(cosines) {
   enum { K = 1000, D = 512 };
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *data = open_world(ctx, (kf_synth_options){.per_class = 4});
@@ -311,8 +299,7 @@ static void test_cosines(void **state) {
 
 /* Real: gap 0.872 between the means of images and texts, cosine 0.331 of the means, zero-shot 0.611
  * top-1. */
-static void test_gap(void **state) {
-  (void)state;
+TEST(gap) {
   enum { K = 1000, D = 512 };
   kf_ctx *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_data *images = open_world(ctx, (kf_synth_options){.per_class = 1, .split = 1});
@@ -353,8 +340,7 @@ static void test_gap(void **state) {
 /* The default world with 4 rows a class, fitted and evaluated. Real: raw 0.471 and 0.729, whitened
  * (0.3x) 0.548 and 0.812. Errors stay in the family: most are siblings (0.74 … 0.78 over eight
  * seeds), where chance would give one in a hundred. */
-static void test_accuracy(void **state) {
-  (void)state;
+TEST(accuracy) {
   enum { K = 1000, N = 3000, D = 512 };
   kf_ctx *ctx = new_ctx(0, KF_ISA_AUTO);
   kf_data *train = open_world(ctx, (kf_synth_options){.per_class = 4});
@@ -387,24 +373,4 @@ static void test_accuracy(void **state) {
   kf_data_free(train);
   kf_data_free(test);
   kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shape),
-      cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_unit_length),
-      cmocka_unit_test(test_any_order),
-      cmocka_unit_test(test_threads_and_instruction_sets),
-      cmocka_unit_test(test_golden),
-      cmocka_unit_test(test_what_rows_depend_on),
-      cmocka_unit_test(test_prefix),
-      cmocka_unit_test(test_far_rows),
-      cmocka_unit_test(test_bad_options),
-      cmocka_unit_test(test_extremes),
-      cmocka_unit_test(test_cosines),
-      cmocka_unit_test(test_gap),
-      cmocka_unit_test(test_accuracy),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,8 +73,7 @@ static kf_data *open_rows(kf_ctx *ctx, const float *rows, int n, const int32_t *
 }
 
 /* By order and by labels, in all four ways of scaling. */
-static void means_are_those_of_plain_loops(void **state) {
-  (void)state;
+TEST(means_are_those_of_plain_loops) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   prompts p;
   make_prompts(&p, 1);
@@ -102,8 +101,7 @@ static void means_are_those_of_plain_loops(void **state) {
 }
 
 /* With per_class labels do not matter, and names come from a file. */
-static void names_come_from_a_file(void **state) {
-  (void)state;
+TEST(names_come_from_a_file) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
@@ -136,8 +134,7 @@ static void names_come_from_a_file(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void what_cannot_be_averaged(void **state) {
-  (void)state;
+TEST(what_cannot_be_averaged) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
@@ -261,8 +258,7 @@ static void compare_scores(const setting *s, const kf_model *m, const kf_model *
 }
 
 /* All centrings and numbers of dimensions, whatever centre the model itself has. */
-static void scores_are_those_of_the_definition(void **state) {
-  (void)state;
+TEST(scores_are_those_of_the_definition) {
   setting s = make_setting(2, KF_ISA_AUTO, 0);
   for (uint32_t dim = 4; dim <= D; dim += 10)
     for (int own = KF_CENTRE_NONE; own <= KF_CENTRE_MEAN; own++)
@@ -284,8 +280,7 @@ static void scores_are_those_of_the_definition(void **state) {
 }
 
 /* In the original space, text is used as given. */
-static void raw_scores_are_cosines_with_the_text(void **state) {
-  (void)state;
+TEST(raw_scores_are_cosines_with_the_text) {
   setting s = make_setting(1, KF_ISA_AUTO, 0);
   kf_model *m = fit(s.ctx, s.stats, 0.3, D), *zero;
   assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_CENTRE_NONE, &zero));
@@ -314,8 +309,7 @@ static void raw_scores_are_cosines_with_the_text(void **state) {
 }
 
 /* Prototypes, class means and answers, on every instruction set and for any number of threads. */
-static void same_bits_everywhere(void **state) {
-  (void)state;
+TEST(same_bits_everywhere) {
   setting first = make_setting(1, KF_ISA_PLAIN, 0);
   kf_model *map = fit(first.ctx, first.stats, 0.1, 16), *want;
   assert_ok(first.ctx,
@@ -342,8 +336,7 @@ static void same_bits_everywhere(void **state) {
   free_setting(&first);
 }
 
-static void what_cannot_be_zero_shot(void **state) {
-  (void)state;
+TEST(what_cannot_be_zero_shot) {
   setting s = make_setting(1, KF_ISA_AUTO, 0), raw = make_setting(1, KF_ISA_AUTO, 1);
   kf_model *m = fit(s.ctx, s.stats, 0.3, D), *lengths = fit(raw.ctx, raw.stats, 0.3, D);
   kf_model *zero = NULL;
@@ -391,8 +384,7 @@ static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_
 
 /* Whitening at small lambda destroys zero-shot accuracy; centring each modality brings it back, and
  * so does leaving out the last dimensions, or a large lambda. */
-static void collapse_and_recovery(void **state) {
-  (void)state;
+TEST(collapse_and_recovery) {
   synth_world w = {.ctx = test_ctx(0, KF_ISA_AUTO)};
   kf_synth_options o = {.classes = 200, .per_class = 16};
   kf_data *text;
@@ -420,18 +412,4 @@ static void collapse_and_recovery(void **state) {
   kf_data_free(w.train);
   kf_data_free(w.test);
   kf_ctx_free(w.ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(means_are_those_of_plain_loops),
-      cmocka_unit_test(names_come_from_a_file),
-      cmocka_unit_test(what_cannot_be_averaged),
-      cmocka_unit_test(scores_are_those_of_the_definition),
-      cmocka_unit_test(raw_scores_are_cosines_with_the_text),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(what_cannot_be_zero_shot),
-      cmocka_unit_test(collapse_and_recovery),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,7 @@ static double score_by_hand(const kf_model *m, const float *t, const double *mea
 }
 
 /* The same whether the map is centred or not: it is text that is moved. */
-static void the_mean_is_subtracted(void **state) {
-  (void)state;
+TEST(the_mean_is_subtracted) {
   world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   double mean[DIM];
@@ -146,14 +145,12 @@ static void check_zero_shot(kf_method method) {
   free_world(&q);
 }
 
-static void as_zero_shot_does(void **state) {
-  (void)state;
+TEST(as_zero_shot_does) {
   check_zero_shot(KF_METHOD_PAPER);
   check_zero_shot(KF_METHOD_SHRUNK);
 }
 
-static void in_the_original_space(void **state) {
-  (void)state;
+TEST(in_the_original_space) {
   world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts(), moved = make_texts();
   double mean[DIM];
   mean_of(&q, mean);
@@ -173,8 +170,7 @@ static void in_the_original_space(void **state) {
   free_world(&moved);
 }
 
-static void whatever_the_threads(void **state) {
-  (void)state;
+TEST(whatever_the_threads) {
   world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
@@ -197,8 +193,7 @@ static void whatever_the_threads(void **state) {
   free_world(&q);
 }
 
-static void queries_far_from_the_rows_are_counted(void **state) {
-  (void)state;
+TEST(queries_far_from_the_rows_are_counted) {
   world w = make_world(N, DIM, CLASSES, 1, 7), other = make_world(QUERIES, DIM, CLASSES, 1, 9);
   world q = make_texts();
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
@@ -230,8 +225,7 @@ static void assert_text_refused(const kf_gallery *g, const float *query, const d
   if (strstr(kf_errmsg(ctx), cause) == NULL) fail_msg("%s", kf_errmsg(ctx));
 }
 
-static void what_cannot_be(void **state) {
-  (void)state;
+TEST(what_cannot_be) {
   world w = make_world(N, DIM, CLASSES, 1, 7);
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   double mean[DIM] = {0};
@@ -260,8 +254,7 @@ static void what_cannot_be(void **state) {
   free_world(&w);
 }
 
-static void means_of_data(void **state) {
-  (void)state;
+TEST(means_of_data) {
   world q = make_texts();
   double by_hand[DIM], mean[DIM];
   mean_of(&q, by_hand);
@@ -278,8 +271,7 @@ static void means_of_data(void **state) {
   free_world(&q);
 }
 
-static void texts_are_read_in_blocks(void **state) {
-  (void)state;
+TEST(texts_are_read_in_blocks) {
   static const char *const texts[] = {"a red fox", "two owls", "a photo of an ant", "", "dusk"};
   kf_encoder *e;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &e));
@@ -313,16 +305,4 @@ static void texts_are_read_in_blocks(void **state) {
   free(rows);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_mean_is_subtracted),
-      cmocka_unit_test(as_zero_shot_does),
-      cmocka_unit_test(in_the_original_space),
-      cmocka_unit_test(whatever_the_threads),
-      cmocka_unit_test(queries_far_from_the_rows_are_counted),
-      cmocka_unit_test(what_cannot_be),
-      cmocka_unit_test(means_of_data),
-      cmocka_unit_test(texts_are_read_in_blocks),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

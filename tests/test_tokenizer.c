@@ -83,8 +83,7 @@ static bool has_zlib(void) {
   return false;
 }
 
-static void test_golden(void **state) {
-  (void)state;
+TEST(golden) {
   assert_golden(GOLDEN "/two", "full");
   assert_golden(GOLDEN "/json", "full");
   assert_golden(GOLDEN "/text", "full");
@@ -92,13 +91,9 @@ static void test_golden(void **state) {
 }
 
 /* Bytes that the vocabulary has not. */
-static void test_unknown(void **state) {
-  (void)state;
-  assert_golden(GOLDEN "/few", "few");
-}
+TEST(unknown) { assert_golden(GOLDEN "/few", "few"); }
 
-static void test_numbers(void **state) {
-  (void)state;
+TEST(numbers) {
   kf_tokenizer *t = load(GOLDEN "/two");
   assert_int_equal(t->size, 512 + 96 + 2);
   assert_int_equal(t->start, 512 + 96);
@@ -108,8 +103,7 @@ static void test_numbers(void **state) {
 }
 
 /* Cutting keeps the first tokens, and the end. */
-static void test_contexts(void **state) {
-  (void)state;
+TEST(contexts) {
   kf_tokenizer *t = load(GOLDEN "/two");
   static const char text[] =
       "A photo of the dog, isn't it? <|endoftext|> \xc3\x89t\xc3\xa9 1234567890";
@@ -128,8 +122,7 @@ static void test_contexts(void **state) {
 }
 
 /* NUL is a byte as any other, and a text need not end in one. */
-static void test_nul(void **state) {
-  (void)state;
+TEST(nul) {
   kf_tokenizer *t = load(GOLDEN "/two");
   int32_t with[CONTEXT], a[CONTEXT], b[CONTEXT];
   assert_int_equal(tokenize(t, "a\0b", 3, CONTEXT, with), 5);
@@ -143,8 +136,7 @@ static void test_nul(void **state) {
   kf_tokenizer_free(t);
 }
 
-static void test_bad_text(void **state) {
-  (void)state;
+TEST(bad_text) {
   static const struct {
     const char *text;
     size_t byte;
@@ -179,8 +171,7 @@ static void test_bad_text(void **state) {
 }
 
 /* Both ways of merging give the same: a long word that is the short one, many times. */
-static void test_long_words(void **state) {
-  (void)state;
+TEST(long_words) {
   enum { N = 200000 };
   kf_tokenizer *t = load(GOLDEN "/two");
   char *text = malloc(N);
@@ -251,8 +242,7 @@ static int32_t naive_token(const char *symbol) {
   return symbol[0] - '!' + (symbol[1] == '\0' ? 0 : 256);
 }
 
-static void test_merging(void **state) {
-  (void)state;
+TEST(merging) {
   char lines[512] = "#version\n", word[160], symbols[160][16];
   for (int r = 0; r < NAIVE; r++)
     snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s %s\n", naive_merges[r][0],
@@ -302,8 +292,7 @@ static size_t nfc(const uint32_t *codes, size_t n, uint32_t *out) {
 #define S(...)                                                                                     \
   { __VA_ARGS__ }
 
-static void test_compositions(void **state) {
-  (void)state;
+TEST(compositions) {
   assert_nfc(S('e', 0x301), S(0xE9));
   assert_nfc(S(0xE9), S(0xE9));
   assert_nfc(S('a', 0x301, 0x323), S(0x1EA1, 0x301));     /* the lower class comes first */
@@ -323,8 +312,7 @@ static void test_compositions(void **state) {
 }
 
 /* Syllables by their formula, taken apart and put together in every way. */
-static void test_hangul(void **state) {
-  (void)state;
+TEST(hangul) {
   for (uint32_t s = 0; s < 19 * 21 * 28; s++) {
     uint32_t jamo[3] = {0x1100 + s / (21 * 28), 0x1161 + s / 28 % 21, 0x11A7 + s % 28}, out[8];
     uint32_t half[2] = {0xAC00 + s / 28 * 28, jamo[2]};
@@ -339,8 +327,7 @@ static void test_hangul(void **state) {
 }
 
 /* Once more changes nothing; and no table leads out of Unicode. */
-static void test_every_point(void **state) {
-  (void)state;
+TEST(every_point) {
   for (uint32_t c = 0; c < KF_UNICODE_END; c++) {
     if (c >= 0xD800 && c < 0xE000) continue;
     uint32_t once[16], twice[16], given[3] = {'a', c, 0x323};
@@ -355,8 +342,7 @@ static void test_every_point(void **state) {
 }
 
 /* A run of marks is sorted stably, in linear time, whatever its length. */
-static void test_marks(void **state) {
-  (void)state;
+TEST(marks) {
   enum { N = 300000 };
   static const uint32_t marks[] = {0x301, 0x323, 0x345, 0x334, 0x302, 0x316, 0x31B};
   uint32_t *text = malloc((N + 1) * sizeof *text), *out = malloc((2 * N + 2) * 2 * sizeof *out);
@@ -381,8 +367,7 @@ static void test_marks(void **state) {
   free(text);
 }
 
-static void test_lower(void **state) {
-  (void)state;
+TEST(lower) {
   static const char text[] = "A\xc4\xb0 \xce\xa3\xce\x91\xce\xa3 \xe1\xba\x9e I\xcc\x87\xcc\xa3";
   const uint32_t right[] = {'a',   'i', 0x307, ' ', 0x3C3,  0x3B1,
                             0x3C3, ' ', 0xDF,  ' ', 0x1ECB, 0x307};
@@ -411,8 +396,7 @@ static const char *folder_with(const char *name, const char *file, const char *c
 }
 
 /* Files that were written elsewhere may end their lines in CR LF. */
-static void test_line_ends(void **state) {
-  (void)state;
+TEST(line_ends) {
   size_t n, length = 0;
   char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
   assert_non_null(other);
@@ -433,8 +417,7 @@ static void test_line_ends(void **state) {
   free(merges);
 }
 
-static void test_specials(void **state) {
-  (void)state;
+TEST(specials) {
   int32_t tokens[CONTEXT];
   kf_tokenizer *t = load(folder_with("bang", "tokenizer_config.json", "{\"pad_token\": \"!\"}"));
   assert_int_equal(t->pad, 0);
@@ -488,8 +471,7 @@ static void assert_not_loaded(const char *path, kf_status status, const char *te
   assert_null(tokenizer);
 }
 
-static void test_bad_folders(void **state) {
-  (void)state;
+TEST(bad_folders) {
   mkdir(at("empty"), 0777);
   assert_not_loaded(at("empty"), KF_ERR_DATA, "has no tokenizer.json, vocab.json");
   assert_not_loaded(at("missing"), KF_ERR_DATA, "has no tokenizer.json");
@@ -499,8 +481,7 @@ static void test_bad_folders(void **state) {
   assert_not_loaded(at("dir"), KF_ERR_DATA, "directory");
 }
 
-static void test_bad_vocabulary(void **state) {
-  (void)state;
+TEST(bad_vocabulary) {
 #define ENDS "\"<|startoftext|>\": 0, \"<|endoftext|>\": 1"
   static const char *const cases[][2] = {
       {"[]", "is not a JSON object"},
@@ -525,8 +506,7 @@ static void test_bad_vocabulary(void **state) {
   assert_not_loaded(at("vocabulary"), KF_ERR_DATA, "has no token '<|endoftext|>'");
 }
 
-static void test_bad_merges(void **state) {
-  (void)state;
+TEST(bad_merges) {
   static const char *const cases[] = {"t h\nth\n", "t h\nth e x\n", "t h\n\n", "t h\n th\n",
                                       "t h\nth \n"};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -555,8 +535,7 @@ static void refuse_json(const char *from, const char *to, const char *message) {
     assert_not_loaded(at("json"), KF_ERR_DATA, message);
 }
 
-static void test_bad_json(void **state) {
-  (void)state;
+TEST(bad_json) {
   static const char *const cases[][3] = {
       {"\"version\"", "\"version\"", NULL},
       {"\"BPE\"", "\"WordPiece\"", "its model is not BPE"},
@@ -597,8 +576,7 @@ static void test_bad_json(void **state) {
     refuse_json(cases[i][0], cases[i][1], cases[i][2]);
 }
 
-static void test_bad_config(void **state) {
-  (void)state;
+TEST(bad_config) {
   static const char *const cases[][2] = {
       {"[1]", "is not a JSON object"},
       {"{\"tokenizer_class\": \"T5Tokenizer\"}", "wants the tokenizer 'T5Tokenizer'"},
@@ -632,8 +610,7 @@ static const char *openai(const char *name, const char *file, const void *bytes,
   return at(name);
 }
 
-static void test_bad_openai(void **state) {
-  (void)state;
+TEST(bad_openai) {
   static const char *const cases[][2] = {
       {"t h\n", "has no '#version'"},
       {"#version\nt h\nth\n", "merge 2 is not two tokens"},
@@ -649,8 +626,7 @@ static void test_bad_openai(void **state) {
 
 /* A packed file at every length but its own, with every byte changed, and one that unpacks to more
  * than any vocabulary. */
-static void test_bad_packed(void **state) {
-  (void)state;
+TEST(bad_packed) {
   if (!has_zlib()) skip();
   static const char name[] = "bpe_simple_vocab_16e6.txt.gz";
   size_t size;
@@ -670,30 +646,4 @@ static void test_bad_packed(void **state) {
   assert_not_loaded(at("bomb"), KF_ERR_DATA, "unpacks to more than 16777216 bytes");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),
-      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_contexts),
-      cmocka_unit_test(test_nul),
-      cmocka_unit_test(test_bad_text),
-      cmocka_unit_test(test_long_words),
-      cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_compositions),
-      cmocka_unit_test(test_hangul),
-      cmocka_unit_test(test_every_point),
-      cmocka_unit_test(test_marks),
-      cmocka_unit_test(test_lower),
-      cmocka_unit_test(test_specials),
-      cmocka_unit_test(test_line_ends),
-      cmocka_unit_test(test_bad_folders),
-      cmocka_unit_test(test_bad_vocabulary),
-      cmocka_unit_test(test_bad_merges),
-      cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_bad_config),
-      cmocka_unit_test(test_bad_openai),
-      cmocka_unit_test(test_bad_packed),
-  };
-  return cmocka_run_group_tests_name("tokenizer", tests, read_expected, forget_expected);
-}
+FIXTURES(.before = read_expected, .after = forget_expected);

@@ -313,8 +313,7 @@ static void walk(kf_ctx *ctx, const model *m, const float *pixels, size_t pictur
   kf_arena_free(&arena);
 }
 
-static void equals_the_formulas(void **state) {
-  (void)state;
+TEST(equals_the_formulas) {
   static const double tolerance[2] = {2e-5, 0.06};
   float *pixels = make_pixels();
   kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
@@ -338,8 +337,7 @@ static void equals_the_formulas(void **state) {
 }
 
 /* Groups of every size, the last one smaller; the threads of a context together; all kernels. */
-static void same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   static const size_t groups[] = {1, 7, 13, PICTURES};
   float *pixels = make_pixels(), *want = malloc(PICTURES * MOST_WIDTH * sizeof *want);
   float *got = malloc(PICTURES * MOST_WIDTH * sizeof *got);
@@ -368,8 +366,7 @@ static void same_bits(void **state) {
   free(pixels), free(want), free(got);
 }
 
-static void texts(void **state) {
-  (void)state;
+TEST(texts) {
   static float want[TEXTS * DIM], got[TEXTS * DIM];
   kf_ctx *one = test_ctx(1, KF_ISA_PLAIN), *three = test_ctx(3, KF_ISA_PLAIN);
   for (int s = 0; s < N_SHAPES; s += 2) {
@@ -393,10 +390,4 @@ static void texts(void **state) {
     free_model(plain);
   }
   kf_ctx_free(one), kf_ctx_free(three);
-}
-
-int main(void) {
-  static const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_formulas),
-                                            cmocka_unit_test(same_bits), cmocka_unit_test(texts)};
-  return cmocka_run_group_tests_name("tower", tests, NULL, NULL);
 }

@@ -34,8 +34,7 @@ static void assert_rows(const kf_truth *t, const char *wanted) {
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static void json(void **state) {
-  (void)state;
+TEST(json) {
   kf_truth *t = must_load(write_text("t.json", " [[], [3, 1],[0 ] ,[2,2,1]]\n"), NULL, NULL);
   assert_rows(t, "-|3 1|0|2 1");
   assert_int_equal(kf_truth_classes(t), 4);
@@ -49,8 +48,7 @@ static void json(void **state) {
   kf_truth_free(t);
 }
 
-static void json_by_ids(void **state) {
-  (void)state;
+TEST(json_by_ids) {
   const char *path = write_text("t.json", "[[5],[],[6, 7]]");
   const char *ids = write_text("ids.txt", "val/X_val_00000003.JPEG\nX_val_1\nX_val_00000002.png\n"
                                           "X_val_00000004\nX_val_00000003\n");
@@ -59,8 +57,7 @@ static void json_by_ids(void **state) {
   kf_truth_free(t);
 }
 
-static void csv(void **state) {
-  (void)state;
+TEST(csv) {
   const char *path = write_text("t.csv", "\xEF\xBB\xBFid,original_label,proposed_labels,extra\r\n"
                                          "a_1.JPEG,4,\"689, 601\",+\r\n"
                                          "\"b,2.JPEG\",4,,*\n"
@@ -76,8 +73,7 @@ static void csv(void **state) {
   kf_truth_free(t);
 }
 
-static void text(void **state) {
-  (void)state;
+TEST(text) {
   kf_truth *t = must_load(write_text("t.txt", "3, 1\n\n0\t2\r\n7,\n"), NULL, NULL);
   assert_rows(t, "3 1|-|0 2|7");
   kf_truth_free(t);
@@ -89,8 +85,7 @@ static void text(void **state) {
   kf_truth_free(t);
 }
 
-static void names_for_numbers(void **state) {
-  (void)state;
+TEST(names_for_numbers) {
   const char *list = write_text("list.txt", "cat\ndog\neel\n");
   kf_truth *t = must_load(write_text("t.txt", "2,0\n1\n"), list, NULL);
   assert_rows(t, "2 0|1");
@@ -109,8 +104,7 @@ static void names_for_numbers(void **state) {
          "entry 1: '3' is no class of");
 }
 
-static void bad_files(void **state) {
-  (void)state;
+TEST(bad_files) {
   static const struct {
     const char *name, *text, *cause;
   } bad[] = {
@@ -158,8 +152,7 @@ static void bad_files(void **state) {
   free(huge);
 }
 
-static void bad_ids(void **state) {
-  (void)state;
+TEST(bad_ids) {
   const char *csv_path = write_text("t.csv", "id,labels\na.png,1\nb,2\nx/a.JPEG,3\n");
   const char *ids = write_text("ids.txt", "a\nb\n");
   refuse(csv_path, NULL, ids, KF_ERR_DATA, "t.csv", "line 4 repeats the id 'a' of line 2");
@@ -231,8 +224,7 @@ static void check_eval(const kf_model *m, const kf_data *data, const world *w, c
   assert_true(got.top1 > 0 && got.top1 < got.n);
 }
 
-static void eval_by_truth(void **state) {
-  (void)state;
+TEST(eval_by_truth) {
   world w = make_world(900, DIM, CLASSES, 1, 31);
   for (uint64_t i = 0; i < w.n * DIM; i++) w.rows[i] *= 1 + 0.02f * (float)(i % 7);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
@@ -265,8 +257,7 @@ static void eval_by_truth(void **state) {
 }
 
 /* A model with names, and a truth with numbers that stand for them in another order. */
-static void truth_by_name(void **state) {
-  (void)state;
+TEST(truth_by_name) {
   world w = make_world(300, DIM, CLASSES, 1, 32);
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   kf_stats *s;
@@ -299,8 +290,7 @@ static void truth_by_name(void **state) {
   free_world(&w);
 }
 
-static void gallery_by_truth(void **state) {
-  (void)state;
+TEST(gallery_by_truth) {
   world w = make_world(300, DIM, CLASSES, 1, 33), q = make_world(240, DIM, CLASSES, 1, 34);
   kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
   kf_data *data = data_of(q.rows, q.n, DIM, NULL, 0);
@@ -352,8 +342,7 @@ static void gallery_by_truth(void **state) {
   free_world(&q);
 }
 
-static void sets(void **state) {
-  (void)state;
+TEST(sets) {
   kf_class_set *set = NULL;
   assert_ok(ctx, kf_class_set_load(ctx, write_text("s.txt", "b\na\n"), &set));
   assert_int_equal(kf_class_set_size(set), 2);
@@ -385,19 +374,4 @@ static void sets(void **state) {
   free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(json),
-      cmocka_unit_test(json_by_ids),
-      cmocka_unit_test(csv),
-      cmocka_unit_test(text),
-      cmocka_unit_test(names_for_numbers),
-      cmocka_unit_test(bad_files),
-      cmocka_unit_test(bad_ids),
-      cmocka_unit_test(eval_by_truth),
-      cmocka_unit_test(truth_by_name),
-      cmocka_unit_test(gallery_by_truth),
-      cmocka_unit_test(sets),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -3,8 +3,7 @@
 #include "world.h"
 
 /* Numbers of classes that a model does not have, and options of a later header. */
-static void arguments_out_of_range(void **state) {
-  (void)state;
+TEST(arguments_out_of_range) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(60, 8, 3, 1, 1);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -47,8 +46,7 @@ static void arguments_out_of_range(void **state) {
 
 /* --- two statistics, centring, another class -------------------------------------------------- */
 
-static void two_statistics(void **state) {
-  (void)state;
+TEST(two_statistics) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
   kf_stats *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
@@ -95,8 +93,7 @@ static void map_by_hand(const kf_model *m, const float *x, int centred, double *
   }
 }
 
-static void transform_rows(void **state) {
-  (void)state;
+TEST(transform_rows) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(333, 40, 6, 2, 1);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -169,8 +166,7 @@ static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_
   free(scores);
 }
 
-static void classify_rows(void **state) {
-  (void)state;
+TEST(classify_rows) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(333, 40, 6, 2, 1);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -184,8 +180,7 @@ static void classify_rows(void **state) {
 }
 
 /* Equal prototypes: the lower class number wins, everywhere in the list. */
-static void ties_go_to_the_lower_class(void **state) {
-  (void)state;
+TEST(ties_go_to_the_lower_class) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(240, 8, 4, 1, 9);
   for (uint64_t i = 0; i < w.n; i++) /* classes 4 + k and k have the same rows */
@@ -211,8 +206,7 @@ static void ties_go_to_the_lower_class(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void raw_norm_model(void **state) {
-  (void)state;
+TEST(raw_norm_model) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(600, 20, 5, 1, 4);
   kf_stats *s = stats_of(ctx, &w, 1);
@@ -246,8 +240,7 @@ static void raw_norm_model(void **state) {
 
 /* By distances, classes count as often as they have rows: the answer is the class with the largest
  * ln n_k - (N - K) d^2 / 2. */
-static void larger_classes_are_likelier(void **state) {
-  (void)state;
+TEST(larger_classes_are_likelier) {
   enum { N = 900, D = 6, K = 3 };
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(N, D, K, 1, 4);
@@ -290,8 +283,7 @@ static void larger_classes_are_likelier(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void another_class(void **state) {
-  (void)state;
+TEST(another_class) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   world w = make_world(600, 20, 6, 1, 4);
   uint64_t kept = 0; /* fit without class 5 */
@@ -357,8 +349,7 @@ static void another_class(void **state) {
 
 /* --- evaluation ------------------------------------------------------------------------------- */
 
-static void evaluation(void **state) {
-  (void)state;
+TEST(evaluation) {
   kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
   world w = make_world(1500, 24, 7, 1, 4);
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -393,8 +384,7 @@ static void evaluation(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void classes_match_by_name(void **state) {
-  (void)state;
+TEST(classes_match_by_name) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(600, 10, 3, 1, 4);
   const char *const names[] = {"ant", "bee", "cat"}, *const other[] = {"cat", "elk", "ant", "bee"};
@@ -419,8 +409,7 @@ static void classes_match_by_name(void **state) {
 }
 
 /* Names on one side and numbers on the other cannot be matched, and are not guessed. */
-static void names_against_numbers(void **state) {
-  (void)state;
+TEST(names_against_numbers) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   world w = make_world(300, 10, 3, 1, 4);
   const char *const names[] = {"ant", "bee", "cat"};
@@ -447,8 +436,7 @@ static void names_against_numbers(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void intervals(void **state) {
-  (void)state;
+TEST(intervals) {
   double low, high; /* Wilson's interval, from a table */
   kf_interval95(50, 100, &low, &high);
   assert_true(fabs(low - 0.4038315) < 1e-6 && fabs(high - 0.5961685) < 1e-6);
@@ -462,22 +450,4 @@ static void intervals(void **state) {
   }
   kf_interval95(10, 10, &low, &high);
   assert_true(fabs(low - 0.7224672) < 1e-6 && high == 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments_out_of_range),
-      cmocka_unit_test(two_statistics),
-      cmocka_unit_test(transform_rows),
-      cmocka_unit_test(classify_rows),
-      cmocka_unit_test(ties_go_to_the_lower_class),
-      cmocka_unit_test(raw_norm_model),
-      cmocka_unit_test(larger_classes_are_likelier),
-      cmocka_unit_test(another_class),
-      cmocka_unit_test(evaluation),
-      cmocka_unit_test(classes_match_by_name),
-      cmocka_unit_test(names_against_numbers),
-      cmocka_unit_test(intervals),
-  };
-  return cmocka_run_group_tests_name("use", tests, NULL, NULL);
 }

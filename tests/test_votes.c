@@ -8,8 +8,7 @@ static kf_gallery *line(const float *at_x, const int32_t *labels, uint64_t n) {
   return plain_gallery(at_x, n, 1, labels, KF_METRIC_EUCLIDEAN);
 }
 
-static void ties(void **state) {
-  (void)state;
+TEST(ties) {
   /* From 0.01 the order is 1, 2, 3, … */
   static const float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
   static const int32_t labels[] = {2, 0, 0, 2, 1, -1, 1, 1};
@@ -32,8 +31,7 @@ static void ties(void **state) {
 }
 
 /* Neighbours without labels do not vote, and a class wins over none. */
-static void unlabelled_neighbours(void **state) {
-  (void)state;
+TEST(unlabelled_neighbours) {
   static const float x[] = {1, 2, 3, 4};
   static const int32_t labels[] = {-1, -1, 5, 5};
   kf_gallery *g = line(x, labels, 4);
@@ -52,8 +50,7 @@ static void unlabelled_neighbours(void **state) {
 }
 
 /* Two neighbours never change what the nearest one says. */
-static void two_is_one(void **state) {
-  (void)state;
+TEST(two_is_one) {
   world w = make_world(200, DIM, CLASSES, 1, 21), q = make_world(150, DIM, CLASSES, 1, 22);
   kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
   int32_t one[150], two[150];
@@ -81,8 +78,7 @@ static void naive_votes(const kf_gallery *g, const int64_t *rows, const double *
   }
 }
 
-static void weighted_votes(void **state) {
-  (void)state;
+TEST(weighted_votes) {
   enum { K = 25, N = 150 };
   world w = make_world(300, DIM, CLASSES, 1, 23), q = make_world(N, DIM, CLASSES, 1, 24);
   static const double temperatures[] = {0, 0.001, 0.07, 3};
@@ -132,8 +128,7 @@ static void weighted_votes(void **state) {
 }
 
 /* More rows than are searched at a time. */
-static void many_rows(void **state) {
-  (void)state;
+TEST(many_rows) {
   enum { N = 5000 };
   world w = make_world(100, 8, 4, 1, 25), q = make_world(N, 8, 4, 1, 26);
   kf_gallery *g = plain_gallery(w.rows, w.n, 8, w.labels, KF_METRIC_COSINE);
@@ -172,8 +167,7 @@ static void hits_by_hand(const kf_gallery *g, const world *q, uint32_t k, int we
   free(classes);
 }
 
-static void several_k(void **state) {
-  (void)state;
+TEST(several_k) {
   enum { CLASSES_HERE = 30 };
   static const uint32_t k[] = {1, 2, 3, 7, 15, 40};
   world all = make_world(2700, 12, CLASSES_HERE, 1, 27), w = all, q = all;
@@ -213,8 +207,7 @@ static void several_k(void **state) {
 }
 
 /* Rows of every kind: known by another number, absent, without a label, bad. */
-static void counts_of_rows(void **state) {
-  (void)state;
+TEST(counts_of_rows) {
   static const float x[] = {1, 2, 3, 10, 11, 12};
   static const int32_t labels[] = {0, 0, 0, 1, 1, -1};
   static const float q[] = {1.1f, 11.1f, 1.2f, 5, NAN, 7, 8, 9, 11.2f};
@@ -252,8 +245,7 @@ static void assert_no_score(const kf_gallery *g, const kf_data *data,
   assert_int_equal(hits.k, 88);
 }
 
-static void nothing_to_score(void **state) {
-  (void)state;
+TEST(nothing_to_score) {
   world w = make_world(30, 4, 3, 1, 28);
   int32_t far[30], none[30];
   for (int i = 0; i < 30; i++) {
@@ -297,8 +289,7 @@ static void nothing_to_score(void **state) {
 }
 
 /* Leave one out, by hand on a line: a class of one row is always missed. */
-static void score_itself(void **state) {
-  (void)state;
+TEST(score_itself) {
   static const float x[] = {1, 2, 3.5f, 10, 11, 12.5f, 5, 20};
   static const int32_t labels[] = {0, 0, 0, 1, 1, 1, 2, -1};
   kf_gallery *g = line(x, labels, 8);
@@ -319,8 +310,7 @@ static void score_itself(void **state) {
 }
 
 /* The same on rows of a world, against searching it with each row left out. */
-static void score_itself_again(void **state) {
-  (void)state;
+TEST(score_itself_again) {
   enum { N = 1300, K = 9 };
   world w = make_world(N, 10, 8, 1, 29);
   for (int i = 0; i < N; i += 11) w.labels[i] = -1;
@@ -355,14 +345,4 @@ static void score_itself_again(void **state) {
   free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-
-      cmocka_unit_test(ties),           cmocka_unit_test(unlabelled_neighbours),
-      cmocka_unit_test(two_is_one),     cmocka_unit_test(weighted_votes),
-      cmocka_unit_test(many_rows),      cmocka_unit_test(several_k),
-      cmocka_unit_test(counts_of_rows), cmocka_unit_test(nothing_to_score),
-      cmocka_unit_test(score_itself),   cmocka_unit_test(score_itself_again),
-  };
-  return cmocka_run_group_tests_name("votes", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);
