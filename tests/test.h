@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "koofu.h"
+#include "koofu_judge.h"
 
 /* --- suites ----------------------------------------------------------------------------------- */
 
@@ -90,6 +91,50 @@ static inline double test_normal(uint64_t *state) {
   for (int i = 0; i < 12; i++) sum += test_uniform(state);
   return sum / 2;
 }
+
+/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed where their scope ends, in
+ * reverse order; after a failed check they are left. */
+#define AUTO(type) __attribute__((cleanup(auto_##type))) type
+#define AUTOFREE   __attribute__((cleanup(free_variable)))
+
+/* What AUTO needs for a type: TYPE_free, or a function that takes a pointer to the struct. */
+#define AUTO_OBJECT(type)                                                                          \
+  static inline void auto_##type(type **object) { type##_free(*object); }
+#define AUTO_STRUCT(type, clear)                                                                   \
+  static inline void auto_##type(type *object) { clear(object); }
+
+static inline void free_variable(void *variable) {
+  void *memory;
+  memcpy(&memory, variable, sizeof memory);
+  free(memory);
+}
+
+AUTO_OBJECT(kf_analysis)
+AUTO_OBJECT(kf_calibration)
+AUTO_OBJECT(kf_class_set)
+AUTO_OBJECT(kf_ctx)
+AUTO_OBJECT(kf_data)
+AUTO_OBJECT(kf_encoder)
+AUTO_OBJECT(kf_filter)
+AUTO_OBJECT(kf_fit_report)
+AUTO_OBJECT(kf_fuse_choice)
+AUTO_OBJECT(kf_gallery)
+AUTO_OBJECT(kf_hierarchy)
+AUTO_OBJECT(kf_index)
+AUTO_OBJECT(kf_info)
+AUTO_OBJECT(kf_k_choice)
+AUTO_OBJECT(kf_lambda_choice)
+AUTO_OBJECT(kf_model)
+AUTO_OBJECT(kf_pictures)
+AUTO_OBJECT(kf_prompts)
+AUTO_OBJECT(kf_ranges)
+AUTO_OBJECT(kf_reader)
+AUTO_OBJECT(kf_shots)
+AUTO_OBJECT(kf_stats)
+AUTO_OBJECT(kf_sweep)
+AUTO_OBJECT(kf_text)
+AUTO_OBJECT(kf_truth)
+AUTO_OBJECT(kf_verdicts)
 
 static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
   kf_ctx *ctx = NULL;
@@ -174,11 +219,9 @@ static inline char *test_read(const char *path, size_t *size) {
 
 static inline void assert_same_file(const char *a, const char *b) {
   size_t n, m;
-  char *x = test_read(a, &n), *y = test_read(b, &m);
+  AUTOFREE char *x = test_read(a, &n), *y = test_read(b, &m);
   assert_int_equal(n, m);
   assert_memory_equal(x, y, n);
-  free(x);
-  free(y);
 }
 
 /* Options for tests of the paper's method, whose formulas are the simpler ones. */

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+AUTO_OBJECT(kf_dict)
+
 /* --- checksum --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *text, size_t n, size_t step) {
@@ -36,7 +38,7 @@ TEST(checksum) {
 TEST(dict_grows) {
   enum { N = 5000 };
   static char keys[N][8];
-  kf_dict *map = kf_dict_new(1);
+  AUTO(kf_dict) *map = kf_dict_new(1);
   assert_non_null(map);
   for (uint32_t i = 0; i < N; i++) {
     snprintf(keys[i], sizeof keys[i], "%x", i * 7);
@@ -44,7 +46,6 @@ TEST(dict_grows) {
     assert_true(kf_dict_add(map, keys[i], strlen(keys[i]), i));
   }
   for (uint32_t i = 0; i < N; i++) assert_int_equal(kf_dict_find(map, keys[i], strlen(keys[i])), i);
-  kf_dict_free(map);
 }
 
 TEST(sizes) {
@@ -119,7 +120,7 @@ TEST(lent_memory) {
 
 /* Memory that was given back is there again, unless it is too small, in use, or too much to be kept. */
 TEST(spare_memory) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   char *first = kf_spare_take(ctx, 1000, 10), *second = kf_spare_take(ctx, 1000, 10);
   assert_non_null(first);
   assert_non_null(second);
@@ -142,7 +143,6 @@ TEST(spare_memory) {
   assert_null(kf_spare_take(ctx, UINT64_MAX, 2));
   kf_spare_give(ctx, larger);
   kf_spare_give(ctx, NULL);
-  kf_ctx_free(ctx);
 }
 
 TEST(classes_are_matched) {
@@ -188,7 +188,7 @@ static kf_status count(void *argument, size_t i, size_t worker, kf_err *err) {
 
 TEST(parallel) {
   for (unsigned threads = 1; threads <= 7; threads += 2) {
-    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
     for (int round = 0; round < 200; round++) {
       static counting c;
       memset(&c, 0, sizeof c);
@@ -202,7 +202,6 @@ TEST(parallel) {
       c.fail_from = 17;
       if (n > 17) assert_error(ctx, KF_ERR_DATA, "task 17", kf_parallel(ctx, n, count, &c));
     }
-    kf_ctx_free(ctx);
   }
 }
 
@@ -218,7 +217,7 @@ static kf_status add_one(void *argument, size_t i, size_t worker, kf_err *err) {
  * With two threads the worker may look out for jobs. */
 TEST(short_jobs) {
   for (unsigned threads = 2; threads <= 4; threads++) {
-    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
     for (int round = 0; round < 5000; round++) {
       int done[5] = {0};
       size_t n = 2 + (size_t)round % 4;
@@ -226,7 +225,6 @@ TEST(short_jobs) {
       assert_ok(ctx, kf_parallel_limited(ctx, 1 + (size_t)round % 3, n, add_one, done));
       for (size_t i = 0; i < 5; i++) assert_int_equal(done[i], i < n);
     }
-    kf_ctx_free(ctx);
   }
 }
 
@@ -240,10 +238,9 @@ static kf_status fail_late(void *argument, size_t i, size_t worker, kf_err *err)
 }
 
 TEST(lowest_failure) {
-  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(3, KF_ISA_AUTO);
   for (int round = 0; round < 3; round++)
     assert_error(ctx, KF_ERR_DATA, "task 0", kf_parallel(ctx, 3, fail_late, NULL));
-  kf_ctx_free(ctx);
 }
 
 static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -255,10 +252,10 @@ static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t to
 }
 
 TEST(cancelled) {
-  kf_ctx *ctx = NULL;
+  AUTO(kf_ctx) *ctx = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .progress = stop_at_once}, &ctx),
                    KF_OK);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *s;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 50, .dim = 64}, &data));
   assert_error(ctx, KF_ERR_CANCELLED, "stats", kf_stats_new_from_data(ctx, data, NULL, &s));
@@ -267,8 +264,6 @@ TEST(cancelled) {
                    KF_ERR_CANCELLED);
   assert_int_equal(test_entries(folder), 0);
   test_remove(folder);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -395,10 +390,10 @@ TEST(parked_files) {
 /* A write that the system refuses (here by a limit on file sizes, as a full disk would) is an I/O
  * error; the older file stays and nothing else is left. */
 TEST(refused_writes) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *s;
-  kf_model *m;
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *s = NULL;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 9, .dim = 40}, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
@@ -426,10 +421,6 @@ TEST(refused_writes) {
   assert_error(ctx, KF_ERR_IO, "no-such-folder",
                kf_model_save(ctx, m, "/no-such-folder/m.safetensors"));
   assert_error(ctx, KF_ERR_ARG, ".safetensors", kf_model_save(ctx, m, "/dev/full"));
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* A link stays a link, and a file that was private stays private. */
@@ -499,7 +490,7 @@ TEST(what_is_no_file) {
 
 /* Required arguments that are NULL are an error, not a crash. */
 TEST(null_arguments) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_stats *s;
   kf_model *m;
   kf_lambda l;
@@ -523,7 +514,6 @@ TEST(null_arguments) {
   assert_error(ctx, KF_ERR_ARG, "twice", kf_stats_new(ctx, 3, 2, twice, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "name 1", kf_stats_new(ctx, 3, 2, none, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "UTF-8", kf_stats_new(ctx, 3, 2, bytes, NULL, &s));
-  kf_ctx_free(ctx);
 }
 
 TEST(messages) {
@@ -607,7 +597,7 @@ TEST(nothing_on_failure) {
   assert_null(report);
   const float rows[] = {1, 2, 3, 4}; /* one class: a fit that fails late */
   const int32_t labels[] = {0, 0};
-  kf_data *data = NULL;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 2, labels, NULL, 1, &data));
   model = (kf_model *)0x1;
   report = (kf_fit_report *)0x1;
@@ -618,16 +608,15 @@ TEST(nothing_on_failure) {
   memset(groups, 1, sizeof groups);
   assert_int_equal(kf_class_groups_new(ctx, NULL, NULL, NULL, groups), KF_ERR_ARG);
   for (size_t g = 0; g < KF_GROUPS; g++) assert_null(groups[g]);
-  kf_data_free(data);
   kf_ctx_free(ctx);
 }
 
 /* A hint stays until the next call and never outlives its error. */
 TEST(hints) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const float zero[4] = {0};
   float row[4];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_errhint(NULL), KF_HINT_NONE);
   assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
   assert_ok(ctx, kf_data_open_memory(ctx, zero, 1, 4, NULL, NULL, 0, &data));
@@ -639,18 +628,16 @@ TEST(hints) {
   assert_int_equal(kf_data_get(ctx, data, 0, 1, row, NULL), KF_ERR_DATA);
   assert_ok(ctx, kf_data_get(ctx, data, 0, 0, row, NULL));
   assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* Options of a newer header, whose members this library does not know. */
 TEST(reserved_space) {
-  kf_ctx *ctx = NULL;
+  AUTO(kf_ctx) *ctx = NULL;
   kf_ctx_options of_ctx = {.reserved = {[3] = 1}};
   assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
   assert_null(ctx);
   ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   const char *path = "absent.npy";
   kf_data_options of_data = {.reserved = {[3] = 1}};
@@ -666,6 +653,4 @@ TEST(reserved_space) {
   of_synth.reserved[0] = 0;
   assert_ok(ctx, kf_synth_open(ctx, &of_synth, &data));
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_stats_new_from_data(ctx, data, &of_stats, &stats));
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }

@@ -44,14 +44,13 @@ static kf_status wish(void *argument, size_t i, size_t worker, kf_err *err) {
 }
 
 TEST(never_exceeded) {
-  kf_ctx *many = test_ctx(8, KF_ISA_AUTO);
+  AUTO(kf_ctx) *many = test_ctx(8, KF_ISA_AUTO);
   job j = {0};
   kf_budget_start(&j.budget, MOST);
   assert_ok(many, kf_parallel(many, TURNS, wish, &j));
   assert_int_equal(j.budget.used, 0);
   assert_true(atomic_load(&j.alone) > 10);
   kf_budget_stop(&j.budget);
-  kf_ctx_free(many);
 }
 
 TEST(without_waiting) {

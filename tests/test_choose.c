@@ -191,12 +191,12 @@ TEST(dimensions_with_single_rows) {
 /* With very many classes a row of each is enough, unless more are asked for. */
 TEST(dimensions_with_many_classes) {
   enum { CLASSES = 20000, EACH = 3 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(CLASSES * EACH, 2, CLASSES, 3, 5);
-  kf_data *data;
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(CLASSES * EACH, 2, CLASSES, 3, 5);
+  AUTO(kf_data) *data = NULL;
   kf_dim_choice *c;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 2, w.labels, NULL, CLASSES, &data));
-  kf_stats *stats = stats_of(ctx, &w, 0);
+  AUTO(kf_stats) *stats = stats_of(ctx, &w, 0);
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, NULL, &c));
   assert_int_equal(c->n, CLASSES);
   kf_dim_choice_free(c);
@@ -204,16 +204,12 @@ TEST(dimensions_with_many_classes) {
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, &more, &c));
   assert_int_equal(c->n, 2 * CLASSES);
   kf_dim_choice_free(c);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  free_world(&w);
 }
 
 /* Groups stay together, and folds have about as many rows. */
 TEST(folds_of_groups) {
   enum { N = 200, FOLDS_OF = 4 };
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_row_list all;
   uint32_t groups[2 * N];
   uint64_t size[FOLDS_OF] = {0}, random = 3;
@@ -232,7 +228,6 @@ TEST(folds_of_groups) {
   kf_free(fold);
   assert_error(ctx, KF_ERR_ARG, "101 folds", kf_fold_groups(&all, groups, 101, &fold, &ctx->err));
   kf_row_list_clear(&all);
-  kf_ctx_free(ctx);
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */
@@ -263,7 +258,7 @@ TEST(dimensions) {
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
     kf_verdicts *all_dims = NULL;
     for (uint32_t l = D; l >= 1; l--) {
-      kf_model *model;
+      AUTO(kf_model) *model = NULL;
       kf_eval_result result;
       kf_verdicts *here;
       kf_comparison both;
@@ -278,7 +273,6 @@ TEST(dimensions) {
       lost[l - 1] += both.only_a;
       won[l - 1] += both.only_b;
       if (l < D) kf_verdicts_free(here);
-      kf_model_free(model);
     }
     kf_verdicts_free(all_dims);
     kf_stats_free(stats);

@@ -100,13 +100,12 @@ static int bring_counted(void *user, uint64_t first, uint64_t n, float *rows) {
 static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 1000 };
   static _Thread_local int32_t labels[N];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   for (int i = 0; i < N; i++) labels[i] = i % 5;
   TRY(kf_data_open_rows(ctx, N, 2, bring_counted, argument, &(kf_array_options){.labels = labels},
                         &data));
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
-  kf_data_free(data);
   return note_stats(ctx, stats, log);
 }
 
@@ -124,7 +123,7 @@ TEST(rows_are_read_once) {
 /* Blocks of queries: every rank has all rows, and each is read on one rank. */
 static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
   kf_data *data;
-  kf_reader *reader;
+  AUTO(kf_reader) *reader = NULL;
   kf_reader_block b = {.taken = 1};
   TRY(kf_data_open_rows(ctx, 1000, 2, bring_counted, argument, NULL, &data));
   keep_data(data);
@@ -136,7 +135,6 @@ static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
     note(log, b.rows, b.n * 2 * sizeof *b.rows);
     note(log, b.numbers, b.n * sizeof *b.numbers);
   }
-  kf_reader_free(reader);
   return status;
 }
 
@@ -158,7 +156,7 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   if (n > 100) rows[3 * 150] = INFINITY;
   kf_array all = {.rows = rows, .n = n};
   kf_array_options how = {.labels = labels, .skip = KF_SKIP_BAD};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   kf_lambda lambda;
   TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
@@ -172,7 +170,6 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
     NOTE(log, lambda.value);
   }
   TRY(note_stats(ctx, stats, log));
-  kf_data_free(data);
   return KF_OK;
 }
 
@@ -212,7 +209,7 @@ static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) 
   kf_lambda_options options = {.method = KF_METHOD_PAPER};
   kf_data *data;
   kf_stats *stats;
-  kf_lambda_choice *choice;
+  AUTO(kf_lambda_choice) *choice = NULL;
   TRY(kf_data_open_arrays(ctx, &all, 1, COLUMNS, &how, &data));
   keep_data(data);
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
@@ -222,7 +219,6 @@ static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) 
   note(log, choice->points, choice->n_points * sizeof *choice->points);
   NOTE(log, choice->n);
   NOTE(log, choice->lambda);
-  kf_lambda_choice_free(choice);
   return KF_OK;
 }
 
@@ -255,16 +251,14 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
       {.stats_options = {.normalize = KF_OFF}, .metric = KF_METRIC_EUCLIDEAN},
   };
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-    kf_model *model;
-    kf_fit_report *report;
+    AUTO(kf_model) *model = NULL;
+    AUTO(kf_fit_report) *report = NULL;
     TRY(kf_fit(ctx, in.train, &ways[i], &model, &report));
     TRY(note_model(ctx, model, log));
     NOTE(log, report->right);
     NOTE(log, report->n_near);
     if (report->by_dim != NULL)
       note(log, report->by_dim->points, report->by_dim->n_points * sizeof *report->by_dim->points);
-    kf_fit_report_free(report);
-    kf_model_free(model);
   }
   return KF_OK;
 }
@@ -275,7 +269,7 @@ TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
 static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                session_log *log) {
-  kf_analysis *a;
+  AUTO(kf_analysis) *a = NULL;
   TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
   NOTE(log, a->totals);
   note(log, a->classes, a->n_classes * sizeof *a->classes);
@@ -288,7 +282,6 @@ static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data
   }
   NOTE(log, a->calibration->nll);
   NOTE(log, a->calibration->ece);
-  kf_analysis_free(a);
   return KF_OK;
 }
 
@@ -328,7 +321,7 @@ TEST(verdicts_are_the_same) { assert_same_on_ranks(judge_all, NULL); }
 
 static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
                             const kf_sweep_options *o, session_log *log) {
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   TRY(kf_sweep_new(ctx, stats, in->train, test ? in->test : NULL, o, &s));
   NOTE(log, s->counts);
   for (size_t i = 0; i < s->n_cells; i++) {
@@ -338,14 +331,13 @@ static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in
     NOTE(log, s->cells[i].top1);
     NOTE(log, s->cells[i].top5);
   }
-  kf_sweep_free(s);
   return KF_OK;
 }
 
 static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   inputs in;
-  kf_stats *stats;
+  AUTO(kf_stats) *stats = NULL;
   const kf_lambda lambdas[] = {{0.1, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}};
   const uint32_t dims[] = {4, 8, DIM}, k[] = {1, 5};
   TRY(open_inputs(ctx, &in));
@@ -359,7 +351,7 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   o = (kf_sweep_options){
       .lambdas = lambdas, .n_lambdas = 2, .leave_one_out = 1, .include_raw = KF_OFF};
   TRY(note_sweep(ctx, stats, &in, false, &o, log));
-  kf_shots *shots;
+  AUTO(kf_shots) *shots = NULL;
   const uint32_t few[] = {1, 4};
   TRY(kf_shots_new(ctx, in.train, in.test, in.text,
                    &(kf_shots_options){.shots = few, .n_shots = 2, .seeds = 1}, &shots));
@@ -367,8 +359,6 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
     NOTE(log, shots->points[i].top1);
     NOTE(log, shots->points[i].lambda);
   }
-  kf_shots_free(shots);
-  kf_stats_free(stats);
   return KF_OK;
 }
 
@@ -426,7 +416,7 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   const uint32_t k[] = {1, 3};
   kf_eval_result counts;
   kf_hits hits[2];
-  kf_k_choice *choice;
+  AUTO(kf_k_choice) *choice = NULL;
   TRY(kf_data_get(ctx, test, 0, N, rows, labels));
   TRY(kf_gallery_search(ctx, g, rows, N, K, NULL, found, scores, NULL));
   NOTE(log, found);
@@ -444,7 +434,6 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   NOTE(log, hits[1].top5);
   TRY(kf_k_choice_new(ctx, g, NULL, &choice));
   note(log, choice->points, choice->n_points * sizeof *choice->points);
-  kf_k_choice_free(choice);
   return KF_OK;
 }
 
@@ -453,7 +442,7 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   const char *folder = argument;
   char path[512], more[512], npy[512];
   inputs in;
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_gallery *g;
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
@@ -474,7 +463,6 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(note_file(more, log));
   TRY(note_file(npy, log));
   TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read them */
-  kf_model_free(model);
   return KF_OK;
 }
 
@@ -507,7 +495,7 @@ static const char *in_folder(const char *folder, const char *name) {
 }
 
 static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   const char *own = in_folder(argument, seen_at_first[kf_ctx_rank(ctx)]);
   TRY(kf_gallery_load(ctx, own, &(kf_gallery_load_options){.rerank_from_disk = 1}, &g));
   uint64_t rows = kf_gallery_rows(g);
@@ -515,7 +503,6 @@ static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
   int64_t found[20];
   kf_status status = kf_gallery_search_itself(ctx, g, rows - 5, 5, 4, found, NULL, NULL);
   NOTE(log, found);
-  kf_gallery_free(g);
   return status;
 }
 
@@ -529,7 +516,7 @@ static void *change_first(void *argument) {
 }
 
 TEST(ranks_see_the_same_gallery) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder();
   kf_data *data;
   for (int i = 0; i < 3; i++) {
@@ -554,7 +541,6 @@ TEST(ranks_see_the_same_gallery) {
   assert_memory_equal(of[0].log.bytes, of[1].log.bytes, of[0].log.n);
   for (int i = 0; i < 2; i++) free(of[i].log.bytes);
   test_remove(folder);
-  kf_ctx_free(ctx);
 }
 
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
@@ -606,7 +592,7 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   int64_t found[20 * 11];
   double scores[20 * 11];
   kf_ranges *r;
-  kf_filter *f;
+  AUTO(kf_filter) *f = NULL;
   kf_unique about;
   TRY(kf_filter_new(ctx, g, &(kf_filter_options){.names = odd, .n_names = 1}, &f));
   for (int what = 0; what < 4; what++) {
@@ -622,7 +608,6 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   TRY(kf_gallery_unique(ctx, g, limit, first, &about));
   note(log, first, rows * sizeof *first);
   NOTE(log, about);
-  kf_filter_free(f);
   return KF_OK;
 }
 
@@ -643,11 +628,11 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
     rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   for (int i = 0; i < N; i++) labels[i] = i % 2 == 1 && i < 40; /* none of the last rank */
   TRY(kf_data_open_memory(ctx, rows, N, D, labels, NULL, 2, &data));
   for (int m = 0; m < 3; m++) {
-    kf_gallery *g;
+    AUTO(kf_gallery) *g = NULL;
     TRY(kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = metrics[m]}, path));
     TRY(kf_gallery_load(ctx, path, &(kf_gallery_load_options){.rerank_from_disk = m == 1}, &g));
     for (int t = 0; t < 3; t++) {
@@ -665,9 +650,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
     for (int t = 0; t < 3; t++)
       TRY(search_within(ctx, g, queries, QUERIES, scores[(size_t)7 * (N - 1) + places[t]],
                         leave_out, log));
-    kf_gallery_free(g);
   }
-  kf_data_free(data);
   return KF_OK;
 }
 
@@ -754,8 +737,8 @@ static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, 
 }
 
 static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_data *train, *test;
-  kf_model *model;
+  AUTO(kf_data) *train = NULL, *test = NULL;
+  AUTO(kf_model) *model = NULL;
   kf_fit_report *report;
   kf_eval_result e;
   kf_stats *stats;
@@ -779,15 +762,12 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_data_save(ctx, test, KF_F32, path));
   TRY(note_file(path, log));
   TRY(kf_agree(ctx, KF_OK, NULL));
-  kf_model_free(model);
-  kf_data_free(train);
-  kf_data_free(test);
   return KF_OK;
 }
 
 /* Rows of the synthetic world in n files of different lengths, with text labels. */
 static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
   assert_ok(ctx, kf_synth_open(ctx, &o, &data));
   float rows[ROWS * DIM];
@@ -817,7 +797,6 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
     for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
     fclose(file);
   }
-  kf_data_free(data);
 }
 
 TEST(ranks_may_have_their_own_files) {
@@ -847,11 +826,10 @@ TEST(ranks_may_have_their_own_files) {
 /* What needs all rows everywhere says so. */
 static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_gallery *gallery;
   TRY(open_parts(ctx, argument, "train", &data));
   kf_status status = kf_gallery_new(ctx, data, NULL, NULL, &gallery);
-  kf_data_free(data);
   return status;
 }
 
@@ -880,12 +858,11 @@ typedef struct kept {
 /* Statistics of a file, with what earlier runs have kept. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
   const kept *k = argument;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats = NULL;
   TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
   kf_stats_options o = {.checkpoint = k->folder};
   kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
-  kf_data_free(data);
   return status == KF_OK ? note_stats(ctx, stats, log) : status;
 }
 
@@ -1239,7 +1216,7 @@ TEST(lost_ranks_are_noticed) {
 }
 
 TEST(wrong_communicators_are_refused) {
-  kf_ctx *ctx;
+  AUTO(kf_ctx) *ctx = NULL;
   kf_comm comm = {.rank = 1, .size = 1};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 0};
@@ -1251,7 +1228,6 @@ TEST(wrong_communicators_are_refused) {
   assert_int_equal(kf_ctx_ranks(ctx), 1);
   assert_int_equal(kf_agree(ctx, KF_ERR_DATA, "why"), KF_ERR_DATA);
   assert_string_equal(kf_errmsg(ctx), "why");
-  kf_ctx_free(ctx);
 }
 
 FIXTURES(.before = test_in_memory);

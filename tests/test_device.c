@@ -12,7 +12,7 @@ static const kf_device_list *find(kf_ctx *ctx) {
 }
 
 TEST(describes_devices) {
-  kf_ctx *ctx = device_ctx(1, "cuda:0");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:0");
   const kf_device_list *found = find(ctx);
   assert_string_equal(found->plugin, device_plugin());
   assert_true(strlen(found->build) > 0);
@@ -23,20 +23,17 @@ TEST(describes_devices) {
   assert_true(found->devices[0].memory > 0 && found->devices[0].processors > 0);
   print_message("%s, driver %s, %s\n", found->devices[0].name, found->devices[0].driver,
                 found->build);
-  kf_ctx_free(ctx);
 }
 
 TEST(auto_finds_what_there_is) {
   for (int i = 0; i < 2; i++) {
-    kf_ctx *ctx = device_ctx(1, i == 0 ? NULL : "auto");
+    AUTO(kf_ctx) *ctx = device_ctx(1, i == 0 ? NULL : "auto");
     assert_int_equal(find(ctx)->n, 1);
     assert_ptr_equal(find(ctx), find(ctx));
-    kf_ctx_free(ctx);
   }
-  kf_ctx *ctx = device_ctx(1, "cpu");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cpu");
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "the CPU was asked for");
-  kf_ctx_free(ctx);
 }
 
 TEST(names) {
@@ -44,19 +41,17 @@ TEST(names) {
                              "cuda:0,", "cuda,cpu", "cuda:-1", "cuda:0,cuda:0", "cuda:99999999999"};
   const kf_device_list *found;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    kf_ctx *ctx = device_ctx(1, bad[i]);
+    AUTO(kf_ctx) *ctx = device_ctx(1, bad[i]);
     assert_error(ctx, KF_ERR_ARG, "invalid device", kf_devices_find(ctx, &found));
     assert_null(found);
-    kf_ctx_free(ctx);
   }
 }
 
 TEST(missing_device) {
   const kf_device_list *found;
-  kf_ctx *ctx = device_ctx(1, "cuda:900");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:900");
   assert_error(ctx, KF_ERR_IO, "no device: there is no device cuda:900",
                kf_devices_find(ctx, &found));
-  kf_ctx_free(ctx);
 }
 
 /* A plug-in that is not there, and files that are none; with auto the CPU does the work. */
@@ -66,7 +61,7 @@ TEST(missing_plugin) {
   const kf_device_list *found;
   for (size_t i = 0; i < 3; i++)
     for (int asked = 0; asked < 2; asked++) {
-      kf_ctx *ctx;
+      AUTO(kf_ctx) *ctx = NULL;
       kf_ctx_options options = {.threads = 1, .device_plugin = paths[i], .log = device_hear};
       if (asked) options.device = "cuda";
       device_n_heard = 0;
@@ -79,7 +74,6 @@ TEST(missing_plugin) {
         assert_null(find(ctx)->plugin);
       }
       assert_int_equal(device_n_heard, 0);
-      kf_ctx_free(ctx);
     }
 }
 
@@ -87,7 +81,7 @@ TEST(no_driver) {
   const kf_device_list *found;
   device_need_twin()->no_driver = 1;
   device_n_heard = 0;
-  kf_ctx *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "there is no driver");
   assert_non_null(find(ctx)->plugin);
@@ -95,8 +89,6 @@ TEST(no_driver) {
   assert_error(asking, KF_ERR_IO, "no device: there is no driver", kf_devices_find(asking, &found));
   device_twin()->no_driver = 0; /* an error is not kept */
   assert_ok(asking, kf_devices_find(asking, &found));
-  kf_ctx_free(ctx);
-  kf_ctx_free(asking);
 }
 
 /* A device that is there and fails is worth a note. */
@@ -104,12 +96,10 @@ TEST(device_that_does_not_open) {
   const kf_device_list *found;
   device_need_twin()->no_open = 1;
   device_n_heard = 0;
-  kf_ctx *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
   assert_int_equal(find(ctx)->n, 0);
   assert_true(device_n_heard == 1 && device_said("cuda:0 cannot be used: it does not open"));
   assert_error(asking, KF_ERR_IO, "does not open", kf_devices_find(asking, &found));
-  kf_ctx_free(ctx);
-  kf_ctx_free(asking);
 }
 
 /* Contexts share a device, and the last one closes it. */
@@ -130,19 +120,18 @@ TEST(sharing) {
 
 TEST(several_devices) {
   device_need(3);
-  kf_ctx *ctx = device_ctx(1, "cuda:2,cuda:0");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:2,cuda:0");
   const kf_device_list *found = find(ctx);
   assert_int_equal(found->n, 2);
   assert_int_equal(found->devices[0].number, 2);
   assert_int_equal(found->devices[1].number, 0);
-  kf_ctx_free(ctx);
 }
 
 /* What is done about a failure: an error, or a note and the CPU; for good unless it was memory. */
 TEST(failures) {
   kf_err lost = {.status = KF_ERR_IO, .message = "it was lost"};
   kf_err memory = {.status = KF_ERR_MEM, .message = "there is no memory"};
-  kf_ctx *asking = device_ctx(1, "cuda"), *ctx = device_ctx(1, NULL);
+  AUTO(kf_ctx) *asking = device_ctx(1, "cuda"), *ctx = device_ctx(1, NULL);
   find(asking);
   assert_error(asking, KF_ERR_IO, "it was lost", kf_devices_failed(asking, &lost));
   find(ctx);
@@ -152,8 +141,6 @@ TEST(failures) {
   assert_int_equal(kf_devices_failed(ctx, &lost), KF_OK);
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "it was lost");
-  kf_ctx_free(asking);
-  kf_ctx_free(ctx);
 }
 
 FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,

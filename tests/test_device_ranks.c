@@ -74,7 +74,7 @@ static kf_status run_choose(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(same_bytes) {
-  world w = make_world(N, D, K, 1, 3);
+  AUTO(world) w = make_world(N, D, K, 1, 3);
   kf_twin_state *twin = device_twin();
   device_show(3);
   assert_same_on_ranks(run_stats, &w);
@@ -84,7 +84,6 @@ TEST(same_bytes) {
     assert_true(twin->moments > 0 && twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
     assert_int_equal(twin->used, 0);
   }
-  free_world(&w);
 }
 
 /* Ranks take one device each, in turn, unless they are told which. */
@@ -117,7 +116,7 @@ TEST(a_device_each) {
 TEST(lost) {
   enum { CALLS_OF_FITS = 12 }; /* their statistics, at least */
   kf_twin_state *twin = device_need_twin();
-  world w = make_world(N, D, K, 1, 3);
+  AUTO(world) w = make_world(N, D, K, 1, 3);
   twin->devices = 3;
   for (uint64_t call = 1; call < 80; call += 3) {
     session of[MOST_RANKS] = {{0}};
@@ -130,7 +129,6 @@ TEST(lost) {
     }
     assert_int_equal(twin->used, 0);
   }
-  free_world(&w);
 }
 
 static int start(void **state) {

@@ -33,12 +33,13 @@ static void free_answers(answers *a) {
   free(a->rows);
   free(a->scores);
 }
+AUTO_STRUCT(answers, free_answers)
 
 /* The answers of a context must be those of the CPU. */
 static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
                     const int64_t *leave_out) {
-  kf_ctx *cpu = device_ctx(1, "cpu");
-  answers found = ask(ctx, index, p, k, leave_out), wanted = ask(cpu, index, p, k, leave_out);
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+  AUTO(answers) found = ask(ctx, index, p, k, leave_out), wanted = ask(cpu, index, p, k, leave_out);
   assert_int_equal(wanted.status, KF_OK);
   if (found.status != KF_OK) fail_msg("%s, k %u: %s", p->kind->name, k, kf_errmsg(ctx));
   for (uint64_t i = 0; i < p->n_queries * k; i++)
@@ -49,21 +50,15 @@ static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32
                found.rows[i], found.scores[i], wanted.rows[i], wanted.scores[i]);
   /* Copies are not scored. */
   assert_true(found.candidates >= p->n_queries * (index->devices->copies.n > 0 ? 1 : k));
-  free_answers(&found);
-  free_answers(&wanted);
-  kf_ctx_free(cpu);
 }
 
 /* Makes a problem and an index, and compares for some k. */
 static void try(const char *device, const kind *of, kf_metric metric, uint64_t n, uint32_t dim,
                 uint64_t n_queries, const uint32_t *ks, size_t n_ks) {
-  problem p = make_problem(of, n, dim, n_queries, 7 + n);
-  kf_ctx *ctx = device_ctx(2, device);
-  kf_index *index = index_of(ctx, &p, metric, false, NULL);
+  AUTO(problem) p = make_problem(of, n, dim, n_queries, 7 + n);
+  AUTO(kf_ctx) *ctx = device_ctx(2, device);
+  AUTO(kf_index) *index = index_of(ctx, &p, metric, false, NULL);
   for (size_t i = 0; i < n_ks; i++) compare(ctx, index, &p, ks[i], NULL);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free_problem(&p);
 }
 
 /* --- devices with less than they have ---------------------------------------------------------- */
@@ -313,8 +308,8 @@ static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim
  * The problem in which doubled rows were found, and others like it. */
 TEST(doubled_rows) {
   const char *folder = KOOFU_SOURCE_DIR "/../shared/research/gpu-search";
-  kf_ctx *ctx = device_ctx(2, "cuda");
-  problem stored = {.kind = kind_named("wild lengths")};
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+  AUTO(problem) stored = {.kind = kind_named("wild lengths")};
   stored.rows = read_npy(ctx, test_path(folder, "x0.npy"), &stored.shape.n, &stored.shape.dim);
   stored.queries = read_npy(ctx, test_path(folder, "q0.npy"), &stored.n_queries, &stored.shape.dim);
   if (stored.rows == NULL) print_message(TEST_SKIPPED, "problem of a trial");
@@ -326,21 +321,16 @@ TEST(doubled_rows) {
     kf_index_free(index);
     if (i >= 3) free_problem(&p);
   }
-  free_problem(&stored);
-  kf_ctx_free(ctx);
 }
 
 /* Bounds in f32 must hold where their products are denormal. */
 TEST(next_to_nothing) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     uint32_t dim = 1 + (uint32_t)(seed % 4);
-    problem p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, metrics[1 + seed % 2], false, NULL);
+    AUTO(problem) p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[1 + seed % 2], false, NULL);
     for (uint32_t k = 1; k < 1000; k *= 4) compare(ctx, index, &p, k, NULL);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
@@ -348,18 +338,15 @@ TEST(next_to_nothing) {
 TEST(halves) {
   const char *const names[] = {"gaussian", "loose clusters", "cone", "every row thrice"};
   for (size_t i = 0; i < 24; i++) {
-    problem p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
-    kf_ctx *ctx = device_ctx(2, "cuda");
+    AUTO(problem) p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
     kf_index_options options = {.metric = metrics[i % 3], .dtype = i % 2 ? KF_BF16 : KF_F16};
-    kf_index *index;
+    AUTO(kf_index) *index = NULL;
     assert_ok(ctx, kf_index_new(ctx, p.rows, p.shape.n, p.shape.dim, &options, &index));
     compare(ctx, index, &p, 10, NULL);
     const kf_lane *lane = &index->devices->rows->lanes[0];
     assert_true(lane->scores);
     assert_int_equal(lane->pieces[0].is.values, i % 2 ? KF_DEV_BF16 : KF_DEV_F16);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
@@ -368,17 +355,14 @@ TEST(canonical) {
   const char *const names[] = {"gaussian", "one ulp", "ternary"};
   for (size_t t = 0; t < 3; t++)
     for (size_t m = 1; m < 3; m++) {
-      problem p = make_problem(kind_named(names[t]), 600, 30, 20, 3);
-      kf_ctx *ctx = device_ctx(2, "cuda");
+      AUTO(problem) p = make_problem(kind_named(names[t]), 600, 30, 20, 3);
+      AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
       kf_source source = {
           .rows = 600, .dim = 30, .fetch = fetch_problem, .self = &p, .canonical = true};
-      kf_index *index;
+      AUTO(kf_index) *index = NULL;
       assert_ok(ctx, kf_index_build(ctx, &source, metrics[m], false, &index));
       compare(ctx, index, &p, 5, NULL);
       compare(ctx, index, &p, 64, NULL);
-      kf_index_free(index);
-      kf_ctx_free(ctx);
-      free_problem(&p);
     }
 }
 
@@ -410,9 +394,9 @@ TEST(copies) {
     for (size_t m = 0; m < 3; m++)
       for (int devices = 1; devices <= 3; devices += 2) {
         if (!device_show(3) && devices > 1) continue;
-        problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
-        kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
-        kf_index *index = index_of(ctx, &p, metrics[m], m == c, NULL);
+        AUTO(problem) p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
+        AUTO(kf_ctx) *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
+        AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], m == c, NULL);
         if (m == c) index->devices->window = 70; /* rows in place that are sorted together */
         int64_t leave_out[24];
         for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
@@ -423,9 +407,6 @@ TEST(copies) {
         compare(ctx, index, &p, 200, leave_out);
         assert_true(index->devices->copies.n > 0);
         assert_int_equal(index->devices->left_over, 0);
-        kf_index_free(index);
-        kf_ctx_free(ctx);
-        free_problem(&p);
       }
 }
 
@@ -435,14 +416,11 @@ TEST(windows_with_copies) {
   for (size_t i = 0; i < 2; i++)
     for (uint64_t window = 33; window < 900; window *= 2)
       for (size_t m = 0; m < 3; m++) {
-        problem p = make_problem(kind_named(names[i]), 1120, 12, 6, window);
-        kf_ctx *ctx = device_ctx(2, "cuda");
-        kf_index *index = index_of(ctx, &p, metrics[m], true, NULL);
+        AUTO(problem) p = make_problem(kind_named(names[i]), 1120, 12, 6, window);
+        AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+        AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], true, NULL);
         index->devices->window = window;
         compare(ctx, index, &p, 10, NULL);
-        kf_index_free(index);
-        kf_ctx_free(ctx);
-        free_problem(&p);
       }
 }
 
@@ -451,15 +429,12 @@ TEST(windows_with_copies) {
 TEST(longer_lists) {
   const uint64_t counts[] = {20, 200, 5000};
   for (size_t c = 0; c < 3; c++) {
-    problem p = with_copies(6000, 12, counts[c], true);
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
+    AUTO(problem) p = with_copies(6000, 12, counts[c], true);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
     compare(ctx, index, &p, 10, NULL);
     if (c < 2) assert_int_equal(index->devices->left_over, 0);
     if (c == 2) assert_true(index->devices->left_over > 0);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
@@ -467,15 +442,12 @@ TEST(longer_lists) {
 static uint64_t wrong_with_bound(const answer *a, double scale) {
   enum { K = 15 };
   char text[256];
-  kf_ctx *ctx = device_ctx(1, "cuda");
-  kf_index *index = index_of(ctx, a->problem, a->metric, false, NULL);
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda");
+  AUTO(kf_index) *index = index_of(ctx, a->problem, a->metric, false, NULL);
   index->bound_scale = scale;
-  answers found = ask(ctx, index, a->problem, K, NULL);
+  AUTO(answers) found = ask(ctx, index, a->problem, K, NULL);
   assert_int_equal(found.status, KF_OK);
   uint64_t wrong = count_wrong(a, K, NULL, found.rows, found.scores, text);
-  free_answers(&found);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
   return wrong;
 }
 
@@ -484,12 +456,10 @@ TEST(bound_is_needed) {
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong = 0;
     for (size_t i = 0; i < 3; i++) {
-      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      AUTO(answer) a = solve(&p, metrics[m]);
       assert_int_equal(wrong_with_bound(&a, 1), 0);
       wrong += wrong_with_bound(&a, 0);
-      free_answer(&a);
-      free_problem(&p);
     }
     print_message("%s: %" PRIu64 " of 180 queries wrong without the bound\n",
                   metric_name(metrics[m]), wrong);
@@ -506,7 +476,7 @@ TEST(little_memory) {
   kf_twin_state *twin = device_need_twin();
   bool scored = false, hosted = false, pieces = false;
   for (uint64_t memory = 4 << 20; memory >= 1 << 16; memory = memory / 4 * 3) {
-    problem p = make_problem(kind_named("gaussian"), 9000, 40, 30, 5);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), 9000, 40, 30, 5);
     device_reset(NULL);
     twin->memory = memory;
     kf_ctx *ctx = device_ctx(2, "cuda");
@@ -525,7 +495,6 @@ TEST(little_memory) {
     kf_index_free(index);
     kf_ctx_free(ctx);
     assert_int_equal(twin->used, 0);
-    free_problem(&p);
   }
   assert_true(scored && hosted && pieces);
 }
@@ -537,7 +506,7 @@ TEST(less_of_everything) {
     bool high;
   } ways[] = {{0, 0, true},         {0, 700, false},    {1500000, 0, false}, {1500000, 0, true},
               {1500000, 900, true}, {400000, 0, false}, {400000, 2000, true}};
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   kf_devices *devices;
   assert_ok(ctx, kf_devices_for(ctx, &devices));
   less_begin(devices);
@@ -548,11 +517,9 @@ TEST(less_of_everything) {
     less.hits = ways[w].hits;
     less.high = ways[w].high;
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[(w + m) % 4]), 20000, 30, 40, 5 + w);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(problem) p = make_problem(kind_named(names[(w + m) % 4]), 20000, 30, 40, 5 + w);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       compare(ctx, index, &p, 15, NULL);
-      kf_index_free(index);
-      free_problem(&p);
     }
     assert_true(less.more > 0 || less.hits == 0);
     assert_true(less.survivors > 0 || less.memory == 0);
@@ -560,7 +527,6 @@ TEST(less_of_everything) {
     assert_true(less.repeats > 0 || !less.high || less.memory > 0);
   }
   less_end(devices);
-  kf_ctx_free(ctx);
 }
 
 /* Few survivors fit: queries go in parts, and some to the CPU. */
@@ -609,18 +575,14 @@ TEST(outliers) {
   enum { N = 8000, D = 48, Q = 50, K = 10 };
   uint64_t candidates[2];
   for (int i = 0; i < 2; i++) {
-    problem p = make_problem(kind_named("gaussian"), N, D, Q, 11);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), N, D, Q, 11);
     for (uint64_t r = 0; i == 1 && r < N; r += 100) /* one row in a hundred */
       for (uint32_t c = 0; c < D; c++) p.rows[r * D + c] *= 1000;
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, KF_METRIC_EUCLIDEAN, false, NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, KF_METRIC_EUCLIDEAN, false, NULL);
     compare(ctx, index, &p, K, NULL);
-    answers a = ask(ctx, index, &p, K, NULL);
+    AUTO(answers) a = ask(ctx, index, &p, K, NULL);
     candidates[i] = a.candidates;
-    free_answers(&a);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
   print_message("%.1f candidates a query, %.1f with outliers\n", (double)candidates[0] / Q,
                 (double)candidates[1] / Q);
@@ -750,11 +712,11 @@ static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint
 TEST(unsound_lists) {
   void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
                                                      score_nothing};
-  problem p = worthwhile();
+  AUTO(problem) p = worthwhile();
   for (size_t i = 0; i < 8; i++) {
     bool asked = i % 2 == 0;
     device_n_heard = 0;
-    kf_ctx *ctx = device_ctx(2, asked ? "cuda" : NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(2, asked ? "cuda" : NULL);
     kf_devices *devices;
     const kf_device_list *found;
     assert_ok(ctx, kf_devices_find(ctx, &found));
@@ -765,8 +727,8 @@ TEST(unsound_lists) {
     kf_device_api table = *device->api;
     table.answers = spoil_answers;
     device->api = &table;
-    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
-    answers a = ask(ctx, index, &p, 5, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    AUTO(answers) a = ask(ctx, index, &p, 5, NULL);
     if (asked) {
       assert_int_equal(a.status, KF_ERR_INTERNAL);
       assert_non_null(
@@ -777,18 +739,14 @@ TEST(unsound_lists) {
     }
     device->api = spoilt.real;
     kf_device_release(device);
-    free_answers(&a);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
-  free_problem(&p);
 }
 
 /* --- when it is used -------------------------------------------------------------------------- */
 
 TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
-  problem p = worthwhile();
+  AUTO(problem) p = worthwhile();
   p.n_queries = 1400;
   kf_ctx *ctx = device_ctx(2, NULL);
   kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
@@ -814,7 +772,6 @@ TEST(where_it_pays) {
   kf_ctx_free(ctx);
   kf_index_free(index); /* after the context that copied it to the device */
   assert_int_equal(twin->used, 0);
-  free_problem(&p);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -829,14 +786,12 @@ typedef struct user {
 
 static void *search_often(void *argument) {
   user *u = argument;
-  kf_ctx *ctx = device_ctx(2, u->device);
+  AUTO(kf_ctx) *ctx = device_ctx(2, u->device);
   for (uint32_t i = 0; i < 6; i++) {
-    answers a = ask(ctx, u->index, u->p, 5, NULL);
+    AUTO(answers) a = ask(ctx, u->index, u->p, 5, NULL);
     u->wrong += a.status != KF_OK ||
                 memcmp(a.rows, u->wanted.rows, u->p->n_queries * 5 * sizeof *a.rows) != 0;
-    free_answers(&a);
   }
-  kf_ctx_free(ctx);
   return NULL;
 }
 
@@ -845,10 +800,10 @@ TEST(shared_index) {
   enum { USERS = 4 };
   const char *const devices[] = {"cuda:0", "cuda:0", "cuda:0,cuda:1", "cpu"};
   bool several = device_show(2);
-  problem p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
-  kf_ctx *cpu = device_ctx(1, "cpu");
-  kf_index *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
-  answers wanted = ask(cpu, index, &p, 5, NULL);
+  AUTO(problem) p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+  AUTO(kf_index) *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
+  AUTO(answers) wanted = ask(cpu, index, &p, 5, NULL);
   pthread_t threads[USERS];
   user users[USERS];
   for (int i = 0; i < USERS; i++) {
@@ -860,22 +815,18 @@ TEST(shared_index) {
     pthread_join(threads[i], NULL);
     assert_int_equal(users[i].wrong, 0);
   }
-  free_answers(&wanted);
-  kf_index_free(index);
-  kf_ctx_free(cpu);
-  free_problem(&p);
 }
 
 /* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
  * bad one is told as it is on the CPU. */
 TEST(bad_queries) {
   kf_twin_state *twin = device_twin();
-  problem p = make_problem(&kinds[0], 3000, 40, 700, 3);
-  int64_t *rows = malloc(700 * 3 * sizeof *rows);
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTO(problem) p = make_problem(&kinds[0], 3000, 40, 700, 3);
+  AUTOFREE int64_t *rows = malloc(700 * 3 * sizeof *rows);
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   for (int i = 0; i < 6; i++) {
     if (twin != NULL) twin->locked = i % 2 != 0;
-    kf_index *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
     float *later = &p.queries[613 * 40 + 7], *first = &p.queries[300 * 40];
     float good[] = {*later, *first};
     assert_ok(ctx, kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
@@ -887,24 +838,20 @@ TEST(bad_queries) {
                  kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
     *later = good[0];
     *first = good[1];
-    kf_index_free(index);
   }
-  free(rows);
-  kf_ctx_free(ctx);
-  free_problem(&p);
 }
 
 /* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
  * and a device that is lost between two parts end that, and nobody waits for ever. */
 TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();
-  problem p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
-  int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
+  AUTOFREE int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
   for (int i = 0; i < 6; i++) {
     bool several = device_show(2);
     if (twin != NULL) twin->locked = i % 2 != 0;
-    kf_ctx *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
-    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
     compare(ctx, index, &p, 3, NULL);
     float *bad = &p.queries[9000 * 8], good = *bad;
     *bad = NAN;
@@ -918,11 +865,7 @@ TEST(lists_in_parts) {
       assert_error(ctx, KF_ERR_IO, "the device was lost",
                    kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
     }
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
-  free(rows);
-  free_problem(&p);
 }
 
 FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,

@@ -144,6 +144,7 @@ static void free_set(set *s) {
   free(s->rows);
   free(s->labels);
 }
+AUTO_STRUCT(set, free_set)
 
 /* The rows in a type, for kf_data_open_arrays. */
 static void *in_type(const set *s, kf_dtype dtype) {
@@ -176,14 +177,12 @@ static void assert_same(const kf_stats *a, const kf_stats *b) {
 
 /* Both make statistics of the same rows, or fail alike. */
 static void compare(kf_ctx *cpu, kf_ctx *device, const kf_data *data, const kf_stats_options *o) {
-  kf_stats *a = NULL, *b = NULL;
+  AUTO(kf_stats) *a = NULL, *b = NULL;
   kf_status status = kf_stats_new_from_data(cpu, data, o, &a);
   assert_int_equal(kf_stats_new_from_data(device, data, o, &b), status);
   assert_string_equal(kf_errmsg(device), kf_errmsg(cpu));
   assert_int_equal(kf_errhint(device), kf_errhint(cpu));
   if (status == KF_OK) assert_same(a, b);
-  kf_stats_free(a);
-  kf_stats_free(b);
 }
 
 static const kf_stats_options raw = {.normalize = KF_OFF};
@@ -192,29 +191,24 @@ static const kf_stats_options raw = {.normalize = KF_OFF};
 
 TEST(every_type) {
   static const uint32_t dims[] = {1, 8, 37, 64, 130};
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
   for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
     for (kf_dtype dtype = KF_F32; dtype <= KF_F64; dtype++) {
-      set s = make_set(1003, dims[d], 11, d);
-      void *rows = in_type(&s, dtype);
-      kf_data *data = open_set(cpu, &s, dtype, rows, KF_SKIP_NONE);
+      AUTO(set) s = make_set(1003, dims[d], 11, d);
+      AUTOFREE void *rows = in_type(&s, dtype);
+      AUTO(kf_data) *data = open_set(cpu, &s, dtype, rows, KF_SKIP_NONE);
       compare(cpu, device, data, NULL);
       compare(cpu, device, data, &raw);
-      kf_data_free(data);
-      free(rows);
-      free_set(&s);
     }
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Many batches with a ragged last one, few threads and many. */
 TEST(many_batches) {
   for (unsigned threads = 1; threads <= 5; threads += 2) {
-    kf_ctx *cpu = context(2, "cpu"), *device = context(threads, "cuda");
-    set s = make_set(20011, 37, 5, threads);
-    void *rows = in_type(&s, KF_F16);
-    kf_data *data = open_set(cpu, &s, KF_F16, rows, KF_SKIP_NONE);
+    AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(threads, "cuda");
+    AUTO(set) s = make_set(20011, 37, 5, threads);
+    AUTOFREE void *rows = in_type(&s, KF_F16);
+    AUTO(kf_data) *data = open_set(cpu, &s, KF_F16, rows, KF_SKIP_NONE);
     wrap_small(device, 37, 5, KF_DEV_F16);
     wrapped.unlocked = threads == 3;
     compare(cpu, device, data, NULL);
@@ -223,46 +217,33 @@ TEST(many_batches) {
     assert_int_equal(wrapped.type, KF_DEV_F16); /* rows go as they are */
     compare(cpu, device, data, &raw);
     unwrap();
-    kf_data_free(data);
-    free(rows);
-    free_set(&s);
-    kf_ctx_free(cpu);
-    kf_ctx_free(device);
   }
 }
 
 /* Products of 2^44 that add up to more than 64 bits. */
 TEST(large_sums) {
   enum { ROWS = 600000, DIM = 3 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(ROWS, DIM, 2, 1);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(ROWS, DIM, 2, 1);
   for (size_t i = 0; i < ROWS * DIM; i++) s.rows[i] = i % DIM == 1 ? -1.0f : 1.0f;
   for (size_t i = 0; i < ROWS; i++) s.labels[i] = i % 1000 == 0;
   kf_stats_options o = {.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 22};
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, device, data, &o);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 TEST(many_classes) {
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(9001, 16, 30000, 4);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(9001, 16, 30000, 4);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, device, data, NULL);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 TEST(several_devices) {
   device_need(2);
-  kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
-  set s = make_set(20011, 37, 5, 3);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
+  AUTO(set) s = make_set(20011, 37, 5, 3);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   wrap_small(device, 37, 5, KF_DEV_F32);
   compare(cpu, device, data, NULL);
   unsigned batches = (unsigned)((s.n + kf_stats_batch(37) - 1) / kf_stats_batch(37));
@@ -274,10 +255,6 @@ TEST(several_devices) {
     s.rows[bad * 37] = 1;
   }
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* --- where rows come from --------------------------------------------------------------------- */
@@ -291,8 +268,8 @@ static int bring(void *user, uint64_t first, uint64_t n, float *out) {
 
 /* Rows with gaps between them, rows that are brought, some rows of others, and several arrays. */
 TEST(other_sources) {
-  kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda");
-  set s = make_set(9001, 20, 7, 5);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda");
+  AUTO(set) s = make_set(9001, 20, 7, 5);
   kf_array_options o = {.labels = s.labels, .n_classes = 7};
   kf_data *data, *some;
   kf_array apart = {.rows = s.rows, .n = 4000, .row_stride = 2 * 80, .column_stride = 4};
@@ -301,7 +278,7 @@ TEST(other_sources) {
   compare(cpu, device, data, NULL);
   kf_data_free(data);
 
-  void *half = in_type(&s, KF_F16);
+  AUTOFREE void *half = in_type(&s, KF_F16);
   kf_array two[] = {{.rows = half, .n = 9001, .dtype = KF_F16},
                     {.rows = half, .n = 1, .dtype = KF_F16}};
   o.labels = NULL; /* there are not as many */
@@ -339,10 +316,6 @@ TEST(other_sources) {
   compare(cpu, device, data, NULL);
   unwrap();
   kf_data_free(data);
-  free(half);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Files of one type are read as they are, files of two are not; a file that has become shorter. */
@@ -382,8 +355,8 @@ TEST(files) {
 
 TEST(bad_rows) {
   enum { DIM = 37 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
-  set s = make_set(12000, DIM, 5, 7);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
+  AUTO(set) s = make_set(12000, DIM, 5, 7);
   wrap_small(device, DIM, 5, KF_DEV_F32);
   for (int kind = 0; kind < 3; kind++)
     for (kf_skip skip = KF_SKIP_NONE; skip <= KF_SKIP_ZERO; skip++) {
@@ -393,25 +366,21 @@ TEST(bad_rows) {
         if (kind > 0) row[r % DIM] = kind == 1 ? NAN : -INFINITY;
         s.labels[r] = r == 3100 ? -1 : 3; /* bad rows count without a label, too */
       }
-      kf_data *data = open_set(cpu, &s, KF_F32, s.rows, skip);
+      AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, skip);
       compare(cpu, device, data, NULL);
       compare(cpu, device, data,
               &(kf_stats_options){.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 15});
-      kf_data_free(data);
     }
   unwrap();
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Values that are too large for an exponent count in labelled rows alone. */
 TEST(too_large) {
   enum { DIM = 37 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
-  set s = make_set(12000, DIM, 5, 8);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
+  AUTO(set) s = make_set(12000, DIM, 5, 8);
   kf_stats_options o = {.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 20};
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_BAD);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_BAD);
   wrap_small(device, DIM, 5, KF_DEV_F32);
   s.rows[7000 * DIM + 5] = -4; /* the limit */
   s.labels[7000] = 2;
@@ -424,19 +393,15 @@ TEST(too_large) {
   s.labels[11000] = 0;
   compare(cpu, device, data, &o);
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Rows are added to what is there, with labels of their own. */
 TEST(adding) {
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(3000, 20, 6, 9);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(3000, 20, 6, 9);
   s.rows[20 * 1234] = NAN;
   s.labels[1234] = -1; /* a row without a label may hold anything */
-  kf_stats *a = NULL, *b = NULL;
+  AUTO(kf_stats) *a = NULL, *b = NULL;
   assert_ok(cpu, kf_stats_new(cpu, 20, 6, NULL, NULL, &a));
   assert_ok(cpu, kf_stats_new(cpu, 20, 6, NULL, NULL, &b));
   for (int i = 0; i < 3; i++) {
@@ -444,11 +409,6 @@ TEST(adding) {
     assert_ok(device, kf_stats_add(device, b, s.rows, s.labels, 3000));
     assert_same(a, b);
   }
-  kf_stats_free(a);
-  kf_stats_free(b);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* --- devices that fail ------------------------------------------------------------------------ */
@@ -457,8 +417,8 @@ TEST(adding) {
  * changed; otherwise the CPU takes over. */
 TEST(failing_device) {
   static const char *const calls[] = {"new", "put", "wait", "take"};
-  kf_ctx *cpu = context(2, "cpu");
-  set s = make_set(20000, 37, 5, 10);
+  AUTO(kf_ctx) *cpu = context(2, "cpu");
+  AUTO(set) s = make_set(20000, 37, 5, 10);
   kf_stats *before[2], *expected[2], *got = NULL; /* empty at first, or not */
   for (int some = 0; some < 2; some++) {
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &before[some]));
@@ -469,7 +429,7 @@ TEST(failing_device) {
   }
   for (unsigned i = 0; i < 32; i++) {
     int some = i / 16 == 1;
-    kf_ctx *device = context(1 + i % 3, "cuda");
+    AUTO(kf_ctx) *device = context(1 + i % 3, "cuda");
     bool asked = i % 2 == 0;
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &got));
     assert_ok(cpu, kf_stats_add(cpu, got, s.rows, s.labels, some ? 500 : 0));
@@ -493,21 +453,18 @@ TEST(failing_device) {
     }
     if (asked) unwrap();
     kf_stats_free(got);
-    kf_ctx_free(device);
   }
   for (int some = 0; some < 2; some++) {
     kf_stats_free(before[some]);
     kf_stats_free(expected[some]);
   }
-  free_set(&s);
-  kf_ctx_free(cpu);
 }
 
 /* Too little memory even for the smallest batches. */
 TEST(no_memory) {
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(3000, 20, 6, 11);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(3000, 20, 6, 11);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   kf_stats *stats = NULL;
   kf_devices *devices = wrap(device);
   wrapped.most = 1000;
@@ -521,10 +478,6 @@ TEST(no_memory) {
   compare(cpu, device, data, NULL);
   assert_int_equal(wrapped.puts, 1);
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 static uint64_t last_done;
@@ -537,17 +490,17 @@ static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
 
 /* Progress rises from nothing to all rows, and a caller can stop in between. */
 TEST(progress) {
-  set s = make_set(20000, 37, 5, 12);
+  AUTO(set) s = make_set(20000, 37, 5, 12);
   for (uint64_t most = 1000; most <= 100000; most *= 10) {
-    kf_ctx *ctx = NULL;
-    kf_stats *stats = NULL;
+    AUTO(kf_ctx) *ctx = NULL;
+    AUTO(kf_stats) *stats = NULL;
     kf_ctx_options options = {.threads = 2,
                               .device = "cuda",
                               .device_plugin = device_plugin(),
                               .progress = stop,
                               .user = &most};
     assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
-    kf_data *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
+    AUTO(kf_data) *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
     wrap_small(ctx, 37, 5, KF_DEV_F32);
     last_done = 0;
     kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
@@ -559,22 +512,14 @@ TEST(progress) {
       assert_null(stats);
     }
     unwrap();
-    kf_stats_free(stats);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
-  free_set(&s);
 }
 
 /* Little work is not worth opening a device for, unless it was asked for. */
 TEST(little_work) {
-  kf_ctx *cpu = context(2, "cpu"), *automatic = context(2, "auto");
-  set s = make_set(3000, 20, 6, 13);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *automatic = context(2, "auto");
+  AUTO(set) s = make_set(3000, 20, 6, 13);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, automatic, data, NULL);
   assert_null(automatic->devices);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(automatic);
 }

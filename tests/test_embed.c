@@ -76,7 +76,7 @@ static kf_pictures *make_pictures(int n, int bad) {
 static bool there(const char *name) { return access(at(name), F_OK) == 0; }
 
 TEST(reports) {
-  kf_pictures *list = make_pictures(10, -1);
+  AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_report report = {.rows = 9, .skipped = 9, .resumed = 9};
   kf_embed_options options = {.shard = 3};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
@@ -103,7 +103,6 @@ TEST(reports) {
   kf_outputs_abort(ctx);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
   assert_same_file(at("o.safetensors"), at("again.safetensors"));
-  kf_pictures_free(list);
 }
 
 /* The rows are those of kf_encode_images. */
@@ -113,16 +112,14 @@ TEST(rows_of_the_encoder) {
   uint32_t dim = kf_encoder_dim(encoder);
   float rows[3 * 64], stored[3 * 64];
   assert_true(dim <= 64);
-  kf_pictures *list;
+  AUTO(kf_pictures) *list = NULL;
   assert_ok(ctx, kf_encode_images(ctx, encoder, paths, 3, rows, NULL));
   assert_ok(ctx, kf_pictures_open(ctx, paths, 3, &list));
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
-  kf_data *data = must_open(at("o.safetensors"), NULL);
+  AUTO(kf_data) *data = must_open(at("o.safetensors"), NULL);
   assert_false(kf_data_has_labels(data));
   assert_ok(ctx, kf_data_get(ctx, data, 0, 3, stored, NULL));
   assert_memory_equal(rows, stored, 3 * dim * sizeof *rows);
-  kf_data_free(data);
-  kf_pictures_free(list);
 }
 
 static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch resume,
@@ -134,7 +131,7 @@ static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch res
 
 /* Rows are scaled only when that is on; finished shards are used unless that is off. */
 TEST(switches) {
-  kf_pictures *list = make_pictures(5, -1);
+  AUTO(kf_pictures) *list = make_pictures(5, -1);
   embed_as(list, KF_DEFAULT, KF_DEFAULT, "default.safetensors");
   embed_as(list, KF_OFF, KF_ON, "off.safetensors");
   embed_as(list, KF_ON, KF_OFF, "on.safetensors");
@@ -142,9 +139,8 @@ TEST(switches) {
   float rows[2][64];
   const char *names[] = {"off.safetensors", "on.safetensors"};
   for (int i = 0; i < 2; i++) {
-    kf_data *data = must_open(at(names[i]), NULL);
+    AUTO(kf_data) *data = must_open(at(names[i]), NULL);
     assert_ok(ctx, kf_data_get(ctx, data, 0, 1, rows[i], NULL));
-    kf_data_free(data);
   }
   uint32_t dim = kf_encoder_dim(encoder);
   double norm2 = ctx->kernels->norm2(rows[0], dim), unit = ctx->kernels->norm2(rows[1], dim);
@@ -166,7 +162,6 @@ TEST(switches) {
   begin();
   assert_error(ctx, KF_ERR_ARG, "not zeroed",
                kf_embed(ctx, encoder, list, &newer, at("o.safetensors"), NULL));
-  kf_pictures_free(list);
 }
 
 /* What the caller can do about an error is a hint, not a part of the message. */
@@ -188,7 +183,7 @@ TEST(hints) {
   assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
   kf_pictures_free(list);
 
-  kf_encoder *small;
+  AUTO(kf_encoder) *small = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-vision", &(kf_encoder_options){.max_pixels = 1},
                                  &small));
   list = make_pictures(4, -1);
@@ -197,7 +192,6 @@ TEST(hints) {
                kf_embed(ctx, small, list, NULL, at("n.safetensors"), NULL));
   assert_int_equal(kf_errhint(ctx), KF_HINT_MAX_PIXELS);
   kf_pictures_free(list);
-  kf_encoder_free(small);
 }
 
 /* However long the path is, what is wrong with the picture stands behind it. */
@@ -209,17 +203,16 @@ TEST(a_long_path_is_told_whole) {
     while (n < 1000) n += (size_t)snprintf(paths[i] + n, sizeof *paths - n, "/.");
     snprintf(paths[i] + n, sizeof *paths - n, "/%03d.png", i);
   }
-  kf_pictures *list;
+  AUTO(kf_pictures) *list = NULL;
   assert_ok(ctx, kf_pictures_open(ctx, (const char *const[]){paths[0], paths[1]}, 2, &list));
   kf_embed_options options = {.skip_bad = 1};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
   assert_non_null(strstr(told, "001.png: is a truncated PNG"));
-  kf_pictures_free(list);
 }
 
 /* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
 TEST(stops_and_goes_on) {
-  kf_pictures *list = make_pictures(10, 4);
+  AUTO(kf_pictures) *list = make_pictures(10, 4);
   kf_embed_report report;
   kf_embed_options options = {.shard = 3, .skip_bad = 1};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("one.safetensors"), &report));
@@ -271,12 +264,11 @@ TEST(stops_and_goes_on) {
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL),
                    KF_ERR_CANCELLED);
   assert_false(there("n.safetensors.parts"));
-  kf_pictures_free(list);
 }
 
 /* A shard that goes before the file is put together is missed, and the others serve the next run. */
 TEST(shards_that_go) {
-  kf_pictures *list = make_pictures(10, -1);
+  AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
   kf_embed_report report;
   seen.removed_at_last = at("o.safetensors.parts/shard-00000002.safetensors");
@@ -287,23 +279,21 @@ TEST(shards_that_go) {
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
   assert_int_equal(report.resumed, 7);
   assert_int_equal(report.rows, 10);
-  kf_pictures_free(list);
 }
 
 /* After the call the context reports to its owner as before. */
 TEST(the_context_is_as_before) {
-  kf_pictures *list = make_pictures(4, 2);
+  AUTO(kf_pictures) *list = make_pictures(4, 2);
   assert_error(ctx, KF_ERR_DATA, "p/class/002.png",
                kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
   assert_ptr_equal(ctx->options.progress, watch);
   assert_ptr_equal(ctx->options.log, listen);
   assert_null(ctx->options.user);
   assert_false(there("o.safetensors.parts"));
-  kf_pictures_free(list);
 }
 
 TEST(what_is_refused) {
-  kf_pictures *list = make_pictures(3, -1);
+  AUTO(kf_pictures) *list = make_pictures(3, -1);
   const char *out = at("o.safetensors");
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, NULL, list, NULL, out, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, encoder, NULL, NULL, out, NULL));
@@ -320,7 +310,6 @@ TEST(what_is_refused) {
   assert_error(ctx, KF_ERR_ARG, "no image tower", kf_embed(ctx, text, list, NULL, out, NULL));
   kf_encoder_free(text);
   assert_int_equal(test_entries(folder), 1);
-  kf_pictures_free(list);
 }
 
 /* --- shards -------------------------------------------------------------------------------------- */
@@ -409,7 +398,7 @@ TEST(shards_are_checked) {
 
 /* A folder of that name that somebody else keeps shards in is left as it is. */
 TEST(shards_of_others_stay) {
-  kf_pictures *list = make_pictures(3, -1);
+  AUTO(kf_pictures) *list = make_pictures(3, -1);
   mkdir(at("o.safetensors.parts"), 0777);
   write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
   for (int anew = 0; anew < 2; anew++) {
@@ -422,7 +411,6 @@ TEST(shards_of_others_stay) {
                    0);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
   assert_true(there("o.safetensors.parts/shard-1-of-2.safetensors"));
-  kf_pictures_free(list);
 }
 
 /* What links in the folder lead to is neither written nor made. */

@@ -51,20 +51,18 @@ static void replace(const char *name, const char *after, const char *from, const
   char path[400];
   size_t n;
   snprintf(path, sizeof path, "%s/model/%s", folder, name);
-  char *text = test_read(path, &n);
+  AUTOFREE char *text = test_read(path, &n);
   char *start = memmem(text, n, after, strlen(after));
   assert_non_null(start);
   char *at = memmem(start, n - (size_t)(start - text), from, strlen(from));
   assert_non_null(at);
   size_t head = (size_t)(at - text), cut = strlen(from), put = strlen(to);
-  char *changed = malloc(n + put);
+  AUTOFREE char *changed = malloc(n + put);
   assert_non_null(changed);
   memcpy(changed, text, head);
   memcpy(changed + head, to, put);
   memcpy(changed + head + put, at + cut, n - head - cut);
   write_all(path, changed, n - cut + put);
-  free(changed);
-  free(text);
 }
 
 static void refused(const char *cause) {
@@ -345,12 +343,11 @@ static void replace_in_header(const char *after, const char *from, const char *t
   uint64_t length;
   replace("model.safetensors", after, from, to);
   snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   memcpy(&length, bytes, sizeof length);
   length += strlen(to) - strlen(from);
   memcpy(bytes, &length, sizeof length);
   write_all(path, bytes, n);
-  free(bytes);
 }
 
 /* Writes into a tensor of the copy, 4 bytes at an element. */
@@ -394,7 +391,7 @@ TEST(embeddings_that_overflow) {
   copy_of("clip-f32");
   poke("vision_model.post_layernorm.weight", 0, 1e30f);
   poke("visual_projection.weight", 0, 1e30f);
-  kf_encoder *encoder = accepted();
+  AUTO(kf_encoder) *encoder = accepted();
   const char *path = MODELS "/pictures/a.png";
   float row[64] = {1};
   kf_status status = KF_OK;
@@ -406,7 +403,6 @@ TEST(embeddings_that_overflow) {
   assert_int_equal(status, KF_ERR_DATA);
   assert_non_null(strstr(said, "a.png: the embedding is not finite"));
   for (uint32_t d = 0; d < kf_encoder_dim(encoder); d++) assert_true(row[d] == 0);
-  kf_encoder_free(encoder);
 }
 
 /* Every weight counts, and so does every setting. */
@@ -552,7 +548,7 @@ static void make_longer(const char *name, size_t rows, size_t width) {
   size_t n, more = rows * width * sizeof(float);
   uint64_t length;
   snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
-  char *bytes = test_read(path, &n), *longer = malloc(n + more);
+  AUTOFREE char *bytes = test_read(path, &n), *longer = malloc(n + more);
   assert_non_null(longer);
   memcpy(&length, bytes, sizeof length);
   memcpy(longer, bytes, n);
@@ -567,8 +563,6 @@ static void make_longer(const char *name, size_t rows, size_t width) {
            "%s:{\"dtype\":\"F32\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]},\"old_rows\"",
            quoted, rows, width, end, end + more);
   replace_in_header("", quoted, entry);
-  free(longer);
-  free(bytes);
 }
 
 enum { LARGE_DIM = 24 };
@@ -595,13 +589,12 @@ TEST(long_contexts) {
   make_longer("text_model.embeddings.position_embedding.weight", LONG, 32);
   replace("config.json", "text_config", "\"max_position_embeddings\": 16",
           "\"max_position_embeddings\": 600");
-  kf_encoder *e = accepted();
+  AUTO(kf_encoder) *e = accepted();
   assert_int_equal(kf_encoder_context(e), LONG);
   static int32_t tokens[3 * LONG];
   for (int i = 0; i < 3 * LONG; i++) tokens[i] = 1 + i % LONG % 7;
   tokens[LONG - 1] = tokens[LONG + 4] = tokens[3 * LONG - 1] = 524; /* long, short, long */
   compare_three(e, tokens, LONG * sizeof *tokens, false);
-  kf_encoder_free(e);
 }
 
 /* And so may a picture: ViT-L/14 at 336 pixels has 577. */
@@ -611,13 +604,12 @@ TEST(large_pictures) {
   make_longer("vision_model.embeddings.position_embedding.weight", ROWS, 48);
   replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 184");
   unlink(test_path(folder, "model/preprocessor_config.json"));
-  kf_encoder *e = accepted();
+  AUTO(kf_encoder) *e = accepted();
   assert_int_equal(kf_encoder_image_size(e), SIDE);
   static float pixels[3 * PIXELS];
   for (size_t i = 0; i < 3 * PIXELS; i++)
     pixels[i] = (float)(i % PIXELS % 101) / (i / PIXELS == 1 ? 70 : 101);
   compare_three(e, pixels, PIXELS * sizeof *pixels, true);
-  kf_encoder_free(e);
 }
 
 FIXTURES(.before = begin, .after = finish);

@@ -11,20 +11,18 @@ static const char *const names[] = {"m.onnx", "m.faiss", "m.npz", "m.h", "m.c", 
 enum { NAMES = sizeof names / sizeof *names };
 
 static kf_model *make_model(kf_ctx *ctx, int normalized) {
-  world w = make_world(90, 12, 3, 1, 5);
-  kf_data *data;
+  AUTO(world) w = make_world(90, 12, 3, 1, 5);
+  AUTO(kf_data) *data = NULL;
   kf_model *model;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, 0, &data));
   kf_fit_options options = {.stats_options.normalize = normalized ? KF_ON : KF_OFF};
   assert_ok(ctx, kf_fit(ctx, data, &options, &model, NULL));
-  kf_data_free(data);
-  free_world(&w);
   return model;
 }
 
 TEST(calls) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 1);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 1);
   const char *path = test_path(folder, "c.onnx");
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_export(ctx, NULL, NULL, path));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_export(ctx, model, NULL, NULL));
@@ -42,14 +40,12 @@ TEST(calls) {
   assert_int_equal(test_entries(folder), 0);
   assert_ok(ctx, kf_export(ctx, model, NULL, path)); /* all of that leaves the context as it was */
   assert_int_equal(unlink(path), 0);
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
 /* Between kf_outputs_begin and its end, what is exported waits as other files do. */
 TEST(held_back) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 1);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 1);
   for (int commit = 0; commit < 2; commit++) {
     assert_ok(ctx, kf_outputs_begin(ctx));
     for (size_t i = 0; i + 1 < NAMES; i++)
@@ -66,8 +62,6 @@ TEST(held_back) {
     assert_int_equal(test_entries(folder), commit ? NAMES - 1 : 0);
   }
   for (size_t i = 0; i + 1 < NAMES; i++) unlink(test_path(folder, names[i]));
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
 /* A file, or one of the folder. */
@@ -81,8 +75,8 @@ TEST(same_bytes) {
   char *first[NAMES];
   size_t sizes[NAMES], n;
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_model *model = make_model(ctx, 1);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_model) *model = make_model(ctx, 1);
     for (size_t i = 0; i < NAMES; i++) {
       assert_ok(ctx, kf_export(ctx, model, NULL, test_path(folder, names[i])));
       char *bytes = read_file(names[i], &n);
@@ -95,15 +89,13 @@ TEST(same_bytes) {
       assert_memory_equal(bytes, first[i], n);
       free(bytes);
     }
-    kf_model_free(model);
-    kf_ctx_free(ctx);
   }
   for (size_t i = 0; i < NAMES; i++) free(first[i]);
 }
 
 TEST(too_large) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 0);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 0);
   const char *onnx = test_path(folder, "l.onnx"), *faiss = test_path(folder, "l.faiss");
   kf_export_options single = {.single = 1, .raw = 1};
   for (size_t i = 0; i < 12; i++) model->class_means[i] = 1e30f;
@@ -120,8 +112,6 @@ TEST(too_large) {
   assert_error(ctx, KF_ERR_MATH, "too large for f32", kf_export(ctx, model, NULL, onnx));
   assert_int_not_equal(access(onnx, F_OK), 0);
   assert_int_not_equal(access(faiss, F_OK), 0);
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
 static int make_folder(void **state) {

@@ -16,8 +16,8 @@ static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const flo
   assert_int_equal(kf_data_rows(data), n);
   assert_int_equal(kf_data_dim(data), dim);
   assert_int_equal(kf_data_has_labels(data), labels != NULL);
-  float *got = malloc(n * dim * sizeof *got);
-  int32_t *got_labels = malloc(n * sizeof *got_labels);
+  AUTOFREE float *got = malloc(n * dim * sizeof *got);
+  AUTOFREE int32_t *got_labels = malloc(n * sizeof *got_labels);
   for (int single = 0; single < 2; single++) {
     memset(got, 0xAA, n * dim * sizeof *got);
     uint64_t step = single ? 1 : n;
@@ -29,15 +29,12 @@ static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const flo
     for (uint64_t i = 0; i < n; i++)
       assert_int_equal(got_labels[i], labels != NULL ? labels[i] : KF_LABEL_NONE);
   }
-  free(got);
-  free(got_labels);
 }
 
 static void assert_file(const char *path, const kf_data_options *options, uint64_t n, uint32_t dim,
                         const float *rows, const int32_t *labels) {
-  kf_data *data = must_open(path, options);
+  AUTO(kf_data) *data = must_open(path, options);
   assert_rows(data, n, dim, rows, labels);
-  kf_data_free(data);
 }
 
 /* --- formats --------------------------------------------------------------------------------- */
@@ -66,8 +63,8 @@ TEST(npy_headers) {
 TEST(npy_fortran) {
   /* Many rows, so a column is read in several steps. */
   enum { N = 20000, D = 3 };
-  double *columns = malloc(sizeof(double) * N * D);
-  float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE double *columns = malloc(sizeof(double) * N * D);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
   for (int i = 0; i < N; i++) {
     for (int j = 0; j < D; j++) {
       rows[i * D + j] = (float)(i * D + j + 1);
@@ -77,8 +74,6 @@ TEST(npy_fortran) {
   const char *dict = "{'descr': '<f8', 'fortran_order': True, 'shape': (20000, 3), }\n";
   const char *path = write_npy_header("f.npy", 1, dict, columns, sizeof(double) * N * D);
   assert_file(path, NULL, N, D, rows, NULL);
-  free(columns);
-  free(rows);
 }
 
 TEST(safetensors_types) {
@@ -122,8 +117,8 @@ TEST(vecs) {
 /* Rows wider than the buffer. */
 TEST(wide_fvecs) {
   enum { N = 3, D = 20001 };
-  float *rows = malloc(sizeof(float) * N * D);
-  int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
   for (int i = 0; i < N * D; i++) rows[i] = (float)i + 0.5F;
   for (int i = 0; i < N; i++) {
     words[i * (D + 1)] = D;
@@ -133,13 +128,10 @@ TEST(wide_fvecs) {
   assert_file(path, NULL, N, D, rows, NULL);
   words[2 * (D + 1)] = D - 1;
   path = write_bytes("wide.fvecs", words, sizeof(int32_t) * N * (D + 1));
-  kf_data *data = must_open(path, NULL);
+  AUTO(kf_data) *data = must_open(path, NULL);
   assert_int_equal(kf_data_get(ctx, data, 0, 2, rows, NULL), KF_OK);
   assert_failed(kf_data_get(ctx, data, 0, 3, rows, NULL), KF_ERR_DATA, path,
                 "row 2 says it has 20000 columns");
-  kf_data_free(data);
-  free(rows);
-  free(words);
 }
 
 /* --- shards ---------------------------------------------------------------------------------- */
@@ -195,10 +187,9 @@ TEST(shards) {
     size_t n;
   } ways[] = {{whole, 1}, {slash, 1}, {globs, 2}, {files, 3}};
   for (size_t i = 0; i < 4; i++) {
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_int_equal(kf_data_open(ctx, ways[i].paths, ways[i].n, NULL, &data), KF_OK);
     assert_rows(data, 3, 2, six, NULL);
-    kf_data_free(data);
   }
 }
 
@@ -216,12 +207,11 @@ TEST(shard_labels) {
   const char *all[1] = {write_text("l.txt", "b\na\nb\n")};
   for (int i = 0; i < 2; i++) {
     kf_data_options options = {.labels = i ? all : each, .n_labels = i ? 1 : 3};
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_int_equal(kf_data_open(ctx, paths, 1, &options, &data), KF_OK);
     assert_rows(data, 3, 2, six, expected);
     assert_int_equal(kf_data_classes(data), 2);
     assert_string_equal(kf_data_class_name(data, 1), "b");
-    kf_data_free(data);
   }
 }
 
@@ -239,11 +229,10 @@ TEST(label_patterns) {
   const int32_t expected[3] = {1, 0, 1}, zeros[3] = {0};
   for (int i = 0; i < 2; i++) {
     kf_data_options options = {.labels = i ? literal : two, .n_labels = i ? 1 : 2};
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_ok(ctx, kf_data_open(ctx, paths, 1, &options, &data));
     assert_rows(data, 3, 2, six, i ? zeros : expected);
     assert_int_equal(kf_data_reads(data, at("lp/l10.txt")), !i);
-    kf_data_free(data);
   }
   const char *none[] = {at("lp/x*.txt")};
   kf_data_options options = {.labels = none, .n_labels = 1};
@@ -273,11 +262,10 @@ TEST(integer_labels) {
     size_t n = 3 * (size_t)(file[i].descr[2] - '0');
     const char *labels[] = {write_npy("y.npy", file[i].descr, file[i].shape, file[i].data, n)};
     kf_data_options options = {.labels = labels, .n_labels = 1};
-    kf_data *data = must_open(rows, &options);
+    AUTO(kf_data) *data = must_open(rows, &options);
     assert_rows(data, 3, 2, six, expected);
     assert_int_equal(kf_data_classes(data), 3);
     assert_null(kf_data_class_name(data, 0));
-    kf_data_free(data);
   }
 }
 
@@ -331,8 +319,8 @@ TEST(text_labels) {
 /* More lines than one step of the index, of lengths that do not fit the buffer evenly. */
 TEST(text_index) {
   enum { N = 140001, K = 1000 };
-  float *rows = malloc(sizeof(float) * N);
-  int32_t *labels = malloc(sizeof(int32_t) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N);
+  AUTOFREE int32_t *labels = malloc(sizeof(int32_t) * N);
   FILE *file = fopen(at("many.txt"), "wb");
   for (int i = 0; i < N; i++) {
     labels[i] = (int32_t)((uint32_t)i * 2654435761u % K);
@@ -344,7 +332,7 @@ TEST(text_index) {
   /* Two spellings of each number are two classes, so compare by name. */
   const char *label_files[] = {at("many.txt")};
   const char *path = write_npy("many.npy", "<f4", "(140001, 1)", rows, sizeof(float) * N);
-  kf_data *data = must_open(path, &(kf_data_options){.labels = label_files, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = label_files, .n_labels = 1});
   const uint64_t firsts[] = {0, 1, 1023, 1024, 1025, 65535, 65536, 65537, 131072, 139990};
   for (size_t f = 0; f < sizeof firsts / sizeof firsts[0]; f++) {
     int32_t got[11];
@@ -358,9 +346,6 @@ TEST(text_index) {
       assert_true(row[i] == rows[at_row]);
     }
   }
-  kf_data_free(data);
-  free(rows);
-  free(labels);
 }
 
 TEST(unlabelled_and_unknown) {
@@ -489,12 +474,12 @@ TEST(skip_bad) {
 
 TEST(save) {
   enum { N = 5003, D = 301 }; /* several chunks, and none of the sizes is round */
-  float *rows = malloc(sizeof(float) * N * D);
-  int32_t *labels = malloc(sizeof(int32_t) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE int32_t *labels = malloc(sizeof(int32_t) * N);
   for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + i % 200) / 8; /* exact in f16 and bf16 */
   for (int i = 0; i < N; i++) labels[i] = i % 5 - 1;
   const char *names[] = {"one", "two \"quoted\"", "dr\xC3\xA9i", "four"};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, labels, names, 4, &data), KF_OK);
   const kf_dtype types[] = {KF_F32, KF_F16, KF_BF16};
   for (size_t t = 0; t < 3; t++) {
@@ -512,9 +497,6 @@ TEST(save) {
     assert_int_equal(kf_data_save_mapped(ctx, data, &spec, path), KF_OK);
     assert_file(path, NULL, N, D, rows, NULL);
   }
-  kf_data_free(data);
-  free(rows);
-  free(labels);
 }
 
 /* Rows in other units, to see that save_mapped calls the map with the right rows. */
@@ -530,33 +512,28 @@ static kf_status halve(const void *argument, const kf_kernels *kernels, const fl
 TEST(save_mapped) {
   const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
-  kf_data *data = must_open(path, &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.skip_bad = 1});
   kf_save_spec spec = {.what = "test", .dim = 1, .dtype = KF_F32, .keep_bad = true, .map = halve};
   assert_int_equal(kf_data_save_mapped(ctx, data, &spec, at("half.npy")), KF_OK);
-  kf_data *half = must_open(at("half.npy"), &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *half = must_open(at("half.npy"), &(kf_data_options){.skip_bad = 1});
   float got[4];
   int32_t labels[4];
   assert_int_equal(kf_data_get(ctx, half, 0, 4, got, labels), KF_OK);
   assert_memory_equal(got, ((float[]){0.5F, 0, 0, 1.5F}), sizeof got);
-  kf_data_free(half);
-  kf_data_free(data);
 }
 
 TEST(same_bytes) {
   enum { N = 4000, D = 300 };
-  float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
   for (int i = 0; i < N * D; i++) rows[i] = 1 + (float)i / 7;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data), KF_OK);
   const char *path[2] = {at("one.safetensors"), at("five.safetensors")};
   for (unsigned i = 0; i < 2; i++) {
-    kf_ctx *own = test_ctx(1 + 4 * i, KF_ISA_AUTO);
+    AUTO(kf_ctx) *own = test_ctx(1 + 4 * i, KF_ISA_AUTO);
     assert_ok(own, kf_data_save(own, data, KF_BF16, path[i]));
-    kf_ctx_free(own);
   }
   assert_same_file(path[0], path[1]);
-  kf_data_free(data);
-  free(rows);
 }
 
 /* --- types ----------------------------------------------------------------------------------- */
@@ -651,7 +628,7 @@ TEST(writer) {
 TEST(checksum) {
   write_checked(at("w.safetensors"));
   size_t n;
-  char *bytes = test_read(at("w.safetensors"), &n);
+  AUTOFREE char *bytes = test_read(at("w.safetensors"), &n);
   for (size_t i = 0; i < n; i++) {
     bytes[i] ^= 1;
     write_bytes("flipped.safetensors", bytes, n);
@@ -664,7 +641,6 @@ TEST(checksum) {
     assert_non_null(strstr(err.message, "checksum"));
     kf_st_close(&st);
   }
-  free(bytes);
 }
 
 TEST(writer_counts_bytes) {
@@ -799,9 +775,9 @@ TEST(pass) {
   for (unsigned threads = 1; threads <= 4; threads += 3)
     for (int kind = 0; kind < 3; kind++)
       for (uint64_t size = 0; size <= PASS_ROWS + 1; size += 143) {
-        kf_ctx *own;
+        AUTO(kf_ctx) *own = NULL;
         assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = threads}, &own), KF_OK);
-        kf_data *data = pass_data(own);
+        AUTO(kf_data) *data = pass_data(own);
         start_pass(&t);
         kf_pass pass = {.rows = size,
                         .labels_only = kind == 1,
@@ -825,8 +801,6 @@ TEST(pass) {
         assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
         assert_seen_once(&t);
         assert_int_equal(t.made, 1);
-        kf_data_free(data);
-        kf_ctx_free(own);
       }
 }
 
@@ -869,7 +843,7 @@ static kf_status leave_batch(void *argument, const kf_batch *b, kf_err *err) {
 
 /* Every row is announced once, and long before it is fetched. */
 TEST(pass_reads_ahead) {
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
   for (uint64_t size = 1; size < 100; size = 3 * size + 1)
     for (int labels_only = 0; labels_only < 2; labels_only++) {
@@ -881,7 +855,6 @@ TEST(pass_reads_ahead) {
       assert_false(a.late);
       for (int i = 0; i < WIDE_ROWS; i++) assert_int_equal(a.told[i], !labels_only);
     }
-  kf_ctx_free(own);
 }
 
 static int count_progress(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -908,25 +881,23 @@ static kf_status finish_nothing(void *argument, const kf_batch *batch, kf_err *e
 }
 
 TEST(pass_reports_the_failure) {
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 5}, &own), KF_OK);
-  kf_data *data = pass_data(own);
+  AUTO(kf_data) *data = pass_data(own);
   kf_pass pass = {.rows = 10, .work = fail_late, .finish = finish_nothing};
   for (int round = 0; round < 20; round++) {
     assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_DATA);
     assert_string_equal(kf_errmsg(own), "batch at row 40");
   }
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
 TEST(pass_failures) {
   static pass_test t;
   uint64_t progress[3] = {0}; /* done, calls, the call that stops */
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   kf_ctx_options options = {.threads = 4, .progress = count_progress, .user = progress};
   assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
-  kf_data *data = pass_data(own);
+  AUTO(kf_data) *data = pass_data(own);
   for (int round = 0; round < 5; round++)
     for (int ordered = 0; ordered < 2; ordered++) {
       kf_pass pass = {
@@ -957,8 +928,6 @@ TEST(pass_failures) {
       assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_MEM);
       assert_int_equal(t.batches, 0);
     }
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -60,7 +60,7 @@ TEST(labels_change) {
   const char *path = write_npy("change.npy", "<f4", "(2, 2)", rows, 16);
   const int32_t before[2] = {0, 1}, after[2] = {0, 1000000};
   const char *labels[] = {write_npy("change-labels.npy", "<i4", "(2,)", before, 8)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   FILE *file = fopen(labels[0], "r+b"); /* in place: the same file */
   assert_non_null(file);
   fseek(file, -8, SEEK_END);
@@ -68,7 +68,6 @@ TEST(labels_change) {
   fclose(file);
   kf_stats *stats;
   assert_failed(kf_stats_new_from_data(ctx, data, NULL, &stats), KF_ERR_DATA, "row 1", "1000000");
-  kf_data_free(data);
 }
 
 /* One stray label among a few rows does not make half a million classes. */
@@ -84,7 +83,7 @@ TEST(stray_label) {
 }
 
 TEST(arguments) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   const char *paths[] = {NULL};
   assert_int_equal(kf_data_open(ctx, NULL, 0, NULL, &data), KF_ERR_ARG);
   assert_int_equal(kf_data_open(ctx, paths, 1, NULL, &data), KF_ERR_ARG);
@@ -104,7 +103,6 @@ TEST(arguments) {
   assert_int_equal(kf_data_get(ctx, data, 1, 3, rows, NULL), KF_ERR_ARG);
   assert_int_equal(kf_data_get(ctx, data, 4, 0, rows, NULL), KF_ERR_ARG);
   assert_int_equal(kf_data_get(ctx, data, 2, UINT64_MAX, rows, NULL), KF_ERR_ARG);
-  kf_data_free(data);
 }
 
 /* --- npy ------------------------------------------------------------------------------------- */
@@ -116,10 +114,9 @@ TEST(npy_file) {
                  "version 4.0");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF", 12), NULL, KF_ERR_DATA,
                  "past the end");
-  char *large = calloc(1, 2 << 20);
+  AUTOFREE char *large = calloc(1, 2 << 20);
   memcpy(large, "\x93NUMPY\x02\x00\x00\x00\x18\x00", 12);
   assert_refused(write_bytes("x.npy", large, 2 << 20), NULL, KF_ERR_DATA, "more than 1048576");
-  free(large);
 }
 
 TEST(npy_header) {
@@ -164,10 +161,9 @@ TEST(npy_header) {
 TEST(npy_no_rows) {
   assert_refused(write_npy("z.npy", "<f4", "(0, 3)", "", 0), NULL, KF_ERR_DATA, "no rows");
   assert_refused(write_npy("z.npy", "<f4", "(3, 0)", "", 0), NULL, KF_ERR_DATA, "no columns");
-  char *wide = calloc(65537, 4);
+  AUTOFREE char *wide = calloc(65537, 4);
   assert_refused(write_npy("z.npy", "<f4", "(1, 65537)", wide, 65537 * 4), NULL, KF_ERR_DATA,
                  "65537 columns");
-  free(wide);
 }
 
 TEST(truncated_says_bytes) {
@@ -281,28 +277,25 @@ TEST(bad_rows) {
               {{0, -0.0F, 3, 4, 5, 6}, "row 0: every column is zero"}};
   for (size_t i = 0; i < 3; i++) {
     const char *path = write_npy("r.npy", "<f4", "(3, 2)", file[i].values, 24);
-    kf_data *data = must_open(path, NULL);
+    AUTO(kf_data) *data = must_open(path, NULL);
     float rows[6];
     assert_failed(kf_data_get(ctx, data, 0, 3, rows, NULL), KF_ERR_DATA, path, file[i].cause);
     assert_failed(kf_data_save(ctx, data, KF_F32, at("never.safetensors")), KF_ERR_DATA, path,
                   file[i].cause);
     assert_int_equal(access(at("never.safetensors"), F_OK), -1);
-    kf_data_free(data);
   }
   const double large[2] = {1e39, 1};
-  kf_data *data = must_open(write_npy("r.npy", "<f8", "(1, 2)", large, 16), NULL);
+  AUTO(kf_data) *data = must_open(write_npy("r.npy", "<f8", "(1, 2)", large, 16), NULL);
   float rows[2];
   assert_failed(kf_data_get(ctx, data, 0, 1, rows, NULL), KF_ERR_DATA, "r.npy", "infinite");
-  kf_data_free(data);
 }
 
 TEST(all_bad) {
   const float zero[4] = {0};
-  kf_data *data = must_open(write_npy("zero.npy", "<f4", "(2, 2)", zero, 16),
-                            &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *data = must_open(write_npy("zero.npy", "<f4", "(2, 2)", zero, 16),
+                                  &(kf_data_options){.skip_bad = 1});
   assert_failed(kf_data_save(ctx, data, KF_F32, at("never.safetensors")), KF_ERR_DATA, "",
                 "all 2 rows");
-  kf_data_free(data);
 }
 
 TEST(different_dimensions) {
@@ -317,13 +310,13 @@ TEST(different_dimensions) {
 /* A file that becomes shorter between opening and reading: an error, never a signal. */
 TEST(cut_while_open) {
   enum { N = 4096 };
-  float *rows = malloc(sizeof(float) * N * 2);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * 2);
   for (int i = 0; i < N * 2; i++) rows[i] = 1;
   const char *path = write_npy("cut.npy", "<f4", "(4096, 2)", rows, sizeof(float) * N * 2);
-  char *text = malloc(2 * N);
+  AUTOFREE char *text = malloc(2 * N);
   for (int i = 0; i < N; i++) memcpy(text + 2 * i, "a\n", 2);
   const char *labels[] = {write_bytes("cut.txt", text, 2 * N)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   assert_int_equal(truncate(labels[0], N), 0);
   int32_t got[N];
   assert_int_equal(kf_data_get(ctx, data, 0, 4, rows, got), KF_ERR_DATA);
@@ -336,9 +329,6 @@ TEST(cut_while_open) {
   memset(text, 'b', 2 * N);
   write_bytes("cut.txt", text, 2 * N);
   assert_failed(kf_data_get(ctx, data, 5, 1, rows, got), KF_ERR_DATA, labels[0], "lost lines");
-  kf_data_free(data);
-  free(rows);
-  free(text);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -380,7 +370,7 @@ TEST(label_files) {
 }
 
 TEST(long_lines) {
-  char *text = malloc(65540);
+  AUTOFREE char *text = malloc(65540);
   memset(text, 'x', 65540);
   memcpy(text, "a\n", 2);
   /* 65,536 bytes are a line, with either end or none; 65,537 are not. */
@@ -391,16 +381,14 @@ TEST(long_lines) {
     text[65538] = i == 0 ? 'x' : i == 1 ? '\n' : '\r';
     text[65539] = '\n';
     write_bytes("long.txt", text, i == 0 ? 65538 : i == 1 ? 65539 : 65540);
-    kf_data *data = must_open(rows, &options);
+    AUTO(kf_data) *data = must_open(rows, &options);
     assert_int_equal(strlen(kf_data_class_name(data, 1)), 65536);
-    kf_data_free(data);
   }
   text[65538] = 'x';
   for (int i = 0; i < 2; i++) {
     assert_labels_refused(write_bytes("long.txt", text, i == 0 ? 65539 : 65540), NULL, KF_ERR_DATA,
                           "long.txt", "line 2 is longer than 65536 bytes");
   }
-  free(text);
 }
 
 TEST(class_files) {
@@ -459,7 +447,7 @@ TEST(save_refuses) {
   const float rows[4] = {1, 2, 3, 70000};
   const char *path = write_npy("in.npy", "<f4", "(2, 2)", rows, 16);
   const char *labels[] = {write_npy("in-labels.npy", "|i1", "(2,)", "\x00\x01", 2)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   assert_failed(kf_data_save(ctx, data, KF_F32, at("out.npy")), KF_ERR_ARG, "out.npy",
                 ".safetensors");
   kf_save_spec spec = {.what = "test", .dim = 2, .dtype = KF_F32};
@@ -482,7 +470,6 @@ TEST(save_refuses) {
   assert_failed(kf_data_save(ctx, data, KF_F32, at("nowhere/out.safetensors")), KF_ERR_IO,
                 "nowhere/out.safetensors", "No such file");
   assert_int_equal(access(at("out.safetensors"), F_OK), -1);
-  kf_data_free(data);
 }
 
 static int stop_now(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -492,15 +479,13 @@ static int stop_now(void *user, const char *what, uint64_t done, uint64_t total)
 }
 
 TEST(save_cancelled) {
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   kf_ctx_options options = {.threads = 2, .progress = stop_now};
   assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(own, six, 3, 2, NULL, NULL, 0, &data), KF_OK);
   assert_int_equal(kf_data_save(own, data, KF_F32, at("stopped.safetensors")), KF_ERR_CANCELLED);
   assert_int_equal(access(at("stopped.safetensors"), F_OK), -1);
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);

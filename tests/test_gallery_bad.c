@@ -31,7 +31,7 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   snprintf(json, sizeof json, "{\"__metadata__\":{%s},%s}", meta, tensors);
   const char *path = write_st("sealed.safetensors", json, data, n);
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   kf_checksum hash;
   kf_checksum_start(&hash);
   kf_checksum_add(&hash, bytes, size);
@@ -39,7 +39,6 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   char *place = memmem(bytes, size, "\"checksum\":\"", 12);
   if (place != NULL) memcpy(place + 12, digits, 16);
   write_bytes("sealed.safetensors", bytes, size);
-  free(bytes);
   return path;
 }
 
@@ -273,28 +272,24 @@ TEST(bad_maps) {
 /* --- damage ---------------------------------------------------------------------------------- */
 
 static const char *write_gallery(const char *name) {
-  world w = make_world(200, 16, 4, 1, 1);
-  kf_data *data;
+  AUTO(world) w = make_world(200, 16, 4, 1, 1);
+  AUTO(kf_data) *data = NULL;
   static const char *const names[] = {"a", "b", "c", "d"};
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 16, w.labels, names, 4, &data));
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 0.3, 8);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 8);
   char ids[200 * 4], *end = ids;
   for (int i = 0; i < 200; i++) end += sprintf(end, "%d\n", i % 100);
   kf_gallery_options options = {.ids = write_bytes("ids.txt", ids, (size_t)(end - ids))};
   const char *path = at(name);
   assert_ok(ctx, kf_gallery_save(ctx, data, m, &options, path));
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  free_world(&w);
   return path;
 }
 
 TEST(cut_and_flipped) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   uint64_t seed = 2;
   for (int i = 0; i < 60; i++) {
     write_bytes("damaged.safetensors", bytes, (size_t)(test_random(&seed) % size));
@@ -318,7 +313,6 @@ TEST(cut_and_flipped) {
   kf_model *model;
   assert_failed(kf_model_load(ctx, path, &model), KF_ERR_DATA, path,
                 "is a koofu gallery, not a koofu model");
-  free(bytes);
 }
 
 /* A damaged gallery is not appended to, and is left as it is. */
@@ -330,13 +324,12 @@ TEST(append_to_damaged) {
   write_bytes("damaged.safetensors", bytes, size);
   write_bytes("twin.bin", bytes, size);
   free(bytes);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   float row[16] = {1};
   assert_ok(ctx, kf_data_open_memory(ctx, row, 1, 16, NULL, NULL, 0, &data));
   kf_gallery_options options = {.append_to = path};
   assert_failed(kf_gallery_save(ctx, data, NULL, &options, path), KF_ERR_DATA, path, "damaged");
   assert_same_file(path, at("twin.bin"));
-  kf_data_free(data);
 }
 
 /* --- changes while in use -------------------------------------------------------------------- */
@@ -391,10 +384,9 @@ static void cut(const char *path) {
 /* The new file has its name, but the gallery goes on reading the old one. */
 static void replace(const char *path) {
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   memset(bytes, 0, size);
   assert_int_equal(rename(write_bytes("zeros.bin", bytes, size), path), 0);
-  free(bytes);
 }
 
 typedef kf_status (*use_fn)(const kf_gallery *gallery);
@@ -404,7 +396,7 @@ static const use_fn by_itself[2] = {search_itself, eval_itself};
 static void check_after(void (*happens)(const char *path), int from_disk, bool searches,
                         bool looks_at_itself) {
   const char *path = write_gallery("changing.safetensors");
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   kf_gallery_load_options options = {.rerank_from_disk = from_disk};
   assert_ok(ctx, kf_gallery_load(ctx, path, &options, &g));
   for (int i = 0; i < 2; i++) {
@@ -422,7 +414,6 @@ static void check_after(void (*happens)(const char *path), int from_disk, bool s
     else
       assert_failed(by_itself[i](g), KF_ERR_DATA, path, "changed since it was loaded");
   }
-  kf_gallery_free(g);
 }
 
 TEST(changed_in_use) {

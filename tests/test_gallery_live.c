@@ -30,8 +30,8 @@ typedef struct life {
 /* Some rows of the world as a data set with ids. */
 static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const char **ids) {
   uint32_t dim = l->w.dim;
-  float *x = malloc(n * dim * sizeof *x);
-  int32_t *labels = malloc(n * sizeof *labels);
+  AUTOFREE float *x = malloc(n * dim * sizeof *x);
+  AUTOFREE int32_t *labels = malloc(n * sizeof *labels);
   char *text = malloc(n * 24 + 1), *end = text;
   for (uint64_t i = 0; i < n; i++) {
     memcpy(x + i * dim, l->w.rows + rows[i] * dim, dim * sizeof *x);
@@ -46,13 +46,11 @@ static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const c
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("rows.safetensors")));
   kf_data_free(data);
   copy = must_open(at("rows.safetensors"), NULL);
-  free(x);
-  free(labels);
   return copy;
 }
 
 static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
-  uint64_t *rows = malloc(n * sizeof *rows);
+  AUTOFREE uint64_t *rows = malloc(n * sizeof *rows);
   for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
   const char *ids;
   kf_gallery_change done;
@@ -77,13 +75,12 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   l->n += n;
   assert_int_equal(done.rows, l->n);
   assert_int_equal(done.added, n);
-  free(rows);
 }
 
 /* Removes n rows at random, and an id that is not there. */
 static void take_away(life *l, uint64_t n, uint64_t *seed) {
   char(*id)[24] = malloc((n + 1) * sizeof *id);
-  const char **list = malloc((n + 1) * sizeof *list);
+  AUTOFREE const char **list = malloc((n + 1) * sizeof *list);
   uint64_t removed = 0;
   for (uint64_t i = 0; i < n && l->n > 0; i++) {
     uint64_t at = test_random(seed) % l->n, row = l->rows[at], kept = 0;
@@ -100,16 +97,14 @@ static void take_away(life *l, uint64_t n, uint64_t *seed) {
   assert_int_equal(removal.removed, removed);
   assert_int_equal(removal.missing, 1);
   free(id);
-  free(list);
 }
 
 /* A gallery made of its rows at once. */
 static const char *fresh(const life *l) {
   const char *path = lasting("fresh.safetensors"), *ids;
-  kf_data *data = rows_of(l, l->rows, l->n, &ids);
+  AUTO(kf_data) *data = rows_of(l, l->rows, l->n, &ids);
   kf_gallery_options options = {.ids = ids, .metric = l->metric, .dtype = l->dtype};
   assert_ok(ctx, kf_gallery_save(ctx, data, l->model, &options, path));
-  kf_data_free(data);
   return path;
 }
 
@@ -304,20 +299,18 @@ TEST(cost) {
 /* --- left-overs, damage and lies ------------------------------------------------------------------ */
 
 static kf_status open_it(const char *path) {
-  kf_gallery *g = NULL;
+  AUTO(kf_gallery) *g = NULL;
   kf_status status = kf_gallery_load(ctx, path, NULL, &g);
-  kf_gallery_free(g);
   return status;
 }
 
 static void copy_file(const char *from, const char *to) {
   size_t size;
-  char *bytes = test_read(from, &size);
+  AUTOFREE char *bytes = test_read(from, &size);
   FILE *file = fopen(to, "wb");
   assert_non_null(file);
   assert_int_equal(fwrite(bytes, 1, size, file), size);
   fclose(file);
-  free(bytes);
 }
 
 /* What is left of another file does not count, and goes with the next change. */
@@ -499,8 +492,8 @@ TEST(several) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   for (int m = 0; m < 3; m++) {
     uint64_t seed = 40 + (uint64_t)m;
-    world w = make_world(300, DIM, CLASSES, 2, seed);
-    kf_model *model = fit_world(&w, m == 1, KF_CENTRE_MEAN);
+    AUTO(world) w = make_world(300, DIM, CLASSES, 2, seed);
+    AUTO(kf_model) *model = fit_world(&w, m == 1, KF_CENTRE_MEAN);
     static const char *const files[] = {"one.safetensors", "two.safetensors", "three.safetensors"};
     life all = {.w = w, .path = lasting("all.safetensors"), .metric = metrics[m], .model = model};
     const char *paths[3];
@@ -561,8 +554,6 @@ TEST(several) {
                  kf_gallery_load(ctx, paths[0], &options, &many));
     free(plain.rows);
     free(all.rows);
-    kf_model_free(model);
-    free_world(&w);
   }
 }
 

@@ -83,7 +83,7 @@ TEST(hostile) {
   refused(FEATURES("\"label\": " LABEL("[\"\xFF\"]")), "metadata 'huggingface'");
   /* Lists inside lists for ever, and more values than there may be. */
   enum { LONG = 1 << 20 };
-  char *text = malloc(LONG + 1);
+  AUTOFREE char *text = malloc(LONG + 1);
   assert_non_null(text);
   memset(text, '[', LONG);
   text[LONG] = '\0';
@@ -92,5 +92,4 @@ TEST(hostile) {
   for (size_t i = 2; i + 2 <= LONG - 2; i += 2) memcpy(text + i, ",1", 2);
   memcpy(text + LONG - 2, "1]", 3);
   refused(text, "metadata 'huggingface'");
-  free(text);
 }

@@ -96,7 +96,7 @@ TEST(taken_to_galleries) {
              *two = write_set("b.safetensors", 300, ROWS - 300, true),
              *none = write_set("c.safetensors", 0, 10, false), *out = at("g.safetensors"),
              *grown = at("h.safetensors"), *plain = at("p.safetensors");
-  kf_data *a = open_paths(&one, 1), *b = open_paths(&two, 1), *c = open_paths(&none, 1);
+  AUTO(kf_data) *a = open_paths(&one, 1), *b = open_paths(&two, 1), *c = open_paths(&none, 1);
   assert_ok(ctx, kf_gallery_save(ctx, a, NULL, NULL, out));
   kf_gallery_options append = {.append_to = out};
   assert_ok(ctx, kf_gallery_save(ctx, b, NULL, &append, grown));
@@ -114,18 +114,14 @@ TEST(taken_to_galleries) {
   assert_ok(ctx, kf_gallery_load(ctx, grown, NULL, &g));
   assert_null(kf_gallery_id(g, 0));
   kf_gallery_free(g);
-  kf_data_free(a);
-  kf_data_free(b);
-  kf_data_free(c);
 }
 
 TEST(described) {
   for (int ids = 0; ids < 2; ids++) {
     const char *path = write_set("a.safetensors", 0, 10, ids);
-    kf_info *info;
+    AUTO(kf_info) *info = NULL;
     assert_ok(ctx, kf_info_read(ctx, path, &info));
     assert_int_equal(info->ids, ids);
-    kf_info_free(info);
   }
 }
 
@@ -171,11 +167,10 @@ TEST(bad_ids) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = write_bad(cases[i].ends, 2, cases[i].bytes, cases[i].n);
-    kf_data *data = open_paths(&path, 1);
+    AUTO(kf_data) *data = open_paths(&path, 1);
     assert_error(ctx, KF_ERR_DATA, cases[i].words,
                  kf_data_save(ctx, data, KF_F32, at("out.safetensors")));
     assert_int_equal(access(at("out.safetensors"), F_OK), -1);
-    kf_data_free(data);
   }
   const char *path = write_bad((const int64_t[2]){1, 2}, 1, "ab", 2);
   kf_data *data = NULL;

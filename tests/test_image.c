@@ -195,26 +195,24 @@ TEST(truncated_files_are_errors) {
   for (size_t f = 0; f < N_SMALL; f++) {
     if (!reads(strrchr(small[f], '.'))) continue;
     size_t size;
-    char *bytes = test_read(golden(small[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(small[f]), &size);
     /* The last chunk of a PNG is empty, and its checksum is not waited for. */
     size_t least = strstr(small[f], ".png") != NULL ? size - 4 : size;
     for (size_t n = 0; n < least; n++) {
-      void *copy = exact_copy(bytes, n);
+      AUTOFREE void *copy = exact_copy(bytes, n);
       kf_image image;
       kf_status status = kf_image_decode(copy, n, 0, small[f], &image, &err);
       if (status != KF_ERR_DATA)
         fail_msg("%s cut to %zu of %zu bytes: %d", small[f], n, size, status);
       assert_non_null(strstr(err.message, small[f]));
-      free(copy);
     }
-    free(bytes);
   }
 }
 
 TEST(damaged_files_end_well) {
   for (size_t f = 0; f < N_SMALL; f++) {
     size_t size;
-    char *bytes = test_read(golden(small[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(small[f]), &size);
     for (size_t n = 0; n < size; n++) {
       char kept = bytes[n];
       bytes[n] = (char)(bytes[n] ^ (1 << n % 8));
@@ -228,7 +226,6 @@ TEST(damaged_files_end_well) {
       free(copy);
       bytes[n] = kept;
     }
-    free(bytes);
   }
 }
 
@@ -274,20 +271,19 @@ TEST(png_bombs_are_refused) {
                {0, 5, "PNG"},
                {0xffffffff, 1, "PNG"}};
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     put_be(bytes + 16, cases[i].width, 4);
     put_be(bytes + 20, cases[i].height, 4);
     put_be(bytes + 29, crc(bytes + 12, 17), 4);
     assert_refused_bytes(bytes, size, 0, cases[i].cause);
   }
-  free(bytes);
 }
 
 /* The 13 x 19 picture with n texts of `length` bytes each before its pixels. */
 static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
   enum { HEAD = 33, FRAME = 12 }; /* signature and IHDR; length, type and checksum */
-  uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), size);
   uint8_t *file = malloc(*size + n * (size_t)(FRAME + length)), *at = file + HEAD;
   assert_non_null(file);
   memcpy(file, bytes, HEAD);
@@ -301,7 +297,6 @@ static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
     if (i > 0) memcpy(at, file + HEAD, FRAME + length);
   memcpy(at, bytes + HEAD, *size - HEAD);
   *size += n * (size_t)(FRAME + length);
-  free(bytes);
   return file;
 }
 
@@ -316,12 +311,11 @@ TEST(packed_texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   for (uint32_t length = 2; length <= 1 << 20; length *= 2) {
     size_t size;
-    uint8_t *bytes = with_texts(1, length, &size);
+    AUTOFREE uint8_t *bytes = with_texts(1, length, &size);
     uint64_t most = UINT64_C(1032) * length, cap = 64 << 20;
     memcpy(memmem(bytes, size, "tEXt", 4), "zTXt", 4);
     assert_true(cost_of(bytes, size) >= (most < cap ? most : cap));
     assert_true(cost_of(bytes, size) < cap + 10000);
-    free(bytes);
   }
 }
 
@@ -335,7 +329,7 @@ TEST(texts_of_png) {
                {65, 1 << 20, false}, {999, 10, true},    {1001, 10, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     size_t size;
-    uint8_t *bytes = with_texts(cases[i].n, cases[i].length, &size);
+    AUTOFREE uint8_t *bytes = with_texts(cases[i].n, cases[i].length, &size);
     uint64_t texts = (uint64_t)cases[i].n * cases[i].length, cost = cost_of(bytes, size);
     assert_true(cost >= (texts < 64 << 20 ? texts : 64 << 20));
     assert_true(cost < 3 * texts + 2000 * (cases[i].n + UINT64_C(10)));
@@ -346,14 +340,13 @@ TEST(texts_of_png) {
     else
       assert_bad(status, "NAME: ", "too many texts and profiles: more than 64 MiB, or 1,000");
     kf_image_clear(&image);
-    free(bytes);
   }
 }
 
 TEST(jpeg_bombs_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
   uint8_t *frame = memmem(bytes, size, "\xff\xc0", 2);
   assert_non_null(frame);
   put_be(frame + 5, 65000, 2);
@@ -361,21 +354,20 @@ TEST(jpeg_bombs_are_refused) {
   assert_refused_bytes(bytes, size, 0, "65001 x 65000 pixels are more than the limit");
   put_be(frame + 5, 0, 2);
   assert_refused_bytes(bytes, size, 0, "JPEG");
-  free(bytes);
 }
 
 /* The last scan, again and again. */
 TEST(jpegs_of_many_scans_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
-  char *bytes = test_read(golden("grey-progressive.jpg"), &size);
+  AUTOFREE char *bytes = test_read(golden("grey-progressive.jpg"), &size);
   size_t head = 0;
   for (size_t i = 0; i + 1 < size; i++)
     if (memcmp(bytes + i, "\xff\xda", 2) == 0) head = i;
   assert_true(head > 0);
   const char *last = bytes + head;
   size_t scan = size - 2 - head; /* without the end of the image */
-  char *many = malloc(head + 200 * scan + 2);
+  AUTOFREE char *many = malloc(head + 200 * scan + 2);
   assert_non_null(many);
   memcpy(many, bytes, head);
   for (size_t k = 0; k < 200; k++) memcpy(many + head + k * scan, last, scan);
@@ -386,17 +378,14 @@ TEST(jpegs_of_many_scans_are_refused) {
   memcpy(many + head + 20 * scan, last, 2);
   memcpy(many + head + 200 * scan, "\xff\xd9", 2);
   assert_refused_bytes(many, head + 200 * scan + 2, 0, "is a JPEG of more than 100 scans");
-  free(many);
-  free(bytes);
 }
 
 TEST(webp_bombs_are_refused) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
   memset(bytes + 24, 0xff, 6); /* the canvas: 2^24 x 2^24 */
   assert_refused_bytes(bytes, size, 0, "16777216 x 16777216 pixels are more than the limit");
-  free(bytes);
 }
 
 TEST(the_limit_is_that_of_the_caller) {
@@ -404,7 +393,7 @@ TEST(the_limit_is_that_of_the_caller) {
   for (size_t f = 0; f < 3; f++) {
     if (!reads(strrchr(names[f], '.'))) continue;
     size_t size;
-    char *bytes = test_read(golden(names[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(names[f]), &size);
     kf_image image;
     assert_int_equal(kf_image_decode(bytes, size, 0, names[f], &image, &err), KF_OK);
     uint64_t pixels = (uint64_t)image.width * image.height;
@@ -412,7 +401,6 @@ TEST(the_limit_is_that_of_the_caller) {
     assert_int_equal(kf_image_decode(bytes, size, pixels, names[f], &image, &err), KF_OK);
     kf_image_clear(&image);
     assert_refused_bytes(bytes, size, pixels - 1, "more than the limit");
-    free(bytes);
   }
 }
 
@@ -445,9 +433,9 @@ TEST(exif_is_read_with_care) {
 #undef EXIF
   };
   size_t size;
-  char *bytes = test_read(golden("q75-s2.jpg"), &size);
+  AUTOFREE char *bytes = test_read(golden("q75-s2.jpg"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char *file = malloc(size + cases[i].n + 4);
+    AUTOFREE char *file = malloc(size + cases[i].n + 4);
     assert_non_null(file);
     memcpy(file, "\xff\xd8\xff\xe1", 4);
     put_be((uint8_t *)file + 4, (uint32_t)cases[i].n + 2, 2);
@@ -457,9 +445,7 @@ TEST(exif_is_read_with_care) {
     assert_int_equal(kf_image_decode(file, size + cases[i].n + 4, 0, "NAME", &image, &err), KF_OK);
     if ((image.width < image.height) != cases[i].turned) fail_msg("case %zu", i);
     kf_image_clear(&image);
-    free(file);
   }
-  free(bytes);
 }
 
 /* A PNG that says it in two places means its eXIf. */
@@ -468,8 +454,8 @@ TEST(exif_twice_in_png) {
   static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
   enum { HEAD = 33, CHUNK = sizeof exif - 1 };
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("raw-profile.png"), &size),
-          *file = malloc(size + CHUNK);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("raw-profile.png"), &size),
+                   *file = malloc(size + CHUNK);
   assert_non_null(file);
   memcpy(file, bytes, HEAD); /* the mark of the file, and IHDR */
   memcpy(file + HEAD, exif, CHUNK);
@@ -483,8 +469,6 @@ TEST(exif_twice_in_png) {
   assert_int_equal(image.height, turned.width);
   kf_image_clear(&image);
   kf_image_clear(&turned);
-  free(file);
-  free(bytes);
 }
 
 /* Of two blocks in a JPEG the first counts, as in Pillow. */
@@ -493,7 +477,8 @@ TEST(exif_twice_in_jpeg) {
   static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
   enum { BLOCK = sizeof exif - 1, ORIENTATION = BLOCK - 4 };
   size_t size;
-  char *bytes = test_read(golden("q75-s2.jpg"), &size), *file = malloc(size + 2 * (size_t)BLOCK);
+  AUTOFREE char *bytes = test_read(golden("q75-s2.jpg"), &size),
+                *file = malloc(size + 2 * (size_t)BLOCK);
   assert_non_null(file);
   for (int first = 1; first <= 6; first += 5) {
     memcpy(file, bytes, 2);
@@ -508,15 +493,13 @@ TEST(exif_twice_in_jpeg) {
     assert_int_equal(image.width < image.height, first == 6);
     kf_image_clear(&image);
   }
-  free(file);
-  free(bytes);
 }
 
 /* EXIF that the head of a WebP does not announce is not looked at. */
 TEST(webp_without_its_flag) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
-  char *bytes = test_read(golden("exif5.webp"), &size);
+  AUTOFREE char *bytes = test_read(golden("exif5.webp"), &size);
   kf_image turned, image;
   assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &turned, &err), KF_OK);
   bytes[20] = (char)(bytes[20] & ~8);
@@ -525,7 +508,6 @@ TEST(webp_without_its_flag) {
   assert_int_equal(image.width, turned.height);
   kf_image_clear(&image);
   kf_image_clear(&turned);
-  free(bytes);
 }
 
 /* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
@@ -533,7 +515,7 @@ TEST(odd_chunks_of_webp) {
   if (!reads(".webp")) test_skip(".webp decoder");
   static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
   size_t size, more = sizeof odd;
-  char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
+  AUTOFREE char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
   assert_non_null(file);
   assert_memory_equal(bytes + 12, "VP8X", 4);
   memcpy(file, bytes, 30); /* RIFF and VP8X */
@@ -548,8 +530,6 @@ TEST(odd_chunks_of_webp) {
   assert_memory_equal(image.rgb, plain.rgb, (size_t)3 * plain.width * plain.height);
   kf_image_clear(&image);
   kf_image_clear(&plain);
-  free(file);
-  free(bytes);
 }
 
 /* --- configurations ----------------------------------------------------------------------------- */

@@ -209,7 +209,7 @@ TEST(from_a_file) {
 /* A value takes 32 bytes, and "0," only two: their number is limited. */
 TEST(many_values) {
   size_t n = (size_t)KF_JSON_VALUES * 2;
-  char *text = malloc(n + 1);
+  AUTOFREE char *text = malloc(n + 1);
   assert_non_null(text);
   for (size_t i = 0; i < n; i++) text[i] = i == 0 ? '[' : i % 2 == 1 ? '0' : ',';
   kf_json_doc doc;
@@ -223,7 +223,6 @@ TEST(many_values) {
   text[n - 1] = '0';
   assert_int_equal(parse_all(&doc, text, n, &err), KF_ERR_DATA);
   assert_string_equal(err.message, "it holds more than 1048576 JSON values");
-  free(text);
 }
 
 TEST(lists_of_strings) {

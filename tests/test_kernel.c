@@ -143,8 +143,8 @@ static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
     for (int way = 0; way < 4; way++) {
       uint32_t n = widths[w];
       uint64_t seed = n + (unsigned)way;
-      int8_t *query = malloc(n);
-      uint8_t *row = malloc(n);
+      AUTOFREE int8_t *query = malloc(n);
+      AUTOFREE uint8_t *row = malloc(n);
       int64_t wanted = 0;
       for (uint32_t i = 0; i < n; i++) {
         int x = (int)(test_random(&seed) % 255) - 127;
@@ -154,8 +154,6 @@ static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
       }
       assert_int_equal(plain->byte_dot(query, row, n), wanted);
       assert_int_equal(fast->byte_dot(query, row, n), wanted);
-      free(query);
-      free(row);
     }
 }
 

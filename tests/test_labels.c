@@ -261,14 +261,14 @@ static void assert_table(const char *name, const char *text, const char *column,
                          const char *b, const char *c) {
   const char *labels[] = {write_text(name, text)}, *want[] = {a, b, c};
   kf_data_options options = {.labels = labels, .n_labels = 1, .label_column = column};
-  kf_data *data = must_open(write_npy("r3.npy", "<f4", "(3, 2)", rows3, sizeof rows3), &options);
+  AUTO(kf_data) *data =
+      must_open(write_npy("r3.npy", "<f4", "(3, 2)", rows3, sizeof rows3), &options);
   for (uint32_t i = 0; i < 3; i++) {
     float row[2];
     int32_t label;
     assert_ok(ctx, kf_data_get(ctx, data, i, 1, row, &label));
     assert_string_equal(kf_data_class_name(data, (uint32_t)label), want[i]);
   }
-  kf_data_free(data);
 }
 
 static void assert_no_table(const char *name, const char *text, const char *column,
@@ -340,7 +340,7 @@ TEST(bad_tables) {
 TEST(long_table) {
   enum { N = 3000 };
   char *text = malloc(64 * N), *end = text;
-  float *rows = malloc(sizeof(float) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N);
   end += sprintf(end, "note,label\r\n");
   for (int i = 0; i < N; i++) {
     rows[i] = (float)(i + 1);
@@ -348,7 +348,7 @@ TEST(long_table) {
   }
   const char *labels[] = {write_text("long.csv", text)};
   const char *path = write_npy("long.npy", "<f4", "(3000, 1)", rows, sizeof(float) * N);
-  kf_data *data =
+  AUTO(kf_data) *data =
       must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1, .label_column = "label"});
   static const uint64_t firsts[] = {0, 1, 1023, 1024, 2047, 2999, 1500};
   for (size_t i = 0; i < 7; i++) {
@@ -358,9 +358,7 @@ TEST(long_table) {
     assert_ok(ctx, kf_data_get(ctx, data, firsts[i], n, row, label));
     for (uint64_t j = 0; j < n; j++) assert_int_equal(label[j], (firsts[i] + j) % 7);
   }
-  kf_data_free(data);
   free(text);
-  free(rows);
 }
 
 /* --- strings --------------------------------------------------------------------------------- */
@@ -373,7 +371,7 @@ TEST(strings) {
   for (int i = 0; i < 2; i++) {
     const char *labels[] = {i ? write_npy("s.npy", "|S3", "(3,)", bytes, sizeof bytes)
                               : write_npy("s.npy", "<U3", "(3, 1)", wide, sizeof wide)};
-    kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+    AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
     float row[6];
     int32_t label[3];
     assert_ok(ctx, kf_data_get(ctx, data, 0, 3, row, label));
@@ -381,7 +379,6 @@ TEST(strings) {
     assert_string_equal(kf_data_class_name(data, 0), "a");
     assert_string_equal(kf_data_class_name(data, 1),
                         i ? "b\xC3\xA9" : "b\xE2\x82\xAC\xF0\x9F\x98\x80");
-    kf_data_free(data);
   }
 }
 

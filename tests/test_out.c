@@ -88,10 +88,9 @@ static void write_text(const char *path, const char *text) {
 
 static void assert_text(const char *path, const char *text) {
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_int_equal(n, strlen(text));
   assert_memory_equal(bytes, text, n);
-  free(bytes);
 }
 
 static kf_status save(const char *path, const char *text) {
@@ -227,7 +226,7 @@ TEST(nothing_before_the_end) {
   assert_text(at("a"), "old");
   assert_error(ctx, KF_ERR_ARG, "nothing has begun", kf_outputs_commit(ctx));
 
-  kf_data *data; /* what the library writes waits as well */
+  AUTO(kf_data) *data = NULL; /* what the library writes waits as well */
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_outputs_begin(ctx));
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("x.safetensors")));
@@ -238,7 +237,6 @@ TEST(nothing_before_the_end) {
   assert_text(at("a"), "new");
   assert_ok(ctx, kf_outputs_begin(ctx)); /* freed with the context */
   assert_ok(ctx, save(at("a"), "never"));
-  kf_data_free(data);
 }
 
 /* --- locks ------------------------------------------------------------------------------------- */
@@ -297,7 +295,7 @@ static int stop_waiting(void *user, const char *what, uint64_t done, uint64_t to
 TEST(waiting) {
   write_text(at("x"), "old");
   int rounds = 0;
-  kf_ctx *other;
+  AUTO(kf_ctx) *other = NULL;
   assert_int_equal(
       kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_waiting, .user = &rounds},
                  &other),
@@ -309,7 +307,6 @@ TEST(waiting) {
   kf_guard_release(&guard);
   assert_int_equal(kf_guard_take(&second, other, at("x")), KF_OK);
   kf_guard_release(&second);
-  kf_ctx_free(other);
 }
 
 /* --- rows that are added ------------------------------------------------------------------------- */
@@ -317,21 +314,19 @@ TEST(waiting) {
 static kf_status add_row(kf_ctx *own, const char *gallery, float number,
                          const kf_gallery_options *more) {
   const float row[] = {number, 1};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   KF_TRY(kf_data_open_memory(own, row, 1, 2, NULL, NULL, 0, &data));
   kf_gallery_options options = more != NULL ? *more : (kf_gallery_options){0};
   options.metric = KF_METRIC_EUCLIDEAN;
   options.append_to = number > 0 ? gallery : NULL;
   kf_status status = kf_gallery_save(own, data, NULL, &options, gallery);
-  kf_data_free(data);
   return status;
 }
 
 static uint64_t rows_of(const char *path) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   uint64_t n = kf_gallery_rows(g);
-  kf_gallery_free(g);
   return n;
 }
 

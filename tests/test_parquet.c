@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+AUTO_OBJECT(kf_pq_cache)
+
 #define GOLDEN KOOFU_SOURCE_DIR "/tests/golden/parquet/"
 
 static const char *const files[] = {GOLDEN "pyarrow-groups-nulls-n23.parquet",
@@ -174,9 +176,9 @@ static void close_embeddings(open_column *o) {
 }
 
 static void share_pages(const char *path, uint64_t n, float *rows) {
-  kf_ctx *own = test_ctx(4, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *own = test_ctx(4, KF_ISA_PLAIN);
   kf_err err = {0};
-  kf_pq_cache *cache = kf_pq_cache_new();
+  AUTO(kf_pq_cache) *cache = kf_pq_cache_new();
   open_column o;
   assert_non_null(cache);
   open_embeddings(&o, path, cache);
@@ -188,8 +190,6 @@ static void share_pages(const char *path, uint64_t n, float *rows) {
     assert_int_equal(kf_parallel(own, 100, read_some, &s), KF_OK);
   }
   close_embeddings(&o);
-  kf_pq_cache_free(cache);
-  kf_ctx_free(own);
 }
 
 TEST(threads_share_pages) {
@@ -202,8 +202,7 @@ TEST(threads_share_pages) {
 }
 
 TEST(whole_files) {
-  kf_ctx *own = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *own = test_ctx(1, KF_ISA_PLAIN);
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
     assert_ok(own, read_all(own, files[i]));
-  kf_ctx_free(own);
 }

@@ -235,10 +235,9 @@ TEST(deep_folders) {
   }
   strcat(path, "/1.png");
   touch(path, "x");
-  kf_pictures *list = OPEN("p");
+  AUTO(kf_pictures) *list = OPEN("p");
   assert_int_equal(kf_pictures_count(list), 1);
   assert_string_equal(kf_pictures_path(list, 0), path);
-  kf_pictures_free(list);
 }
 
 TEST(many_pictures) {
@@ -247,11 +246,10 @@ TEST(many_pictures) {
     snprintf(path, sizeof path, "p/k%d/%04d.png", i % 7, i);
     touch(path, "");
   }
-  kf_pictures *list = OPEN("p");
+  AUTO(kf_pictures) *list = OPEN("p");
   assert_int_equal(kf_pictures_count(list), 3000);
   for (uint64_t i = 1; i < 3000; i++)
     assert_true(strcmp(kf_pictures_path(list, i - 1), kf_pictures_path(list, i)) < 0);
-  kf_pictures_free(list);
 }
 
 /* --- lists --------------------------------------------------------------------------------------- */

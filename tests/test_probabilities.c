@@ -5,6 +5,8 @@
 #include "koofu_judge.h"
 #include "search/index.h"
 
+AUTO_OBJECT(kf_prototypes)
+
 enum { N = 300, D = 12, K = 7 };
 #define T 9.5
 
@@ -31,6 +33,7 @@ static void clear_problem(problem *p) {
   free_world(&p->w);
   kf_ctx_free(p->ctx);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 /* What classes and scores make of the definition. */
 static void by_hand(const problem *p, int raw, const double *scores, double *out) {
@@ -48,8 +51,8 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
  * made, in the order of the classes. */
 TEST(prototypes_are_not_copied) {
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(2, KF_ISA_AUTO, raw);
-    kf_prototypes *all, *some;
+    AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
+    AUTO(kf_prototypes) *all = NULL, *some = NULL;
     unsigned char mask[K];
     for (int k = 0; k < K; k++) mask[k] = k != 2 && k != 5;
     assert_ok(p.ctx, kf_prototypes_new(p.ctx, p.model, KF_METRIC_DEFAULT, false, KF_PART_DEFAULT,
@@ -68,9 +71,6 @@ TEST(prototypes_are_not_copied) {
       assert_memory_equal(some->index->rows + i * some->dim, all->index->rows + k * all->dim,
                           all->dim * sizeof(float));
     }
-    kf_prototypes_free(all);
-    kf_prototypes_free(some);
-    clear_problem(&p);
   }
 }
 
@@ -80,7 +80,7 @@ TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(2, KF_ISA_AUTO, raw);
+    AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
     kf_classify_options all = {.top = K};
     kf_classifier *c;
     assert_ok(p.ctx, kf_classifier_new(p.ctx, p.model, &all, &c));
@@ -108,7 +108,6 @@ TEST(in_many_calls) {
     assert_error(p.ctx, KF_ERR_ARG, "take part", kf_classifier_new(p.ctx, p.model, &all, &c));
     assert_null(c);
     kf_classifier_free(NULL);
-    clear_problem(&p);
   }
 }
 
@@ -122,7 +121,7 @@ TEST(as_defined) {
   for (int raw = 0; raw < 2; raw++)
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
       if (!test_has_isa(ways[way].isa)) continue;
-      problem p = make_problem(ways[way].threads, ways[way].isa, raw);
+      AUTO(problem) p = make_problem(ways[way].threads, ways[way].isa, raw);
       kf_classify_options all = {.top = K};
       assert_ok(p.ctx,
                 kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, classes, scores, got));
@@ -146,12 +145,11 @@ TEST(as_defined) {
       assert_ok(p.ctx,
                 kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, alone, NULL, plain));
       for (int i = 0; i < 2 * N; i++) assert_true(plain[i] == got[i / 2 * K + i % 2]);
-      clear_problem(&p);
     }
 }
 
 TEST(which_temperature) {
-  problem p = make_problem(1, KF_ISA_AUTO, 0);
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0);
   double score, own, probability;
   int32_t class;
   kf_classify_options o = {0};
@@ -185,28 +183,24 @@ TEST(which_temperature) {
   kf_calibration *c;
   assert_error(p.ctx, KF_ERR_ARG, "the model has no temperature",
                kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
-  kf_analysis *a; /* goes on without */
+  AUTO(kf_analysis) *a = NULL; /* goes on without */
   assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, NULL, &a));
   assert_null(a->calibration);
-  kf_analysis_free(a);
-  clear_problem(&p);
 }
 
 /* Extreme temperatures: nothing but finite numbers, and a calibration that is as wrong as it is. */
 TEST(extremes) {
-  problem p = make_problem(2, KF_ISA_AUTO, 0);
+  AUTO(problem) p = make_problem(2, KF_ISA_AUTO, 0);
   static const double t[] = {1e-9, 1e3, 1e12};
   for (int i = 0; i < 3; i++) {
-    kf_calibration *c;
+    AUTO(kf_calibration) *c = NULL;
     kf_analysis_options o = {.temperature = t[i]};
     assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, &o, &c));
     double accuracy = (double)c->totals.top1 / N;
     assert_true(isfinite(c->nll) && c->nll >= 0 && c->brier >= 0 && c->brier <= 2);
     if (i == 0) assert_true(fabs(c->nll - log(K)) < 1e-6 && fabs(c->confidence - 1.0 / K) < 1e-6);
     if (i == 2) assert_true(fabs(c->ece - (1 - accuracy)) < 1e-9 && c->bins[14].n == N);
-    kf_calibration_free(c);
   }
-  clear_problem(&p);
 }
 
 typedef struct figures {
@@ -237,9 +231,9 @@ static figures count_by_hand(const problem *p, const double *probabilities,
 TEST(calibration) {
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
-  kf_calibration *first = NULL;
+  AUTO(kf_calibration) *first = NULL;
   for (unsigned threads = 1; threads <= 4; threads++) {
-    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    AUTO(problem) p = make_problem(threads, KF_ISA_AUTO, 0);
     kf_calibration *c;
     kf_classify_options all = {.top = K};
     assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
@@ -271,25 +265,23 @@ TEST(calibration) {
     else
       assert_memory_equal(first, c, sizeof *c); /* whatever the threads */
     if (first != c) kf_calibration_free(c);
-    clear_problem(&p);
   }
-  kf_calibration_free(first);
 }
 
 /* The edges of bins belong to the bin below: (0, 1/15], (1/15, 2/15], … With two equal scores the
  * probability is 1/2, in the eighth; with three it is 1/3, the upper end of the fifth. */
 TEST(edges_of_bins) {
   for (uint32_t k = 2; k <= 3; k++) {
-    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
     float rows[6][4] = {{1, 0, 0, 0.1f}, {0, 1, 0, 0.1f}, {0, 0, 1, 0.1f},
                         {1, 0, 0, 0.2f}, {0, 1, 0, 0.2f}, {0, 0, 1, 0.2f}};
     int32_t labels[6] = {0, 1, 2, 0, 1, 2}, one = 0;
     float same[4] = {1, 1, 1, 1};
     if (k == 2) same[2] = 0;
-    kf_stats *s;
-    kf_model *m;
-    kf_data *data;
-    kf_calibration *c;
+    AUTO(kf_stats) *s = NULL;
+    AUTO(kf_model) *m = NULL;
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_calibration) *c = NULL;
     for (int i = 0; i < 6; i++)
       if (labels[i] >= (int32_t)k) labels[i] = KF_LABEL_NONE;
     assert_ok(ctx, kf_stats_new(ctx, 4, k, NULL, NULL, &s));
@@ -299,17 +291,12 @@ TEST(edges_of_bins) {
     kf_analysis_options o = {.temperature = 1e-12}; /* all classes are alike */
     assert_ok(ctx, kf_calibration_new(ctx, m, data, &o, &c));
     assert_int_equal(c->bins[k == 2 ? 7 : 4].n, 1);
-    kf_calibration_free(c);
-    kf_data_free(data);
-    kf_model_free(m);
-    kf_stats_free(s);
-    kf_ctx_free(ctx);
   }
 }
 
 /* Several right classes of a row count as one. */
 TEST(several_right) {
-  problem p = make_problem(1, KF_ISA_AUTO, 0);
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0);
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
@@ -338,14 +325,13 @@ TEST(several_right) {
   kf_calibration_free(c);
   kf_truth_free(truth);
   test_remove(folder);
-  clear_problem(&p);
 }
 
 TEST(mistakes) {
   static double scores[N * 2], q[N * 2];
   static int32_t classes[N * 2];
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    AUTO(problem) p = make_problem(threads, KF_ISA_AUTO, 0);
     kf_analysis_options o = {.mistakes = 1};
     kf_classify_options two = {.top = 2};
     kf_analysis *a;
@@ -370,13 +356,12 @@ TEST(mistakes) {
     assert_int_equal(a->n_mistakes, at);
     assert_true(isnan(a->mistakes[0].probability) && isnan(a->mistakes[0].right_probability));
     kf_analysis_free(a);
-    clear_problem(&p);
   }
 }
 
 TEST(known_rows) {
   kf_model *m;
-  problem p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
   m = p.model;
   assert_int_equal(kf_model_knows(m, -2), 1); /* no threshold */
   m->reject = 0.25;
@@ -388,21 +373,19 @@ TEST(known_rows) {
   m->reject_share = 0.95;
   assert_int_equal(kf_model_knows(m, 3), 1);
   assert_int_equal(kf_model_knows(m, 3.001), 0);
-  clear_problem(&p);
-  clear_problem(&far);
 }
 
 /* Fewer dimensions have a temperature of their own, which suits rows that the fit has not seen, and
  * has the same bits whatever the threads. */
 TEST(fewer_dimensions) {
   enum { ROWS = 1500, TRAIN = 400, DIM = 40, CLASSES = 6 };
-  world w = make_world(ROWS, DIM, CLASSES, 2, 3);
+  AUTO(world) w = make_world(ROWS, DIM, CLASSES, 2, 3);
   for (int raw = 0; raw < 2; raw++) {
     double first = 0;
     for (unsigned threads = 1; threads <= 3; threads++) {
-      kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-      kf_data *train, *test;
-      kf_model *all, *m;
+      AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+      AUTO(kf_data) *train = NULL, *test = NULL;
+      AUTO(kf_model) *all = NULL, *m = NULL;
       assert_ok(ctx, kf_data_open_memory(ctx, w.rows, TRAIN, DIM, w.labels, NULL, CLASSES, &train));
       assert_ok(ctx, kf_data_open_memory(ctx, w.rows + TRAIN * DIM, ROWS - TRAIN, DIM,
                                          w.labels + TRAIN, NULL, CLASSES, &test));
@@ -416,23 +399,16 @@ TEST(fewer_dimensions) {
       if (threads == 1) first = own;
       assert_true(own == first);
       for (int i = 0; i < 4; i++) {
-        kf_calibration *c;
+        AUTO(kf_calibration) *c = NULL;
         kf_analysis_options by = {.temperature = tried[i]};
         assert_ok(ctx, kf_calibration_new(ctx, m, test, &by, &c));
         loss[i] = c->nll;
-        kf_calibration_free(c);
       }
       assert_true(loss[0] < loss[2]);
       if (!raw) assert_true(loss[0] < loss[1]); /* distances may be at the limit */
       assert_true(raw ? loss[0] < 1.05 * loss[3] : loss[0] < 0.95 * loss[3]);
-      kf_model_free(all);
-      kf_model_free(m);
-      kf_data_free(train);
-      kf_data_free(test);
-      kf_ctx_free(ctx);
     }
   }
-  free_world(&w);
 }
 
 /* --- so many classes that scores are sums in f32 ---------------------------------------------- */
@@ -447,11 +423,11 @@ TEST(many_classes) {
   const double temperature = 40, bound = 2 * temperature * (MANY_D + 2) * 0x1p-24;
   static double scores[MANY_N * MANY], got[MANY_N * TOP], first[MANY_N * TOP];
   static int32_t classes[MANY_N * MANY], best[MANY_N * TOP];
-  world w = many_world();
+  AUTO(world) w = many_world();
   for (unsigned threads = 1; threads <= 3; threads++) {
-    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_stats *stats = stats_of(ctx, &w, 0);
-    kf_model *model = fit(ctx, stats, 0.3, 0);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_stats) *stats = stats_of(ctx, &w, 0);
+    AUTO(kf_model) *model = fit(ctx, stats, 0.3, 0);
     kf_classify_options some = {.top = TOP, .temperature = temperature}, all = {.top = MANY};
     assert_ok(ctx, kf_classify_probabilities(ctx, model, w.rows, MANY_N, &some, best, NULL, got));
     if (threads == 1) {
@@ -459,9 +435,6 @@ TEST(many_classes) {
       assert_ok(ctx, kf_classify(ctx, model, w.rows, MANY_N, &all, classes, scores));
     }
     assert_memory_equal(got, first, sizeof got);
-    kf_model_free(model);
-    kf_stats_free(stats);
-    kf_ctx_free(ctx);
   }
   for (int i = 0; i < MANY_N; i++) {
     const double *s = scores + (size_t)i * MANY;
@@ -474,28 +447,23 @@ TEST(many_classes) {
       assert_true(k == 0 || p <= got[i * TOP + k - 1]);
     }
   }
-  free_world(&w);
 }
 
 /* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
  * class has as many rows as there are folds, so a row in each. */
 TEST(many_classes_fewer_dimensions) {
-  world w = many_world();
+  AUTO(world) w = many_world();
   double found[3];
   for (int way = 0; way < 3; way++) {
-    kf_ctx *ctx = test_ctx(way == 2 ? 1 : 2, way == 2 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_data *data;
-    kf_model *model;
+    AUTO(kf_ctx) *ctx = test_ctx(way == 2 ? 1 : 2, way == 2 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_model) *model = NULL;
     kf_fit_options o = {
         .lambda = {1, KF_LAMBDA_RELATIVE}, .dim = MANY_D / 2, .sample = way == 1 ? 2000 : 0};
     assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, MANY_D, w.labels, NULL, MANY, &data));
     assert_ok(ctx, kf_fit(ctx, data, &o, &model, NULL));
     found[way] = kf_model_temperature(model);
-    kf_model_free(model);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
   assert_true(found[2] == found[0]);
   assert_true(found[0] > 0 && fabs(found[0] / found[1] - 1) < 0.15);
-  free_world(&w);
 }

@@ -104,10 +104,9 @@ static char *save(const kf_page *content, size_t *size) {
 
 static void assert_holds(const kf_page *content, const char *const *wanted, size_t n) {
   size_t size;
-  char *text = save(content, &size);
+  AUTOFREE char *text = save(content, &size);
   for (size_t i = 0; i < n; i++)
     if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
-  free(text);
 }
 
 /* --- tests ------------------------------------------------------------------------------------ */

@@ -51,11 +51,9 @@ static void check_kinds_of_data(kf_metric metric) {
     if (!suits(&kinds[i], metric)) continue;
     for (size_t s = 0; s < N_SHAPES; s++) {
       if (s > 0 && (s + i) % 4 != 0) continue;
-      problem p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
-      answer a = solve(&p, metric);
+      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
+      AUTO(answer) a = solve(&p, metric);
       all_instruction_sets(&a, turn++);
-      free_answer(&a);
-      free_problem(&p);
     }
   }
 }
@@ -94,11 +92,9 @@ TEST(weakest_places) {
                {"equal products", 64}};
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(cases[i].name), 512, cases[i].dim, 5, 43);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(cases[i].name), 512, cases[i].dim, 5, 43);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (unsigned turn = 0; turn < 3; turn++) all_instruction_sets(&a, turn);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
@@ -109,23 +105,21 @@ TEST(many_rows) {
   static const uint32_t ks[] = {1, 15, 1024};
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[i]), 30011, 8, 3, i);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 30011, 8, 3, i);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
         for (unsigned threads = 1; threads <= 5; threads += 2)
           if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = threads, .batch = 1 + threads / 2}, ks, 3,
                   NULL);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
 /* The squares of two distances differ in their last bit, their roots do not. */
 TEST(squares_of_distances_decide) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const float rows[] = {1, 0x1p-26f, 1, 0}, query[] = {0, 0};
-  kf_index *index;
+  AUTO(kf_index) *index = NULL;
   kf_index_options options = {.metric = KF_METRIC_EUCLIDEAN};
   assert_ok(ctx, kf_index_new(ctx, rows, 2, 2, &options, &index));
   int64_t found[2];
@@ -134,8 +128,6 @@ TEST(squares_of_distances_decide) {
   assert_int_equal(found[0], 1);
   assert_int_equal(found[1], 0);
   assert_true(scores[0] == 1 && scores[1] == 1);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
 }
 
 /* --- every way of asking --------------------------------------------------------------------- */
@@ -149,9 +141,9 @@ TEST(leading_directions) {
   for (size_t i = 0; i < N_KINDS; i++)
     for (size_t m = i % 3; m < 3; m += 2) {
       if (!suits(&kinds[i], metrics[m])) continue;
-      problem p = make_problem(&kinds[i], 700, 33, 20, 1 + i);
+      AUTO(problem) p = make_problem(&kinds[i], 700, 33, 20, 1 + i);
       if (i % 4 == 3) round_problem(&p, KF_F16);
-      answer a = solve(&p, metrics[m]);
+      AUTO(answer) a = solve(&p, metrics[m]);
       int64_t leave_out[20];
       for (uint64_t q = 0; q < 20; q++) leave_out[q] = q % 2 == 0 ? a.rows[q * 700] : -1;
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
@@ -163,8 +155,6 @@ TEST(leading_directions) {
                        .in_place = lead % 2 == 0,
                        .lead = lead},
                 ks, 3, lead % 4 == 1 ? leave_out : NULL);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
@@ -183,25 +173,22 @@ TEST(leading_by_rule) {
   const kind *of[] = {&few, kind_named("gaussian")};
   static int64_t rows[2][QUERIES * K];
   static double scores[2][QUERIES * K];
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int i = 0; i < 2; i++) {
-    problem p = make_problem(of[i], N, DIM, QUERIES, 5);
+    AUTO(problem) p = make_problem(of[i], N, DIM, QUERIES, 5);
     uint64_t bytes[2];
     for (int many = 0; many < 2; many++) {
-      kf_index *index;
+      AUTO(kf_index) *index = NULL;
       kf_index_options options = {.queries = many ? 4096 : 4095};
       assert_ok(ctx, kf_index_new(ctx, p.rows, N, DIM, &options, &index));
       assert_int_equal(index->lead.n > 0, i == 0 && many);
       bytes[many] = kf_index_bytes(index);
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows[many], scores[many], NULL));
-      kf_index_free(index);
     }
     assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
     assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
     assert_true((double)bytes[1] <= (double)bytes[0] + (i == 0 ? N * (0.6 * DIM + 80) : 0));
-    free_problem(&p);
   }
-  kf_ctx_free(ctx);
 }
 
 static void ask_in_every_way(const answer *a) {
@@ -224,11 +211,9 @@ static void ask_in_every_way(const answer *a) {
 TEST(batches_threads_and_sources) {
   const char *const names[] = {"loose clusters", "every row thrice", "cone"};
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
-    answer a = solve(&p, metrics[m]);
+    AUTO(problem) p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
+    AUTO(answer) a = solve(&p, metrics[m]);
     ask_in_every_way(&a);
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
@@ -236,24 +221,22 @@ TEST(batches_threads_and_sources) {
 TEST(many_queries) {
   static const uint32_t ks[] = {5};
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
-    answer a = solve(&p, metrics[m]);
+    AUTO(problem) p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
+    AUTO(answer) a = solve(&p, metrics[m]);
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       for (unsigned threads = 1; threads <= 5; threads += 2)
         for (uint64_t batch = 0; batch <= 4096 && test_has_isa(isa); batch += 4096)
           check(&a, &(how){.isa = isa, .threads = threads, .batch = batch}, ks, 1, NULL);
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
 /* Without rows_in_place the caller's array is no longer looked at; scores may be NULL. */
 TEST(the_index_has_its_own_rows) {
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
-    answer a = solve(&p, metrics[m]);
-    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    AUTO(problem) p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
+    AUTO(answer) a = solve(&p, metrics[m]);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
     memset(p.rows, 0xff, 1000 * 31 * sizeof *p.rows);
     int64_t rows[20 * 5];
     char text[256] = "";
@@ -262,18 +245,12 @@ TEST(the_index_has_its_own_rows) {
     assert_int_equal(kf_index_rows(index), 1000);
     assert_int_equal(kf_index_dim(index), 31);
     assert_int_equal(kf_index_metric(index), metrics[m]);
-    kf_index_free(index);
-    free_answer(&a);
-    free_problem(&p);
   }
-  problem p = make_problem(kind_named("gaussian"), 3, 2, 1, 5);
-  kf_index *index;
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 3, 2, 1, 5);
+  AUTO(kf_index) *index = NULL;
   assert_ok(ctx, kf_index_new(ctx, p.rows, 3, 2, NULL, &index));
   assert_int_equal(kf_index_metric(index), KF_METRIC_COSINE);
-  kf_index_free(index);
   kf_index_free(NULL);
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* --- leaving out ----------------------------------------------------------------------------- */
@@ -286,9 +263,9 @@ TEST(leave_out) {
   enum { N = 130 };
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[i]), N, 33, N, 13);
+      AUTO(problem) p = make_problem(kind_named(names[i]), N, 33, N, 13);
       memcpy(p.queries, p.rows, N * 33UL * sizeof *p.rows);
-      answer a = solve(&p, metrics[m]);
+      AUTO(answer) a = solve(&p, metrics[m]);
       int64_t own[N], none[N], some[N];
       for (int64_t q = 0; q < N; q++) {
         own[q] = q;
@@ -301,8 +278,6 @@ TEST(leave_out) {
           if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = 2, .batch = l % 2 == 0 ? 0 : 100}, ks, 3,
                   lists[l]);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
@@ -312,22 +287,20 @@ TEST(first_floor) {
   static const uint32_t ks[] = {3, 15};
   enum { N = 20000, DIM = 32, NEAR = 3, LONG = 70 };
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("gaussian"), N, DIM, 1, 17);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, 1, 17);
     for (size_t j = 0; j < DIM; j++) p.queries[j] = j % 2 == 0 ? 1 : -1;
     for (size_t i = 0; i < NEAR; i++)
       for (size_t j = 0; j < DIM; j++) {
         p.rows[i * DIM + j] = p.queries[j];
         p.rows[(LONG + i) * DIM + j] = -1e4F * p.queries[j];
       }
-    answer a = solve(&p, metrics[m]);
+    AUTO(answer) a = solve(&p, metrics[m]);
     const int64_t own = 0;
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       if (test_has_isa(isa)) {
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, &own);
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, NULL);
       }
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
@@ -336,14 +309,14 @@ TEST(first_floor) {
 /* A query that is not finite, or too long, says nothing, also where no other of its group has a
  * factor. */
 TEST(queries_without_end) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
   const float rows[] = {1, 2, 3, -1, 0, 1};
   const float queries[][3] = {{INFINITY, 0, 0}, {NAN, 1, 2}, {3e38f, -3e38f, 3e38f}};
   for (int metric = KF_METRIC_EUCLIDEAN; metric <= KF_METRIC_INNER; metric++) {
-    kf_index *index;
+    AUTO(kf_index) *index = NULL;
     kf_index_options options = {.metric = (kf_metric)metric};
     assert_ok(ctx, kf_index_new(ctx, rows, 2, 3, &options, &index));
-    int8_t *bytes = malloc(index->padded);
+    AUTOFREE int8_t *bytes = malloc(index->padded);
     double scratch[6];
     for (int i = 0; i < 3; i++)
       for (int factor = 0; factor < 2; factor++) {
@@ -354,19 +327,16 @@ TEST(queries_without_end) {
         assert_true(q.by_length == INFINITY && q.by_error == INFINITY && q.fixed == INFINITY);
         for (uint32_t b = 0; b < index->padded; b++) assert_int_equal(bytes[b], 0);
       }
-    free(bytes);
-    kf_index_free(index);
   }
-  kf_ctx_free(ctx);
 }
 
 TEST(report_adds_up) {
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
   int64_t rows[50 * 15];
   double scores[50 * 15];
   for (size_t m = 0; m < 3; m++) {
-    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
     kf_search_report once = {0};
     assert_ok(ctx, search_all(ctx, index, &p, 15, 0, NULL, rows, scores, &once));
     assert_int_equal(once.queries, 50);
@@ -379,16 +349,13 @@ TEST(report_adds_up) {
     assert_error(ctx, KF_ERR_ARG, "k is 0",
                  kf_search(ctx, index, p.queries, 1, 0, NULL, rows, scores, &failed));
     assert_true(failed.queries == 3 && failed.candidates == 4);
-    kf_index_free(index);
   }
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
 TEST(bad_arguments_of_an_index) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   float rows[6] = {1, 2, 3, 4, 5, 6};
   kf_index *index = NULL;
   kf_index_options options = {0};
@@ -405,13 +372,11 @@ TEST(bad_arguments_of_an_index) {
   assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new(ctx, rows, 2, 3, &options, &index));
   assert_int_equal(kf_index_new_from_data(NULL, NULL, NULL, &index), KF_ERR_ARG);
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, NULL, NULL, &index));
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 3, NULL, NULL, 0, &data));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, data, NULL, NULL));
   assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new_from_data(ctx, data, &options, &index));
   assert_null(index);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* One bad element or row, in any block, named by its number. */
@@ -420,11 +385,11 @@ TEST(bad_rows) {
   for (unsigned threads = 1; threads <= 2; threads++)
     for (size_t m = 0; m < 3; m++)
       for (size_t v = 0; v < 4; v++) {
-        kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
-        problem p = make_problem(kind_named("gaussian"), 1537, 5, 1, 19);
+        AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
+        AUTO(problem) p = make_problem(kind_named("gaussian"), 1537, 5, 1, 19);
         kf_index_options options = {.metric = metrics[m], .rows_in_place = v % 2 == 0};
         kf_index *index = NULL;
-        kf_data *data;
+        AUTO(kf_data) *data = NULL;
         assert_ok(ctx, kf_data_open_memory(ctx, p.rows, 1537, 5, NULL, NULL, 0, &data));
         for (size_t j = 0; j < 5; j++)
           if (values[v] == 0 || j == 4) p.rows[1234 * 5 + j] = values[v];
@@ -438,14 +403,11 @@ TEST(bad_rows) {
                        kf_index_new_from_data(ctx, data, &options, &index));
           assert_null(index);
         }
-        kf_data_free(data);
-        free_problem(&p);
-        kf_ctx_free(ctx);
       }
 }
 
 TEST(bad_arguments_of_a_search) {
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
   few.shape.n = 10;
   int64_t rows[4 * 10], out[4] = {0, -1, 9, -1};
@@ -477,18 +439,17 @@ TEST(bad_arguments_of_a_search) {
   assert_true(report.queries == 0 && report.candidates == 0);
   kf_index_free(index);
   free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 TEST(bad_queries) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   int64_t rows[9];
   double scores[9];
   for (size_t m = 0; m < 3; m++)
     for (size_t v = 0; v < 4; v++) {
-      problem p = make_problem(kind_named("gaussian"), 100, 13, 9, 29);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(problem) p = make_problem(kind_named("gaussian"), 100, 13, 9, 29);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       for (size_t j = 0; j < 13; j++)
         if (values[v] == 0 || j == 12) p.queries[3 * 13 + j] = values[v];
       if (values[v] == 0 && metrics[m] != KF_METRIC_COSINE)
@@ -496,10 +457,7 @@ TEST(bad_queries) {
       else
         assert_error(ctx, KF_ERR_DATA, "query 3",
                      kf_search(ctx, index, p.queries, 9, 1, NULL, rows, scores, NULL));
-      kf_index_free(index);
-      free_problem(&p);
     }
-  kf_ctx_free(ctx);
 }
 
 /* --- the first pass --------------------------------------------------------------------------- */
@@ -529,12 +487,12 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
 /* An index of resident rows keeps no copy of them, and answers the same. */
 TEST(resident_rows) {
   enum { N = 3000, DIM = 70 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
   for (size_t m = 0; m < 3; m++) {
-    answer a = solve(&p, metrics[m]);
-    kf_index *borrowed = given_index_of(ctx, &p, metrics[m], &(how){.resident = true});
-    kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){0});
+    AUTO(answer) a = solve(&p, metrics[m]);
+    AUTO(kf_index) *borrowed = given_index_of(ctx, &p, metrics[m], &(how){.resident = true});
+    AUTO(kf_index) *copied = given_index_of(ctx, &p, metrics[m], &(how){0});
     assert_ptr_equal(borrowed->rows, p.rows);
     assert_ptr_not_equal(copied->rows, p.rows);
     assert_int_equal(kf_index_bytes(borrowed) + N * DIM * sizeof(float), kf_index_bytes(copied));
@@ -543,12 +501,7 @@ TEST(resident_rows) {
     char text[256];
     assert_ok(ctx, search_all(ctx, borrowed, &p, 5, 0, NULL, rows, scores, NULL));
     assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
-    kf_index_free(borrowed);
-    kf_index_free(copied);
-    free_answer(&a);
   }
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* An index in place fetches from its source again and passes its errors on; one with its own rows does
@@ -557,12 +510,12 @@ TEST(source_that_breaks_later) {
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
       for (size_t m = 0; m < 3; m++) {
-        kf_ctx *ctx = test_ctx(threads, isa);
-        problem p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
+        AUTO(kf_ctx) *ctx = test_ctx(threads, isa);
+        AUTO(problem) p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
         breakable data = {
             .base = {.rows = 1000, .dim = 33, .fetch = fetch_breakable, .where = where_breakable},
             .rows = p.rows};
-        answer a = solve(&p, metrics[m]);
+        AUTO(answer) a = solve(&p, metrics[m]);
         kf_index *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
         kf_index *copied = index_of(ctx, &p, metrics[m], false, &data.base);
         assert_true(kf_index_bytes(in_place) + 1000 * 33 * sizeof(float) <= kf_index_bytes(copied));
@@ -587,9 +540,6 @@ TEST(source_that_breaks_later) {
         assert_error(ctx, KF_ERR_IO, "the disk is gone",
                      kf_index_new_from_data(ctx, &data.base, NULL, &index));
         assert_null(index);
-        free_answer(&a);
-        free_problem(&p);
-        kf_ctx_free(ctx);
       }
 }
 
@@ -621,9 +571,9 @@ static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
 TEST(building_is_heard) {
   enum { DIM = 64, N = (1 << 26) / DIM + 1 };
   heard h = {0};
-  kf_ctx *ctx;
-  kf_index *index;
-  float *rows = malloc(sizeof(float) * N * DIM);
+  AUTO(kf_ctx) *ctx = NULL;
+  AUTO(kf_index) *index = NULL;
+  AUTOFREE float *rows = malloc(sizeof(float) * N * DIM);
   for (size_t i = 0; i < (size_t)N * DIM; i++) rows[i] = (float)(i * 31 % 97 + 1);
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = hear, .user = &h}, &ctx),
                    KF_OK);
@@ -632,31 +582,25 @@ TEST(building_is_heard) {
   assert_string_equal(h.what[0], "load");
   assert_true(h.done[0] == N && h.total[0] == N);
   assert_false(h.fell);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free(rows);
 }
 
 /* On easy data the first pass leaves few rows over. */
 TEST(first_pass_filters) {
   enum { N = 3001, K = 15, QUERIES = 60 };
-  problem p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
   int64_t rows[QUERIES * K];
   double scores[QUERIES * K];
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (size_t m = 0; m < 3 && test_has_isa(isa); m++) {
-      kf_ctx *ctx = test_ctx(1, isa);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(kf_ctx) *ctx = test_ctx(1, isa);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       kf_search_report report = {0};
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows, scores, &report));
       print_message("%s, %s: %.1f candidates a query\n", kf_isa_name(isa), metric_name(metrics[m]),
                     (double)report.candidates / QUERIES);
       assert_true(report.candidates >= (uint64_t)QUERIES * K);
       assert_true(report.candidates < (uint64_t)QUERIES * N / 4);
-      kf_index_free(index);
-      kf_ctx_free(ctx);
     }
-  free_problem(&p);
 }
 
 /* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
@@ -664,7 +608,8 @@ TEST(first_pass_filters) {
  * far too high, so that they must be searched again. */
 TEST(guesses_that_are_wrong) {
   enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
-  float *rows = malloc(sizeof(float) * N * DIM), *queries = malloc(sizeof(float) * QUERIES * DIM);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * DIM),
+                 *queries = malloc(sizeof(float) * QUERIES * DIM);
   int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
                        malloc(sizeof(int64_t) * QUERIES * K)};
   double *scores[2] = {malloc(sizeof(double) * QUERIES * K), malloc(sizeof(double) * QUERIES * K)};
@@ -686,8 +631,8 @@ TEST(guesses_that_are_wrong) {
   problem p = {.shape = {.n = N, .dim = DIM}, .rows = rows};
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa(isa)) continue;
-    kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
-    kf_index *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
+    AUTO(kf_ctx) *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
+    AUTO(kf_index) *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
     for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
       assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
                                scores[0] + q * K, NULL));
@@ -695,12 +640,8 @@ TEST(guesses_that_are_wrong) {
     assert_memory_equal(found[0], found[1], sizeof(int64_t) * QUERIES * K);
     assert_memory_equal(scores[0], scores[1], sizeof(double) * QUERIES * K);
     assert_true(found[1][0] > 2000 && found[1][K] < 200);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
   for (int i = 0; i < 2; i++) free(found[i]), free(scores[i]);
-  free(rows);
-  free(queries);
 }
 
 /* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
@@ -739,16 +680,14 @@ TEST(sums_that_lose_the_nearest) {
     x[8] = i / 2 == LONG / 2 ? sign : i / 2 == SHORT / 2 ? sign / 2 : 0;
     x[16] = -x[0];
   }
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_source source = {.rows = N, .dim = DIM, .fetch = fetch_floats, .self = rows};
-  kf_index *index;
+  AUTO(kf_index) *index = NULL;
   int64_t found[2];
   assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
   assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, NULL, NULL));
   assert_int_equal(found[0], LONG);
   assert_int_equal(found[1], SHORT);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
   free(rows);
 }
 
@@ -756,9 +695,9 @@ TEST(sums_that_lose_the_nearest) {
  * their neighbours without themselves. */
 TEST(divided_rows_without_themselves) {
   enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12 };
-  problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
-  kf_ctx *ctx = test_ctx(THREADS, KF_ISA_AUTO);
-  kf_index *index = given_index_of(ctx, &p, KF_METRIC_COSINE, &(how){0});
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
+  AUTO(kf_ctx) *ctx = test_ctx(THREADS, KF_ISA_AUTO);
+  AUTO(kf_index) *index = given_index_of(ctx, &p, KF_METRIC_COSINE, &(how){0});
   assert_true(index->n_blocks >= THREADS);
   int64_t own[QUERIES], found[QUERIES];
   for (uint32_t q = 0; q < QUERIES; q++) {
@@ -766,35 +705,27 @@ TEST(divided_rows_without_themselves) {
     own[q] = (int64_t)(slice + 37 * q);
     memcpy(p.queries + q * DIM, p.rows + own[q] * DIM, DIM * sizeof *p.rows);
   }
-  answer a = solve(&p, KF_METRIC_COSINE);
+  AUTO(answer) a = solve(&p, KF_METRIC_COSINE);
   double scores[QUERIES];
   char text[256];
   assert_ok(ctx, search_all(ctx, index, &p, 1, 0, own, found, scores, NULL));
   assert_int_equal(count_wrong(&a, 1, own, found, scores, text), 0);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free_answer(&a);
-  free_problem(&p);
 }
 
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
-  kf_ctx *ctx = test_ctx(1, isa);
-  int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
-  double *scores = malloc(p->n_queries * K * sizeof *scores);
+  AUTO(kf_ctx) *ctx = test_ctx(1, isa);
+  AUTOFREE int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
+  AUTOFREE double *scores = malloc(p->n_queries * K * sizeof *scores);
   char text[256];
   how h = {.lead = lead};
-  kf_index *index = given_index_of(ctx, p, a->metric, &h);
+  AUTO(kf_index) *index = given_index_of(ctx, p, a->metric, &h);
   assert_true(index->bound_scale == 1);
   index->bound_scale = scale;
   assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
   uint64_t wrong = count_wrong(a, K, NULL, rows, scores, text);
-  kf_index_free(index);
-  free(rows);
-  free(scores);
-  kf_ctx_free(ctx);
   return wrong;
 }
 
@@ -804,8 +735,8 @@ TEST(bound_is_needed) {
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong[KF_ISA_AMX + 1] = {0}, leading[KF_ISA_AMX + 1] = {0};
     for (size_t i = 0; i < 3; i++) {
-      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
         if (!test_has_isa(isa)) continue;
         assert_int_equal(wrong_with_bound(&a, isa, 0, 1), 0);
@@ -813,8 +744,6 @@ TEST(bound_is_needed) {
         wrong[isa] += wrong_with_bound(&a, isa, 0, 0);
         leading[isa] += wrong_with_bound(&a, isa, 32, 0);
       }
-      free_answer(&a);
-      free_problem(&p);
     }
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
       if (!test_has_isa(isa)) continue;

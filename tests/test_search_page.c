@@ -32,8 +32,8 @@ static const char *const asked[] = {"a red <fox> & \"friends\"", GOLDEN "exif1.p
 
 /* A gallery with these ids, and answers that show the rows of a list. */
 static answers make_answers(const char *where, const int64_t *rows) {
-  world w = make_world(ROWS, WIDE, 3, 1, 5);
-  kf_data *data = data_of(w.rows, ROWS, WIDE, w.labels, 3);
+  AUTO(world) w = make_world(ROWS, WIDE, 3, 1, 5);
+  AUTO(kf_data) *data = data_of(w.rows, ROWS, WIDE, w.labels, 3);
   FILE *file = fopen(test_path(where, "ids.txt"), "w");
   assert_non_null(file);
   for (int i = 0; i < ROWS; i++) fprintf(file, "%s\n", ids[i]);
@@ -44,8 +44,6 @@ static answers make_answers(const char *where, const int64_t *rows) {
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &o, path));
   a.gallery = load(path, 0);
   memcpy(a.rows, rows, sizeof a.rows);
-  kf_data_free(data);
-  free_world(&w);
   return a;
 }
 

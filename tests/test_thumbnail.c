@@ -139,14 +139,14 @@ TEST(what_is_no_picture_fails) {
 /* In memory the bytes are those of the URI. */
 TEST(it_is_the_same_in_memory) {
   static const char path[] = GOLDEN "exif6-be.jpg";
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   kf_bytes *small;
   kf_thumbnail t;
   size_t n, n_uri;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
-  uint8_t *bytes = malloc(1 << 20);
+  AUTOFREE uint8_t *bytes = malloc(1 << 20);
   assert_non_null(bytes);
   n = fread(bytes, 1, 1 << 20, file);
   fclose(file);
@@ -171,8 +171,6 @@ TEST(it_is_the_same_in_memory) {
   kf_bytes_free(small);
   plain.n--;
   assert_int_equal(kf_thumbnail_new(own, &plain, 9, 0, &small), KF_ERR_ARG);
-  free(bytes);
-  kf_ctx_free(own);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -7,6 +7,8 @@
 
 #include <sys/stat.h>
 
+AUTO_OBJECT(kf_tokenizer)
+
 #define GOLDEN  KOOFU_SOURCE_DIR "/tests/golden/tokenizer"
 #define CONTEXT 77u
 
@@ -58,7 +60,7 @@ static uint32_t wanted(const kf_json *entry, const char *key, int32_t *tokens) {
 }
 
 static void assert_golden(const char *path, const char *key) {
-  kf_tokenizer *t = load(path);
+  AUTO(kf_tokenizer) *t = load(path);
   uint32_t lines = 0;
   for (const kf_json *entry = kf_json_first(&expected, &expected.nodes[0]); entry != NULL;
        entry = kf_json_next(&expected, entry), lines++) {
@@ -70,7 +72,6 @@ static void assert_golden(const char *path, const char *key) {
       fail_msg("%s: other tokens for line %u, '%s'", path, lines, text);
   }
   assert_true(lines >= 400);
-  kf_tokenizer_free(t);
 }
 
 /* Without zlib packed files are refused, and the message says why. */
@@ -94,17 +95,16 @@ TEST(golden) {
 TEST(unknown) { assert_golden(GOLDEN "/few", "few"); }
 
 TEST(numbers) {
-  kf_tokenizer *t = load(GOLDEN "/two");
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   assert_int_equal(t->size, 512 + 96 + 2);
   assert_int_equal(t->start, 512 + 96);
   assert_int_equal(kf_tokenizer_end(t), 512 + 97);
   assert_int_equal(t->pad, 512 + 97);
-  kf_tokenizer_free(t);
 }
 
 /* Cutting keeps the first tokens, and the end. */
 TEST(contexts) {
-  kf_tokenizer *t = load(GOLDEN "/two");
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   static const char text[] =
       "A photo of the dog, isn't it? <|endoftext|> \xc3\x89t\xc3\xa9 1234567890";
   int32_t all[200], cut[200];
@@ -118,12 +118,11 @@ TEST(contexts) {
   }
   uint32_t m;
   assert_int_equal(kf_tokenize_text(t, text, 5, 0, "text", cut, &m, &err), KF_ERR_ARG);
-  kf_tokenizer_free(t);
 }
 
 /* NUL is a byte as any other, and a text need not end in one. */
 TEST(nul) {
-  kf_tokenizer *t = load(GOLDEN "/two");
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   int32_t with[CONTEXT], a[CONTEXT], b[CONTEXT];
   assert_int_equal(tokenize(t, "a\0b", 3, CONTEXT, with), 5);
   assert_int_equal(tokenize(t, "a", 1, CONTEXT, a), 3);
@@ -133,7 +132,6 @@ TEST(nul) {
                    256 + 188); /* the first of the bytes that are not printable, as a word */
   assert_int_equal(with[3], b[1]);
   assert_int_equal(tokenize(t, NULL, 0, CONTEXT, a), 2);
-  kf_tokenizer_free(t);
 }
 
 TEST(bad_text) {
@@ -152,7 +150,7 @@ TEST(bad_text) {
                {"\xc3\xa9\xe2\x82", 2},
                {"\x80", 0},
                {"a\xf8\x88\x80\x80\x80", 1}};
-  kf_tokenizer *t = load(GOLDEN "/two");
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int32_t tokens[CONTEXT];
     uint32_t n;
@@ -167,14 +165,13 @@ TEST(bad_text) {
         kf_tokenize_text(t, cases[i].text, strlen(cases[i].text), 1, "line 7", tokens, &n, &err),
         KF_ERR_DATA);
   }
-  kf_tokenizer_free(t);
 }
 
 /* Both ways of merging give the same: a long word that is the short one, many times. */
 TEST(long_words) {
   enum { N = 200000 };
-  kf_tokenizer *t = load(GOLDEN "/two");
-  char *text = malloc(N);
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
+  AUTOFREE char *text = malloc(N);
   int32_t *tokens = malloc((N + 2) * sizeof *tokens), few[CONTEXT];
   assert_true(text != NULL && tokens != NULL);
   for (size_t length = 1; length <= 120;
@@ -192,8 +189,6 @@ TEST(long_words) {
   for (size_t i = 0; i < N; i++) text[i] = "th"[i % 2];
   assert_int_equal(tokenize(t, text, N, N + 2, tokens), N / 2 + 3); /* 't h</w>' is no merge */
   free(tokens);
-  free(text);
-  kf_tokenizer_free(t);
 }
 
 /* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
@@ -249,7 +244,7 @@ TEST(merging) {
              naive_merges[r][1]);
   mkdir(at("merging"), 0777);
   write_text("merging/bpe_simple_vocab_16e6.txt", lines);
-  kf_tokenizer *t = load(at("merging"));
+  AUTO(kf_tokenizer) *t = load(at("merging"));
   uint64_t random = 1;
   for (int i = 0; i < 5000; i++) {
     size_t length = 1 + test_random(&random) % 150, n;
@@ -264,20 +259,18 @@ TEST(merging) {
     assert_int_equal(tokenize(t, word, length, 200, tokens), n + 2);
     for (size_t k = 0; k < n; k++) assert_int_equal(tokens[k + 1], naive_token(symbols[k]));
   }
-  kf_tokenizer_free(t);
 }
 
 /* --- form C ------------------------------------------------------------------------------------- */
 
 /* Form C of code points, through UTF-8. */
 static size_t nfc(const uint32_t *codes, size_t n, uint32_t *out) {
-  char *text = malloc(4 * n + 1);
+  AUTOFREE char *text = malloc(4 * n + 1);
   assert_non_null(text);
   size_t length = 0, m;
   for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], (unsigned char *)text + length);
   assert_int_equal(kf_utf8_prefix(text, length), length);
   assert_int_equal(kf_unicode_nfc(text, length, out, &m, &err), KF_OK);
-  free(text);
   return m;
 }
 
@@ -345,7 +338,8 @@ TEST(every_point) {
 TEST(marks) {
   enum { N = 300000 };
   static const uint32_t marks[] = {0x301, 0x323, 0x345, 0x334, 0x302, 0x316, 0x31B};
-  uint32_t *text = malloc((N + 1) * sizeof *text), *out = malloc((2 * N + 2) * 2 * sizeof *out);
+  AUTOFREE uint32_t *text = malloc((N + 1) * sizeof *text),
+                    *out = malloc((2 * N + 2) * 2 * sizeof *out);
   assert_true(text != NULL && out != NULL);
   const size_t lengths[] = {1, 2, 31, 32, 33, 34, 100, N};
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
@@ -363,8 +357,6 @@ TEST(marks) {
       }
     assert_int_equal(taken, n + 1);
   }
-  free(out);
-  free(text);
 }
 
 TEST(lower) {
@@ -398,23 +390,19 @@ static const char *folder_with(const char *name, const char *file, const char *c
 /* Files that were written elsewhere may end their lines in CR LF. */
 TEST(line_ends) {
   size_t n, length = 0;
-  char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
+  AUTOFREE char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
   assert_non_null(other);
   for (size_t i = 0; i < n; i++) {
     if (merges[i] == '\n') other[length++] = '\r';
     other[length++] = merges[i];
   }
   other[length] = '\0';
-  kf_tokenizer *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
   int32_t a[CONTEXT], b[CONTEXT];
   static const char text[] = "the photo of the other, theatre";
   assert_int_equal(tokenize(t, text, sizeof text - 1, CONTEXT, a),
                    tokenize(u, text, sizeof text - 1, CONTEXT, b));
   assert_memory_equal(a, b, sizeof a);
-  kf_tokenizer_free(t);
-  kf_tokenizer_free(u);
-  free(other);
-  free(merges);
 }
 
 TEST(specials) {

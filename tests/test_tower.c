@@ -315,8 +315,8 @@ static void walk(kf_ctx *ctx, const model *m, const float *pixels, size_t pictur
 
 TEST(equals_the_formulas) {
   static const double tolerance[2] = {2e-5, 0.06};
-  float *pixels = make_pixels();
-  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+  AUTOFREE float *pixels = make_pixels();
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
   for (int s = 0; s < N_SHAPES; s++)
     for (int p = 0; p < 2; p++) {
       model *m = make_model(&shapes[s], p == 0 ? &kf_net_plain_f32 : &kf_net_plain_bf16);
@@ -332,8 +332,6 @@ TEST(equals_the_formulas) {
       }
       free_model(m);
     }
-  kf_ctx_free(ctx);
-  free(pixels);
 }
 
 /* Groups of every size, the last one smaller; the threads of a context together; all kernels. */

@@ -52,9 +52,8 @@ TEST(json_by_ids) {
   const char *path = write_text("t.json", "[[5],[],[6, 7]]");
   const char *ids = write_text("ids.txt", "val/X_val_00000003.JPEG\nX_val_1\nX_val_00000002.png\n"
                                           "X_val_00000004\nX_val_00000003\n");
-  kf_truth *t = must_load(path, NULL, ids);
+  AUTO(kf_truth) *t = must_load(path, NULL, ids);
   assert_rows(t, "6 7|5|-|-|6 7");
-  kf_truth_free(t);
 }
 
 TEST(csv) {
@@ -142,14 +141,13 @@ TEST(bad_files) {
            bad[i].cause);
   refuse(write_bytes("t.txt", "1\n\0\n", 4), NULL, NULL, KF_ERR_DATA, "t.txt", "NUL");
   refuse(at("absent.json"), NULL, NULL, KF_ERR_IO, "absent.json", "");
-  char *huge = malloc((64u << 20) + 1);
+  AUTOFREE char *huge = malloc((64u << 20) + 1);
   memset(huge, ' ', (64u << 20) + 1);
   refuse(write_bytes("huge.json", huge, (64u << 20) + 1), NULL, NULL, KF_ERR_DATA, "huge.json",
          "more than the limit of");
   unlink(at("huge.json"));
   refuse(write_bytes("long.txt", huge, 70000), NULL, NULL, KF_ERR_DATA, "long.txt",
          "line 1 is longer than");
-  free(huge);
 }
 
 TEST(bad_ids) {
@@ -225,10 +223,10 @@ static void check_eval(const kf_model *m, const kf_data *data, const world *w, c
 }
 
 TEST(eval_by_truth) {
-  world w = make_world(900, DIM, CLASSES, 1, 31);
+  AUTO(world) w = make_world(900, DIM, CLASSES, 1, 31);
   for (uint64_t i = 0; i < w.n * DIM; i++) w.rows[i] *= 1 + 0.02f * (float)(i % 7);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *data = data_of(w.rows, w.n, DIM, NULL, 0); /* labels are not needed */
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, NULL, 0); /* labels are not needed */
   kf_truth *t = must_load(write_truth(&w, 2), NULL, NULL);
   check_eval(m, data, &w, t, NULL, NULL);
 
@@ -251,17 +249,14 @@ TEST(eval_by_truth) {
   assert_error(ctx, KF_ERR_DATA, "have names, those of the model only numbers",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
-  kf_data_free(data);
-  kf_model_free(m);
-  free_world(&w);
 }
 
 /* A model with names, and a truth with numbers that stand for them in another order. */
 TEST(truth_by_name) {
-  world w = make_world(300, DIM, CLASSES, 1, 32);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_stats *s;
-  kf_model *m;
+  AUTO(world) w = make_world(300, DIM, CLASSES, 1, 32);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_stats) *s = NULL;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   kf_eval_result by_labels, by_truth;
@@ -284,19 +279,15 @@ TEST(truth_by_name) {
   assert_ok(ctx, kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &by_truth));
   assert_true(by_truth.n == 200 && by_truth.n_absent == 100 && by_truth.absent_classes == 2);
   kf_truth_free(t);
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  free_world(&w);
 }
 
 TEST(gallery_by_truth) {
-  world w = make_world(300, DIM, CLASSES, 1, 33), q = make_world(240, DIM, CLASSES, 1, 34);
-  kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
-  kf_data *data = data_of(q.rows, q.n, DIM, NULL, 0);
-  kf_truth *t = must_load(write_truth(&q, 1), NULL, NULL);
+  AUTO(world) w = make_world(300, DIM, CLASSES, 1, 33), q = make_world(240, DIM, CLASSES, 1, 34);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
+  AUTO(kf_data) *data = data_of(q.rows, q.n, DIM, NULL, 0);
+  AUTO(kf_truth) *t = must_load(write_truth(&q, 1), NULL, NULL);
   static const char *const some[] = {"0", "3"};
-  kf_class_set *set;
+  AUTO(kf_class_set) *set = NULL;
   assert_ok(ctx, kf_class_set_new(ctx, some, 2, &set));
   for (int with_set = 0; with_set < 2; with_set++) {
     static const uint32_t k[] = {1, 7};
@@ -334,12 +325,6 @@ TEST(gallery_by_truth) {
   kf_hits hits;
   assert_ok(ctx, kf_gallery_eval(ctx, g, NULL, &o, &counts, &hits, NULL));
   assert_true(counts.n == 100 && counts.n_absent == 200 && counts.absent_classes == 4);
-  kf_class_set_free(set);
-  kf_truth_free(t);
-  kf_data_free(data);
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
 }
 
 TEST(sets) {
@@ -349,9 +334,9 @@ TEST(sets) {
   assert_string_equal(kf_class_set_name(set, 0), "b");
   assert_null(kf_class_set_name(set, 2));
   assert_true(kf_class_set_has(set, "a") && !kf_class_set_has(set, "c"));
-  world w = make_world(60, DIM, CLASSES, 1, 35);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(world) w = make_world(60, DIM, CLASSES, 1, 35);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
   kf_eval_result r;
   assert_error(ctx, KF_ERR_DATA, "line 1 is 'b'",
                kf_eval(ctx, m, data, &(kf_eval_options){.set = set}, &r));
@@ -369,9 +354,6 @@ TEST(sets) {
   assert_failed(kf_class_set_load(ctx, write_text("s.txt", "a\nb\na\n"), &set), KF_ERR_DATA,
                 "s.txt", "line 3 repeats");
   assert_null(set);
-  kf_data_free(data);
-  kf_model_free(m);
-  free_world(&w);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);
