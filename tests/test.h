@@ -110,10 +110,12 @@ static inline void free_variable(void *variable) {
 }
 
 AUTO_OBJECT(kf_analysis)
+AUTO_OBJECT(kf_bytes)
 AUTO_OBJECT(kf_calibration)
 AUTO_OBJECT(kf_class_set)
 AUTO_OBJECT(kf_ctx)
 AUTO_OBJECT(kf_data)
+AUTO_OBJECT(kf_dim_choice)
 AUTO_OBJECT(kf_encoder)
 AUTO_OBJECT(kf_filter)
 AUTO_OBJECT(kf_fit_report)
