@@ -35,7 +35,7 @@ test:
 
 # The tests of devices with the plug-in for NVIDIA GPUs in the place of its plain twin, on a machine with a GPU,
 # which needs a compiler, CMake, Ninja and nvcc, nothing more; what they print also goes to $(BUILD)/test-cuda.log.
-# ARGS: names of tests, such as test_device_search. After a failure bench-cuda does not run.
+# ARGS: suites, such as device_search. After a failure bench-cuda does not run.
 test-cuda:
 	@tools/build_cuda.sh $(BUILD)
 	@tools/test_cuda.sh $(BUILD) $(ARGS)

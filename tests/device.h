@@ -84,10 +84,6 @@ static inline kf_ctx *device_ctx(unsigned threads, const char *device) {
   return ctx;
 }
 
-/* Runs those cases whose names match the pattern in KOOFU_TEST_ONLY; without it, all. */
-#define device_run(tests, before, after)                                                           \
-  (cmocka_set_test_filter(getenv("KOOFU_TEST_ONLY")), cmocka_run_group_tests(tests, before, after))
-
 /* Around all cases: a real device stays open, since opening one takes a while. */
 static kf_ctx *device_kept;
 static inline int device_keep(void **state) {

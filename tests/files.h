@@ -48,12 +48,11 @@ static inline const char *write_text(const char *name, const char *text) {
 /* A head of bytes and then the data. */
 static inline const char *write_two(const char *name, const void *head, size_t n_head,
                                     const void *data, size_t n_data) {
-  char *all = malloc(n_head + n_data + 1);
+  AUTOFREE char *all = malloc(n_head + n_data + 1);
   assert_non_null(all);
   memcpy(all, head, n_head);
   if (n_data > 0) memcpy(all + n_head, data, n_data);
   const char *path = write_bytes(name, all, n_head + n_data);
-  free(all);
   return path;
 }
 

@@ -38,19 +38,17 @@ static inline kf_gallery *save_and_load(const kf_data *data, const kf_model *mod
 /* A gallery of rows with numbers for classes, in the original space. */
 static inline kf_gallery *plain_gallery(const float *rows, uint64_t n, uint32_t dim,
                                         const int32_t *labels, kf_metric metric) {
-  kf_data *data = data_of(rows, n, dim, labels, 0);
+  AUTO(kf_data) *data = data_of(rows, n, dim, labels, 0);
   kf_gallery *g = save_and_load(data, NULL, metric);
-  kf_data_free(data);
   return g;
 }
 
 static inline kf_model *fit_world(const world *w, int raw, kf_centre centre) {
-  kf_stats *s = stats_of(ctx, w, raw);
+  AUTO(kf_stats) *s = stats_of(ctx, w, raw);
   kf_model *m;
   assert_ok(ctx, kf_fit_stats(
                      ctx, s,
                      &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = L, .centre = centre}, &m));
-  kf_stats_free(s);
   return m;
 }
 

@@ -34,8 +34,8 @@ typedef struct page {
 static inline kf_model *page_model(kf_ctx *context, uint32_t classes, uint32_t dim, uint32_t kept,
                                    const char *const *names) {
   uint64_t seed = 5, n = 0, most = 5 * (uint64_t)classes;
-  float *rows = malloc(most * dim * sizeof *rows), *centre = malloc(dim * sizeof *centre);
-  int32_t *labels = malloc(most * sizeof *labels);
+  AUTOFREE float *rows = malloc(most * dim * sizeof *rows), *centre = malloc(dim * sizeof *centre);
+  AUTOFREE int32_t *labels = malloc(most * sizeof *labels);
   assert_true(rows != NULL && centre != NULL && labels != NULL);
   for (uint32_t k = 0; k < classes; k++) {
     for (uint32_t j = 0; j < dim; j++) centre[j] = (float)(2 * test_normal(&seed) / (1 + 0.1 * j));
@@ -45,17 +45,12 @@ static inline kf_model *page_model(kf_ctx *context, uint32_t classes, uint32_t d
       labels[n] = (int32_t)k;
     }
   }
-  kf_data *data;
-  kf_stats *stats;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   kf_model *model;
   assert_ok(context, kf_data_open_memory(context, rows, n, dim, labels, names, classes, &data));
   assert_ok(context, kf_stats_new_from_data(context, data, NULL, &stats));
   assert_ok(context, kf_fit_stats(context, stats, &(kf_fit_options){.dim = kept}, &model));
-  kf_stats_free(stats);
-  kf_data_free(data);
-  free(rows);
-  free(centre);
-  free(labels);
   return model;
 }
 

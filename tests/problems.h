@@ -429,6 +429,7 @@ static inline void free_problem(problem *p) {
   free(p->given);
   free(p->queries);
 }
+AUTO_STRUCT(problem, free_problem)
 
 /* --- brute force ----------------------------------------------------------------------------- */
 
@@ -518,8 +519,8 @@ static inline answer solve(const problem *p, kf_metric metric) {
   answer a = {.problem = p, .metric = metric};
   a.rows = calloc(p->n_queries * n, sizeof *a.rows);
   a.scores = calloc(p->n_queries * n, sizeof *a.scores);
-  ranked *all = malloc(n * sizeof *all);
-  double *norm2 = malloc(n * sizeof *norm2);
+  AUTOFREE ranked *all = malloc(n * sizeof *all);
+  AUTOFREE double *norm2 = malloc(n * sizeof *norm2);
   assert_true(a.rows != NULL && a.scores != NULL && all != NULL && norm2 != NULL);
   for (uint64_t i = 0; i < n; i++) norm2[i] = norm2_by_hand(p->rows + i * p->shape.dim, p);
   for (uint64_t q = 0; q < p->n_queries; q++) {
@@ -532,8 +533,6 @@ static inline answer solve(const problem *p, kf_metric metric) {
       free(all[t].exact);
     }
   }
-  free(all);
-  free(norm2);
   return a;
 }
 
@@ -541,6 +540,7 @@ static inline void free_answer(answer *a) {
   free(a->rows);
   free(a->scores);
 }
+AUTO_STRUCT(answer, free_answer)
 
 /* --- the library, asked in some way, beside it ------------------------------------------------ */
 
@@ -653,17 +653,18 @@ static inline const char *metric_name(kf_metric metric) {
 static inline void check(const answer *a, const how *h, const uint32_t *ks, size_t n_ks,
                          const int64_t *leave_out) {
   const problem *p = a->problem;
-  kf_ctx *ctx = test_ctx(h->threads, h->isa);
-  kf_data *data = NULL;
+  AUTO(kf_ctx) *ctx = test_ctx(h->threads, h->isa);
+  AUTO(kf_data) *data = NULL;
   if (h->from_data)
     assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
                                        p->shape.dim, NULL, NULL, 0, &data));
-  kf_index *index = h->lead > 0 || h->resident ? given_index_of(ctx, p, a->metric, h)
-                                               : index_of(ctx, p, a->metric, h->in_place, data);
+  AUTO(kf_index) *index = h->lead > 0 || h->resident
+                              ? given_index_of(ctx, p, a->metric, h)
+                              : index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {
     uint32_t k = ks[i];
-    int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
-    double *scores = malloc(p->n_queries * k * sizeof *scores);
+    AUTOFREE int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
+    AUTOFREE double *scores = malloc(p->n_queries * k * sizeof *scores);
     memset(rows, 0xff, p->n_queries * k * sizeof *rows);
     char text[256] = "";
     kf_status status = search_all(ctx, index, p, k, h->batch, leave_out, rows, scores, NULL);
@@ -678,12 +679,7 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
                : p->dtype == KF_BF16 ? ", bf16"
                                      : "",
                h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
-    free(rows);
-    free(scores);
   }
-  kf_index_free(index);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 #endif

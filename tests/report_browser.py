@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Reports in a real browser: no complaint, no request, nothing wider than the window, readable colours, numbers under
-the pointer. usage: report_browser.py path/to/test_report path/to/test_search_page; skipped (77) without Chromium."""
+the pointer. usage: report_browser.py path/to/unit_report; skipped (77) without Chromium."""
 
 import os
 import subprocess
@@ -97,8 +97,8 @@ def check_reading(tab, path):
 def main():
     program = browser.find()
     with tempfile.TemporaryDirectory(prefix="koofu-pages-") as folder:
-        for test in sys.argv[1:3]:
-            subprocess.run([test, "--pages", folder], check=True)
+        for suite, case in (("report", "pages_for_a_browser"), ("search_page", "page_for_a_browser")):
+            subprocess.run([sys.argv[1], suite, case], env=os.environ | {"KOOFU_TEST_PAGES": folder}, check=True)
         pages = [os.path.join(folder, name) for name in PAGES]
         for path in pages:
             check_markup(path)

@@ -62,6 +62,7 @@ static inline void free_scan(scan_case *c) {
   kf_free(c->offset);
   kf_free(c->floor);
 }
+AUTO_STRUCT(scan_case, free_scan)
 
 static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   size_t rows = c->panels * KF_PANEL;
@@ -126,17 +127,13 @@ static inline void check_scans(const kf_scan_kernel *k) {
         uint32_t dim = kf_scan_dim(dims[d]);
         assert_true(dim >= dims[d] && dim % 4 == 0 &&
                     dim / ((dim + 63) / 64) * ((dim + 63) / 64) == dim);
-        scan_case c = make_scan(k, dim,
-                                n % 11 == 0  ? 68
-                                : n % 3 == 0 ? 12
-                                             : 4,
-                                n, extreme, 1000 * d + n);
+        AUTO(scan_case)
+        c = make_scan(k, dim, n % 11 == 0 ? 68 : n % 3 == 0 ? 12 : 4, n, extreme, 1000 * d + n);
         check_scan(k, &c);
-        free_scan(&c);
       }
   for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */
     size_t n = k->group < 2 ? 1 : 2;
-    scan_case c = make_scan(k, dim, 4, n, true, 7);
+    AUTO(scan_case) c = make_scan(k, dim, 4, n, true, 7);
     memset(c.rows, 127, dim);
     memset(c.rows + dim, -127, dim);
     memset(c.queries, kf_scan_most(k, dim), dim);
@@ -147,7 +144,6 @@ static inline void check_scans(const kf_scan_kernel *k) {
       c.packed[i / 4 * 4 * KF_PANEL + 4 + i % 4] = 1;
     }
     check_scan(k, &c);
-    free_scan(&c);
   }
 }
 

@@ -21,24 +21,48 @@
 #include "koofu_files.h"
 #include "koofu_judge.h"
 
+/* --- suites ----------------------------------------------------------------------------------- */
+
+/* Each test_*.c is a suite, named after the file. TEST(name) { … } is one of its cases, which run in the order
+ * of the file. FIXTURES(.before = f, .after = g) sets functions around all cases, .before_each and
+ * .after_each around every case. suite.c has main. */
+enum { TEST_MOST_CASES = 128 };
+
+typedef struct test_suite {
+  int (*before)(void **state), (*after)(void **state);
+  int (*before_each)(void **state), (*after_each)(void **state);
+  char name[32];
+  struct CMUnitTest cases[TEST_MOST_CASES];
+  size_t n;
+  struct test_suite *next;
+} test_suite;
+
+/* Adds a case; `file` is __BASE_FILE__. */
+void test_add(test_suite *suite, const char *file, const char *name, void (*run)(void **state),
+              void *state);
+
+__attribute__((unused)) static test_suite test_here;
+
+#define FIXTURES(...) static test_suite test_here = {__VA_ARGS__}
+
+#define TEST(case_name)                                                                            \
+  static void run_##case_name##_test(void **state);                                                \
+  __attribute__((constructor)) static void add_##case_name##_test(void) {                          \
+    test_add(&test_here, __BASE_FILE__, #case_name, run_##case_name##_test, NULL);                 \
+  }                                                                                                \
+  static void run_##case_name##_test(__attribute__((unused)) void **state)
+
+/* For cases out of a table: calls ADD_TEST for each. */
+#define TESTS                      __attribute__((constructor)) static void test_add_table(void)
+#define ADD_TEST(name, run, state) test_add(&test_here, __BASE_FILE__, name, run, state)
+
 /* --- cases that this machine cannot run ------------------------------------------------------ */
 
 /* tools/skipped.py looks for these lines. */
 #define TEST_SKIPPED "skipped: no %s here\n"
 
-static unsigned test_n_skipped;
-
 /* Skips this case for want of an instruction set or a library. */
-static inline void test_skip(const char *missing) {
-  print_message(TEST_SKIPPED, missing);
-  test_n_skipped++;
-  skip();
-}
-
-/* What main returns: 77, which ctest shows as skipped, if test_skip skipped all cases. */
-static inline int test_result(int failed, size_t cases) {
-  return failed == 0 && test_n_skipped == cases ? 77 : failed;
-}
+void test_skip(const char *missing);
 
 /* kf_isa_available, for loops over instruction sets: names a missing one, once. */
 static inline bool test_has_isa(kf_isa isa) {
@@ -71,6 +95,52 @@ static inline double test_normal(uint64_t *state) {
   return sum / 2;
 }
 
+/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed where their scope ends, in
+ * reverse order; after a failed check they are left. */
+#define AUTO(type) __attribute__((cleanup(auto_##type))) type
+#define AUTOFREE   __attribute__((cleanup(free_variable)))
+
+/* What AUTO needs for a type: TYPE_free, or a function that takes a pointer to the struct. */
+#define AUTO_OBJECT(type)                                                                          \
+  static inline void auto_##type(type **object) { type##_free(*object); }
+#define AUTO_STRUCT(type, clear)                                                                   \
+  static inline void auto_##type(type *object) { clear(object); }
+
+static inline void free_variable(void *variable) {
+  void *memory;
+  memcpy(&memory, variable, sizeof memory);
+  free(memory);
+}
+
+AUTO_OBJECT(kf_analysis)
+AUTO_OBJECT(kf_bytes)
+AUTO_OBJECT(kf_calibration)
+AUTO_OBJECT(kf_class_set)
+AUTO_OBJECT(kf_ctx)
+AUTO_OBJECT(kf_data)
+AUTO_OBJECT(kf_dim_choice)
+AUTO_OBJECT(kf_encoder)
+AUTO_OBJECT(kf_filter)
+AUTO_OBJECT(kf_fit_report)
+AUTO_OBJECT(kf_fuse_choice)
+AUTO_OBJECT(kf_gallery)
+AUTO_OBJECT(kf_hierarchy)
+AUTO_OBJECT(kf_index)
+AUTO_OBJECT(kf_info)
+AUTO_OBJECT(kf_k_choice)
+AUTO_OBJECT(kf_lambda_choice)
+AUTO_OBJECT(kf_model)
+AUTO_OBJECT(kf_pictures)
+AUTO_OBJECT(kf_prompts)
+AUTO_OBJECT(kf_ranges)
+AUTO_OBJECT(kf_reader)
+AUTO_OBJECT(kf_shots)
+AUTO_OBJECT(kf_stats)
+AUTO_OBJECT(kf_sweep)
+AUTO_OBJECT(kf_text)
+AUTO_OBJECT(kf_truth)
+AUTO_OBJECT(kf_verdicts)
+
 static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
   kf_ctx *ctx = NULL;
   kf_ctx_options options = {.threads = threads, .isa = isa};
@@ -94,10 +164,13 @@ static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
                kf_errmsg(ctx), (int)(status), (text));                                             \
   } while (0)
 
-/* For tests that write thousands of files, of which none has to outlive the machine: fsync would take
- * most of their time. */
-static inline void test_in_memory(void) {
-  if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
+/* A fixture for suites that write thousands of files: puts temporary folders in memory, since fsync would
+ * take most of the time. */
+static inline int test_in_memory(void **state) {
+  (void)state;
+  return getenv("TMPDIR") != NULL || access("/dev/shm", W_OK) != 0
+             ? 0
+             : setenv("TMPDIR", "/dev/shm", 1);
 }
 
 /* A new folder under the temporary one; the name is static. */
@@ -151,11 +224,9 @@ static inline char *test_read(const char *path, size_t *size) {
 
 static inline void assert_same_file(const char *a, const char *b) {
   size_t n, m;
-  char *x = test_read(a, &n), *y = test_read(b, &m);
+  AUTOFREE char *x = test_read(a, &n), *y = test_read(b, &m);
   assert_int_equal(n, m);
   assert_memory_equal(x, y, n);
-  free(x);
-  free(y);
 }
 
 /* Options for tests of the paper's method, whose formulas are the simpler ones. */

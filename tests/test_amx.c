@@ -17,30 +17,19 @@ extern const kf_scan_kernel emulated_scan;
 #define tiles_off scan_tiles_off
 #include "kernel/scan_amx.c"
 
-static void moments(void **state) {
-  (void)state;
+TEST(moments) {
   if (!kf_isa_available(KF_ISA_AVX512)) test_skip("avx512");
   check_random_tiles(&emulated_moment);
   check_extreme_tiles(&emulated_moment);
 }
 
-static void scans(void **state) {
-  (void)state;
+TEST(scans) {
   if (!kf_isa_available(KF_ISA_AVX512)) test_skip("avx512");
   check_scans(&emulated_scan);
 }
 
-int main(void) {
-  static const struct CMUnitTest tests[] = {cmocka_unit_test(moments), cmocka_unit_test(scans)};
-  return test_result(cmocka_run_group_tests_name("amx", tests, NULL, NULL),
-                     sizeof tests / sizeof *tests);
-}
-
 #else
-#include <stdio.h>
+#include "test.h"
 
-int main(void) {
-  puts("skipped: no x86-64 kernels in this build");
-  return 77;
-}
+TEST(kernels) { test_skip("x86-64 kernel"); }
 #endif

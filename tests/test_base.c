@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+AUTO_OBJECT(kf_dict)
+
 /* --- checksum --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *text, size_t n, size_t step) {
@@ -20,8 +22,7 @@ static uint64_t hash_of(const char *text, size_t n, size_t step) {
   return kf_checksum_value(&hash);
 }
 
-static void checksum(void **state) {
-  (void)state;
+TEST(checksum) {
   /* Published values of XXH64 with seed 0. */
   assert_true(hash_of("", 0, 1) == 0xEF46DB3751D8E999u);
   assert_true(hash_of("a", 1, 1) == 0xD24EC4F1A98C6E5Bu);
@@ -34,11 +35,10 @@ static void checksum(void **state) {
 
 /* --- names and dictionaries -------------------------------------------------------------------- */
 
-static void dict_grows(void **state) {
-  (void)state;
+TEST(dict_grows) {
   enum { N = 5000 };
   static char keys[N][8];
-  kf_dict *map = kf_dict_new(1);
+  AUTO(kf_dict) *map = kf_dict_new(1);
   assert_non_null(map);
   for (uint32_t i = 0; i < N; i++) {
     snprintf(keys[i], sizeof keys[i], "%x", i * 7);
@@ -46,11 +46,9 @@ static void dict_grows(void **state) {
     assert_true(kf_dict_add(map, keys[i], strlen(keys[i]), i));
   }
   for (uint32_t i = 0; i < N; i++) assert_int_equal(kf_dict_find(map, keys[i], strlen(keys[i])), i);
-  kf_dict_free(map);
 }
 
-static void sizes(void **state) {
-  (void)state;
+TEST(sizes) {
   uint64_t out;
   assert_false(kf_mul_u64(UINT64_MAX, 2, &out));
   assert_false(kf_add_u64(UINT64_MAX, 1, &out));
@@ -62,8 +60,7 @@ static void sizes(void **state) {
   kf_free(nothing);
 }
 
-static void arena(void **state) {
-  (void)state;
+TEST(arena) {
   kf_arena a = {0};
   char *bytes[40];
   for (int i = 0; i < 40; i++) {
@@ -93,8 +90,7 @@ static void arena(void **state) {
 }
 
 /* Lent memory is used first, by all arenas that share it, and its owner frees it. */
-static void lent_memory(void **state) {
-  (void)state;
+TEST(lent_memory) {
   enum { BYTES = 1024 };
   _Alignas(64) char memory[BYTES];
   memset(memory, 7, sizeof memory);
@@ -123,9 +119,8 @@ static void lent_memory(void **state) {
 }
 
 /* Memory that was given back is there again, unless it is too small, in use, or too much to be kept. */
-static void spare_memory(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(spare_memory) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   char *first = kf_spare_take(ctx, 1000, 10), *second = kf_spare_take(ctx, 1000, 10);
   assert_non_null(first);
   assert_non_null(second);
@@ -148,11 +143,9 @@ static void spare_memory(void **state) {
   assert_null(kf_spare_take(ctx, UINT64_MAX, 2));
   kf_spare_give(ctx, larger);
   kf_spare_give(ctx, NULL);
-  kf_ctx_free(ctx);
 }
 
-static void classes_are_matched(void **state) {
-  (void)state;
+TEST(classes_are_matched) {
   char *abc[] = {"a", "b", "c"}, *cxa[] = {"c", "x", "a", "y"};
   kf_names none = {0}, three = {3, abc}, four = {4, cxa};
   kf_classes named = {"the model", 3, &three}, others = {"the text", 4, &four};
@@ -193,10 +186,9 @@ static kf_status count(void *argument, size_t i, size_t worker, kf_err *err) {
   return KF_OK;
 }
 
-static void parallel(void **state) {
-  (void)state;
+TEST(parallel) {
   for (unsigned threads = 1; threads <= 7; threads += 2) {
-    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
     for (int round = 0; round < 200; round++) {
       static counting c;
       memset(&c, 0, sizeof c);
@@ -210,7 +202,6 @@ static void parallel(void **state) {
       c.fail_from = 17;
       if (n > 17) assert_error(ctx, KF_ERR_DATA, "task 17", kf_parallel(ctx, n, count, &c));
     }
-    kf_ctx_free(ctx);
   }
 }
 
@@ -224,10 +215,9 @@ static kf_status add_one(void *argument, size_t i, size_t worker, kf_err *err) {
 
 /* Jobs that are over before a thread could wake up: each task is done once and seen by the caller.
  * With two threads the worker may look out for jobs. */
-static void short_jobs(void **state) {
-  (void)state;
+TEST(short_jobs) {
   for (unsigned threads = 2; threads <= 4; threads++) {
-    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
     for (int round = 0; round < 5000; round++) {
       int done[5] = {0};
       size_t n = 2 + (size_t)round % 4;
@@ -235,7 +225,6 @@ static void short_jobs(void **state) {
       assert_ok(ctx, kf_parallel_limited(ctx, 1 + (size_t)round % 3, n, add_one, done));
       for (size_t i = 0; i < 5; i++) assert_int_equal(done[i], i < n);
     }
-    kf_ctx_free(ctx);
   }
 }
 
@@ -248,12 +237,10 @@ static kf_status fail_late(void *argument, size_t i, size_t worker, kf_err *err)
   return kf_fail(err, KF_ERR_DATA, "task %zu", i);
 }
 
-static void lowest_failure(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
+TEST(lowest_failure) {
+  AUTO(kf_ctx) *ctx = test_ctx(3, KF_ISA_AUTO);
   for (int round = 0; round < 3; round++)
     assert_error(ctx, KF_ERR_DATA, "task 0", kf_parallel(ctx, 3, fail_late, NULL));
-  kf_ctx_free(ctx);
 }
 
 static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -264,12 +251,11 @@ static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t to
   return 1;
 }
 
-static void cancelled(void **state) {
-  (void)state;
-  kf_ctx *ctx = NULL;
+TEST(cancelled) {
+  AUTO(kf_ctx) *ctx = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .progress = stop_at_once}, &ctx),
                    KF_OK);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *s;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 50, .dim = 64}, &data));
   assert_error(ctx, KF_ERR_CANCELLED, "stats", kf_stats_new_from_data(ctx, data, NULL, &s));
@@ -278,14 +264,11 @@ static void cancelled(void **state) {
                    KF_ERR_CANCELLED);
   assert_int_equal(test_entries(folder), 0);
   test_remove(folder);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void whole_or_absent(void **state) {
-  (void)state;
+TEST(whole_or_absent) {
   const char *folder = test_folder(), *path = test_path(folder, "file");
   kf_err err;
   kf_out out;
@@ -323,8 +306,7 @@ static void whole_or_absent(void **state) {
 }
 
 /* Every length around the buffer, in several writes. */
-static void long_files(void **state) {
-  (void)state;
+TEST(long_files) {
   const char *folder = test_folder(), *path = test_path(folder, "file");
   static char piece[700001];
   for (size_t i = 0; i < sizeof piece; i++) piece[i] = (char)(i * 31 >> 3);
@@ -364,8 +346,7 @@ static void close_folder(int fd) {
 
 /* A file that is parked takes no descriptor, and is read as long as it is the same one, wherever its folder
  * goes. */
-static void parked_files(void **state) {
-  (void)state;
+TEST(parked_files) {
   const char *outer = test_folder(), *folder = test_path(outer, "a"),
              *moved = test_path(outer, "b");
   const char *path = test_path(outer, "a/file");
@@ -408,12 +389,11 @@ static void parked_files(void **state) {
 
 /* A write that the system refuses (here by a limit on file sizes, as a full disk would) is an I/O
  * error; the older file stays and nothing else is left. */
-static void refused_writes(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *s;
-  kf_model *m;
+TEST(refused_writes) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *s = NULL;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 9, .dim = 40}, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
@@ -441,15 +421,10 @@ static void refused_writes(void **state) {
   assert_error(ctx, KF_ERR_IO, "no-such-folder",
                kf_model_save(ctx, m, "/no-such-folder/m.safetensors"));
   assert_error(ctx, KF_ERR_ARG, ".safetensors", kf_model_save(ctx, m, "/dev/full"));
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* A link stays a link, and a file that was private stays private. */
-static void links_and_permissions(void **state) {
-  (void)state;
+TEST(links_and_permissions) {
   const char *folder = test_folder(), *path = test_path(folder, "file"),
              *link = test_path(folder, "link");
   kf_err err;
@@ -476,8 +451,7 @@ static void links_and_permissions(void **state) {
   test_remove(folder);
 }
 
-static void whole_files(void **state) {
-  (void)state;
+TEST(whole_files) {
   const char *folder = test_folder();
   char *joined = kf_path_join(folder, "five");
   assert_string_equal(joined, test_path(folder, "five"));
@@ -504,8 +478,7 @@ static void whole_files(void **state) {
   test_remove(folder);
 }
 
-static void what_is_no_file(void **state) {
-  (void)state;
+TEST(what_is_no_file) {
   kf_err err;
   kf_in in;
   assert_int_equal(kf_in_open(&in, "/", &err), KF_ERR_DATA);
@@ -516,9 +489,8 @@ static void what_is_no_file(void **state) {
 }
 
 /* Required arguments that are NULL are an error, not a crash. */
-static void null_arguments(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(null_arguments) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_stats *s;
   kf_model *m;
   kf_lambda l;
@@ -542,11 +514,9 @@ static void null_arguments(void **state) {
   assert_error(ctx, KF_ERR_ARG, "twice", kf_stats_new(ctx, 3, 2, twice, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "name 1", kf_stats_new(ctx, 3, 2, none, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "UTF-8", kf_stats_new(ctx, 3, 2, bytes, NULL, &s));
-  kf_ctx_free(ctx);
 }
 
-static void messages(void **state) {
-  (void)state;
+TEST(messages) {
   kf_err err;
   /* A name out of a hostile file must not reach the terminal as an escape sequence. */
   kf_fail(&err, KF_ERR_DATA, "class '%s'", "\x1b[31mred\n\x7f.");
@@ -582,8 +552,7 @@ static void assert_shown(const char *text, const char *wanted) {
 }
 
 /* What a terminal may obey, or nobody can see, is escaped; everything else stays. */
-static void escapes(void **state) {
-  (void)state;
+TEST(escapes) {
   static const char *const plain[] = {"", "red fox", "C:\\new", "caf\u00E9", "\u732B", "\u20AC",
                                       "\u202F", "\U0001F408", "e\u0301", "\u2764\uFE0F",
                                       /* joiners of a Persian word and of an emoji */
@@ -604,8 +573,7 @@ static void escapes(void **state) {
 }
 
 /* What is no escape stays as it is. */
-static void unescapes(void **state) {
-  (void)state;
+TEST(unescapes) {
   static const char *const same[] = {"\\",     "\\q",       "\\u",          "\\u{}",
                                      "\\u{12", "\\u{d800}", "\\u{1100000}", "\\u{1234567}",
                                      "\\u{g}", "\\x1"};
@@ -618,8 +586,7 @@ static void unescapes(void **state) {
 }
 
 /* Whatever fails, what would have been handed out is NULL afterwards, not what it was before. */
-static void nothing_on_failure(void **state) {
-  (void)state;
+TEST(nothing_on_failure) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO), *other = (kf_ctx *)0x1;
   kf_model *model = (kf_model *)0x1;
   kf_fit_report *report = (kf_fit_report *)0x1;
@@ -630,7 +597,7 @@ static void nothing_on_failure(void **state) {
   assert_null(report);
   const float rows[] = {1, 2, 3, 4}; /* one class: a fit that fails late */
   const int32_t labels[] = {0, 0};
-  kf_data *data = NULL;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 2, labels, NULL, 1, &data));
   model = (kf_model *)0x1;
   report = (kf_fit_report *)0x1;
@@ -641,17 +608,15 @@ static void nothing_on_failure(void **state) {
   memset(groups, 1, sizeof groups);
   assert_int_equal(kf_class_groups_new(ctx, NULL, NULL, NULL, groups), KF_ERR_ARG);
   for (size_t g = 0; g < KF_GROUPS; g++) assert_null(groups[g]);
-  kf_data_free(data);
   kf_ctx_free(ctx);
 }
 
 /* A hint stays until the next call and never outlives its error. */
-static void hints(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(hints) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const float zero[4] = {0};
   float row[4];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_errhint(NULL), KF_HINT_NONE);
   assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
   assert_ok(ctx, kf_data_open_memory(ctx, zero, 1, 4, NULL, NULL, 0, &data));
@@ -663,19 +628,16 @@ static void hints(void **state) {
   assert_int_equal(kf_data_get(ctx, data, 0, 1, row, NULL), KF_ERR_DATA);
   assert_ok(ctx, kf_data_get(ctx, data, 0, 0, row, NULL));
   assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* Options of a newer header, whose members this library does not know. */
-static void reserved_space(void **state) {
-  (void)state;
-  kf_ctx *ctx = NULL;
+TEST(reserved_space) {
+  AUTO(kf_ctx) *ctx = NULL;
   kf_ctx_options of_ctx = {.reserved = {[3] = 1}};
   assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
   assert_null(ctx);
   ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   const char *path = "absent.npy";
   kf_data_options of_data = {.reserved = {[3] = 1}};
@@ -691,37 +653,4 @@ static void reserved_space(void **state) {
   of_synth.reserved[0] = 0;
   assert_ok(ctx, kf_synth_open(ctx, &of_synth, &data));
   assert_error(ctx, KF_ERR_ARG, "reserved", kf_stats_new_from_data(ctx, data, &of_stats, &stats));
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(checksum),
-      cmocka_unit_test(dict_grows),
-      cmocka_unit_test(sizes),
-      cmocka_unit_test(arena),
-      cmocka_unit_test(lent_memory),
-      cmocka_unit_test(spare_memory),
-      cmocka_unit_test(classes_are_matched),
-      cmocka_unit_test(parallel),
-      cmocka_unit_test(short_jobs),
-      cmocka_unit_test(cancelled),
-      cmocka_unit_test(lowest_failure),
-      cmocka_unit_test(whole_or_absent),
-      cmocka_unit_test(long_files),
-      cmocka_unit_test(parked_files),
-      cmocka_unit_test(refused_writes),
-      cmocka_unit_test(what_is_no_file),
-      cmocka_unit_test(links_and_permissions),
-      cmocka_unit_test(whole_files),
-      cmocka_unit_test(messages),
-      cmocka_unit_test(nothing_on_failure),
-      cmocka_unit_test(escapes),
-      cmocka_unit_test(unescapes),
-      cmocka_unit_test(hints),
-      cmocka_unit_test(reserved_space),
-      cmocka_unit_test(null_arguments),
-  };
-  return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

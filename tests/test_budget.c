@@ -43,20 +43,17 @@ static kf_status wish(void *argument, size_t i, size_t worker, kf_err *err) {
   return KF_OK;
 }
 
-static void never_exceeded(void **state) {
-  (void)state;
-  kf_ctx *many = test_ctx(8, KF_ISA_AUTO);
+TEST(never_exceeded) {
+  AUTO(kf_ctx) *many = test_ctx(8, KF_ISA_AUTO);
   job j = {0};
   kf_budget_start(&j.budget, MOST);
   assert_ok(many, kf_parallel(many, TURNS, wish, &j));
   assert_int_equal(j.budget.used, 0);
   assert_true(atomic_load(&j.alone) > 10);
   kf_budget_stop(&j.budget);
-  kf_ctx_free(many);
 }
 
-static void without_waiting(void **state) {
-  (void)state;
+TEST(without_waiting) {
   kf_budget b;
   kf_budget_start(&b, MOST);
   kf_budget_take(&b, 60);
@@ -81,8 +78,7 @@ static kf_status read_sum(const char *path, uint64_t most, kf_budget *b, kf_imag
   return kf_image_read_sum(&extent, most, b, out, sum, err);
 }
 
-static void pictures(void **state) {
-  (void)state;
+TEST(pictures) {
   static const char *const names[] = {GOLDEN "exif6.png", GOLDEN "exif6-le.jpg",
                                       GOLDEN "exif6.webp", GOLDEN "grey-progressive.jpg",
                                       GOLDEN "animated-part.webp"};
@@ -114,11 +110,4 @@ static void pictures(void **state) {
     }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(never_exceeded),
-      cmocka_unit_test(without_waiting),
-      cmocka_unit_test(pictures),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -34,8 +34,7 @@ static void clear(fixture *f) {
 
 /* --- samples and folds ------------------------------------------------------------------------ */
 
-static void samples(void **state) {
-  (void)state;
+TEST(samples) {
   fixture f = make(5000, 3, 40, 1);
   const uint64_t most[] = {1, 100, 777, 4999, 5000, 100000};
   for (size_t s = 0; s < 6; s++) {
@@ -60,8 +59,7 @@ static void samples(void **state) {
   clear(&f);
 }
 
-static void samples_of_many(void **state) {
-  (void)state;
+TEST(samples_of_many) {
   const uint64_t n = (uint64_t)1 << 40; /* where products of two numbers of rows take 80 bits */
   assert_true(kf_takes(n - 1, n, n) && kf_takes(n / 2, n, n) && kf_takes(0, n, n));
   assert_true(kf_takes(n - 1, n / 2, n) && !kf_takes(n - 2, n / 2, n));
@@ -70,8 +68,7 @@ static void samples_of_many(void **state) {
 }
 
 /* Labels were looked at when the data set was opened, but files can change. */
-static void samples_of_changing_labels(void **state) {
-  (void)state;
+TEST(samples_of_changing_labels) {
   fixture f = make(50, 3, 4, 1);
   kf_row_list rows;
   uint64_t labelled;
@@ -83,8 +80,7 @@ static void samples_of_changing_labels(void **state) {
 }
 
 /* Some rows of a data set are bad where they are bad in the whole. */
-static void picks_of_bad_rows(void **state) {
-  (void)state;
+TEST(picks_of_bad_rows) {
   fixture f = make(50, 3, 4, 1);
   const uint64_t rows[] = {4, 5, 6, 9};
   float x[4 * 3];
@@ -105,8 +101,7 @@ static void picks_of_bad_rows(void **state) {
 }
 
 /* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
-static void fold_statistics(void **state) {
-  (void)state;
+TEST(fold_statistics) {
   for (unsigned threads = 1; threads <= 3; threads++) {
     fixture f = make(1003, 9, 17, threads);
     kf_row_list all;
@@ -156,8 +151,7 @@ static void fold_statistics(void **state) {
 }
 
 /* The best is the first of equal ones. */
-static void good_enough(void **state) {
-  (void)state;
+TEST(good_enough) {
   kf_arena arena = {0};
   kf_score_card card;
   kf_dim_point settings[4];
@@ -178,8 +172,7 @@ static void good_enough(void **state) {
 }
 
 /* A row whose class has none left without its fold is not scored. */
-static void dimensions_with_single_rows(void **state) {
-  (void)state;
+TEST(dimensions_with_single_rows) {
   fixture f = make(300, 5, 8, 1);
   kf_dim_choice *c;
   kf_stats *stats;
@@ -196,15 +189,14 @@ static void dimensions_with_single_rows(void **state) {
 }
 
 /* With very many classes a row of each is enough, unless more are asked for. */
-static void dimensions_with_many_classes(void **state) {
-  (void)state;
+TEST(dimensions_with_many_classes) {
   enum { CLASSES = 20000, EACH = 3 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(CLASSES * EACH, 2, CLASSES, 3, 5);
-  kf_data *data;
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(CLASSES * EACH, 2, CLASSES, 3, 5);
+  AUTO(kf_data) *data = NULL;
   kf_dim_choice *c;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 2, w.labels, NULL, CLASSES, &data));
-  kf_stats *stats = stats_of(ctx, &w, 0);
+  AUTO(kf_stats) *stats = stats_of(ctx, &w, 0);
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, NULL, &c));
   assert_int_equal(c->n, CLASSES);
   kf_dim_choice_free(c);
@@ -212,17 +204,12 @@ static void dimensions_with_many_classes(void **state) {
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, &more, &c));
   assert_int_equal(c->n, 2 * CLASSES);
   kf_dim_choice_free(c);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  free_world(&w);
 }
 
 /* Groups stay together, and folds have about as many rows. */
-static void folds_of_groups(void **state) {
-  (void)state;
+TEST(folds_of_groups) {
   enum { N = 200, FOLDS_OF = 4 };
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_row_list all;
   uint32_t groups[2 * N];
   uint64_t size[FOLDS_OF] = {0}, random = 3;
@@ -241,14 +228,12 @@ static void folds_of_groups(void **state) {
   kf_free(fold);
   assert_error(ctx, KF_ERR_ARG, "101 folds", kf_fold_groups(&all, groups, 101, &fold, &ctx->err));
   kf_row_list_clear(&all);
-  kf_ctx_free(ctx);
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */
 
 /* The curve is that of fitting and evaluating every number of dimensions on every fold. */
-static void dimensions(void **state) {
-  (void)state;
+TEST(dimensions) {
   enum { D = 12, K = 14 };
   fixture f = make(700, D, K, 2);
   kf_dim_options options = {
@@ -273,7 +258,7 @@ static void dimensions(void **state) {
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
     kf_verdicts *all_dims = NULL;
     for (uint32_t l = D; l >= 1; l--) {
-      kf_model *model;
+      AUTO(kf_model) *model = NULL;
       kf_eval_result result;
       kf_verdicts *here;
       kf_comparison both;
@@ -288,7 +273,6 @@ static void dimensions(void **state) {
       lost[l - 1] += both.only_a;
       won[l - 1] += both.only_b;
       if (l < D) kf_verdicts_free(here);
-      kf_model_free(model);
     }
     kf_verdicts_free(all_dims);
     kf_stats_free(stats);
@@ -332,8 +316,7 @@ static void dimensions(void **state) {
 
 /* With fewer classes than dimensions, one less than the classes are all that can matter if rows are
  * centred or distances Euclidean: they are taken however few rows there are. */
-static void dimensions_of_few_classes(void **state) {
-  (void)state;
+TEST(dimensions_of_few_classes) {
   enum { D = 12, K = 5 };
   fixture f = make(60, D, K, 2);
   kf_dim_choice *c;
@@ -358,8 +341,7 @@ static void dimensions_of_few_classes(void **state) {
 }
 
 /* Sixty rows cannot show a loss below half a point, even if they never differ; thousands can. */
-static void bound_of_a_loss(void **state) {
-  (void)state;
+TEST(bound_of_a_loss) {
   assert_true(fabs(kf_loss_upper95(0, 0, 60) - 2.7055 / 62.7055) < 1e-4);
   assert_true(kf_loss_upper95(0, 0, 500) > 0.005 && kf_loss_upper95(0, 0, 600) < 0.005);
   /* Against the root of Tango's equation, found by another program. */
@@ -375,8 +357,7 @@ static void bound_of_a_loss(void **state) {
     assert_true(kf_loss_upper95(lost, 20, 500) > kf_loss_upper95(lost - 1, 20, 500));
 }
 
-static void dimensions_refused(void **state) {
-  (void)state;
+TEST(dimensions_refused) {
   fixture f = make(100, 4, 5, 1);
   kf_dim_choice *c = NULL;
   assert_error(f.ctx, KF_ERR_ARG, "101 folds",
@@ -391,8 +372,7 @@ static void dimensions_refused(void **state) {
 
 /* --- neighbours ------------------------------------------------------------------------------- */
 
-static void neighbours(void **state) {
-  (void)state;
+TEST(neighbours) {
   enum { MOST = 30 };
   fixture f = make(400, 8, 25, 2);
   kf_gallery *gallery;
@@ -430,8 +410,7 @@ static void neighbours(void **state) {
 
 /* By folds, each k is right as often as in galleries of models that are fitted again on the rows of
  * the other folds. */
-static void neighbours_by_folds(void **state) {
-  (void)state;
+TEST(neighbours_by_folds) {
   enum { MOST = 12, FOLDS = 3, K = 20 };
   fixture f = make(400, 8, K, 2);
   kf_fit_options fit = {.method = KF_METHOD_PAPER,
@@ -505,8 +484,7 @@ static void neighbours_by_folds(void **state) {
 }
 
 /* As many folds as most classes have rows. */
-static void number_of_folds(void **state) {
-  (void)state;
+TEST(number_of_folds) {
   const struct {
     uint64_t rows;
     uint32_t folds;
@@ -567,8 +545,7 @@ static kf_near_rows near_in(uint64_t n, uint32_t dim, uint32_t classes, uint64_t
   return found;
 }
 
-static void near_duplicates(void **state) {
-  (void)state;
+TEST(near_duplicates) {
   kf_near_rows r = near_in(600, 64, 10, 0, 0);
   assert_true(r.n == 600 && r.near == 0 && r.copies == 0 && !r.many);
   r = near_in(600, 64, 10, 5, 0.2); /* half of the rows, and those that they are close to */
@@ -586,8 +563,7 @@ static void near_duplicates(void **state) {
 }
 
 /* A gallery in memory answers as one that went through a file. */
-static void gallery_in_memory(void **state) {
-  (void)state;
+TEST(gallery_in_memory) {
   fixture f = make(300, 10, 7, 2);
   const char *folder = test_folder(), *path = test_path(folder, "gallery.safetensors");
   kf_model *model;
@@ -631,8 +607,7 @@ static void gallery_in_memory(void **state) {
 
 /* --- rules for lambda ------------------------------------------------------------------------- */
 
-static void rules(void **state) {
-  (void)state;
+TEST(rules) {
   fixture f = make(500, 8, 6, 3);
   kf_lambda lambda;
   assert_ok(f.ctx, kf_lambda_ledoit_wolf(f.ctx, f.stats, f.data, &lambda));
@@ -677,8 +652,7 @@ static void rules(void **state) {
 }
 
 /* Rows that are not those of the statistics, though as many: nothing overflows. */
-static void rules_for_other_rows(void **state) {
-  (void)state;
+TEST(rules_for_other_rows) {
   for (int raw = 0; raw < 2; raw++) {
     fixture f = make(60, 4, 3, 1), g = make(60, 4, 3, 1);
     kf_stats *stats;
@@ -703,30 +677,4 @@ static void rules_for_other_rows(void **state) {
     clear(&f);
     clear(&g);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(folds_of_groups),
-      cmocka_unit_test(samples),
-      cmocka_unit_test(fold_statistics),
-      cmocka_unit_test(dimensions),
-      cmocka_unit_test(dimensions_of_few_classes),
-      cmocka_unit_test(bound_of_a_loss),
-      cmocka_unit_test(dimensions_refused),
-      cmocka_unit_test(neighbours),
-      cmocka_unit_test(neighbours_by_folds),
-      cmocka_unit_test(number_of_folds),
-      cmocka_unit_test(near_duplicates),
-      cmocka_unit_test(gallery_in_memory),
-      cmocka_unit_test(rules),
-      cmocka_unit_test(rules_for_other_rows),
-      cmocka_unit_test(samples_of_many),
-      cmocka_unit_test(picks_of_bad_rows),
-      cmocka_unit_test(good_enough),
-      cmocka_unit_test(dimensions_with_single_rows),
-      cmocka_unit_test(dimensions_with_many_classes),
-      cmocka_unit_test(samples_of_changing_labels),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

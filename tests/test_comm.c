@@ -80,10 +80,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void statistics_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(count_rows, NULL);
-}
+TEST(statistics_are_the_same) { assert_same_on_ranks(count_rows, NULL); }
 
 /* Each rank reads its share of the rows, and no others. */
 typedef struct counted_rows {
@@ -103,18 +100,16 @@ static int bring_counted(void *user, uint64_t first, uint64_t n, float *rows) {
 static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 1000 };
   static _Thread_local int32_t labels[N];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   for (int i = 0; i < N; i++) labels[i] = i % 5;
   TRY(kf_data_open_rows(ctx, N, 2, bring_counted, argument, &(kf_array_options){.labels = labels},
                         &data));
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
-  kf_data_free(data);
   return note_stats(ctx, stats, log);
 }
 
-static void rows_are_read_once(void **state) {
-  (void)state;
+TEST(rows_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   session of[4] = {{0}};
   run_ranks(of, 4, count_brought, &counted);
@@ -128,7 +123,7 @@ static void rows_are_read_once(void **state) {
 /* Blocks of queries: every rank has all rows, and each is read on one rank. */
 static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
   kf_data *data;
-  kf_reader *reader;
+  AUTO(kf_reader) *reader = NULL;
   kf_reader_block b = {.taken = 1};
   TRY(kf_data_open_rows(ctx, 1000, 2, bring_counted, argument, NULL, &data));
   keep_data(data);
@@ -140,12 +135,10 @@ static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
     note(log, b.rows, b.n * 2 * sizeof *b.rows);
     note(log, b.numbers, b.n * sizeof *b.numbers);
   }
-  kf_reader_free(reader);
   return status;
 }
 
-static void queries_are_read_once(void **state) {
-  (void)state;
+TEST(queries_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   assert_same_on_ranks(read_counted, &counted);
   assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
@@ -163,7 +156,7 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   if (n > 100) rows[3 * 150] = INFINITY;
   kf_array all = {.rows = rows, .n = n};
   kf_array_options how = {.labels = labels, .skip = KF_SKIP_BAD};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   kf_lambda lambda;
   TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
@@ -177,12 +170,10 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
     NOTE(log, lambda.value);
   }
   TRY(note_stats(ctx, stats, log));
-  kf_data_free(data);
   return KF_OK;
 }
 
-static void few_and_bad_rows_are_the_same(void **state) {
-  (void)state;
+TEST(few_and_bad_rows_are_the_same) {
   static const uint64_t sizes[] = {3, 64, 65, 200};
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
@@ -218,7 +209,7 @@ static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) 
   kf_lambda_options options = {.method = KF_METHOD_PAPER};
   kf_data *data;
   kf_stats *stats;
-  kf_lambda_choice *choice;
+  AUTO(kf_lambda_choice) *choice = NULL;
   TRY(kf_data_open_arrays(ctx, &all, 1, COLUMNS, &how, &data));
   keep_data(data);
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
@@ -228,12 +219,10 @@ static kf_status choose_in_parts(kf_ctx *ctx, void *argument, session_log *log) 
   note(log, choice->points, choice->n_points * sizeof *choice->points);
   NOTE(log, choice->n);
   NOTE(log, choice->lambda);
-  kf_lambda_choice_free(choice);
   return KF_OK;
 }
 
-static void choices_in_parts_are_the_same(void **state) {
-  (void)state;
+TEST(choices_in_parts_are_the_same) {
   bool part = false, all = false;
   for (parts_case c = {0}; c.signal <= 4; c.signal += 0.5) {
     assert_same_on_ranks(choose_in_parts, &c);
@@ -262,30 +251,25 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
       {.stats_options = {.normalize = KF_OFF}, .metric = KF_METRIC_EUCLIDEAN},
   };
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-    kf_model *model;
-    kf_fit_report *report;
+    AUTO(kf_model) *model = NULL;
+    AUTO(kf_fit_report) *report = NULL;
     TRY(kf_fit(ctx, in.train, &ways[i], &model, &report));
     TRY(note_model(ctx, model, log));
     NOTE(log, report->right);
     NOTE(log, report->n_near);
     if (report->by_dim != NULL)
       note(log, report->by_dim->points, report->by_dim->n_points * sizeof *report->by_dim->points);
-    kf_fit_report_free(report);
-    kf_model_free(model);
   }
   return KF_OK;
 }
 
-static void models_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(fit_all, NULL);
-}
+TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
 /* --- judging ------------------------------------------------------------------------------------- */
 
 static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                session_log *log) {
-  kf_analysis *a;
+  AUTO(kf_analysis) *a = NULL;
   TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
   NOTE(log, a->totals);
   note(log, a->classes, a->n_classes * sizeof *a->classes);
@@ -298,7 +282,6 @@ static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data
   }
   NOTE(log, a->calibration->nll);
   NOTE(log, a->calibration->ece);
-  kf_analysis_free(a);
   return KF_OK;
 }
 
@@ -332,16 +315,13 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void verdicts_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(judge_all, NULL);
-}
+TEST(verdicts_are_the_same) { assert_same_on_ranks(judge_all, NULL); }
 
 /* --- sweeps ------------------------------------------------------------------------------------- */
 
 static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
                             const kf_sweep_options *o, session_log *log) {
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   TRY(kf_sweep_new(ctx, stats, in->train, test ? in->test : NULL, o, &s));
   NOTE(log, s->counts);
   for (size_t i = 0; i < s->n_cells; i++) {
@@ -351,14 +331,13 @@ static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in
     NOTE(log, s->cells[i].top1);
     NOTE(log, s->cells[i].top5);
   }
-  kf_sweep_free(s);
   return KF_OK;
 }
 
 static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   inputs in;
-  kf_stats *stats;
+  AUTO(kf_stats) *stats = NULL;
   const kf_lambda lambdas[] = {{0.1, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}};
   const uint32_t dims[] = {4, 8, DIM}, k[] = {1, 5};
   TRY(open_inputs(ctx, &in));
@@ -372,7 +351,7 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
   o = (kf_sweep_options){
       .lambdas = lambdas, .n_lambdas = 2, .leave_one_out = 1, .include_raw = KF_OFF};
   TRY(note_sweep(ctx, stats, &in, false, &o, log));
-  kf_shots *shots;
+  AUTO(kf_shots) *shots = NULL;
   const uint32_t few[] = {1, 4};
   TRY(kf_shots_new(ctx, in.train, in.test, in.text,
                    &(kf_shots_options){.shots = few, .n_shots = 2, .seeds = 1}, &shots));
@@ -380,15 +359,10 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
     NOTE(log, shots->points[i].top1);
     NOTE(log, shots->points[i].lambda);
   }
-  kf_shots_free(shots);
-  kf_stats_free(stats);
   return KF_OK;
 }
 
-static void sweeps_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(sweep_all, NULL);
-}
+TEST(sweeps_are_the_same) { assert_same_on_ranks(sweep_all, NULL); }
 
 /* --- use ----------------------------------------------------------------------------------------- */
 
@@ -418,10 +392,7 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void answers_are_the_same(void **state) {
-  (void)state;
-  assert_same_on_ranks(use_all, NULL);
-}
+TEST(answers_are_the_same) { assert_same_on_ranks(use_all, NULL); }
 
 /* --- files and galleries ------------------------------------------------------------------------- */
 
@@ -445,7 +416,7 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   const uint32_t k[] = {1, 3};
   kf_eval_result counts;
   kf_hits hits[2];
-  kf_k_choice *choice;
+  AUTO(kf_k_choice) *choice = NULL;
   TRY(kf_data_get(ctx, test, 0, N, rows, labels));
   TRY(kf_gallery_search(ctx, g, rows, N, K, NULL, found, scores, NULL));
   NOTE(log, found);
@@ -463,7 +434,6 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   NOTE(log, hits[1].top5);
   TRY(kf_k_choice_new(ctx, g, NULL, &choice));
   note(log, choice->points, choice->n_points * sizeof *choice->points);
-  kf_k_choice_free(choice);
   return KF_OK;
 }
 
@@ -472,7 +442,7 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   const char *folder = argument;
   char path[512], more[512], npy[512];
   inputs in;
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_gallery *g;
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
@@ -493,7 +463,6 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(note_file(more, log));
   TRY(note_file(npy, log));
   TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read them */
-  kf_model_free(model);
   return KF_OK;
 }
 
@@ -505,10 +474,7 @@ static void assert_same_in_folder(kf_status (*run)(kf_ctx *, void *, session_log
   test_remove(folder);
 }
 
-static void files_are_the_same(void **state) {
-  (void)state;
-  assert_same_in_folder(write_all);
-}
+TEST(files_are_the_same) { assert_same_in_folder(write_all); }
 
 static void spoil(const char *path) {
   FILE *file = fopen(path, "r+b");
@@ -529,7 +495,7 @@ static const char *in_folder(const char *folder, const char *name) {
 }
 
 static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   const char *own = in_folder(argument, seen_at_first[kf_ctx_rank(ctx)]);
   TRY(kf_gallery_load(ctx, own, &(kf_gallery_load_options){.rerank_from_disk = 1}, &g));
   uint64_t rows = kf_gallery_rows(g);
@@ -537,7 +503,6 @@ static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
   int64_t found[20];
   kf_status status = kf_gallery_search_itself(ctx, g, rows - 5, 5, 4, found, NULL, NULL);
   NOTE(log, found);
-  kf_gallery_free(g);
   return status;
 }
 
@@ -550,9 +515,8 @@ static void *change_first(void *argument) {
   return NULL;
 }
 
-static void ranks_see_the_same_gallery(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(ranks_see_the_same_gallery) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder();
   kf_data *data;
   for (int i = 0; i < 3; i++) {
@@ -577,7 +541,6 @@ static void ranks_see_the_same_gallery(void **state) {
   assert_memory_equal(of[0].log.bytes, of[1].log.bytes, of[0].log.n);
   for (int i = 0; i < 2; i++) free(of[i].log.bytes);
   test_remove(folder);
-  kf_ctx_free(ctx);
 }
 
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
@@ -589,8 +552,7 @@ static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Rank 0 alone looks for damage; all hear of it. */
-static void damaged_galleries_are_refused(void **state) {
-  (void)state;
+TEST(damaged_galleries_are_refused) {
   char folder[256], path[512];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
@@ -630,7 +592,7 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   int64_t found[20 * 11];
   double scores[20 * 11];
   kf_ranges *r;
-  kf_filter *f;
+  AUTO(kf_filter) *f = NULL;
   kf_unique about;
   TRY(kf_filter_new(ctx, g, &(kf_filter_options){.names = odd, .n_names = 1}, &f));
   for (int what = 0; what < 4; what++) {
@@ -646,7 +608,6 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   TRY(kf_gallery_unique(ctx, g, limit, first, &about));
   note(log, first, rows * sizeof *first);
   NOTE(log, about);
-  kf_filter_free(f);
   return KF_OK;
 }
 
@@ -667,11 +628,11 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
     rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   for (int i = 0; i < N; i++) labels[i] = i % 2 == 1 && i < 40; /* none of the last rank */
   TRY(kf_data_open_memory(ctx, rows, N, D, labels, NULL, 2, &data));
   for (int m = 0; m < 3; m++) {
-    kf_gallery *g;
+    AUTO(kf_gallery) *g = NULL;
     TRY(kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = metrics[m]}, path));
     TRY(kf_gallery_load(ctx, path, &(kf_gallery_load_options){.rerank_from_disk = m == 1}, &g));
     for (int t = 0; t < 3; t++) {
@@ -689,16 +650,11 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
     for (int t = 0; t < 3; t++)
       TRY(search_within(ctx, g, queries, QUERIES, scores[(size_t)7 * (N - 1) + places[t]],
                         leave_out, log));
-    kf_gallery_free(g);
   }
-  kf_data_free(data);
   return KF_OK;
 }
 
-static void ties_are_the_same(void **state) {
-  (void)state;
-  assert_same_in_folder(search_ties);
-}
+TEST(ties_are_the_same) { assert_same_in_folder(search_ties); }
 
 /* Files longer than a round, with bad rows left out. */
 typedef struct long_file {
@@ -727,8 +683,7 @@ static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
-static void long_files_are_the_same(void **state) {
-  (void)state;
+TEST(long_files_are_the_same) {
   char folder[256];
   long_file to = {.gallery = false};
   snprintf(folder, sizeof folder, "%s", test_folder());
@@ -782,8 +737,8 @@ static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, 
 }
 
 static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_data *train, *test;
-  kf_model *model;
+  AUTO(kf_data) *train = NULL, *test = NULL;
+  AUTO(kf_model) *model = NULL;
   kf_fit_report *report;
   kf_eval_result e;
   kf_stats *stats;
@@ -807,15 +762,12 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_data_save(ctx, test, KF_F32, path));
   TRY(note_file(path, log));
   TRY(kf_agree(ctx, KF_OK, NULL));
-  kf_model_free(model);
-  kf_data_free(train);
-  kf_data_free(test);
   return KF_OK;
 }
 
 /* Rows of the synthetic world in n files of different lengths, with text labels. */
 static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
   assert_ok(ctx, kf_synth_open(ctx, &o, &data));
   float rows[ROWS * DIM];
@@ -845,11 +797,9 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
     for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
     fclose(file);
   }
-  kf_data_free(data);
 }
 
-static void ranks_may_have_their_own_files(void **state) {
-  (void)state;
+TEST(ranks_may_have_their_own_files) {
   char folder[256];
   snprintf(folder, sizeof folder, "%s", test_folder());
   for (uint32_t n = 2; n < 5; n++) {
@@ -876,16 +826,14 @@ static void ranks_may_have_their_own_files(void **state) {
 /* What needs all rows everywhere says so. */
 static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_gallery *gallery;
   TRY(open_parts(ctx, argument, "train", &data));
   kf_status status = kf_gallery_new(ctx, data, NULL, NULL, &gallery);
-  kf_data_free(data);
   return status;
 }
 
-static void some_calls_need_all_rows(void **state) {
-  (void)state;
+TEST(some_calls_need_all_rows) {
   char folder[256];
   snprintf(folder, sizeof folder, "%s", test_folder());
   rank_parts p = {.folder = folder, .n = 2};
@@ -910,12 +858,11 @@ typedef struct kept {
 /* Statistics of a file, with what earlier runs have kept. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
   const kept *k = argument;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats = NULL;
   TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
   kf_stats_options o = {.checkpoint = k->folder};
   kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
-  kf_data_free(data);
   return status == KF_OK ? note_stats(ctx, stats, log) : status;
 }
 
@@ -942,8 +889,7 @@ static size_t list_files(const char *folder, char names[16][64]) {
   return n;
 }
 
-static void checkpoints_are_taken_up(void **state) {
-  (void)state;
+TEST(checkpoints_are_taken_up) {
   char folder[256], path[512], parts[300], names[16][64];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
@@ -983,8 +929,7 @@ static void checkpoints_are_taken_up(void **state) {
 }
 
 /* Other data have other files; what is kept of one is not taken for the other. */
-static void checkpoints_are_of_their_data(void **state) {
-  (void)state;
+TEST(checkpoints_are_of_their_data) {
   char folder[256], path[512], parts[300], names[16][64];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
@@ -1088,8 +1033,7 @@ static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) 
 }
 
 /* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
-static void progress_is_of_all_ranks(void **state) {
-  (void)state;
+TEST(progress_is_of_all_ranks) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
   run_ranks(of, 4, report_progress, &reported);
@@ -1108,8 +1052,7 @@ static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
 
 /* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
  * thread; others of a rank work on until all ranks have met. */
-static void others_stop_early(void **state) {
-  (void)state;
+TEST(others_stop_early) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
   run_ranks(of, 4, stop_early, &reported);
@@ -1154,8 +1097,7 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* One message: that of the lowest bad row, as in a single process. */
-static void one_error_for_all(void **state) {
-  (void)state;
+TEST(one_error_for_all) {
   static const uint64_t rows[] = {0, 130, 300, 499};
   for (size_t t = 0; t < 4; t++) {
     bad_input bad = {rows[t]};
@@ -1181,8 +1123,7 @@ static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
   return count_rows(ctx, NULL, log);
 }
 
-static void a_failing_rank_fails_all(void **state) {
-  (void)state;
+TEST(a_failing_rank_fails_all) {
   session of[4] = {{0}};
   run_ranks(of, 4, fail_alone, NULL);
   for (int i = 0; i < 4; i++) {
@@ -1199,8 +1140,7 @@ static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
   return use_all(ctx, argument, log);
 }
 
-static void ranks_that_come_apart_fail(void **state) {
-  (void)state;
+TEST(ranks_that_come_apart_fail) {
   session of[3] = {{0}};
   run_ranks(of, 3, go_apart, NULL);
   for (int i = 0; i < 3; i++) {
@@ -1236,8 +1176,7 @@ static void *other_version(void *argument) {
   return session_main(s);
 }
 
-static void versions_must_agree(void **state) {
-  (void)state;
+TEST(versions_must_agree) {
   session of[2] = {{0}};
   pthread_t threads[2];
   thread_group group = {.size = 2};
@@ -1261,8 +1200,7 @@ static void versions_must_agree(void **state) {
 }
 
 /* Whichever call of the communicator fails, the session does, with a message and without a leak. */
-static void lost_ranks_are_noticed(void **state) {
-  (void)state;
+TEST(lost_ranks_are_noticed) {
   for (uint64_t fail = 1; fail < 200; fail++) {
     session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};
     run_ranks(of, 2, judge_all, NULL);
@@ -1277,9 +1215,8 @@ static void lost_ranks_are_noticed(void **state) {
   fail_msg("there is no end");
 }
 
-static void wrong_communicators_are_refused(void **state) {
-  (void)state;
-  kf_ctx *ctx;
+TEST(wrong_communicators_are_refused) {
+  AUTO(kf_ctx) *ctx = NULL;
   kf_comm comm = {.rank = 1, .size = 1};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.comm = &comm}, &ctx), KF_ERR_ARG);
   comm = (kf_comm){.size = 0};
@@ -1291,38 +1228,6 @@ static void wrong_communicators_are_refused(void **state) {
   assert_int_equal(kf_ctx_ranks(ctx), 1);
   assert_int_equal(kf_agree(ctx, KF_ERR_DATA, "why"), KF_ERR_DATA);
   assert_string_equal(kf_errmsg(ctx), "why");
-  kf_ctx_free(ctx);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(statistics_are_the_same),
-      cmocka_unit_test(rows_are_read_once),
-      cmocka_unit_test(queries_are_read_once),
-      cmocka_unit_test(few_and_bad_rows_are_the_same),
-      cmocka_unit_test(choices_in_parts_are_the_same),
-      cmocka_unit_test(models_are_the_same),
-      cmocka_unit_test(verdicts_are_the_same),
-      cmocka_unit_test(sweeps_are_the_same),
-      cmocka_unit_test(answers_are_the_same),
-      cmocka_unit_test(files_are_the_same),
-      cmocka_unit_test(ranks_see_the_same_gallery),
-      cmocka_unit_test(damaged_galleries_are_refused),
-      cmocka_unit_test(ties_are_the_same),
-      cmocka_unit_test(long_files_are_the_same),
-      cmocka_unit_test(ranks_may_have_their_own_files),
-      cmocka_unit_test(some_calls_need_all_rows),
-      cmocka_unit_test(checkpoints_are_taken_up),
-      cmocka_unit_test(checkpoints_are_of_their_data),
-      cmocka_unit_test(progress_is_of_all_ranks),
-      cmocka_unit_test(others_stop_early),
-      cmocka_unit_test(one_error_for_all),
-      cmocka_unit_test(a_failing_rank_fails_all),
-      cmocka_unit_test(ranks_that_come_apart_fail),
-      cmocka_unit_test(versions_must_agree),
-      cmocka_unit_test(lost_ranks_are_noticed),
-      cmocka_unit_test(wrong_communicators_are_refused),
-  };
-  test_in_memory();
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before = test_in_memory);

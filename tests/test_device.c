@@ -11,9 +11,8 @@ static const kf_device_list *find(kf_ctx *ctx) {
   return found;
 }
 
-static void describes_devices(void **state) {
-  (void)state;
-  kf_ctx *ctx = device_ctx(1, "cuda:0");
+TEST(describes_devices) {
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:0");
   const kf_device_list *found = find(ctx);
   assert_string_equal(found->plugin, device_plugin());
   assert_true(strlen(found->build) > 0);
@@ -24,54 +23,45 @@ static void describes_devices(void **state) {
   assert_true(found->devices[0].memory > 0 && found->devices[0].processors > 0);
   print_message("%s, driver %s, %s\n", found->devices[0].name, found->devices[0].driver,
                 found->build);
-  kf_ctx_free(ctx);
 }
 
-static void auto_finds_what_there_is(void **state) {
-  (void)state;
+TEST(auto_finds_what_there_is) {
   for (int i = 0; i < 2; i++) {
-    kf_ctx *ctx = device_ctx(1, i == 0 ? NULL : "auto");
+    AUTO(kf_ctx) *ctx = device_ctx(1, i == 0 ? NULL : "auto");
     assert_int_equal(find(ctx)->n, 1);
     assert_ptr_equal(find(ctx), find(ctx));
-    kf_ctx_free(ctx);
   }
-  kf_ctx *ctx = device_ctx(1, "cpu");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cpu");
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "the CPU was asked for");
-  kf_ctx_free(ctx);
 }
 
-static void names(void **state) {
-  (void)state;
+TEST(names) {
   const char *const bad[] = {"",        "gpu",      "CUDA",    "cuda:",         "cuda:x",
                              "cuda:0,", "cuda,cpu", "cuda:-1", "cuda:0,cuda:0", "cuda:99999999999"};
   const kf_device_list *found;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    kf_ctx *ctx = device_ctx(1, bad[i]);
+    AUTO(kf_ctx) *ctx = device_ctx(1, bad[i]);
     assert_error(ctx, KF_ERR_ARG, "invalid device", kf_devices_find(ctx, &found));
     assert_null(found);
-    kf_ctx_free(ctx);
   }
 }
 
-static void missing_device(void **state) {
-  (void)state;
+TEST(missing_device) {
   const kf_device_list *found;
-  kf_ctx *ctx = device_ctx(1, "cuda:900");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:900");
   assert_error(ctx, KF_ERR_IO, "no device: there is no device cuda:900",
                kf_devices_find(ctx, &found));
-  kf_ctx_free(ctx);
 }
 
 /* A plug-in that is not there, and files that are none; with auto the CPU does the work. */
-static void missing_plugin(void **state) {
-  (void)state;
+TEST(missing_plugin) {
   const char *const paths[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "libm.so.6"};
   const char *const words[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "is not a plug-in"};
   const kf_device_list *found;
   for (size_t i = 0; i < 3; i++)
     for (int asked = 0; asked < 2; asked++) {
-      kf_ctx *ctx;
+      AUTO(kf_ctx) *ctx = NULL;
       kf_ctx_options options = {.threads = 1, .device_plugin = paths[i], .log = device_hear};
       if (asked) options.device = "cuda";
       device_n_heard = 0;
@@ -84,16 +74,14 @@ static void missing_plugin(void **state) {
         assert_null(find(ctx)->plugin);
       }
       assert_int_equal(device_n_heard, 0);
-      kf_ctx_free(ctx);
     }
 }
 
-static void no_driver(void **state) {
-  (void)state;
+TEST(no_driver) {
   const kf_device_list *found;
   device_need_twin()->no_driver = 1;
   device_n_heard = 0;
-  kf_ctx *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "there is no driver");
   assert_non_null(find(ctx)->plugin);
@@ -101,27 +89,21 @@ static void no_driver(void **state) {
   assert_error(asking, KF_ERR_IO, "no device: there is no driver", kf_devices_find(asking, &found));
   device_twin()->no_driver = 0; /* an error is not kept */
   assert_ok(asking, kf_devices_find(asking, &found));
-  kf_ctx_free(ctx);
-  kf_ctx_free(asking);
 }
 
 /* A device that is there and fails is worth a note. */
-static void device_that_does_not_open(void **state) {
-  (void)state;
+TEST(device_that_does_not_open) {
   const kf_device_list *found;
   device_need_twin()->no_open = 1;
   device_n_heard = 0;
-  kf_ctx *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(1, NULL), *asking = device_ctx(1, "cuda");
   assert_int_equal(find(ctx)->n, 0);
   assert_true(device_n_heard == 1 && device_said("cuda:0 cannot be used: it does not open"));
   assert_error(asking, KF_ERR_IO, "does not open", kf_devices_find(asking, &found));
-  kf_ctx_free(ctx);
-  kf_ctx_free(asking);
 }
 
 /* Contexts share a device, and the last one closes it. */
-static void sharing(void **state) {
-  (void)state;
+TEST(sharing) {
   kf_ctx *a = device_ctx(1, "cuda"), *b = device_ctx(1, NULL);
   kf_devices *of_a, *of_b;
   assert_ok(a, kf_devices_for(a, &of_a));
@@ -136,23 +118,20 @@ static void sharing(void **state) {
   kf_device_release(kept);
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(3);
-  kf_ctx *ctx = device_ctx(1, "cuda:2,cuda:0");
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda:2,cuda:0");
   const kf_device_list *found = find(ctx);
   assert_int_equal(found->n, 2);
   assert_int_equal(found->devices[0].number, 2);
   assert_int_equal(found->devices[1].number, 0);
-  kf_ctx_free(ctx);
 }
 
 /* What is done about a failure: an error, or a note and the CPU; for good unless it was memory. */
-static void failures(void **state) {
-  (void)state;
+TEST(failures) {
   kf_err lost = {.status = KF_ERR_IO, .message = "it was lost"};
   kf_err memory = {.status = KF_ERR_MEM, .message = "there is no memory"};
-  kf_ctx *asking = device_ctx(1, "cuda"), *ctx = device_ctx(1, NULL);
+  AUTO(kf_ctx) *asking = device_ctx(1, "cuda"), *ctx = device_ctx(1, NULL);
   find(asking);
   assert_error(asking, KF_ERR_IO, "it was lost", kf_devices_failed(asking, &lost));
   find(ctx);
@@ -162,23 +141,7 @@ static void failures(void **state) {
   assert_int_equal(kf_devices_failed(ctx, &lost), KF_OK);
   assert_int_equal(find(ctx)->n, 0);
   assert_string_equal(find(ctx)->missing, "it was lost");
-  kf_ctx_free(asking);
-  kf_ctx_free(ctx);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(describes_devices),
-      CASE(auto_finds_what_there_is),
-      CASE(names),
-      CASE(missing_device),
-      CASE(missing_plugin),
-      CASE(no_driver),
-      CASE(device_that_does_not_open),
-      CASE(sharing),
-      CASE(several_devices),
-      CASE(failures),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

@@ -57,11 +57,10 @@ typedef kf_status (*work_fn)(kf_ctx *ctx, const world *w, void *out);
 #define OUT_BYTES ((size_t)1 << 18)
 
 static kf_status search_all(kf_ctx *ctx, const world *w, void *out) {
-  kf_index *index = NULL;
+  AUTO(kf_index) *index = NULL;
   kf_status status = kf_index_new(ctx, w->rows, w->n, w->dim, NULL, &index);
   if (status == KF_OK)
     status = kf_search(ctx, index, w->rows, 500, 7, NULL, (int64_t *)out, NULL, NULL);
-  kf_index_free(index);
   return status;
 }
 
@@ -71,19 +70,15 @@ static kf_status open_rows(kf_ctx *ctx, const world *w, kf_data **data) {
 
 /* Statistics of a context; everything that is made of them is the CPU's. */
 static kf_status add_all(kf_ctx *ctx, const world *w, void *out) {
-  kf_data *data = NULL;
-  kf_stats *stats = NULL;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   kf_status status = open_rows(ctx, w, &data);
   if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
   if (status == KF_OK) {
-    kf_ctx *cpu = device_ctx(1, "cpu");
-    kf_model *model = fit(cpu, stats, 0.3, 0);
+    AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+    AUTO(kf_model) *model = fit(cpu, stats, 0.3, 0);
     status = kf_transform(cpu, model, w->rows, 1000, NULL, out);
-    kf_model_free(model);
-    kf_ctx_free(cpu);
   }
-  kf_stats_free(stats);
-  kf_data_free(data);
   return status;
 }
 
@@ -91,14 +86,11 @@ static kf_status classify_all(kf_ctx *ctx, const world *w, void *out) {
   double *scores = out, *probabilities = scores + w->n;
   int32_t *classes = (int32_t *)(void *)(probabilities + w->n);
   kf_classify_options o = {.temperature = 5};
-  kf_ctx *cpu = device_ctx(1, "cpu");
-  kf_stats *stats = stats_of(cpu, w, 0);
-  kf_model *model = fit(cpu, stats, 0.3, 0);
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+  AUTO(kf_stats) *stats = stats_of(cpu, w, 0);
+  AUTO(kf_model) *model = fit(cpu, stats, 0.3, 0);
   kf_status status =
       kf_classify_probabilities(ctx, model, w->rows, w->n, &o, classes, scores, probabilities);
-  kf_model_free(model);
-  kf_stats_free(stats);
-  kf_ctx_free(cpu);
   return status;
 }
 
@@ -116,21 +108,19 @@ static int count_calls(const void *argument) {
   const scenario *s = argument;
   const kf_device_list *found;
   kf_between_state *between = device_between();
-  char *out = calloc(OUT_BYTES, 1);
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTOFREE char *out = calloc(OUT_BYTES, 1);
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   if (kf_devices_find(ctx, &found) != KF_OK || s->work(ctx, s->w, out) != KF_OK)
     fprintf(stderr, "%s\n", kf_errmsg(ctx));
-  kf_ctx_free(ctx);
-  free(out);
   return between->calls < 200 ? (int)between->calls : 200;
 }
 
 static int lose(const void *argument) {
   const scenario *s = argument;
   kf_between_state *between = device_between();
-  char *want = calloc(OUT_BYTES, 1), *got = calloc(OUT_BYTES, 1);
+  AUTOFREE char *want = calloc(OUT_BYTES, 1), *got = calloc(OUT_BYTES, 1);
   const kf_device_list *found;
-  kf_ctx *cpu = device_ctx(2, "cpu"), *ctx = device_ctx(2, "cuda");
+  AUTO(kf_ctx) *cpu = device_ctx(2, "cpu"), *ctx = device_ctx(2, "cuda");
   CHECK(cpu, s->work(cpu, s->w, want) == KF_OK);
   CHECK(ctx, kf_devices_find(ctx, &found) == KF_OK);
   ctx->devices->asked = s->asked; /* if not, as one that chose it by itself, but for any work */
@@ -149,10 +139,6 @@ static int lose(const void *argument) {
     CHECK(ctx, s->work(ctx, s->w, got) == KF_OK); /* and goes on, without a word */
     CHECK(ctx, memcmp(got, want, OUT_BYTES) == 0 && device_n_heard == 1);
   }
-  kf_ctx_free(ctx);
-  kf_ctx_free(cpu);
-  free(want);
-  free(got);
   return FINE;
 }
 
@@ -160,7 +146,7 @@ static int lose(const void *argument) {
 static void lose_somewhere(work_fn work, int least) {
   enum { PLACES = 3 };
   need_between();
-  world w = make_world(4000, 24, 6, 1, 5);
+  AUTO(world) w = make_world(4000, 24, 6, 1, 5);
   scenario all[2][PLACES];
   pid_t pids[2][PLACES];
   int calls = end_of(begin(count_calls, &(scenario){.work = work, .w = &w}));
@@ -174,21 +160,11 @@ static void lose_somewhere(work_fn work, int least) {
   int wrong = 0;
   for (int i = 0; i < 2 * PLACES; i++) wrong += end_of(pids[i % 2][i / 2]);
   assert_int_equal(wrong, 0);
-  free_world(&w);
 }
 
-static void lost_in_search(void **state) {
-  (void)state;
-  lose_somewhere(search_all, 9);
-}
-static void lost_in_statistics(void **state) {
-  (void)state;
-  lose_somewhere(add_all, 4);
-}
-static void lost_in_classify(void **state) {
-  (void)state;
-  lose_somewhere(classify_all, 10);
-}
+TEST(lost_in_search) { lose_somewhere(search_all, 9); }
+TEST(lost_in_statistics) { lose_somewhere(add_all, 4); }
+TEST(lost_in_classify) { lose_somewhere(classify_all, 10); }
 
 /* --- memory that is taken ----------------------------------------------------------------------- */
 
@@ -220,14 +196,15 @@ static int starve(const void *argument) {
   const shortage *s = argument;
   kf_between_state *between = device_between();
   const kf_device_list *found;
-  kf_ctx *cpu = device_ctx(0, "cpu"), *ctx = device_ctx(0, "cuda");
+  AUTO(kf_ctx) *cpu = device_ctx(0, "cpu"), *ctx = device_ctx(0, "cuda");
   CHECK(ctx, kf_devices_find(ctx, &found) == KF_OK);
   ctx->devices->asked = s->asked;
   uint64_t n = between->real ? 600000 : 30000, queries = 50;
   uint32_t dim = between->real ? 128 : 32, k = 10;
-  float *rows = made_rows(n, dim, 3), *asked = made_rows(queries, dim, 4);
-  int64_t *want = calloc(queries * k, sizeof *want), *got = calloc(queries * k, sizeof *got);
-  kf_index *index = NULL;
+  AUTOFREE float *rows = made_rows(n, dim, 3), *asked = made_rows(queries, dim, 4);
+  AUTOFREE int64_t *want = calloc(queries * k, sizeof *want),
+                   *got = calloc(queries * k, sizeof *got);
+  AUTO(kf_index) *index = NULL;
   CHECK(cpu, kf_index_new(cpu, rows, n, dim, NULL, &index) == KF_OK);
   CHECK(cpu, kf_search(cpu, index, asked, queries, k, NULL, want, NULL, NULL) == KF_OK);
   between->leave = memory_for(ctx->devices->device[0]->api, n, dim, s->share);
@@ -251,27 +228,12 @@ static int starve(const void *argument) {
     CHECK(ctx, lane->scores == (s->share == WHOLE));
     CHECK(ctx, (lane->n_pieces > 1) == (s->share == PIECES));
   }
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  kf_ctx_free(cpu);
-  free(rows);
-  free(asked);
-  free(want);
-  free(got);
   return FINE;
 }
 
-static void memory_is_taken(void **state) {
-  (void)state;
+TEST(memory_is_taken) {
   need_between();
   for (int share = 0; share < N_SHARES; share++)
     for (int asked = share < NOTHING; asked < 2; asked++)
       assert_int_equal(end_of(begin(starve, &(shortage){share, asked != 0})), FINE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lost_in_search), cmocka_unit_test(lost_in_statistics),
-      cmocka_unit_test(lost_in_classify), cmocka_unit_test(memory_is_taken)};
-  return test_result(device_run(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

@@ -72,9 +72,8 @@ static kf_status run_choose(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void same_bytes(void **state) {
-  (void)state;
-  world w = make_world(N, D, K, 1, 3);
+TEST(same_bytes) {
+  AUTO(world) w = make_world(N, D, K, 1, 3);
   kf_twin_state *twin = device_twin();
   device_show(3);
   assert_same_on_ranks(run_stats, &w);
@@ -84,7 +83,6 @@ static void same_bytes(void **state) {
     assert_true(twin->moments > 0 && twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
     assert_int_equal(twin->used, 0);
   }
-  free_world(&w);
 }
 
 /* Ranks take one device each, in turn, unless they are told which. */
@@ -96,8 +94,7 @@ static kf_status run_find(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-static void a_device_each(void **state) {
-  (void)state;
+TEST(a_device_each) {
   device_need(3);
   session of[MOST_RANKS] = {{0}};
   const char *const names[] = {"cuda", "auto", "cuda:2", "cuda:1,cuda:0"};
@@ -115,11 +112,10 @@ static void a_device_each(void **state) {
 }
 
 /* The device of one rank is lost in some call: all ranks end, with its message. */
-static void lost(void **state) {
-  (void)state;
+TEST(lost) {
   enum { CALLS_OF_FITS = 12 }; /* their statistics, at least */
   kf_twin_state *twin = device_need_twin();
-  world w = make_world(N, D, K, 1, 3);
+  AUTO(world) w = make_world(N, D, K, 1, 3);
   twin->devices = 3;
   for (uint64_t call = 1; call < 80; call += 3) {
     session of[MOST_RANKS] = {{0}};
@@ -132,7 +128,6 @@ static void lost(void **state) {
     }
     assert_int_equal(twin->used, 0);
   }
-  free_world(&w);
 }
 
 static int start(void **state) {
@@ -141,9 +136,5 @@ static int start(void **state) {
   return device_reset(state);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, start, device_reset)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {CASE(same_bytes), CASE(a_device_each), CASE(lost)};
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = start,
+         .after_each = device_reset);

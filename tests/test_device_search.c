@@ -33,12 +33,13 @@ static void free_answers(answers *a) {
   free(a->rows);
   free(a->scores);
 }
+AUTO_STRUCT(answers, free_answers)
 
 /* The answers of a context must be those of the CPU. */
 static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
                     const int64_t *leave_out) {
-  kf_ctx *cpu = device_ctx(1, "cpu");
-  answers found = ask(ctx, index, p, k, leave_out), wanted = ask(cpu, index, p, k, leave_out);
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+  AUTO(answers) found = ask(ctx, index, p, k, leave_out), wanted = ask(cpu, index, p, k, leave_out);
   assert_int_equal(wanted.status, KF_OK);
   if (found.status != KF_OK) fail_msg("%s, k %u: %s", p->kind->name, k, kf_errmsg(ctx));
   for (uint64_t i = 0; i < p->n_queries * k; i++)
@@ -49,21 +50,15 @@ static void compare(kf_ctx *ctx, const kf_index *index, const problem *p, uint32
                found.rows[i], found.scores[i], wanted.rows[i], wanted.scores[i]);
   /* Copies are not scored. */
   assert_true(found.candidates >= p->n_queries * (index->devices->copies.n > 0 ? 1 : k));
-  free_answers(&found);
-  free_answers(&wanted);
-  kf_ctx_free(cpu);
 }
 
 /* Makes a problem and an index, and compares for some k. */
 static void try(const char *device, const kind *of, kf_metric metric, uint64_t n, uint32_t dim,
                 uint64_t n_queries, const uint32_t *ks, size_t n_ks) {
-  problem p = make_problem(of, n, dim, n_queries, 7 + n);
-  kf_ctx *ctx = device_ctx(2, device);
-  kf_index *index = index_of(ctx, &p, metric, false, NULL);
+  AUTO(problem) p = make_problem(of, n, dim, n_queries, 7 + n);
+  AUTO(kf_ctx) *ctx = device_ctx(2, device);
+  AUTO(kf_index) *index = index_of(ctx, &p, metric, false, NULL);
   for (size_t i = 0; i < n_ks; i++) compare(ctx, index, &p, ks[i], NULL);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free_problem(&p);
 }
 
 /* --- devices with less than they have ---------------------------------------------------------- */
@@ -160,16 +155,14 @@ static void less_end(const kf_devices *devices) {
 
 /* --- right answers ---------------------------------------------------------------------------- */
 
-static void kinds_of_data(void **state) {
-  (void)state;
+TEST(kinds_of_data) {
   for (size_t t = 0; t < N_KINDS; t++)
     for (size_t m = 0; m < 3; m++)
       if (!kinds[t].zeros || metrics[m] != KF_METRIC_COSINE)
         try("cuda", &kinds[t], metrics[m], 1000, 24, 20, (uint32_t[]){1, 10, 100}, 3);
 }
 
-static void sizes(void **state) {
-  (void)state;
+TEST(sizes) {
   const uint64_t rows[] = {1, 2, 31, 32, 33, 191, 192, 193, 2500};
   const uint32_t dims[] = {1, 15, 16, 17, 33, 130};
   for (size_t i = 0; i < 9; i++)
@@ -179,8 +172,7 @@ static void sizes(void **state) {
     }
 }
 
-static void many_neighbours(void **state) {
-  (void)state;
+TEST(many_neighbours) {
   for (size_t m = 0; m < 3; m++) {
     try("cuda", kind_named("gaussian"), metrics[m], 3000, 48, 12, (uint32_t[]){1, 100, 1024}, 3);
     try("cuda", kind_named("every row thrice"), metrics[m], 3000, 20, 6, (uint32_t[]){100, 1024},
@@ -292,8 +284,7 @@ static void one_problem(uint64_t seed) {
 }
 
 /* KOOFU_TEST_PROBLEMS: which of them, "1-150". */
-static void random_problems(void **state) {
-  (void)state;
+TEST(random_problems) {
   unsigned long long first = 1, last = 150;
   const char *range = getenv("KOOFU_TEST_PROBLEMS");
   if (range != NULL && sscanf(range, "%llu-%llu", &first, &last) != 2) fail_msg("%s", range);
@@ -315,11 +306,10 @@ static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim
 
 /* Lengths e^-40 to e^40: of the survivors of a query there may be none but rows too long for bytes.
  * The problem in which doubled rows were found, and others like it. */
-static void doubled_rows(void **state) {
-  (void)state;
+TEST(doubled_rows) {
   const char *folder = KOOFU_SOURCE_DIR "/../shared/research/gpu-search";
-  kf_ctx *ctx = device_ctx(2, "cuda");
-  problem stored = {.kind = kind_named("wild lengths")};
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+  AUTO(problem) stored = {.kind = kind_named("wild lengths")};
   stored.rows = read_npy(ctx, test_path(folder, "x0.npy"), &stored.shape.n, &stored.shape.dim);
   stored.queries = read_npy(ctx, test_path(folder, "q0.npy"), &stored.n_queries, &stored.shape.dim);
   if (stored.rows == NULL) print_message(TEST_SKIPPED, "problem of a trial");
@@ -331,62 +321,48 @@ static void doubled_rows(void **state) {
     kf_index_free(index);
     if (i >= 3) free_problem(&p);
   }
-  free_problem(&stored);
-  kf_ctx_free(ctx);
 }
 
 /* Bounds in f32 must hold where their products are denormal. */
-static void next_to_nothing(void **state) {
-  (void)state;
+TEST(next_to_nothing) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     uint32_t dim = 1 + (uint32_t)(seed % 4);
-    problem p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, metrics[1 + seed % 2], false, NULL);
+    AUTO(problem) p = make_problem(kind_named("denormal queries"), 1500, dim, 40, seed);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[1 + seed % 2], false, NULL);
     for (uint32_t k = 1; k < 1000; k *= 4) compare(ctx, index, &p, k, NULL);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
 /* Rows in f16 and bf16 are scored on the device as well. */
-static void halves(void **state) {
-  (void)state;
+TEST(halves) {
   const char *const names[] = {"gaussian", "loose clusters", "cone", "every row thrice"};
   for (size_t i = 0; i < 24; i++) {
-    problem p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
-    kf_ctx *ctx = device_ctx(2, "cuda");
+    AUTO(problem) p = make_problem(kind_named(names[i / 6]), 1500, 20 + 7 * (uint32_t)i, 30, i);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
     kf_index_options options = {.metric = metrics[i % 3], .dtype = i % 2 ? KF_BF16 : KF_F16};
-    kf_index *index;
+    AUTO(kf_index) *index = NULL;
     assert_ok(ctx, kf_index_new(ctx, p.rows, p.shape.n, p.shape.dim, &options, &index));
     compare(ctx, index, &p, 10, NULL);
     const kf_lane *lane = &index->devices->rows->lanes[0];
     assert_true(lane->scores);
     assert_int_equal(lane->pieces[0].is.values, i % 2 ? KF_DEV_BF16 : KF_DEV_F16);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
 /* Canonical scores decide for prototypes. */
-static void canonical(void **state) {
-  (void)state;
+TEST(canonical) {
   const char *const names[] = {"gaussian", "one ulp", "ternary"};
   for (size_t t = 0; t < 3; t++)
     for (size_t m = 1; m < 3; m++) {
-      problem p = make_problem(kind_named(names[t]), 600, 30, 20, 3);
-      kf_ctx *ctx = device_ctx(2, "cuda");
+      AUTO(problem) p = make_problem(kind_named(names[t]), 600, 30, 20, 3);
+      AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
       kf_source source = {
           .rows = 600, .dim = 30, .fetch = fetch_problem, .self = &p, .canonical = true};
-      kf_index *index;
+      AUTO(kf_index) *index = NULL;
       assert_ok(ctx, kf_index_build(ctx, &source, metrics[m], false, &index));
       compare(ctx, index, &p, 5, NULL);
       compare(ctx, index, &p, 64, NULL);
-      kf_index_free(index);
-      kf_ctx_free(ctx);
-      free_problem(&p);
     }
 }
 
@@ -412,16 +388,15 @@ static problem with_copies(uint64_t n, uint32_t dim, uint64_t copies, bool scale
 }
 
 /* Devices answer, however many copies there are. */
-static void copies(void **state) {
-  (void)state;
+TEST(copies) {
   const uint64_t counts[] = {2, 50, 5000};
   for (size_t c = 0; c < 3; c++)
     for (size_t m = 0; m < 3; m++)
       for (int devices = 1; devices <= 3; devices += 2) {
         if (!device_show(3) && devices > 1) continue;
-        problem p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
-        kf_ctx *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
-        kf_index *index = index_of(ctx, &p, metrics[m], m == c, NULL);
+        AUTO(problem) p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
+        AUTO(kf_ctx) *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
+        AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], m == c, NULL);
         if (m == c) index->devices->window = 70; /* rows in place that are sorted together */
         int64_t leave_out[24];
         for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
@@ -432,45 +407,34 @@ static void copies(void **state) {
         compare(ctx, index, &p, 200, leave_out);
         assert_true(index->devices->copies.n > 0);
         assert_int_equal(index->devices->left_over, 0);
-        kf_index_free(index);
-        kf_ctx_free(ctx);
-        free_problem(&p);
       }
 }
 
 /* Rows in place are sorted in windows, each of which has copies of rows in others. */
-static void windows_with_copies(void **state) {
-  (void)state;
+TEST(windows_with_copies) {
   const char *const names[] = {"every row thrice", "multiples"};
   for (size_t i = 0; i < 2; i++)
     for (uint64_t window = 33; window < 900; window *= 2)
       for (size_t m = 0; m < 3; m++) {
-        problem p = make_problem(kind_named(names[i]), 1120, 12, 6, window);
-        kf_ctx *ctx = device_ctx(2, "cuda");
-        kf_index *index = index_of(ctx, &p, metrics[m], true, NULL);
+        AUTO(problem) p = make_problem(kind_named(names[i]), 1120, 12, 6, window);
+        AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+        AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], true, NULL);
         index->devices->window = window;
         compare(ctx, index, &p, 10, NULL);
-        kf_index_free(index);
-        kf_ctx_free(ctx);
-        free_problem(&p);
       }
 }
 
 /* Rows that are not copies, but as near: a list that cannot show where they end is made longer, and
  * only past the longest does the CPU answer. */
-static void longer_lists(void **state) {
-  (void)state;
+TEST(longer_lists) {
   const uint64_t counts[] = {20, 200, 5000};
   for (size_t c = 0; c < 3; c++) {
-    problem p = with_copies(6000, 12, counts[c], true);
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
+    AUTO(problem) p = with_copies(6000, 12, counts[c], true);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
     compare(ctx, index, &p, 10, NULL);
     if (c < 2) assert_int_equal(index->devices->left_over, 0);
     if (c == 2) assert_true(index->devices->left_over > 0);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
 }
 
@@ -478,30 +442,24 @@ static void longer_lists(void **state) {
 static uint64_t wrong_with_bound(const answer *a, double scale) {
   enum { K = 15 };
   char text[256];
-  kf_ctx *ctx = device_ctx(1, "cuda");
-  kf_index *index = index_of(ctx, a->problem, a->metric, false, NULL);
+  AUTO(kf_ctx) *ctx = device_ctx(1, "cuda");
+  AUTO(kf_index) *index = index_of(ctx, a->problem, a->metric, false, NULL);
   index->bound_scale = scale;
-  answers found = ask(ctx, index, a->problem, K, NULL);
+  AUTO(answers) found = ask(ctx, index, a->problem, K, NULL);
   assert_int_equal(found.status, KF_OK);
   uint64_t wrong = count_wrong(a, K, NULL, found.rows, found.scores, text);
-  free_answers(&found);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
   return wrong;
 }
 
-static void bound_is_needed(void **state) {
-  (void)state;
+TEST(bound_is_needed) {
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong = 0;
     for (size_t i = 0; i < 3; i++) {
-      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      AUTO(answer) a = solve(&p, metrics[m]);
       assert_int_equal(wrong_with_bound(&a, 1), 0);
       wrong += wrong_with_bound(&a, 0);
-      free_answer(&a);
-      free_problem(&p);
     }
     print_message("%s: %" PRIu64 " of 180 queries wrong without the bound\n",
                   metric_name(metrics[m]), wrong);
@@ -514,12 +472,11 @@ static void bound_is_needed(void **state) {
 #define K15 ((uint32_t[]){1, 15})
 
 /* Memory for everything, for bytes alone, for pieces, and for nothing. */
-static void little_memory(void **state) {
-  (void)state;
+TEST(little_memory) {
   kf_twin_state *twin = device_need_twin();
   bool scored = false, hosted = false, pieces = false;
   for (uint64_t memory = 4 << 20; memory >= 1 << 16; memory = memory / 4 * 3) {
-    problem p = make_problem(kind_named("gaussian"), 9000, 40, 30, 5);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), 9000, 40, 30, 5);
     device_reset(NULL);
     twin->memory = memory;
     kf_ctx *ctx = device_ctx(2, "cuda");
@@ -538,20 +495,18 @@ static void little_memory(void **state) {
     kf_index_free(index);
     kf_ctx_free(ctx);
     assert_int_equal(twin->used, 0);
-    free_problem(&p);
   }
   assert_true(scored && hosted && pieces);
 }
 
 /* The same on any device. */
-static void less_of_everything(void **state) {
-  (void)state;
+TEST(less_of_everything) {
   const struct {
     uint64_t memory, hits;
     bool high;
   } ways[] = {{0, 0, true},         {0, 700, false},    {1500000, 0, false}, {1500000, 0, true},
               {1500000, 900, true}, {400000, 0, false}, {400000, 2000, true}};
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   kf_devices *devices;
   assert_ok(ctx, kf_devices_for(ctx, &devices));
   less_begin(devices);
@@ -562,11 +517,9 @@ static void less_of_everything(void **state) {
     less.hits = ways[w].hits;
     less.high = ways[w].high;
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[(w + m) % 4]), 20000, 30, 40, 5 + w);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(problem) p = make_problem(kind_named(names[(w + m) % 4]), 20000, 30, 40, 5 + w);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       compare(ctx, index, &p, 15, NULL);
-      kf_index_free(index);
-      free_problem(&p);
     }
     assert_true(less.more > 0 || less.hits == 0);
     assert_true(less.survivors > 0 || less.memory == 0);
@@ -574,12 +527,10 @@ static void less_of_everything(void **state) {
     assert_true(less.repeats > 0 || !less.high || less.memory > 0);
   }
   less_end(devices);
-  kf_ctx_free(ctx);
 }
 
 /* Few survivors fit: queries go in parts, and some to the CPU. */
-static void little_room_for_survivors(void **state) {
-  (void)state;
+TEST(little_room_for_survivors) {
   kf_twin_state *twin = device_need_twin();
   for (uint64_t hits = 1; hits < 100000; hits *= 6) {
     device_reset(NULL);
@@ -591,8 +542,7 @@ static void little_room_for_survivors(void **state) {
   }
 }
 
-static void wrong_guesses(void **state) {
-  (void)state;
+TEST(wrong_guesses) {
   kf_twin_state *twin = device_need_twin();
   for (uint64_t guess = 0; guess < 3; guess++)
     for (size_t m = 0; m < 3; m++) {
@@ -607,8 +557,7 @@ static void wrong_guesses(void **state) {
     }
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(5);
   const char *const devices[] = {"cuda:0,cuda:1", "cuda:4,cuda:1,cuda:0",
                                  "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4"};
@@ -622,23 +571,18 @@ static void several_devices(void **state) {
 }
 
 /* Rows of very different sizes do not spoil one another's tiles: there are few survivors. */
-static void outliers(void **state) {
-  (void)state;
+TEST(outliers) {
   enum { N = 8000, D = 48, Q = 50, K = 10 };
   uint64_t candidates[2];
   for (int i = 0; i < 2; i++) {
-    problem p = make_problem(kind_named("gaussian"), N, D, Q, 11);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), N, D, Q, 11);
     for (uint64_t r = 0; i == 1 && r < N; r += 100) /* one row in a hundred */
       for (uint32_t c = 0; c < D; c++) p.rows[r * D + c] *= 1000;
-    kf_ctx *ctx = device_ctx(2, "cuda");
-    kf_index *index = index_of(ctx, &p, KF_METRIC_EUCLIDEAN, false, NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, KF_METRIC_EUCLIDEAN, false, NULL);
     compare(ctx, index, &p, K, NULL);
-    answers a = ask(ctx, index, &p, K, NULL);
+    AUTO(answers) a = ask(ctx, index, &p, K, NULL);
     candidates[i] = a.candidates;
-    free_answers(&a);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
-    free_problem(&p);
   }
   print_message("%.1f candidates a query, %.1f with outliers\n", (double)candidates[0] / Q,
                 (double)candidates[1] / Q);
@@ -685,8 +629,7 @@ static bool lose(const problem *p, bool asked, uint64_t call, uint64_t memory) {
   return !ended;
 }
 
-static void lost(void **state) {
-  (void)state;
+TEST(lost) {
   device_need_twin();
   problem p = small();
   const uint64_t memories[] = {0, 400000, 180000}; /* all; bytes; pieces */
@@ -727,8 +670,7 @@ static bool starve(const problem *p, bool asked, bool after, uint64_t allocation
   return !ended;
 }
 
-static void no_memory(void **state) {
-  (void)state;
+TEST(no_memory) {
   device_need_twin();
   problem p = small();
   for (int after = 0; after < 2; after++)
@@ -767,15 +709,14 @@ static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint
 }
 
 /* A list with a row twice, out of order or from elsewhere is an error of the device, not an answer. */
-static void unsound_lists(void **state) {
-  (void)state;
+TEST(unsound_lists) {
   void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
                                                      score_nothing};
-  problem p = worthwhile();
+  AUTO(problem) p = worthwhile();
   for (size_t i = 0; i < 8; i++) {
     bool asked = i % 2 == 0;
     device_n_heard = 0;
-    kf_ctx *ctx = device_ctx(2, asked ? "cuda" : NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(2, asked ? "cuda" : NULL);
     kf_devices *devices;
     const kf_device_list *found;
     assert_ok(ctx, kf_devices_find(ctx, &found));
@@ -786,8 +727,8 @@ static void unsound_lists(void **state) {
     kf_device_api table = *device->api;
     table.answers = spoil_answers;
     device->api = &table;
-    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
-    answers a = ask(ctx, index, &p, 5, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    AUTO(answers) a = ask(ctx, index, &p, 5, NULL);
     if (asked) {
       assert_int_equal(a.status, KF_ERR_INTERNAL);
       assert_non_null(
@@ -798,19 +739,14 @@ static void unsound_lists(void **state) {
     }
     device->api = spoilt.real;
     kf_device_release(device);
-    free_answers(&a);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
-  free_problem(&p);
 }
 
 /* --- when it is used -------------------------------------------------------------------------- */
 
-static void where_it_pays(void **state) {
-  (void)state;
+TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
-  problem p = worthwhile();
+  AUTO(problem) p = worthwhile();
   p.n_queries = 1400;
   kf_ctx *ctx = device_ctx(2, NULL);
   kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
@@ -836,7 +772,6 @@ static void where_it_pays(void **state) {
   kf_ctx_free(ctx);
   kf_index_free(index); /* after the context that copied it to the device */
   assert_int_equal(twin->used, 0);
-  free_problem(&p);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -851,27 +786,24 @@ typedef struct user {
 
 static void *search_often(void *argument) {
   user *u = argument;
-  kf_ctx *ctx = device_ctx(2, u->device);
+  AUTO(kf_ctx) *ctx = device_ctx(2, u->device);
   for (uint32_t i = 0; i < 6; i++) {
-    answers a = ask(ctx, u->index, u->p, 5, NULL);
+    AUTO(answers) a = ask(ctx, u->index, u->p, 5, NULL);
     u->wrong += a.status != KF_OK ||
                 memcmp(a.rows, u->wanted.rows, u->p->n_queries * 5 * sizeof *a.rows) != 0;
-    free_answers(&a);
   }
-  kf_ctx_free(ctx);
   return NULL;
 }
 
 /* Contexts of several threads share an index, on the same devices or on others. */
-static void shared_index(void **state) {
-  (void)state;
+TEST(shared_index) {
   enum { USERS = 4 };
   const char *const devices[] = {"cuda:0", "cuda:0", "cuda:0,cuda:1", "cpu"};
   bool several = device_show(2);
-  problem p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
-  kf_ctx *cpu = device_ctx(1, "cpu");
-  kf_index *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
-  answers wanted = ask(cpu, index, &p, 5, NULL);
+  AUTO(problem) p = make_problem(kind_named("cone"), 2000, 32, 60, 23);
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
+  AUTO(kf_index) *index = index_of(cpu, &p, KF_METRIC_COSINE, false, NULL);
+  AUTO(answers) wanted = ask(cpu, index, &p, 5, NULL);
   pthread_t threads[USERS];
   user users[USERS];
   for (int i = 0; i < USERS; i++) {
@@ -883,23 +815,18 @@ static void shared_index(void **state) {
     pthread_join(threads[i], NULL);
     assert_int_equal(users[i].wrong, 0);
   }
-  free_answers(&wanted);
-  kf_index_free(index);
-  kf_ctx_free(cpu);
-  free_problem(&p);
 }
 
 /* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
  * bad one is told as it is on the CPU. */
-static void bad_queries(void **state) {
-  (void)state;
+TEST(bad_queries) {
   kf_twin_state *twin = device_twin();
-  problem p = make_problem(&kinds[0], 3000, 40, 700, 3);
-  int64_t *rows = malloc(700 * 3 * sizeof *rows);
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTO(problem) p = make_problem(&kinds[0], 3000, 40, 700, 3);
+  AUTOFREE int64_t *rows = malloc(700 * 3 * sizeof *rows);
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   for (int i = 0; i < 6; i++) {
     if (twin != NULL) twin->locked = i % 2 != 0;
-    kf_index *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i / 2], false, NULL);
     float *later = &p.queries[613 * 40 + 7], *first = &p.queries[300 * 40];
     float good[] = {*later, *first};
     assert_ok(ctx, kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
@@ -911,25 +838,20 @@ static void bad_queries(void **state) {
                  kf_search(ctx, index, p.queries, 700, 3, NULL, rows, NULL, NULL));
     *later = good[0];
     *first = good[1];
-    kf_index_free(index);
   }
-  free(rows);
-  kf_ctx_free(ctx);
-  free_problem(&p);
 }
 
 /* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
  * and a device that is lost between two parts end that, and nobody waits for ever. */
-static void lists_in_parts(void **state) {
-  (void)state;
+TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();
-  problem p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
-  int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);
+  AUTOFREE int64_t *rows = malloc(p.n_queries * 3 * sizeof *rows);
   for (int i = 0; i < 6; i++) {
     bool several = device_show(2);
     if (twin != NULL) twin->locked = i % 2 != 0;
-    kf_ctx *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
-    kf_index *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
+    AUTO(kf_ctx) *ctx = device_ctx(i < 4 ? 4 : 1, several && i % 4 > 1 ? "cuda:0,cuda:1" : "cuda");
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[i % 3], false, NULL);
     compare(ctx, index, &p, 3, NULL);
     float *bad = &p.queries[9000 * 8], good = *bad;
     *bad = NAN;
@@ -943,41 +865,8 @@ static void lists_in_parts(void **state) {
       assert_error(ctx, KF_ERR_IO, "the device was lost",
                    kf_search(ctx, index, p.queries, p.n_queries, 3, NULL, rows, NULL, NULL));
     }
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
-  free(rows);
-  free_problem(&p);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, device_reset, device_reset)
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(kinds_of_data),
-      CASE(sizes),
-      CASE(many_neighbours),
-      CASE(random_problems),
-      CASE(doubled_rows),
-      CASE(next_to_nothing),
-      CASE(halves),
-      CASE(canonical),
-      CASE(bound_is_needed),
-      CASE(little_memory),
-      CASE(copies),
-      CASE(windows_with_copies),
-      CASE(longer_lists),
-      CASE(less_of_everything),
-      CASE(little_room_for_survivors),
-      CASE(wrong_guesses),
-      CASE(several_devices),
-      CASE(outliers),
-      CASE(lost),
-      CASE(no_memory),
-      CASE(unsound_lists),
-      CASE(where_it_pays),
-      CASE(shared_index),
-      CASE(bad_queries),
-      CASE(lists_in_parts),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

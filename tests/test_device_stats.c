@@ -144,6 +144,7 @@ static void free_set(set *s) {
   free(s->rows);
   free(s->labels);
 }
+AUTO_STRUCT(set, free_set)
 
 /* The rows in a type, for kf_data_open_arrays. */
 static void *in_type(const set *s, kf_dtype dtype) {
@@ -176,47 +177,38 @@ static void assert_same(const kf_stats *a, const kf_stats *b) {
 
 /* Both make statistics of the same rows, or fail alike. */
 static void compare(kf_ctx *cpu, kf_ctx *device, const kf_data *data, const kf_stats_options *o) {
-  kf_stats *a = NULL, *b = NULL;
+  AUTO(kf_stats) *a = NULL, *b = NULL;
   kf_status status = kf_stats_new_from_data(cpu, data, o, &a);
   assert_int_equal(kf_stats_new_from_data(device, data, o, &b), status);
   assert_string_equal(kf_errmsg(device), kf_errmsg(cpu));
   assert_int_equal(kf_errhint(device), kf_errhint(cpu));
   if (status == KF_OK) assert_same(a, b);
-  kf_stats_free(a);
-  kf_stats_free(b);
 }
 
 static const kf_stats_options raw = {.normalize = KF_OFF};
 
 /* --- the same integers ------------------------------------------------------------------------ */
 
-static void every_type(void **state) {
-  (void)state;
+TEST(every_type) {
   static const uint32_t dims[] = {1, 8, 37, 64, 130};
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
   for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
     for (kf_dtype dtype = KF_F32; dtype <= KF_F64; dtype++) {
-      set s = make_set(1003, dims[d], 11, d);
-      void *rows = in_type(&s, dtype);
-      kf_data *data = open_set(cpu, &s, dtype, rows, KF_SKIP_NONE);
+      AUTO(set) s = make_set(1003, dims[d], 11, d);
+      AUTOFREE void *rows = in_type(&s, dtype);
+      AUTO(kf_data) *data = open_set(cpu, &s, dtype, rows, KF_SKIP_NONE);
       compare(cpu, device, data, NULL);
       compare(cpu, device, data, &raw);
-      kf_data_free(data);
-      free(rows);
-      free_set(&s);
     }
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Many batches with a ragged last one, few threads and many. */
-static void many_batches(void **state) {
-  (void)state;
+TEST(many_batches) {
   for (unsigned threads = 1; threads <= 5; threads += 2) {
-    kf_ctx *cpu = context(2, "cpu"), *device = context(threads, "cuda");
-    set s = make_set(20011, 37, 5, threads);
-    void *rows = in_type(&s, KF_F16);
-    kf_data *data = open_set(cpu, &s, KF_F16, rows, KF_SKIP_NONE);
+    AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(threads, "cuda");
+    AUTO(set) s = make_set(20011, 37, 5, threads);
+    AUTOFREE void *rows = in_type(&s, KF_F16);
+    AUTO(kf_data) *data = open_set(cpu, &s, KF_F16, rows, KF_SKIP_NONE);
     wrap_small(device, 37, 5, KF_DEV_F16);
     wrapped.unlocked = threads == 3;
     compare(cpu, device, data, NULL);
@@ -225,49 +217,33 @@ static void many_batches(void **state) {
     assert_int_equal(wrapped.type, KF_DEV_F16); /* rows go as they are */
     compare(cpu, device, data, &raw);
     unwrap();
-    kf_data_free(data);
-    free(rows);
-    free_set(&s);
-    kf_ctx_free(cpu);
-    kf_ctx_free(device);
   }
 }
 
 /* Products of 2^44 that add up to more than 64 bits. */
-static void large_sums(void **state) {
-  (void)state;
+TEST(large_sums) {
   enum { ROWS = 600000, DIM = 3 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(ROWS, DIM, 2, 1);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(ROWS, DIM, 2, 1);
   for (size_t i = 0; i < ROWS * DIM; i++) s.rows[i] = i % DIM == 1 ? -1.0f : 1.0f;
   for (size_t i = 0; i < ROWS; i++) s.labels[i] = i % 1000 == 0;
   kf_stats_options o = {.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 22};
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, device, data, &o);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
-static void many_classes(void **state) {
-  (void)state;
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(9001, 16, 30000, 4);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+TEST(many_classes) {
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(9001, 16, 30000, 4);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, device, data, NULL);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
-static void several_devices(void **state) {
-  (void)state;
+TEST(several_devices) {
   device_need(2);
-  kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
-  set s = make_set(20011, 37, 5, 3);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
+  AUTO(set) s = make_set(20011, 37, 5, 3);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   wrap_small(device, 37, 5, KF_DEV_F32);
   compare(cpu, device, data, NULL);
   unsigned batches = (unsigned)((s.n + kf_stats_batch(37) - 1) / kf_stats_batch(37));
@@ -279,10 +255,6 @@ static void several_devices(void **state) {
     s.rows[bad * 37] = 1;
   }
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* --- where rows come from --------------------------------------------------------------------- */
@@ -295,10 +267,9 @@ static int bring(void *user, uint64_t first, uint64_t n, float *out) {
 }
 
 /* Rows with gaps between them, rows that are brought, some rows of others, and several arrays. */
-static void other_sources(void **state) {
-  (void)state;
-  kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda");
-  set s = make_set(9001, 20, 7, 5);
+TEST(other_sources) {
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda");
+  AUTO(set) s = make_set(9001, 20, 7, 5);
   kf_array_options o = {.labels = s.labels, .n_classes = 7};
   kf_data *data, *some;
   kf_array apart = {.rows = s.rows, .n = 4000, .row_stride = 2 * 80, .column_stride = 4};
@@ -307,7 +278,7 @@ static void other_sources(void **state) {
   compare(cpu, device, data, NULL);
   kf_data_free(data);
 
-  void *half = in_type(&s, KF_F16);
+  AUTOFREE void *half = in_type(&s, KF_F16);
   kf_array two[] = {{.rows = half, .n = 9001, .dtype = KF_F16},
                     {.rows = half, .n = 1, .dtype = KF_F16}};
   o.labels = NULL; /* there are not as many */
@@ -345,15 +316,10 @@ static void other_sources(void **state) {
   compare(cpu, device, data, NULL);
   unwrap();
   kf_data_free(data);
-  free(half);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Files of one type are read as they are, files of two are not; a file that has become shorter. */
-static void files(void **state) {
-  (void)state;
+TEST(files) {
   const char *folder = test_folder();
   kf_ctx *cpu = context(2, "cpu"), *device = context(3, "cuda");
   set s = make_set(6001, 12, 7, 6);
@@ -387,11 +353,10 @@ static void files(void **state) {
 
 /* --- rows that are wrong ---------------------------------------------------------------------- */
 
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   enum { DIM = 37 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
-  set s = make_set(12000, DIM, 5, 7);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
+  AUTO(set) s = make_set(12000, DIM, 5, 7);
   wrap_small(device, DIM, 5, KF_DEV_F32);
   for (int kind = 0; kind < 3; kind++)
     for (kf_skip skip = KF_SKIP_NONE; skip <= KF_SKIP_ZERO; skip++) {
@@ -401,26 +366,21 @@ static void bad_rows(void **state) {
         if (kind > 0) row[r % DIM] = kind == 1 ? NAN : -INFINITY;
         s.labels[r] = r == 3100 ? -1 : 3; /* bad rows count without a label, too */
       }
-      kf_data *data = open_set(cpu, &s, KF_F32, s.rows, skip);
+      AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, skip);
       compare(cpu, device, data, NULL);
       compare(cpu, device, data,
               &(kf_stats_options){.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 15});
-      kf_data_free(data);
     }
   unwrap();
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Values that are too large for an exponent count in labelled rows alone. */
-static void too_large(void **state) {
-  (void)state;
+TEST(too_large) {
   enum { DIM = 37 };
-  kf_ctx *cpu = context(2, "cpu"), *device = context(4, "cuda");
-  set s = make_set(12000, DIM, 5, 8);
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
+  AUTO(set) s = make_set(12000, DIM, 5, 8);
   kf_stats_options o = {.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 20};
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_BAD);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_BAD);
   wrap_small(device, DIM, 5, KF_DEV_F32);
   s.rows[7000 * DIM + 5] = -4; /* the limit */
   s.labels[7000] = 2;
@@ -433,20 +393,15 @@ static void too_large(void **state) {
   s.labels[11000] = 0;
   compare(cpu, device, data, &o);
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* Rows are added to what is there, with labels of their own. */
-static void adding(void **state) {
-  (void)state;
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(3000, 20, 6, 9);
+TEST(adding) {
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(3000, 20, 6, 9);
   s.rows[20 * 1234] = NAN;
   s.labels[1234] = -1; /* a row without a label may hold anything */
-  kf_stats *a = NULL, *b = NULL;
+  AUTO(kf_stats) *a = NULL, *b = NULL;
   assert_ok(cpu, kf_stats_new(cpu, 20, 6, NULL, NULL, &a));
   assert_ok(cpu, kf_stats_new(cpu, 20, 6, NULL, NULL, &b));
   for (int i = 0; i < 3; i++) {
@@ -454,22 +409,16 @@ static void adding(void **state) {
     assert_ok(device, kf_stats_add(device, b, s.rows, s.labels, 3000));
     assert_same(a, b);
   }
-  kf_stats_free(a);
-  kf_stats_free(b);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 /* --- devices that fail ------------------------------------------------------------------------ */
 
 /* Every call fails, at first and later. Asked for by name, that is an error, and nothing has
  * changed; otherwise the CPU takes over. */
-static void failing_device(void **state) {
-  (void)state;
+TEST(failing_device) {
   static const char *const calls[] = {"new", "put", "wait", "take"};
-  kf_ctx *cpu = context(2, "cpu");
-  set s = make_set(20000, 37, 5, 10);
+  AUTO(kf_ctx) *cpu = context(2, "cpu");
+  AUTO(set) s = make_set(20000, 37, 5, 10);
   kf_stats *before[2], *expected[2], *got = NULL; /* empty at first, or not */
   for (int some = 0; some < 2; some++) {
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &before[some]));
@@ -480,7 +429,7 @@ static void failing_device(void **state) {
   }
   for (unsigned i = 0; i < 32; i++) {
     int some = i / 16 == 1;
-    kf_ctx *device = context(1 + i % 3, "cuda");
+    AUTO(kf_ctx) *device = context(1 + i % 3, "cuda");
     bool asked = i % 2 == 0;
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &got));
     assert_ok(cpu, kf_stats_add(cpu, got, s.rows, s.labels, some ? 500 : 0));
@@ -504,22 +453,18 @@ static void failing_device(void **state) {
     }
     if (asked) unwrap();
     kf_stats_free(got);
-    kf_ctx_free(device);
   }
   for (int some = 0; some < 2; some++) {
     kf_stats_free(before[some]);
     kf_stats_free(expected[some]);
   }
-  free_set(&s);
-  kf_ctx_free(cpu);
 }
 
 /* Too little memory even for the smallest batches. */
-static void no_memory(void **state) {
-  (void)state;
-  kf_ctx *cpu = context(2, "cpu"), *device = context(2, "cuda");
-  set s = make_set(3000, 20, 6, 11);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+TEST(no_memory) {
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
+  AUTO(set) s = make_set(3000, 20, 6, 11);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   kf_stats *stats = NULL;
   kf_devices *devices = wrap(device);
   wrapped.most = 1000;
@@ -533,10 +478,6 @@ static void no_memory(void **state) {
   compare(cpu, device, data, NULL);
   assert_int_equal(wrapped.puts, 1);
   unwrap();
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(device);
 }
 
 static uint64_t last_done;
@@ -548,19 +489,18 @@ static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
 }
 
 /* Progress rises from nothing to all rows, and a caller can stop in between. */
-static void progress(void **state) {
-  (void)state;
-  set s = make_set(20000, 37, 5, 12);
+TEST(progress) {
+  AUTO(set) s = make_set(20000, 37, 5, 12);
   for (uint64_t most = 1000; most <= 100000; most *= 10) {
-    kf_ctx *ctx = NULL;
-    kf_stats *stats = NULL;
+    AUTO(kf_ctx) *ctx = NULL;
+    AUTO(kf_stats) *stats = NULL;
     kf_ctx_options options = {.threads = 2,
                               .device = "cuda",
                               .device_plugin = device_plugin(),
                               .progress = stop,
                               .user = &most};
     assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
-    kf_data *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
+    AUTO(kf_data) *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
     wrap_small(ctx, 37, 5, KF_DEV_F32);
     last_done = 0;
     kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
@@ -572,37 +512,14 @@ static void progress(void **state) {
       assert_null(stats);
     }
     unwrap();
-    kf_stats_free(stats);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
-  free_set(&s);
 }
 
 /* Little work is not worth opening a device for, unless it was asked for. */
-static void little_work(void **state) {
-  (void)state;
-  kf_ctx *cpu = context(2, "cpu"), *automatic = context(2, "auto");
-  set s = make_set(3000, 20, 6, 13);
-  kf_data *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
+TEST(little_work) {
+  AUTO(kf_ctx) *cpu = context(2, "cpu"), *automatic = context(2, "auto");
+  AUTO(set) s = make_set(3000, 20, 6, 13);
+  AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   compare(cpu, automatic, data, NULL);
   assert_null(automatic->devices);
-  kf_data_free(data);
-  free_set(&s);
-  kf_ctx_free(cpu);
-  kf_ctx_free(automatic);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_type),      cmocka_unit_test(many_batches),
-      cmocka_unit_test(large_sums),      cmocka_unit_test(many_classes),
-      cmocka_unit_test(several_devices), cmocka_unit_test(other_sources),
-      cmocka_unit_test(files),           cmocka_unit_test(bad_rows),
-      cmocka_unit_test(too_large),       cmocka_unit_test(adding),
-      cmocka_unit_test(failing_device),  cmocka_unit_test(no_memory),
-      cmocka_unit_test(progress),        cmocka_unit_test(little_work),
-  };
-  int failed = device_run(tests, NULL, NULL);
-  return test_result(failed, sizeof tests / sizeof *tests);
 }

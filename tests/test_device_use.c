@@ -14,13 +14,11 @@ typedef struct problem {
 } problem;
 
 static problem make_problem(uint64_t n, uint32_t dim, uint32_t classes, int raw, uint32_t dim_out) {
-  kf_ctx *cpu = device_ctx(2, "cpu");
+  AUTO(kf_ctx) *cpu = device_ctx(2, "cpu");
   problem p = {.w = make_world(n, dim, classes, 1, n + dim)};
-  kf_stats *s = stats_of(cpu, &p.w, raw);
+  AUTO(kf_stats) *s = stats_of(cpu, &p.w, raw);
   p.model = fit(cpu, s, 0.3, dim_out);
   p.model->temperature = raw ? 0.01 : 9.5;
-  kf_stats_free(s);
-  kf_ctx_free(cpu);
   return p;
 }
 
@@ -28,6 +26,7 @@ static void clear_problem(problem *p) {
   kf_model_free(p->model);
   free_world(&p->w);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 static kf_data *data_of(kf_ctx *ctx, const problem *p) {
   kf_data *data;
@@ -39,16 +38,13 @@ static kf_data *data_of(kf_ctx *ctx, const problem *p) {
 /* --- the same of both ------------------------------------------------------------------------- */
 
 static void same_transform(kf_ctx *ctx, const problem *p, kf_switch normalize) {
-  kf_ctx *cpu = device_ctx(1, "cpu");
+  AUTO(kf_ctx) *cpu = device_ctx(1, "cpu");
   kf_transform_options o = {.normalize = normalize};
   size_t values = p->w.n * p->model->map.dim_out;
-  float *got = malloc(values * sizeof *got), *want = malloc(values * sizeof *want);
+  AUTOFREE float *got = malloc(values * sizeof *got), *want = malloc(values * sizeof *want);
   assert_ok(cpu, kf_transform(cpu, p->model, p->w.rows, p->w.n, &o, want));
   assert_ok(ctx, kf_transform(ctx, p->model, p->w.rows, p->w.n, &o, got));
   assert_memory_equal(got, want, values * sizeof *got);
-  free(got);
-  free(want);
-  kf_ctx_free(cpu);
 }
 
 typedef struct answers {
@@ -73,29 +69,27 @@ static void free_answers(answers *a) {
   free(a->scores);
   free(a->probabilities);
 }
+AUTO_STRUCT(answers, free_answers)
 
 static void same_answers(kf_ctx *ctx, const problem *p, const kf_classify_options *o) {
-  kf_ctx *cpu = device_ctx(2, "cpu");
+  AUTO(kf_ctx) *cpu = device_ctx(2, "cpu");
   kf_status status;
-  answers want = ask(cpu, p, o, &status);
+  AUTO(answers) want = ask(cpu, p, o, &status);
   assert_ok(cpu, status);
-  answers got = ask(ctx, p, o, &status);
+  AUTO(answers) got = ask(ctx, p, o, &status);
   assert_ok(ctx, status);
   size_t n = p->w.n * o->top;
   assert_memory_equal(got.classes, want.classes, n * sizeof *got.classes);
   assert_memory_equal(got.scores, want.scores, n * sizeof *got.scores);
   if (o->temperature > 0)
     assert_memory_equal(got.probabilities, want.probabilities, n * sizeof *got.probabilities);
-  free_answers(&got);
-  free_answers(&want);
-  kf_ctx_free(cpu);
 }
 
 static void same_judgement(kf_ctx *ctx, const problem *p) {
-  kf_ctx *cpu = device_ctx(2, "cpu");
-  kf_data *data = data_of(cpu, p);
+  AUTO(kf_ctx) *cpu = device_ctx(2, "cpu");
+  AUTO(kf_data) *data = data_of(cpu, p);
   kf_eval_result got = {0}, want = {0};
-  kf_analysis *a, *b;
+  AUTO(kf_analysis) *a = NULL, *b = NULL;
   assert_ok(cpu, kf_eval(cpu, p->model, data, NULL, &want));
   assert_ok(ctx, kf_eval(ctx, p->model, data, NULL, &got));
   assert_memory_equal(&got, &want, sizeof got);
@@ -107,16 +101,11 @@ static void same_judgement(kf_ctx *ctx, const problem *p) {
   assert_memory_equal(a->classes, b->classes, a->n_classes * sizeof *a->classes);
   assert_int_equal(a->n_mistakes, b->n_mistakes);
   assert_memory_equal(a->mistakes, b->mistakes, a->n_mistakes * sizeof *a->mistakes);
-  kf_analysis_free(a);
-  kf_analysis_free(b);
-  kf_data_free(data);
-  kf_ctx_free(cpu);
 }
 
 /* --- right answers ---------------------------------------------------------------------------- */
 
-static void transform(void **state) {
-  (void)state;
+TEST(transform) {
   const uint64_t rows[] = {7, 63, 64, 65, 700};
   const uint32_t dims[] = {2, 7, 16, 33};
   const kf_switch switches[] = {KF_ON, KF_OFF};
@@ -125,21 +114,18 @@ static void transform(void **state) {
   for (size_t i = 0; i < 5; i++)
     for (size_t d = 0; d < 4; d++)
       for (int raw = 0; raw < 2; raw++) {
-        problem p = make_problem(rows[i], dims[d], 3, raw, dims[d] / 2);
+        AUTO(problem) p = make_problem(rows[i], dims[d], 3, raw, dims[d] / 2);
         const char *devices = several && d % 2 == 1 ? "cuda:1,cuda:0" : "cuda";
-        kf_ctx *ctx = device_ctx(1 + (unsigned)d, devices);
+        AUTO(kf_ctx) *ctx = device_ctx(1 + (unsigned)d, devices);
         uint64_t before = twin != NULL ? twin->mapped : 0;
         same_transform(ctx, &p, switches[d % 2]);
         if (twin != NULL) assert_int_equal(twin->mapped - before, rows[i]);
-        kf_ctx_free(ctx);
-        clear_problem(&p);
       }
   if (twin != NULL) assert_int_equal(twin->used, 0);
 }
 
 /* The map stays on the device with the model, whoever brought it there, with unit length and without. */
-static void map_stays(void **state) {
-  (void)state;
+TEST(map_stays) {
   kf_twin_state *twin = device_twin();
   problem p = make_problem(300, 12, 4, 0, 6);
   kf_ctx *first = device_ctx(2, "cuda"), *second = device_ctx(2, "cuda");
@@ -157,11 +143,10 @@ static void map_stays(void **state) {
 }
 
 /* Rows that are too small or too large once they are mapped go to the CPU, which can tell. */
-static void odd_rows(void **state) {
-  (void)state;
-  problem p = make_problem(300, 9, 3, 0, 0);
+TEST(odd_rows) {
+  AUTO(problem) p = make_problem(300, 9, 3, 0, 0);
   kf_map *map = &p.model->map;
-  kf_ctx *ctx = device_ctx(2, "cuda");
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   for (int power = -600; power <= 600; power += 1200) {
     for (size_t i = 0; i < (size_t)map->dim_in * map->dim_out; i++)
       map->transform[i] = ldexp(map->transform[i], power);
@@ -173,46 +158,38 @@ static void odd_rows(void **state) {
   for (size_t i = 0; i < (size_t)map->dim_in * map->dim_out; i++)
     map->transform[i] = ldexp(map->transform[i], 200);
   kf_map_finish(map);
-  float *out = malloc(p.w.n * map->dim_out * sizeof *out);
+  AUTOFREE float *out = malloc(p.w.n * map->dim_out * sizeof *out);
   assert_error(ctx, KF_ERR_MATH, "overflow f32",
                kf_transform(ctx, p.model, p.w.rows, p.w.n,
                             &(kf_transform_options){.normalize = KF_OFF}, out));
-  free(out);
-  kf_ctx_free(ctx);
-  clear_problem(&p);
 }
 
 /* Files, with bad rows, which are zeros. */
-static void transformed_files(void **state) {
-  (void)state;
+TEST(transformed_files) {
   const char *folder = test_folder();
-  problem p = make_problem(900, 12, 4, 0, 5);
+  AUTO(problem) p = make_problem(900, 12, 4, 0, 5);
   p.w.rows[12 * 70 + 3] = NAN;
   memset(p.w.rows + 12 * 899, 0, 12 * sizeof *p.w.rows);
   char paths[2][512];
   for (int i = 0; i < 2; i++) {
-    kf_ctx *ctx = device_ctx(3, i == 0 ? "cpu" : "cuda");
-    kf_data *data;
+    AUTO(kf_ctx) *ctx = device_ctx(3, i == 0 ? "cpu" : "cuda");
+    AUTO(kf_data) *data = NULL;
     kf_array array = {.rows = p.w.rows, .n = p.w.n, .dtype = KF_F32};
     kf_array_options o = {.skip = KF_SKIP_BAD};
     assert_ok(ctx, kf_data_open_arrays(ctx, &array, 1, 12, &o, &data));
     snprintf(paths[i], sizeof paths[i], "%s", test_path(folder, i == 0 ? "a.npy" : "b.npy"));
     assert_ok(ctx, kf_transform_data(ctx, p.model, data, NULL, KF_F32, paths[i]));
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
   assert_same_file(paths[0], paths[1]);
   test_remove(folder);
-  clear_problem(&p);
 }
 
-static void classify(void **state) {
-  (void)state;
+TEST(classify) {
   kf_twin_state *twin = device_twin();
   for (int raw = 0; raw < 2; raw++)
     for (int threads = 1; threads <= 3; threads += 2) {
-      problem p = make_problem(500, 14, 6, raw, 0);
-      kf_ctx *ctx = device_ctx((unsigned)threads, "cuda");
+      AUTO(problem) p = make_problem(500, 14, 6, raw, 0);
+      AUTO(kf_ctx) *ctx = device_ctx((unsigned)threads, "cuda");
       for (uint32_t top = 1; top <= 6; top += 5) {
         same_answers(ctx, &p, &(kf_classify_options){.top = top});
         same_answers(ctx, &p, &(kf_classify_options){.top = top, .temperature = 3});
@@ -221,8 +198,6 @@ static void classify(void **state) {
       }
       p.model->prior = 0.7;
       same_answers(ctx, &p, &(kf_classify_options){.top = 2, .temperature = 3});
-      kf_ctx_free(ctx);
-      clear_problem(&p);
     }
   if (twin == NULL) return;
   assert_true(twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
@@ -230,20 +205,16 @@ static void classify(void **state) {
 }
 
 /* So many classes that probabilities come from sums in f32. */
-static void many_classes(void **state) {
-  (void)state;
-  problem p = make_problem(8400, 6, 4200, 0, 0);
-  kf_ctx *ctx = device_ctx(2, "cuda");
+TEST(many_classes) {
+  AUTO(problem) p = make_problem(8400, 6, 4200, 0, 0);
+  AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
   p.w.n = 300;
   same_answers(ctx, &p, &(kf_classify_options){.top = 5, .temperature = 20});
-  kf_ctx_free(ctx);
-  clear_problem(&p);
 }
 
 /* One classifier for many calls, of contexts that have devices, others or none, with temperatures of
  * their own. */
-static void in_many_calls(void **state) {
-  (void)state;
+TEST(in_many_calls) {
   kf_twin_state *twin = device_twin();
   bool several = device_show(2);
   problem p = make_problem(400, 10, 5, 0, 0);
@@ -268,15 +239,12 @@ static void in_many_calls(void **state) {
   if (twin != NULL) assert_int_equal(twin->used, 0);
 }
 
-static void judge(void **state) {
-  (void)state;
+TEST(judge) {
   kf_twin_state *twin = device_twin();
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(700, 11, 4, raw, 0);
-    kf_ctx *ctx = device_ctx(2, "cuda");
+    AUTO(problem) p = make_problem(700, 11, 4, raw, 0);
+    AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
     same_judgement(ctx, &p);
-    kf_ctx_free(ctx);
-    clear_problem(&p);
   }
   if (twin != NULL) assert_true(twin->mapped > 0 && twin->odds > 0 && twin->scored > 0);
 }
@@ -309,12 +277,10 @@ static kf_status classify_all(kf_ctx *ctx, const problem *p, void *out) {
 }
 
 static kf_status eval_all(kf_ctx *ctx, const problem *p, void *out) {
-  kf_calibration *c = NULL;
-  kf_data *data = data_of(ctx, p);
+  AUTO(kf_calibration) *c = NULL;
+  AUTO(kf_data) *data = data_of(ctx, p);
   kf_status status = kf_calibration_new(ctx, p->model, data, NULL, &c);
   if (status == KF_OK) memcpy(out, c, sizeof *c);
-  kf_calibration_free(c);
-  kf_data_free(data);
   return status;
 }
 
@@ -347,12 +313,11 @@ static void check_fault(const problem *p, work_fn work, bool asked, kf_ctx *ctx,
   }
 }
 
-static void faults(void **state) {
-  (void)state;
+TEST(faults) {
   kf_twin_state *twin = device_need_twin();
-  problem p = make_problem(300, 10, 4, 0, 0);
+  AUTO(problem) p = make_problem(300, 10, 4, 0, 0);
   size_t size = 1 << 16;
-  char *want = calloc(size, 1), *got = calloc(size, 1);
+  AUTOFREE char *want = calloc(size, 1), *got = calloc(size, 1);
   for (size_t w = 0; w < 3; w++) {
     kf_ctx *cpu = device_ctx(1, "cpu");
     memset(want, 0, size);
@@ -387,29 +352,22 @@ static void faults(void **state) {
       }
     }
   }
-  free(want);
-  free(got);
-  clear_problem(&p);
 }
 
 /* Little work stays on the CPU, and opens no device. */
-static void only_where_it_pays(void **state) {
-  (void)state;
-  problem p = make_problem(300, 10, 4, 0, 0);
-  kf_ctx *ctx = device_ctx(2, NULL);
+TEST(only_where_it_pays) {
+  AUTO(problem) p = make_problem(300, 10, 4, 0, 0);
+  AUTO(kf_ctx) *ctx = device_ctx(2, NULL);
   same_transform(ctx, &p, KF_ON);
   same_answers(ctx, &p, &(kf_classify_options){.top = 2, .temperature = 3});
   assert_null(ctx->devices);
-  kf_ctx_free(ctx);
-  clear_problem(&p);
 }
 
 /* Much work goes to a device that is open, if it is good at f64, and so does what many calls come to. */
-static void where_it_pays(void **state) {
-  (void)state;
+TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
-  problem p = make_problem(1 << 17, 64, 3, 0, 64);
-  float *out = malloc(p.w.n * 64 * sizeof *out);
+  AUTO(problem) p = make_problem(1 << 17, 64, 3, 0, 64);
+  AUTOFREE float *out = malloc(p.w.n * 64 * sizeof *out);
   for (uint64_t slow = 0; slow < 2; slow++) {
     const kf_device_list *found;
     device_reset(NULL);
@@ -434,17 +392,7 @@ static void where_it_pays(void **state) {
     kf_ctx_free(ctx);
     forget(&p);
   }
-  free(out);
-  clear_problem(&p);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, device_reset, device_reset)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(transform), CASE(map_stays),          CASE(odd_rows),      CASE(transformed_files),
-      CASE(classify),  CASE(many_classes),       CASE(in_many_calls), CASE(judge),
-      CASE(faults),    CASE(only_where_it_pays), CASE(where_it_pays),
-  };
-  return device_run(tests, device_keep, device_let_go);
-}
+FIXTURES(.before = device_keep, .after = device_let_go, .before_each = device_reset,
+         .after_each = device_reset);

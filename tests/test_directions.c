@@ -1,6 +1,8 @@
 /* test_directions.c - the factor that whitens, and the two ways to the directions of a model. */
 #include "world.h"
 
+AUTO_OBJECT(kf_fitter)
+
 /* Uniform in [-1, 1). */
 static double next(uint64_t *seed) {
   *seed = *seed * 6364136223846793005u + 1442695040888963407u;
@@ -33,7 +35,7 @@ static void plain_factor(size_t n, const double *a, double *r, double *inverse) 
 
 /* c := R^-T s R^-1 by its definition. */
 static void plain_whiten(size_t n, const kf_factor *f, const double *s, double *c) {
-  double *left = calloc(n * n, sizeof *left);
+  AUTOFREE double *left = calloc(n * n, sizeof *left);
   for (int side = 0; side < 2; side++) {
     const double *from = side == 0 ? s : left;
     double *to = side == 0 ? left : c;
@@ -46,7 +48,6 @@ static void plain_whiten(size_t n, const kf_factor *f, const double *s, double *
   }
   for (size_t i = 0; i < n; i++) /* rounding is that of the upper triangle */
     for (size_t j = 0; j < i; j++) c[i * n + j] = c[j * n + i];
-  free(left);
 }
 
 typedef struct problem {
@@ -76,6 +77,7 @@ static void free_problem(problem *p) {
   free(p->c);
   free(p->identity);
 }
+AUTO_STRUCT(problem, free_problem)
 
 /* R^-1 twice over: R^-1 R^-T A = I, and the bits of the definition. */
 static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
@@ -119,29 +121,24 @@ static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   free(f.inverse);
 }
 
-static void factors(void **state) {
-  (void)state;
+TEST(factors) {
   const size_t sizes[] = {1, 2, 7, 24, 25, 48, 49, 100, 211};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-    problem p = make_problem(sizes[s], 10);
-    double *inverse = malloc(p.n * p.n * sizeof *inverse);
+    AUTO(problem) p = make_problem(sizes[s], 10);
+    AUTOFREE double *inverse = malloc(p.n * p.n * sizeof *inverse);
     inverse[0] = (double)NAN;
     for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       for (unsigned threads = 1; threads <= 3 && test_has_isa((kf_isa)isa); threads++) {
-        kf_ctx *ctx = test_ctx(threads, (kf_isa)isa);
+        AUTO(kf_ctx) *ctx = test_ctx(threads, (kf_isa)isa);
         check_factor(ctx, &p, inverse);
-        kf_ctx_free(ctx);
       }
-    free(inverse);
-    free_problem(&p);
   }
 }
 
 /* A pivot at the bound or below, wherever it is, and numbers that are none. */
-static void bad_pivots(void **state) {
-  (void)state;
+TEST(bad_pivots) {
   enum { N = 60 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   double a[N * N], r[N * N], inverse[N];
   const double bad[] = {-1, 0, 0x1p-30, (double)NAN};
   kf_factor f = {.n = N, .r = r, .inverse = inverse};
@@ -153,15 +150,14 @@ static void bad_pivots(void **state) {
       assert_ok(ctx, kf_factorize(ctx, a, 0x1p-30, &f, &good));
       assert_true(good == (b == sizeof bad / sizeof *bad));
     }
-  kf_ctx_free(ctx);
 }
 
 /* --- the two ways ---------------------------------------------------------------------------- */
 
 /* Rows in three classes whose columns fall in size by 1e4. */
 static kf_stats *make_stats(kf_ctx *ctx, uint32_t dim, uint64_t rows) {
-  float *x = malloc(rows * dim * sizeof *x);
-  int32_t *labels = malloc(rows * sizeof *labels);
+  AUTOFREE float *x = malloc(rows * dim * sizeof *x);
+  AUTOFREE int32_t *labels = malloc(rows * sizeof *labels);
   uint64_t seed = 5;
   for (uint64_t i = 0; i < rows; i++) {
     labels[i] = (int32_t)(i % 7);
@@ -169,14 +165,11 @@ static kf_stats *make_stats(kf_ctx *ctx, uint32_t dim, uint64_t rows) {
       x[i * dim + d] = (float)((test_normal(&seed) + 0.3 * sin((double)(labels[i] * 31 + (int)d))) *
                                pow(1e4, -(double)d / dim));
   }
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   kf_stats_options raw = {.normalize = KF_OFF};
   assert_ok(ctx, kf_data_open_memory(ctx, x, rows, dim, labels, NULL, 7, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, &raw, &stats));
-  kf_data_free(data);
-  free(x);
-  free(labels);
   return stats;
 }
 
@@ -191,17 +184,16 @@ static void map_of_curve(const kf_directions *d, const double *vectors, size_t n
 
 /* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the same
  * gamma; with columns as different as S_w has them before they are scaled. */
-static void two_ways(void **state) {
-  (void)state;
+TEST(two_ways) {
   enum { D = 64 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *stats = make_stats(ctx, D, 400);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *stats = make_stats(ctx, D, 400);
   double *s_w = malloc(sizeof(double[D * D])), *t = malloc(sizeof(double[D * D])), gamma[D];
   const double relative[] = {1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 0.3, 30, 1e6};
   for (size_t i = 0; i < sizeof relative / sizeof *relative; i++) {
-    kf_fitter *fitter;
+    AUTO(kf_fitter) *fitter = NULL;
     kf_directions found;
-    kf_model *m;
+    AUTO(kf_model) *m = NULL;
     double lambda;
     assert_ok(ctx, kf_stats_scatter(ctx, stats, s_w, NULL, NULL));
     assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
@@ -230,27 +222,22 @@ static void two_ways(void **state) {
       }
       assert_true(fmin(plus, minus) < 1e-8 * size);
     }
-    kf_model_free(m);
-    kf_fitter_free(fitter);
   }
   free(s_w);
   free(t);
-  kf_stats_free(stats);
-  kf_ctx_free(ctx);
 }
 
 /* What was asked of a fitter before changes no bit of a model, nor of the spectrum in it. */
-static void whatever_came_before(void **state) {
-  (void)state;
+TEST(whatever_came_before) {
   enum { D = 40 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *stats = make_stats(ctx, D, 300);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *stats = make_stats(ctx, D, 300);
   const double relative[] = {0, 1e-11, 0.3}; /* eigenvectors, eigenvectors, a factor */
   for (size_t i = 0; i < sizeof relative / sizeof *relative; i++) {
     kf_model *first = NULL, *m;
     kf_lambda lambda = {relative[i], KF_LAMBDA_RELATIVE};
     for (int before = 0; before < 6; before++) {
-      kf_fitter *fitter;
+      AUTO(kf_fitter) *fitter = NULL;
       kf_directions found;
       const double *between;
       double value, unit;
@@ -272,20 +259,7 @@ static void whatever_came_before(void **state) {
         assert_memory_equal(first->within, m->within, sizeof(double[D]));
         kf_model_free(m);
       }
-      kf_fitter_free(fitter);
     }
     kf_model_free(first);
   }
-  kf_stats_free(stats);
-  kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(factors),
-      cmocka_unit_test(bad_pivots),
-      cmocka_unit_test(two_ways),
-      cmocka_unit_test(whatever_came_before),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,9 +75,8 @@ static kf_pictures *make_pictures(int n, int bad) {
 
 static bool there(const char *name) { return access(at(name), F_OK) == 0; }
 
-static void reports(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(10, -1);
+TEST(reports) {
+  AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_report report = {.rows = 9, .skipped = 9, .resumed = 9};
   kf_embed_options options = {.shard = 3};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
@@ -104,27 +103,23 @@ static void reports(void **state) {
   kf_outputs_abort(ctx);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
   assert_same_file(at("o.safetensors"), at("again.safetensors"));
-  kf_pictures_free(list);
 }
 
 /* The rows are those of kf_encode_images. */
-static void rows_of_the_encoder(void **state) {
-  (void)state;
+TEST(rows_of_the_encoder) {
   const char *paths[] = {MODELS "/pictures/a.png", MODELS "/pictures/b.png",
                          MODELS "/pictures/c.png"};
   uint32_t dim = kf_encoder_dim(encoder);
   float rows[3 * 64], stored[3 * 64];
   assert_true(dim <= 64);
-  kf_pictures *list;
+  AUTO(kf_pictures) *list = NULL;
   assert_ok(ctx, kf_encode_images(ctx, encoder, paths, 3, rows, NULL));
   assert_ok(ctx, kf_pictures_open(ctx, paths, 3, &list));
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
-  kf_data *data = must_open(at("o.safetensors"), NULL);
+  AUTO(kf_data) *data = must_open(at("o.safetensors"), NULL);
   assert_false(kf_data_has_labels(data));
   assert_ok(ctx, kf_data_get(ctx, data, 0, 3, stored, NULL));
   assert_memory_equal(rows, stored, 3 * dim * sizeof *rows);
-  kf_data_free(data);
-  kf_pictures_free(list);
 }
 
 static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch resume,
@@ -135,9 +130,8 @@ static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch res
 }
 
 /* Rows are scaled only when that is on; finished shards are used unless that is off. */
-static void switches(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(5, -1);
+TEST(switches) {
+  AUTO(kf_pictures) *list = make_pictures(5, -1);
   embed_as(list, KF_DEFAULT, KF_DEFAULT, "default.safetensors");
   embed_as(list, KF_OFF, KF_ON, "off.safetensors");
   embed_as(list, KF_ON, KF_OFF, "on.safetensors");
@@ -145,9 +139,8 @@ static void switches(void **state) {
   float rows[2][64];
   const char *names[] = {"off.safetensors", "on.safetensors"};
   for (int i = 0; i < 2; i++) {
-    kf_data *data = must_open(at(names[i]), NULL);
+    AUTO(kf_data) *data = must_open(at(names[i]), NULL);
     assert_ok(ctx, kf_data_get(ctx, data, 0, 1, rows[i], NULL));
-    kf_data_free(data);
   }
   uint32_t dim = kf_encoder_dim(encoder);
   double norm2 = ctx->kernels->norm2(rows[0], dim), unit = ctx->kernels->norm2(rows[1], dim);
@@ -169,12 +162,10 @@ static void switches(void **state) {
   begin();
   assert_error(ctx, KF_ERR_ARG, "not zeroed",
                kf_embed(ctx, encoder, list, &newer, at("o.safetensors"), NULL));
-  kf_pictures_free(list);
 }
 
 /* What the caller can do about an error is a hint, not a part of the message. */
-static void hints(void **state) {
-  (void)state;
+TEST(hints) {
   kf_pictures *list = make_pictures(4, 3);
   kf_embed_options options = {.shard = 2};
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
@@ -192,7 +183,7 @@ static void hints(void **state) {
   assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
   kf_pictures_free(list);
 
-  kf_encoder *small;
+  AUTO(kf_encoder) *small = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-vision", &(kf_encoder_options){.max_pixels = 1},
                                  &small));
   list = make_pictures(4, -1);
@@ -201,12 +192,10 @@ static void hints(void **state) {
                kf_embed(ctx, small, list, NULL, at("n.safetensors"), NULL));
   assert_int_equal(kf_errhint(ctx), KF_HINT_MAX_PIXELS);
   kf_pictures_free(list);
-  kf_encoder_free(small);
 }
 
 /* However long the path is, what is wrong with the picture stands behind it. */
-static void a_long_path_is_told_whole(void **state) {
-  (void)state;
+TEST(a_long_path_is_told_whole) {
   kf_pictures_free(make_pictures(2, 1));
   char paths[2][1200];
   for (int i = 0; i < 2; i++) {
@@ -214,18 +203,16 @@ static void a_long_path_is_told_whole(void **state) {
     while (n < 1000) n += (size_t)snprintf(paths[i] + n, sizeof *paths - n, "/.");
     snprintf(paths[i] + n, sizeof *paths - n, "/%03d.png", i);
   }
-  kf_pictures *list;
+  AUTO(kf_pictures) *list = NULL;
   assert_ok(ctx, kf_pictures_open(ctx, (const char *const[]){paths[0], paths[1]}, 2, &list));
   kf_embed_options options = {.skip_bad = 1};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
   assert_non_null(strstr(told, "001.png: is a truncated PNG"));
-  kf_pictures_free(list);
 }
 
 /* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
-static void stops_and_goes_on(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(10, 4);
+TEST(stops_and_goes_on) {
+  AUTO(kf_pictures) *list = make_pictures(10, 4);
   kf_embed_report report;
   kf_embed_options options = {.shard = 3, .skip_bad = 1};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("one.safetensors"), &report));
@@ -277,13 +264,11 @@ static void stops_and_goes_on(void **state) {
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL),
                    KF_ERR_CANCELLED);
   assert_false(there("n.safetensors.parts"));
-  kf_pictures_free(list);
 }
 
 /* A shard that goes before the file is put together is missed, and the others serve the next run. */
-static void shards_that_go(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(10, -1);
+TEST(shards_that_go) {
+  AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
   kf_embed_report report;
   seen.removed_at_last = at("o.safetensors.parts/shard-00000002.safetensors");
@@ -294,25 +279,21 @@ static void shards_that_go(void **state) {
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
   assert_int_equal(report.resumed, 7);
   assert_int_equal(report.rows, 10);
-  kf_pictures_free(list);
 }
 
 /* After the call the context reports to its owner as before. */
-static void the_context_is_as_before(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(4, 2);
+TEST(the_context_is_as_before) {
+  AUTO(kf_pictures) *list = make_pictures(4, 2);
   assert_error(ctx, KF_ERR_DATA, "p/class/002.png",
                kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
   assert_ptr_equal(ctx->options.progress, watch);
   assert_ptr_equal(ctx->options.log, listen);
   assert_null(ctx->options.user);
   assert_false(there("o.safetensors.parts"));
-  kf_pictures_free(list);
 }
 
-static void what_is_refused(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(3, -1);
+TEST(what_is_refused) {
+  AUTO(kf_pictures) *list = make_pictures(3, -1);
   const char *out = at("o.safetensors");
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, NULL, list, NULL, out, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, encoder, NULL, NULL, out, NULL));
@@ -329,14 +310,12 @@ static void what_is_refused(void **state) {
   assert_error(ctx, KF_ERR_ARG, "no image tower", kf_embed(ctx, text, list, NULL, out, NULL));
   kf_encoder_free(text);
   assert_int_equal(test_entries(folder), 1);
-  kf_pictures_free(list);
 }
 
 /* --- shards -------------------------------------------------------------------------------------- */
 
 /* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
-static void shards_are_checked(void **state) {
-  (void)state;
+TEST(shards_are_checked) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   char out[300]; /* the loops below use up all places of at() */
@@ -418,9 +397,8 @@ static void shards_are_checked(void **state) {
 }
 
 /* A folder of that name that somebody else keeps shards in is left as it is. */
-static void shards_of_others_stay(void **state) {
-  (void)state;
-  kf_pictures *list = make_pictures(3, -1);
+TEST(shards_of_others_stay) {
+  AUTO(kf_pictures) *list = make_pictures(3, -1);
   mkdir(at("o.safetensors.parts"), 0777);
   write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
   for (int anew = 0; anew < 2; anew++) {
@@ -433,12 +411,10 @@ static void shards_of_others_stay(void **state) {
                    0);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
   assert_true(there("o.safetensors.parts/shard-1-of-2.safetensors"));
-  kf_pictures_free(list);
 }
 
 /* What links in the folder lead to is neither written nor made. */
-static void links_are_not_followed(void **state) {
-  (void)state;
+TEST(links_are_not_followed) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   kf_string said = {0};
@@ -465,20 +441,4 @@ static void links_are_not_followed(void **state) {
   assert_false(there("made"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {TEST(reports),
-                                     TEST(rows_of_the_encoder),
-                                     TEST(switches),
-                                     TEST(hints),
-                                     TEST(a_long_path_is_told_whole),
-                                     TEST(stops_and_goes_on),
-                                     TEST(shards_that_go),
-                                     TEST(the_context_is_as_before),
-                                     TEST(what_is_refused),
-                                     TEST(shards_are_checked),
-                                     TEST(shards_of_others_stay),
-                                     TEST(links_are_not_followed)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before_each = enter, .after_each = leave);

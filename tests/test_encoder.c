@@ -59,7 +59,7 @@ static const struct {
 enum { N_WAYS = sizeof ways / sizeof ways[0] };
 
 static void compare_model(kf_ctx *ctx, const char *model, kf_precision precision) {
-  kf_encoder *encoder = load_model(ctx, model, precision);
+  AUTO(kf_encoder) *encoder = load_model(ctx, model, precision);
   int compared = 0;
   for (int w = 0; w < N_WAYS; w++) {
     golden want = read_golden(model, ways[w].output);
@@ -77,29 +77,25 @@ static void compare_model(kf_ctx *ctx, const char *model, kf_precision precision
     compared++;
   }
   assert_true(compared >= 2);
-  kf_encoder_free(encoder);
 }
 
-static void equals_the_reference(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(equals_the_reference) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int m = 0; m < N_MODELS; m++) {
     compare_model(ctx, all_models[m], KF_PRECISION_F32);
     compare_model(ctx, all_models[m], KF_PRECISION_BF16);
   }
-  kf_ctx_free(ctx);
 }
 
-static void tells_about_itself(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_encoder *both = load_model(ctx, "clip-f32", KF_PRECISION_AUTO);
+TEST(tells_about_itself) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_encoder) *both = load_model(ctx, "clip-f32", KF_PRECISION_AUTO);
   assert_int_equal(kf_encoder_dim(both), 24);
   assert_int_equal(kf_encoder_image_size(both), 32);
   assert_int_equal(kf_encoder_context(both), 16);
   assert_int_equal(kf_encoder_precision(both), KF_PRECISION_BF16);
   assert_true(kf_encoder_bytes(both) > 100000);
-  kf_encoder *image = NULL, *text = NULL;
+  AUTO(kf_encoder) *image = NULL, *text = NULL;
   const char *folder = MODELS "/clip-f32";
   assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.text = KF_OFF}, &image));
   assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.images = KF_OFF}, &text));
@@ -127,48 +123,38 @@ static void tells_about_itself(void **state) {
       kf_encoder_load(ctx, MODELS "/clip-text", &(kf_encoder_options){.text = KF_OFF}, &none));
   assert_error(ctx, KF_ERR_ARG, "precision",
                kf_encoder_load(ctx, folder, &(kf_encoder_options){.precision = 7}, &none));
-  kf_encoder_free(both);
-  kf_encoder_free(image);
-  kf_encoder_free(text);
-  kf_ctx_free(ctx);
 }
 
 /* On is what the default is; off, and only off, leaves a tower out. */
-static void switches(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(switches) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   const char *folder = MODELS "/clip-f32";
   static const kf_switch all[] = {KF_DEFAULT, KF_ON, KF_OFF};
   for (int i = 0; i < 3; i++)
     for (int t = 0; t < 3; t++) {
       if (all[i] == KF_OFF && all[t] == KF_OFF) continue;
-      kf_encoder *e = NULL;
+      AUTO(kf_encoder) *e = NULL;
       kf_encoder_options options = {.images = all[i], .text = all[t]};
       assert_ok(ctx, kf_encoder_load(ctx, folder, &options, &e));
       assert_int_equal(kf_encoder_image_size(e) > 0, all[i] != KF_OFF);
       assert_int_equal(kf_encoder_context(e) > 0, all[t] != KF_OFF);
-      kf_encoder_free(e);
     }
   kf_encoder *none = NULL;
   kf_encoder_options newer = {.reserved = {0, 0, 0, 1}};
   assert_error(ctx, KF_ERR_ARG, "not zeroed", kf_encoder_load(ctx, folder, &newer, &none));
   assert_null(none);
-  kf_ctx_free(ctx);
 }
 
 /* A picture that goes through kf_preprocess_image and kf_encode_pixels is the same. */
-static void pixels_are_the_pictures(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
+TEST(pixels_are_the_pictures) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_encoder) *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
   static float pixels[3 * 3 * 32 * 32], a[3 * 24], b[3 * 24];
   for (int i = 0; i < 3; i++)
     assert_ok(ctx, kf_preprocess_image(ctx, e, model_pictures[i], pixels + i * 3 * 32 * 32));
   assert_ok(ctx, kf_encode_pixels(ctx, e, pixels, 3, a));
   assert_ok(ctx, kf_encode_images(ctx, e, model_pictures, 3, b, NULL));
   assert_memory_equal(a, b, sizeof a);
-  kf_encoder_free(e);
-  kf_ctx_free(ctx);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -188,9 +174,9 @@ static void *repeat(const golden *in, size_t copies) {
 static void compare_bits(kf_ctx *ctx, const kf_encoder *e, int way, const golden *in, size_t dim,
                          const float *want) {
   size_t n = in->n, row = dim * sizeof(float);
-  float *rows = malloc(COPIES * n * row);
+  AUTOFREE float *rows = malloc(COPIES * n * row);
   assert_non_null(rows);
-  void *many = repeat(in, COPIES);
+  AUTOFREE void *many = repeat(in, COPIES);
   assert_ok(ctx, ways[way].encode(ctx, e, in->values, n, rows));
   assert_memory_equal(rows, want, n * row);
   assert_ok(ctx, ways[way].encode(ctx, e, many, COPIES * n, rows));
@@ -200,8 +186,6 @@ static void compare_bits(kf_ctx *ctx, const kf_encoder *e, int way, const golden
     assert_ok(ctx, ways[way].encode(ctx, e, one, 1, rows));
     assert_memory_equal(rows, want + i * dim, row);
   }
-  free(rows);
-  free(many);
 }
 
 /* The bits of one model and precision, everywhere the same as with plain kernels and one thread. */
@@ -218,13 +202,11 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
     if (!test_has_isa((kf_isa)isa)) continue;
     static const unsigned threads[] = {1, 2, 5};
     for (int t = 0; t < 3; t++) {
-      kf_ctx *ctx = test_ctx(threads[t], (kf_isa)isa);
-      kf_encoder *e = load_model(ctx, model, precision);
+      AUTO(kf_ctx) *ctx = test_ctx(threads[t], (kf_isa)isa);
+      AUTO(kf_encoder) *e = load_model(ctx, model, precision);
       assert_int_equal(kf_encoder_checksum(e), kf_encoder_checksum(reference));
       compare_bits(ctx, e, way, &in, dim, want);
       if (t == 0) compare_bits(plain, e, way, &in, dim, want); /* with a context of another kind */
-      kf_encoder_free(e);
-      kf_ctx_free(ctx);
     }
   }
   kf_encoder_free(reference);
@@ -233,8 +215,7 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
   free(in.values);
 }
 
-static void same_bits_everywhere(void **state) {
-  (void)state;
+TEST(same_bits_everywhere) {
   for (int m = 0; m < N_MODELS; m++)
     for (int way = 0; way < N_WAYS; way++)
       if (ways[way].given == NULL)
@@ -244,20 +225,17 @@ static void same_bits_everywhere(void **state) {
 
 /* --- checksum -------------------------------------------------------------------------------- */
 
-static void checksum_tells_encoders_apart(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(checksum_tells_encoders_apart) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   uint64_t seen[2 * N_MODELS] = {0};
   size_t n = 0;
   for (int m = 0; m < N_MODELS; m++) {
     for (int p = KF_PRECISION_F32; p <= KF_PRECISION_BF16; p++) {
-      kf_encoder *e = load_model(ctx, all_models[m], (kf_precision)p);
+      AUTO(kf_encoder) *e = load_model(ctx, all_models[m], (kf_precision)p);
       for (size_t i = 0; i < n; i++) assert_true(seen[i] != kf_encoder_checksum(e));
       seen[n++] = kf_encoder_checksum(e);
-      kf_encoder_free(e);
     }
   }
-  kf_ctx_free(ctx);
 }
 
 /* --- pictures that cannot be read ------------------------------------------------------------ */
@@ -291,8 +269,7 @@ static kf_ctx *listening(listener *l, unsigned threads) {
   return ctx;
 }
 
-static void bad_pictures_are_told(void **state) {
-  (void)state;
+TEST(bad_pictures_are_told) {
   enum { N = 41 };
   const char *paths[N];
   for (int i = 0; i < N; i++) paths[i] = model_pictures[i % 3];
@@ -302,8 +279,8 @@ static void bad_pictures_are_told(void **state) {
   paths[40] = MODELS "/pictures";
   for (unsigned threads = 1; threads <= 100; threads = threads * 3 + 1) {
     listener l = {0};
-    kf_ctx *ctx = listening(&l, threads);
-    kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
+    AUTO(kf_ctx) *ctx = listening(&l, threads);
+    AUTO(kf_encoder) *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
     static float rows[N * 24], good[3 * 24];
     kf_status status[N];
     assert_ok(ctx, kf_encode_images(ctx, e, model_pictures, 3, good, NULL));
@@ -322,8 +299,6 @@ static void bad_pictures_are_told(void **state) {
     assert_error(ctx, KF_ERR_DATA, "README",
                  kf_encode_images(ctx, e, paths + 1, N - 1, rows, NULL));
     assert_ok(ctx, kf_encode_images(ctx, e, paths + 7, 2, rows, status)); /* none is left */
-    kf_encoder_free(e);
-    kf_ctx_free(ctx);
   }
 }
 
@@ -341,16 +316,15 @@ static kf_image_bytes read_whole(const char *path) {
   return (kf_image_bytes){.bytes = bytes, .n = n};
 }
 
-static void pictures_in_memory(void **state) {
-  (void)state;
+TEST(pictures_in_memory) {
   enum { N = 9 };
   static float want[3 * 24], rows[N * 24];
   static const float zeros[24];
   kf_image_bytes files[3], in[N];
   for (int i = 0; i < 3; i++) files[i] = read_whole(model_pictures[i]);
   for (unsigned threads = 1; threads <= 40; threads = threads * 3 + 1) {
-    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
-    kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
+    AUTO(kf_encoder) *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
     kf_status status[N];
     assert_ok(ctx, kf_encode_images(ctx, e, model_pictures, 3, want, NULL));
     for (int i = 0; i < N; i++) in[i] = files[i % 3];
@@ -379,16 +353,13 @@ static void pictures_in_memory(void **state) {
     assert_error(ctx, KF_ERR_DATA, "impossible size",
                  kf_encode_image_bytes(ctx, e, in, 1, rows, NULL));
     kf_image_clear(&image);
-    kf_encoder_free(e);
-    kf_ctx_free(ctx);
   }
   for (int i = 0; i < 3; i++) free((void *)(uintptr_t)files[i].bytes);
 }
 
-static void bad_input_is_refused(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
+TEST(bad_input_is_refused) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_encoder) *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
   static float pixels[2 * 3 * 32 * 32], rows[2 * 24];
   pixels[3 * 32 * 32 + 5] = NAN;
   assert_error(ctx, KF_ERR_DATA, "picture 1: the embedding is not finite",
@@ -413,21 +384,18 @@ static void bad_input_is_refused(void **state) {
   assert_ok(ctx, kf_encode_images(ctx, e, NULL, 0, NULL, NULL));
   assert_ok(ctx, kf_encode_pixels(ctx, e, NULL, 0, NULL));
   assert_ok(ctx, kf_encode_texts(ctx, e, NULL, 0, NULL));
-  kf_encoder_free(e);
-  kf_ctx_free(ctx);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-static void progress_and_stopping(void **state) {
-  (void)state;
+TEST(progress_and_stopping) {
   enum { N = 300 };
   const char *paths[N], *texts[N];
   for (int i = 0; i < N; i++) paths[i] = model_pictures[i % 3], texts[i] = model_texts[i % 6];
   for (unsigned threads = 1; threads < 5; threads += 2) {
     listener l = {0};
-    kf_ctx *ctx = listening(&l, threads);
-    kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_BF16);
+    AUTO(kf_ctx) *ctx = listening(&l, threads);
+    AUTO(kf_encoder) *e = load_model(ctx, "clip-f32", KF_PRECISION_BF16);
     static float rows[N * 24];
     assert_true(l.progress > 0 && l.done == l.total);
     l = (listener){0};
@@ -441,23 +409,5 @@ static void progress_and_stopping(void **state) {
     kf_encoder *none = NULL;
     assert_int_equal(kf_encoder_load(ctx, MODELS "/clip-f32", NULL, &none), KF_ERR_CANCELLED);
     assert_null(none);
-    kf_encoder_free(e);
-    kf_ctx_free(ctx);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equals_the_reference),
-      cmocka_unit_test(tells_about_itself),
-      cmocka_unit_test(switches),
-      cmocka_unit_test(pixels_are_the_pictures),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(checksum_tells_encoders_apart),
-      cmocka_unit_test(bad_pictures_are_told),
-      cmocka_unit_test(pictures_in_memory),
-      cmocka_unit_test(bad_input_is_refused),
-      cmocka_unit_test(progress_and_stopping),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,20 +51,18 @@ static void replace(const char *name, const char *after, const char *from, const
   char path[400];
   size_t n;
   snprintf(path, sizeof path, "%s/model/%s", folder, name);
-  char *text = test_read(path, &n);
+  AUTOFREE char *text = test_read(path, &n);
   char *start = memmem(text, n, after, strlen(after));
   assert_non_null(start);
   char *at = memmem(start, n - (size_t)(start - text), from, strlen(from));
   assert_non_null(at);
   size_t head = (size_t)(at - text), cut = strlen(from), put = strlen(to);
-  char *changed = malloc(n + put);
+  AUTOFREE char *changed = malloc(n + put);
   assert_non_null(changed);
   memcpy(changed, text, head);
   memcpy(changed + head, to, put);
   memcpy(changed + head + put, at + cut, n - head - cut);
   write_all(path, changed, n - cut + put);
-  free(changed);
-  free(text);
 }
 
 static void refused(const char *cause) {
@@ -90,8 +88,7 @@ static kf_encoder *accepted(void) {
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-static void lies_in_the_config(void **state) {
-  (void)state;
+TEST(lies_in_the_config) {
   static const struct {
     const char *after, *from, *to, *cause;
   } lies[] = {
@@ -162,8 +159,7 @@ static void in_copy(const char *command) {
   assert_int_equal(system(line), 0);
 }
 
-static void other_kinds_of_folders(void **state) {
-  (void)state;
+TEST(other_kinds_of_folders) {
   static const struct {
     const char *command, *cause;
   } kinds[] = {
@@ -191,8 +187,7 @@ static void other_kinds_of_folders(void **state) {
 }
 
 /* A name on a hub is two words with a slash, if there is no such folder. */
-static void names_on_a_hub(void **state) {
-  (void)state;
+TEST(names_on_a_hub) {
   static const struct {
     const char *path;
     bool hub;
@@ -215,8 +210,7 @@ static void names_on_a_hub(void **state) {
   }
 }
 
-static void many_patches_are_refused(void **state) {
-  (void)state;
+TEST(many_patches_are_refused) {
   copy_of("clip-f32");
   replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 4096");
   replace("config.json", "vision_config", "\"patch_size\": 8", "\"patch_size\": 2");
@@ -238,8 +232,7 @@ static void assert_same_config(const kf_tower_config *a, const kf_tower_config *
   assert_int_equal(a->end, b->end);
 }
 
-static void defaults_are_the_references(void **state) {
-  (void)state;
+TEST(defaults_are_the_references) {
   kf_err err;
   kf_encoder_config c;
   copy_of("clip-f32");
@@ -279,8 +272,7 @@ static void defaults_are_the_references(void **state) {
 }
 
 /* Every name of an activation that the reference knows and we do. */
-static void names_of_activations(void **state) {
-  (void)state;
+TEST(names_of_activations) {
   static const struct {
     const char *name;
     kf_activation activation;
@@ -305,8 +297,7 @@ static void names_of_activations(void **state) {
   }
 }
 
-static void settings_that_cannot_be(void **state) {
-  (void)state;
+TEST(settings_that_cannot_be) {
   copy_of("siglip");
   kf_encoder_free(accepted());
   replace("config.json", "\"vision_config\"", "{", "{\"vision_use_head\": true, ");
@@ -322,8 +313,7 @@ static void settings_that_cannot_be(void **state) {
 
 #define OUT_PROJ "vision_model.encoder.layers.1.self_attn.out_proj.weight"
 
-static void changed_tensors(void **state) {
-  (void)state;
+TEST(changed_tensors) {
   /* The new text is as long as the old one, so that the header stays sound. */
   static const struct {
     const char *after, *from, *to, *cause;
@@ -353,12 +343,11 @@ static void replace_in_header(const char *after, const char *from, const char *t
   uint64_t length;
   replace("model.safetensors", after, from, to);
   snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   memcpy(&length, bytes, sizeof length);
   length += strlen(to) - strlen(from);
   memcpy(bytes, &length, sizeof length);
   write_all(path, bytes, n);
-  free(bytes);
 }
 
 /* Writes into a tensor of the copy, 4 bytes at an element. */
@@ -378,8 +367,7 @@ static void poke(const char *name, uint64_t element, float value) {
   kf_st_close(&st);
 }
 
-static void weights_that_are_no_numbers(void **state) {
-  (void)state;
+TEST(weights_that_are_no_numbers) {
   static const struct {
     const char *name;
     uint64_t element;
@@ -399,12 +387,11 @@ static void weights_that_are_no_numbers(void **state) {
 }
 
 /* Weights that are finite may still be too large. Who does without bad pictures does without these. */
-static void embeddings_that_overflow(void **state) {
-  (void)state;
+TEST(embeddings_that_overflow) {
   copy_of("clip-f32");
   poke("vision_model.post_layernorm.weight", 0, 1e30f);
   poke("visual_projection.weight", 0, 1e30f);
-  kf_encoder *encoder = accepted();
+  AUTO(kf_encoder) *encoder = accepted();
   const char *path = MODELS "/pictures/a.png";
   float row[64] = {1};
   kf_status status = KF_OK;
@@ -416,12 +403,10 @@ static void embeddings_that_overflow(void **state) {
   assert_int_equal(status, KF_ERR_DATA);
   assert_non_null(strstr(said, "a.png: the embedding is not finite"));
   for (uint32_t d = 0; d < kf_encoder_dim(encoder); d++) assert_true(row[d] == 0);
-  kf_encoder_free(encoder);
 }
 
 /* Every weight counts, and so does every setting. */
-static void checksum_of_changes(void **state) {
-  (void)state;
+TEST(checksum_of_changes) {
   copy_of("clip-f32");
   kf_encoder *before = accepted();
   poke("text_model.final_layer_norm.bias", 31, 0.25f);
@@ -447,8 +432,7 @@ static void checksum_of_changes(void **state) {
   kf_encoder_free(after);
 }
 
-static void extras_are_told(void **state) {
-  (void)state;
+TEST(extras_are_told) {
   copy_of("clip-f32");
   kf_encoder_free(accepted());
   assert_string_equal(said, "");
@@ -461,8 +445,7 @@ static void extras_are_told(void **state) {
   assert_string_equal(said, "");
 }
 
-static void files_that_end_early(void **state) {
-  (void)state;
+TEST(files_that_end_early) {
   copy_of("clip-f32");
   char path[400];
   size_t n;
@@ -478,8 +461,7 @@ static void files_that_end_early(void **state) {
 
 /* --- several files --------------------------------------------------------------------------- */
 
-static void indexes(void **state) {
-  (void)state;
+TEST(indexes) {
   static const struct {
     const char *from, *to, *cause;
   } lies[] = {
@@ -511,8 +493,7 @@ static void indexes(void **state) {
 }
 
 /* One file under more names than may be open at a time. */
-static void too_many_files(void **state) {
-  (void)state;
+TEST(too_many_files) {
   enum { FILES = 257 };
   kf_string header = {0}, index = {0};
   copy_of("clip-bf16");
@@ -546,8 +527,7 @@ static void too_many_files(void **state) {
 
 /* The first end there is. Where there is none, the reference's search says 'the first token', and so do
  * we; with the old number 2 it is the first of the largest. */
-static void ends_of_texts(void **state) {
-  (void)state;
+TEST(ends_of_texts) {
   static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
   static const struct {
     int64_t end;
@@ -568,7 +548,7 @@ static void make_longer(const char *name, size_t rows, size_t width) {
   size_t n, more = rows * width * sizeof(float);
   uint64_t length;
   snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
-  char *bytes = test_read(path, &n), *longer = malloc(n + more);
+  AUTOFREE char *bytes = test_read(path, &n), *longer = malloc(n + more);
   assert_non_null(longer);
   memcpy(&length, bytes, sizeof length);
   memcpy(longer, bytes, n);
@@ -583,8 +563,6 @@ static void make_longer(const char *name, size_t rows, size_t width) {
            "%s:{\"dtype\":\"F32\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]},\"old_rows\"",
            quoted, rows, width, end, end + more);
   replace_in_header("", quoted, entry);
-  free(longer);
-  free(bytes);
 }
 
 enum { LARGE_DIM = 24 };
@@ -605,59 +583,33 @@ static void compare_three(kf_encoder *e, const void *inputs, size_t size, bool i
 }
 
 /* A text may have more rows than are otherwise computed together. */
-static void long_contexts(void **state) {
-  (void)state;
+TEST(long_contexts) {
   enum { LONG = 600 };
   copy_of("clip-f32");
   make_longer("text_model.embeddings.position_embedding.weight", LONG, 32);
   replace("config.json", "text_config", "\"max_position_embeddings\": 16",
           "\"max_position_embeddings\": 600");
-  kf_encoder *e = accepted();
+  AUTO(kf_encoder) *e = accepted();
   assert_int_equal(kf_encoder_context(e), LONG);
   static int32_t tokens[3 * LONG];
   for (int i = 0; i < 3 * LONG; i++) tokens[i] = 1 + i % LONG % 7;
   tokens[LONG - 1] = tokens[LONG + 4] = tokens[3 * LONG - 1] = 524; /* long, short, long */
   compare_three(e, tokens, LONG * sizeof *tokens, false);
-  kf_encoder_free(e);
 }
 
 /* And so may a picture: ViT-L/14 at 336 pixels has 577. */
-static void large_pictures(void **state) {
-  (void)state;
+TEST(large_pictures) {
   enum { SIDE = 184, ROWS = 23 * 23 + 1, PIXELS = 3 * SIDE * SIDE };
   copy_of("clip-f32");
   make_longer("vision_model.embeddings.position_embedding.weight", ROWS, 48);
   replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 184");
   unlink(test_path(folder, "model/preprocessor_config.json"));
-  kf_encoder *e = accepted();
+  AUTO(kf_encoder) *e = accepted();
   assert_int_equal(kf_encoder_image_size(e), SIDE);
   static float pixels[3 * PIXELS];
   for (size_t i = 0; i < 3 * PIXELS; i++)
     pixels[i] = (float)(i % PIXELS % 101) / (i / PIXELS == 1 ? 70 : 101);
   compare_three(e, pixels, PIXELS * sizeof *pixels, true);
-  kf_encoder_free(e);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_of_activations),
-      cmocka_unit_test(settings_that_cannot_be),
-      cmocka_unit_test(long_contexts),
-      cmocka_unit_test(large_pictures),
-      cmocka_unit_test(too_many_files),
-      cmocka_unit_test(ends_of_texts),
-      cmocka_unit_test(lies_in_the_config),
-      cmocka_unit_test(other_kinds_of_folders),
-      cmocka_unit_test(names_on_a_hub),
-      cmocka_unit_test(many_patches_are_refused),
-      cmocka_unit_test(defaults_are_the_references),
-      cmocka_unit_test(changed_tensors),
-      cmocka_unit_test(weights_that_are_no_numbers),
-      cmocka_unit_test(embeddings_that_overflow),
-      cmocka_unit_test(checksum_of_changes),
-      cmocka_unit_test(extras_are_told),
-      cmocka_unit_test(files_that_end_early),
-      cmocka_unit_test(indexes),
-  };
-  return cmocka_run_group_tests(tests, begin, finish);
-}
+FIXTURES(.before = begin, .after = finish);

@@ -24,8 +24,7 @@ static uint64_t bits_of(double x) {
 #define EXP_BOUND 0.95
 #define LN_BOUND  0.9
 
-static void exp_is_near(void **state) {
-  (void)state;
+TEST(exp_is_near) {
   double worst = 0;
   uint64_t random = 1;
   for (int scale = 0; scale < 12; scale++) /* up to 709, 354, … 0.35 */
@@ -49,8 +48,7 @@ static void exp_is_near(void **state) {
 }
 
 /* Votes and probabilities of better scores are not smaller. */
-static void exp_never_falls(void **state) {
-  (void)state;
+TEST(exp_never_falls) {
   double before = 1;
   for (int i = 0; i < 1000000; i++) {
     const double x = -1e-5 * i, got = kf_exp(x);
@@ -59,8 +57,7 @@ static void exp_never_falls(void **state) {
   }
 }
 
-static void exp_at_the_edges(void **state) {
-  (void)state;
+TEST(exp_at_the_edges) {
   assert_true(kf_exp(0) == 1 && kf_exp(-0.0) == 1);
   assert_true(kf_exp(HUGE_VAL) == HUGE_VAL && kf_exp(-HUGE_VAL) == 0);
   assert_true(isnan(kf_exp((double)NAN)));
@@ -79,8 +76,7 @@ static void exp_at_the_edges(void **state) {
   assert_true(kf_exp(-745.1) == 0x1p-1074 && kf_exp(-745.2) == 0);
 }
 
-static void ln_is_near(void **state) {
-  (void)state;
+TEST(ln_is_near) {
   double worst = 0;
   uint64_t random = 2;
   for (int i = 0; i < 1000000; i++) { /* any exponent, denormals among them */
@@ -102,8 +98,7 @@ static void ln_is_near(void **state) {
   assert_true(worst < LN_BOUND);
 }
 
-static void ln_at_the_edges(void **state) {
-  (void)state;
+TEST(ln_at_the_edges) {
   assert_true(kf_ln(1) == 0 && !signbit(kf_ln(1)));
   assert_true(kf_ln(0) == -HUGE_VAL && kf_ln(-0.0) == -HUGE_VAL);
   assert_true(kf_ln(HUGE_VAL) == HUGE_VAL);
@@ -113,8 +108,7 @@ static void ln_at_the_edges(void **state) {
 }
 
 /* Bits that must come out on every machine. Chained, so that one wrong bit anywhere shows. */
-static void same_bits_everywhere(void **state) {
-  (void)state;
+TEST(same_bits_everywhere) {
   assert_true(bits_of(kf_exp(1)) == UINT64_C(0x4005bf0a8b14576a));
   assert_true(bits_of(kf_exp(-0.1)) == UINT64_C(0x3fecf46d99d52b3a));
   assert_true(bits_of(kf_exp(-700.25)) == UINT64_C(0x00caf5fe9a485c8e));
@@ -132,8 +126,7 @@ static void same_bits_everywhere(void **state) {
   assert_true(kf_checksum_value(&sum) == UINT64_C(0x57f99d951878e49e));
 }
 
-static void sums(void **state) {
-  (void)state;
+TEST(sums) {
   double x[7] = {1, 3, -2, 0.5, 3, -1000, 2}, want = 0;
   for (int i = 0; i < 7; i++) want += exp(2 * (x[i] - 3));
   assert_true(fabs(kf_sum_exp(x, 7, 3, 2) - want) < 1e-14);
@@ -145,17 +138,4 @@ static void sums(void **state) {
   const double p = kf_exp(2 * (x[0] - 3)), q = kf_exp(2 * (x[2] - 3)), r = kf_exp(2 * (x[3] - 3)),
                u = kf_exp(2 * (x[6] - 3));
   assert_true(kf_sum_exp(x, 7, 3, 2) == ((p + 1) + (1 + 0.0)) + ((q + u) + r));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(exp_is_near),
-      cmocka_unit_test(exp_never_falls),
-      cmocka_unit_test(exp_at_the_edges),
-      cmocka_unit_test(ln_is_near),
-      cmocka_unit_test(ln_at_the_edges),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(sums),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

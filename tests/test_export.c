@@ -11,21 +11,18 @@ static const char *const names[] = {"m.onnx", "m.faiss", "m.npz", "m.h", "m.c", 
 enum { NAMES = sizeof names / sizeof *names };
 
 static kf_model *make_model(kf_ctx *ctx, int normalized) {
-  world w = make_world(90, 12, 3, 1, 5);
-  kf_data *data;
+  AUTO(world) w = make_world(90, 12, 3, 1, 5);
+  AUTO(kf_data) *data = NULL;
   kf_model *model;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, 0, &data));
   kf_fit_options options = {.stats_options.normalize = normalized ? KF_ON : KF_OFF};
   assert_ok(ctx, kf_fit(ctx, data, &options, &model, NULL));
-  kf_data_free(data);
-  free_world(&w);
   return model;
 }
 
-static void calls(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 1);
+TEST(calls) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 1);
   const char *path = test_path(folder, "c.onnx");
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_export(ctx, NULL, NULL, path));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_export(ctx, model, NULL, NULL));
@@ -43,15 +40,12 @@ static void calls(void **state) {
   assert_int_equal(test_entries(folder), 0);
   assert_ok(ctx, kf_export(ctx, model, NULL, path)); /* all of that leaves the context as it was */
   assert_int_equal(unlink(path), 0);
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
 /* Between kf_outputs_begin and its end, what is exported waits as other files do. */
-static void held_back(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 1);
+TEST(held_back) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 1);
   for (int commit = 0; commit < 2; commit++) {
     assert_ok(ctx, kf_outputs_begin(ctx));
     for (size_t i = 0; i + 1 < NAMES; i++)
@@ -68,8 +62,6 @@ static void held_back(void **state) {
     assert_int_equal(test_entries(folder), commit ? NAMES - 1 : 0);
   }
   for (size_t i = 0; i + 1 < NAMES; i++) unlink(test_path(folder, names[i]));
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
 /* A file, or one of the folder. */
@@ -79,13 +71,12 @@ static char *read_file(const char *name, size_t *n) {
   return test_read(path, n);
 }
 
-static void same_bytes(void **state) {
-  (void)state;
+TEST(same_bytes) {
   char *first[NAMES];
   size_t sizes[NAMES], n;
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_model *model = make_model(ctx, 1);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_model) *model = make_model(ctx, 1);
     for (size_t i = 0; i < NAMES; i++) {
       assert_ok(ctx, kf_export(ctx, model, NULL, test_path(folder, names[i])));
       char *bytes = read_file(names[i], &n);
@@ -98,16 +89,13 @@ static void same_bytes(void **state) {
       assert_memory_equal(bytes, first[i], n);
       free(bytes);
     }
-    kf_model_free(model);
-    kf_ctx_free(ctx);
   }
   for (size_t i = 0; i < NAMES; i++) free(first[i]);
 }
 
-static void too_large(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_model *model = make_model(ctx, 0);
+TEST(too_large) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_model) *model = make_model(ctx, 0);
   const char *onnx = test_path(folder, "l.onnx"), *faiss = test_path(folder, "l.faiss");
   kf_export_options single = {.single = 1, .raw = 1};
   for (size_t i = 0; i < 12; i++) model->class_means[i] = 1e30f;
@@ -124,19 +112,18 @@ static void too_large(void **state) {
   assert_error(ctx, KF_ERR_MATH, "too large for f32", kf_export(ctx, model, NULL, onnx));
   assert_int_not_equal(access(onnx, F_OK), 0);
   assert_int_not_equal(access(faiss, F_OK), 0);
-  kf_model_free(model);
-  kf_ctx_free(ctx);
 }
 
-int main(void) {
+static int make_folder(void **state) {
+  (void)state;
   folder = test_folder();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls),
-      cmocka_unit_test(held_back),
-      cmocka_unit_test(same_bytes),
-      cmocka_unit_test(too_large),
-  };
-  int failed = cmocka_run_group_tests_name("export", tests, NULL, NULL);
-  test_remove(folder);
-  return failed;
+  return 0;
 }
+
+static int remove_folder(void **state) {
+  (void)state;
+  test_remove(folder);
+  return 0;
+}
+
+FIXTURES(.before = make_folder, .after = remove_folder);

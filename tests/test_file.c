@@ -16,8 +16,8 @@ static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const flo
   assert_int_equal(kf_data_rows(data), n);
   assert_int_equal(kf_data_dim(data), dim);
   assert_int_equal(kf_data_has_labels(data), labels != NULL);
-  float *got = malloc(n * dim * sizeof *got);
-  int32_t *got_labels = malloc(n * sizeof *got_labels);
+  AUTOFREE float *got = malloc(n * dim * sizeof *got);
+  AUTOFREE int32_t *got_labels = malloc(n * sizeof *got_labels);
   for (int single = 0; single < 2; single++) {
     memset(got, 0xAA, n * dim * sizeof *got);
     uint64_t step = single ? 1 : n;
@@ -29,21 +29,17 @@ static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const flo
     for (uint64_t i = 0; i < n; i++)
       assert_int_equal(got_labels[i], labels != NULL ? labels[i] : KF_LABEL_NONE);
   }
-  free(got);
-  free(got_labels);
 }
 
 static void assert_file(const char *path, const kf_data_options *options, uint64_t n, uint32_t dim,
                         const float *rows, const int32_t *labels) {
-  kf_data *data = must_open(path, options);
+  AUTO(kf_data) *data = must_open(path, options);
   assert_rows(data, n, dim, rows, labels);
-  kf_data_free(data);
 }
 
 /* --- formats --------------------------------------------------------------------------------- */
 
-static void test_npy_types(void **state) {
-  (void)state;
+TEST(npy_types) {
   const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
   const double f64[6] = {1, 2, 3, 4, 5, -6.5};
   assert_file(write_npy("a.npy", "<f4", "(2, 3)", six, sizeof six), NULL, 2, 3, six, NULL);
@@ -51,8 +47,7 @@ static void test_npy_types(void **state) {
   assert_file(write_npy("a.npy", "<f8", "(3, 2)", f64, sizeof f64), NULL, 3, 2, six, NULL);
 }
 
-static void test_npy_headers(void **state) {
-  (void)state;
+TEST(npy_headers) {
   const char *dict[] = {
       "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n",
       "{\"shape\":(2,3,),\"fortran_order\":False,\"descr\":\"<f4\"}",
@@ -65,12 +60,11 @@ static void test_npy_headers(void **state) {
   }
 }
 
-static void test_npy_fortran(void **state) {
-  (void)state;
+TEST(npy_fortran) {
   /* Many rows, so a column is read in several steps. */
   enum { N = 20000, D = 3 };
-  double *columns = malloc(sizeof(double) * N * D);
-  float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE double *columns = malloc(sizeof(double) * N * D);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
   for (int i = 0; i < N; i++) {
     for (int j = 0; j < D; j++) {
       rows[i * D + j] = (float)(i * D + j + 1);
@@ -80,12 +74,9 @@ static void test_npy_fortran(void **state) {
   const char *dict = "{'descr': '<f8', 'fortran_order': True, 'shape': (20000, 3), }\n";
   const char *path = write_npy_header("f.npy", 1, dict, columns, sizeof(double) * N * D);
   assert_file(path, NULL, N, D, rows, NULL);
-  free(columns);
-  free(rows);
 }
 
-static void test_safetensors_types(void **state) {
-  (void)state;
+TEST(safetensors_types) {
   const uint16_t bf16[6] = {0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0xC0D0};
   const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
   const double f64[6] = {1, 2, 3, 4, 5, -6.5};
@@ -104,8 +95,7 @@ static void test_safetensors_types(void **state) {
                 NULL);
 }
 
-static void test_safetensors_tensor_names(void **state) {
-  (void)state;
+TEST(safetensors_tensor_names) {
   const float two[2][6] = {{1, 2, 3, 4, 5, -6.5F}, {9, 8, 7, 6, 5, 4}};
   const char *json = "{\"image\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                      "\"text\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}}";
@@ -115,8 +105,7 @@ static void test_safetensors_tensor_names(void **state) {
   assert_refused(path, &(kf_data_options){.tensor = "x"}, KF_ERR_DATA, "no tensor 'x'");
 }
 
-static void test_vecs(void **state) {
-  (void)state;
+TEST(vecs) {
   int32_t fvecs[8] = {3, 0, 0, 0, 3, 0, 0, 0}, fbin[8] = {2, 3};
   memcpy(fvecs + 1, six, 12);
   memcpy(fvecs + 5, six + 3, 12);
@@ -126,11 +115,10 @@ static void test_vecs(void **state) {
 }
 
 /* Rows wider than the buffer. */
-static void test_wide_fvecs(void **state) {
-  (void)state;
+TEST(wide_fvecs) {
   enum { N = 3, D = 20001 };
-  float *rows = malloc(sizeof(float) * N * D);
-  int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
   for (int i = 0; i < N * D; i++) rows[i] = (float)i + 0.5F;
   for (int i = 0; i < N; i++) {
     words[i * (D + 1)] = D;
@@ -140,13 +128,10 @@ static void test_wide_fvecs(void **state) {
   assert_file(path, NULL, N, D, rows, NULL);
   words[2 * (D + 1)] = D - 1;
   path = write_bytes("wide.fvecs", words, sizeof(int32_t) * N * (D + 1));
-  kf_data *data = must_open(path, NULL);
+  AUTO(kf_data) *data = must_open(path, NULL);
   assert_int_equal(kf_data_get(ctx, data, 0, 2, rows, NULL), KF_OK);
   assert_failed(kf_data_get(ctx, data, 0, 3, rows, NULL), KF_ERR_DATA, path,
                 "row 2 says it has 20000 columns");
-  kf_data_free(data);
-  free(rows);
-  free(words);
 }
 
 /* --- shards ---------------------------------------------------------------------------------- */
@@ -170,8 +155,7 @@ static kf_status count_match(void *n, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static void test_patterns(void **state) {
-  (void)state;
+TEST(patterns) {
   static const struct {
     const char *pattern;
     int n;
@@ -193,8 +177,7 @@ static void test_patterns(void **state) {
   }
 }
 
-static void test_shards(void **state) {
-  (void)state;
+TEST(shards) {
   write_shards();
   const char *whole[] = {at("shards")}, *slash[] = {at("shards/")};
   const char *globs[] = {at("shards/*.npy"), at("shards/b.fbin")};
@@ -204,21 +187,18 @@ static void test_shards(void **state) {
     size_t n;
   } ways[] = {{whole, 1}, {slash, 1}, {globs, 2}, {files, 3}};
   for (size_t i = 0; i < 4; i++) {
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_int_equal(kf_data_open(ctx, ways[i].paths, ways[i].n, NULL, &data), KF_OK);
     assert_rows(data, 3, 2, six, NULL);
-    kf_data_free(data);
   }
 }
 
 /* A file whose name looks like a pattern. */
-static void test_literal_brackets(void **state) {
-  (void)state;
+TEST(literal_brackets) {
   assert_file(write_npy("a[1].npy", "<f4", "(3, 2)", six, 24), NULL, 3, 2, six, NULL);
 }
 
-static void test_shard_labels(void **state) {
-  (void)state;
+TEST(shard_labels) {
   write_shards();
   const char *paths[] = {at("shards")};
   const int32_t expected[3] = {1, 0, 1};
@@ -227,19 +207,17 @@ static void test_shard_labels(void **state) {
   const char *all[1] = {write_text("l.txt", "b\na\nb\n")};
   for (int i = 0; i < 2; i++) {
     kf_data_options options = {.labels = i ? all : each, .n_labels = i ? 1 : 3};
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_int_equal(kf_data_open(ctx, paths, 1, &options, &data), KF_OK);
     assert_rows(data, 3, 2, six, expected);
     assert_int_equal(kf_data_classes(data), 2);
     assert_string_equal(kf_data_class_name(data, 1), "b");
-    kf_data_free(data);
   }
 }
 
 /* Patterns of label files: in the order of numbers; a file by that name is a file; a pattern
  * without a match fails as a missing file does. */
-static void test_label_patterns(void **state) {
-  (void)state;
+TEST(label_patterns) {
   write_shards();
   mkdir(at("lp"), 0777);
   write_text("lp/l2.txt", "b");
@@ -251,11 +229,10 @@ static void test_label_patterns(void **state) {
   const int32_t expected[3] = {1, 0, 1}, zeros[3] = {0};
   for (int i = 0; i < 2; i++) {
     kf_data_options options = {.labels = i ? literal : two, .n_labels = i ? 1 : 2};
-    kf_data *data;
+    AUTO(kf_data) *data = NULL;
     assert_ok(ctx, kf_data_open(ctx, paths, 1, &options, &data));
     assert_rows(data, 3, 2, six, i ? zeros : expected);
     assert_int_equal(kf_data_reads(data, at("lp/l10.txt")), !i);
-    kf_data_free(data);
   }
   const char *none[] = {at("lp/x*.txt")};
   kf_data_options options = {.labels = none, .n_labels = 1};
@@ -269,8 +246,7 @@ static void test_label_patterns(void **state) {
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
-static void test_integer_labels(void **state) {
-  (void)state;
+TEST(integer_labels) {
   const struct {
     const char *descr, *shape;
     unsigned char data[24];
@@ -286,11 +262,10 @@ static void test_integer_labels(void **state) {
     size_t n = 3 * (size_t)(file[i].descr[2] - '0');
     const char *labels[] = {write_npy("y.npy", file[i].descr, file[i].shape, file[i].data, n)};
     kf_data_options options = {.labels = labels, .n_labels = 1};
-    kf_data *data = must_open(rows, &options);
+    AUTO(kf_data) *data = must_open(rows, &options);
     assert_rows(data, 3, 2, six, expected);
     assert_int_equal(kf_data_classes(data), 3);
     assert_null(kf_data_class_name(data, 0));
-    kf_data_free(data);
   }
 }
 
@@ -306,8 +281,7 @@ static const char *write_native(const char *name, const char *classes) {
   return write_st(name, json, data, sizeof data);
 }
 
-static void test_labels_inside(void **state) {
-  (void)state;
+TEST(labels_inside) {
   const int32_t expected[3] = {1, 0, 1};
   const char *path = write_native("n.safetensors", "[\\\"x\\\",\\\"y\\\",\\\"z\\\"]");
   kf_data *data = must_open(path, NULL);
@@ -329,8 +303,7 @@ static void test_labels_inside(void **state) {
   kf_data_free(data);
 }
 
-static void test_text_labels(void **state) {
-  (void)state;
+TEST(text_labels) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *text[] = {"b\na\nb\n", "b\r\na\r\nb\r\n",
                         ("\xEF\xBB\xBF"
@@ -344,11 +317,10 @@ static void test_text_labels(void **state) {
 }
 
 /* More lines than one step of the index, of lengths that do not fit the buffer evenly. */
-static void test_text_index(void **state) {
-  (void)state;
+TEST(text_index) {
   enum { N = 140001, K = 1000 };
-  float *rows = malloc(sizeof(float) * N);
-  int32_t *labels = malloc(sizeof(int32_t) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N);
+  AUTOFREE int32_t *labels = malloc(sizeof(int32_t) * N);
   FILE *file = fopen(at("many.txt"), "wb");
   for (int i = 0; i < N; i++) {
     labels[i] = (int32_t)((uint32_t)i * 2654435761u % K);
@@ -360,7 +332,7 @@ static void test_text_index(void **state) {
   /* Two spellings of each number are two classes, so compare by name. */
   const char *label_files[] = {at("many.txt")};
   const char *path = write_npy("many.npy", "<f4", "(140001, 1)", rows, sizeof(float) * N);
-  kf_data *data = must_open(path, &(kf_data_options){.labels = label_files, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = label_files, .n_labels = 1});
   const uint64_t firsts[] = {0, 1, 1023, 1024, 1025, 65535, 65536, 65537, 131072, 139990};
   for (size_t f = 0; f < sizeof firsts / sizeof firsts[0]; f++) {
     int32_t got[11];
@@ -374,13 +346,9 @@ static void test_text_index(void **state) {
       assert_true(row[i] == rows[at_row]);
     }
   }
-  kf_data_free(data);
-  free(rows);
-  free(labels);
 }
 
-static void test_unlabelled_and_unknown(void **state) {
-  (void)state;
+TEST(unlabelled_and_unknown) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *text[] = {write_text("u.txt", "a\n\nq\n")};
   const char *numbers[] = {write_npy("u.npy", "|i1", "(3,)", "\x00\xFF\x07", 3)};
@@ -403,8 +371,7 @@ static void test_unlabelled_and_unknown(void **state) {
 
 /* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a bad
  * row names its place in the file. */
-static void test_only(void **state) {
-  (void)state;
+TEST(only) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *labels[] = {write_text("o.txt", "c\na\nc\n")};
   const char *classes = write_text("oc.txt", "a\nb\nc\n");
@@ -434,8 +401,7 @@ static void test_only(void **state) {
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void test_memory(void **state) {
-  (void)state;
+TEST(memory) {
   const int32_t labels[3] = {2, -1, 0};
   const char *names[4] = {"a", "b", "c", "d"};
   kf_data *data;
@@ -460,8 +426,7 @@ static int bring_six(void *user, uint64_t first, uint64_t n, float *rows) {
   return 0;
 }
 
-static void test_brought_rows(void **state) {
-  (void)state;
+TEST(brought_rows) {
   const int32_t labels[3] = {2, -1, 0};
   kf_array_options options = {.labels = labels};
   kf_data *data;
@@ -487,8 +452,7 @@ static void test_brought_rows(void **state) {
 
 /* --- bad rows -------------------------------------------------------------------------------- */
 
-static void test_skip_bad(void **state) {
-  (void)state;
+TEST(skip_bad) {
   const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
   const char *labels[] = {write_text("bad.txt", "a\nb\nc\nd\n")};
@@ -508,15 +472,14 @@ static void test_skip_bad(void **state) {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void test_save(void **state) {
-  (void)state;
+TEST(save) {
   enum { N = 5003, D = 301 }; /* several chunks, and none of the sizes is round */
-  float *rows = malloc(sizeof(float) * N * D);
-  int32_t *labels = malloc(sizeof(int32_t) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE int32_t *labels = malloc(sizeof(int32_t) * N);
   for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + i % 200) / 8; /* exact in f16 and bf16 */
   for (int i = 0; i < N; i++) labels[i] = i % 5 - 1;
   const char *names[] = {"one", "two \"quoted\"", "dr\xC3\xA9i", "four"};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, labels, names, 4, &data), KF_OK);
   const kf_dtype types[] = {KF_F32, KF_F16, KF_BF16};
   for (size_t t = 0; t < 3; t++) {
@@ -534,9 +497,6 @@ static void test_save(void **state) {
     assert_int_equal(kf_data_save_mapped(ctx, data, &spec, path), KF_OK);
     assert_file(path, NULL, N, D, rows, NULL);
   }
-  kf_data_free(data);
-  free(rows);
-  free(labels);
 }
 
 /* Rows in other units, to see that save_mapped calls the map with the right rows. */
@@ -549,44 +509,36 @@ static kf_status halve(const void *argument, const kf_kernels *kernels, const fl
   return KF_OK;
 }
 
-static void test_save_mapped(void **state) {
-  (void)state;
+TEST(save_mapped) {
   const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
-  kf_data *data = must_open(path, &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.skip_bad = 1});
   kf_save_spec spec = {.what = "test", .dim = 1, .dtype = KF_F32, .keep_bad = true, .map = halve};
   assert_int_equal(kf_data_save_mapped(ctx, data, &spec, at("half.npy")), KF_OK);
-  kf_data *half = must_open(at("half.npy"), &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *half = must_open(at("half.npy"), &(kf_data_options){.skip_bad = 1});
   float got[4];
   int32_t labels[4];
   assert_int_equal(kf_data_get(ctx, half, 0, 4, got, labels), KF_OK);
   assert_memory_equal(got, ((float[]){0.5F, 0, 0, 1.5F}), sizeof got);
-  kf_data_free(half);
-  kf_data_free(data);
 }
 
-static void test_same_bytes(void **state) {
-  (void)state;
+TEST(same_bytes) {
   enum { N = 4000, D = 300 };
-  float *rows = malloc(sizeof(float) * N * D);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * D);
   for (int i = 0; i < N * D; i++) rows[i] = 1 + (float)i / 7;
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data), KF_OK);
   const char *path[2] = {at("one.safetensors"), at("five.safetensors")};
   for (unsigned i = 0; i < 2; i++) {
-    kf_ctx *own = test_ctx(1 + 4 * i, KF_ISA_AUTO);
+    AUTO(kf_ctx) *own = test_ctx(1 + 4 * i, KF_ISA_AUTO);
     assert_ok(own, kf_data_save(own, data, KF_BF16, path[i]));
-    kf_ctx_free(own);
   }
   assert_same_file(path[0], path[1]);
-  kf_data_free(data);
-  free(rows);
 }
 
 /* --- types ----------------------------------------------------------------------------------- */
 
-static void test_rounding(void **state) {
-  (void)state;
+TEST(rounding) {
   const kf_kernels *kernels = kf_kernels_for(KF_ISA_PLAIN);
   /* Halfway cases go to even; the largest values of both types stay finite. */
   const float in[6] = {1.00390625F, 1.01171875F, 3.3895314e38F, 3.4e38F, 1, INFINITY};
@@ -603,8 +555,7 @@ static void test_rounding(void **state) {
   assert_null(kf_dtype_name((kf_dtype)99));
 }
 
-static void test_utf8(void **state) {
-  (void)state;
+TEST(utf8) {
   const char *good[] = {"", "a", "\xC3\xA9", "\xE7\x8C\xAB", "\xF0\x9F\x90\x88", "\xEF\xBF\xBF"};
   const char *bad[] = {"\xC3",
                        "\xA9",
@@ -640,8 +591,7 @@ static void write_checked(const char *path) {
   assert_int_equal(kf_stw_commit(w, &err), KF_OK);
 }
 
-static void test_writer(void **state) {
-  (void)state;
+TEST(writer) {
   const char *path = at("w.safetensors");
   write_checked(path);
   kf_err err;
@@ -675,11 +625,10 @@ static void test_writer(void **state) {
 }
 
 /* Any byte that changes is noticed, by the header or by the checksum. */
-static void test_checksum(void **state) {
-  (void)state;
+TEST(checksum) {
   write_checked(at("w.safetensors"));
   size_t n;
-  char *bytes = test_read(at("w.safetensors"), &n);
+  AUTOFREE char *bytes = test_read(at("w.safetensors"), &n);
   for (size_t i = 0; i < n; i++) {
     bytes[i] ^= 1;
     write_bytes("flipped.safetensors", bytes, n);
@@ -692,11 +641,9 @@ static void test_checksum(void **state) {
     assert_non_null(strstr(err.message, "checksum"));
     kf_st_close(&st);
   }
-  free(bytes);
 }
 
-static void test_writer_counts_bytes(void **state) {
-  (void)state;
+TEST(writer_counts_bytes) {
   kf_err err;
   kf_stw *w;
   assert_int_equal(kf_stw_open(NULL, at("short.safetensors"), false, &w, &err), KF_OK);
@@ -717,8 +664,7 @@ static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) 
   return kf_stw_end(w, status, err);
 }
 
-static void test_fields(void **state) {
-  (void)state;
+TEST(fields) {
   kf_err err;
   double a[6] = {1, 2, 3, 4, 5, 6};
   float b[2] = {-1, 2};
@@ -824,15 +770,14 @@ static void assert_seen_once(const pass_test *t) {
   for (int i = 0; i < PASS_ROWS; i++) assert_int_equal(t->seen[i], 1);
 }
 
-static void test_pass(void **state) {
-  (void)state;
+TEST(pass) {
   static pass_test t;
   for (unsigned threads = 1; threads <= 4; threads += 3)
     for (int kind = 0; kind < 3; kind++)
       for (uint64_t size = 0; size <= PASS_ROWS + 1; size += 143) {
-        kf_ctx *own;
+        AUTO(kf_ctx) *own = NULL;
         assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = threads}, &own), KF_OK);
-        kf_data *data = pass_data(own);
+        AUTO(kf_data) *data = pass_data(own);
         start_pass(&t);
         kf_pass pass = {.rows = size,
                         .labels_only = kind == 1,
@@ -856,8 +801,6 @@ static void test_pass(void **state) {
         assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
         assert_seen_once(&t);
         assert_int_equal(t.made, 1);
-        kf_data_free(data);
-        kf_ctx_free(own);
       }
 }
 
@@ -899,9 +842,8 @@ static kf_status leave_batch(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 /* Every row is announced once, and long before it is fetched. */
-static void test_pass_reads_ahead(void **state) {
-  (void)state;
-  kf_ctx *own;
+TEST(pass_reads_ahead) {
+  AUTO(kf_ctx) *own = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
   for (uint64_t size = 1; size < 100; size = 3 * size + 1)
     for (int labels_only = 0; labels_only < 2; labels_only++) {
@@ -913,7 +855,6 @@ static void test_pass_reads_ahead(void **state) {
       assert_false(a.late);
       for (int i = 0; i < WIDE_ROWS; i++) assert_int_equal(a.told[i], !labels_only);
     }
-  kf_ctx_free(own);
 }
 
 static int count_progress(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -939,28 +880,24 @@ static kf_status finish_nothing(void *argument, const kf_batch *batch, kf_err *e
   return KF_OK;
 }
 
-static void test_pass_reports_the_failure(void **state) {
-  (void)state;
-  kf_ctx *own;
+TEST(pass_reports_the_failure) {
+  AUTO(kf_ctx) *own = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 5}, &own), KF_OK);
-  kf_data *data = pass_data(own);
+  AUTO(kf_data) *data = pass_data(own);
   kf_pass pass = {.rows = 10, .work = fail_late, .finish = finish_nothing};
   for (int round = 0; round < 20; round++) {
     assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_DATA);
     assert_string_equal(kf_errmsg(own), "batch at row 40");
   }
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
-static void test_pass_failures(void **state) {
-  (void)state;
+TEST(pass_failures) {
   static pass_test t;
   uint64_t progress[3] = {0}; /* done, calls, the call that stops */
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   kf_ctx_options options = {.threads = 4, .progress = count_progress, .user = progress};
   assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
-  kf_data *data = pass_data(own);
+  AUTO(kf_data) *data = pass_data(own);
   for (int round = 0; round < 5; round++)
     for (int ordered = 0; ordered < 2; ordered++) {
       kf_pass pass = {
@@ -991,46 +928,6 @@ static void test_pass_failures(void **state) {
       assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_MEM);
       assert_int_equal(t.batches, 0);
     }
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_npy_types),
-      cmocka_unit_test(test_npy_headers),
-      cmocka_unit_test(test_npy_fortran),
-      cmocka_unit_test(test_safetensors_types),
-      cmocka_unit_test(test_safetensors_tensor_names),
-      cmocka_unit_test(test_vecs),
-      cmocka_unit_test(test_wide_fvecs),
-      cmocka_unit_test(test_patterns),
-      cmocka_unit_test(test_shards),
-      cmocka_unit_test(test_literal_brackets),
-      cmocka_unit_test(test_shard_labels),
-      cmocka_unit_test(test_label_patterns),
-      cmocka_unit_test(test_integer_labels),
-      cmocka_unit_test(test_labels_inside),
-      cmocka_unit_test(test_text_labels),
-      cmocka_unit_test(test_text_index),
-      cmocka_unit_test(test_unlabelled_and_unknown),
-      cmocka_unit_test(test_only),
-      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_brought_rows),
-      cmocka_unit_test(test_skip_bad),
-      cmocka_unit_test(test_save),
-      cmocka_unit_test(test_save_mapped),
-      cmocka_unit_test(test_same_bytes),
-      cmocka_unit_test(test_rounding),
-      cmocka_unit_test(test_utf8),
-      cmocka_unit_test(test_writer),
-      cmocka_unit_test(test_checksum),
-      cmocka_unit_test(test_writer_counts_bytes),
-      cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_pass),
-      cmocka_unit_test(test_pass_reads_ahead),
-      cmocka_unit_test(test_pass_failures),
-      cmocka_unit_test(test_pass_reports_the_failure),
-  };
-  return cmocka_run_group_tests_name("file", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -11,23 +11,20 @@ static const float six[6] = {1, 2, 3, 4, 5, 6};
 
 /* --- any file -------------------------------------------------------------------------------- */
 
-static void test_missing(void **state) {
-  (void)state;
+TEST(missing) {
   assert_refused(at("missing.npy"), NULL, KF_ERR_IO, "No such file");
   assert_refused(at("missing.xyz"), NULL, KF_ERR_IO, "No such file");
   assert_refused(at("missing-*.npy"), NULL, KF_ERR_IO, "no file matches");
   assert_refused("", NULL, KF_ERR_IO, "No such file");
 }
 
-static void test_empty(void **state) {
-  (void)state;
+TEST(empty) {
   const char *names[] = {"e.npy", "e.safetensors", "e.fvecs", "e.fbin", "e.xyz"};
   for (size_t i = 0; i < 5; i++)
     assert_refused(write_bytes(names[i], "", 0), NULL, KF_ERR_DATA, "is empty");
 }
 
-static void test_directory(void **state) {
-  (void)state;
+TEST(directory) {
   mkdir(at("none"), 0777);
   assert_refused(at("none"), NULL, KF_ERR_DATA, "no .npy");
   mkdir(at("d.txt"), 0777);
@@ -42,8 +39,7 @@ static void test_directory(void **state) {
   assert_refused(at("mixed"), NULL, KF_ERR_DATA, "no .npy");
 }
 
-static void test_permission(void **state) {
-  (void)state;
+TEST(permission) {
   const char *path = write_npy("p.npy", "<f4", "(3, 2)", six, 24);
   chmod(path, 0);
   uid_t user = geteuid();
@@ -54,19 +50,17 @@ static void test_permission(void **state) {
   assert_failed(status, KF_ERR_IO, path, "Permission denied");
 }
 
-static void test_ending(void **state) {
-  (void)state;
+TEST(ending) {
   assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
 }
 
 /* A label file that changes between opening and reading must not lead outside any array. */
-static void test_labels_change(void **state) {
-  (void)state;
+TEST(labels_change) {
   const float rows[4] = {1, 2, 3, 4};
   const char *path = write_npy("change.npy", "<f4", "(2, 2)", rows, 16);
   const int32_t before[2] = {0, 1}, after[2] = {0, 1000000};
   const char *labels[] = {write_npy("change-labels.npy", "<i4", "(2,)", before, 8)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   FILE *file = fopen(labels[0], "r+b"); /* in place: the same file */
   assert_non_null(file);
   fseek(file, -8, SEEK_END);
@@ -74,12 +68,10 @@ static void test_labels_change(void **state) {
   fclose(file);
   kf_stats *stats;
   assert_failed(kf_stats_new_from_data(ctx, data, NULL, &stats), KF_ERR_DATA, "row 1", "1000000");
-  kf_data_free(data);
 }
 
 /* One stray label among a few rows does not make half a million classes. */
-static void test_stray_label(void **state) {
-  (void)state;
+TEST(stray_label) {
   const float rows[4] = {1, 2, 3, 4};
   const char *path = write_npy("stray.npy", "<f4", "(2, 2)", rows, 16);
   const int32_t stray[2] = {0, 499999};
@@ -90,9 +82,8 @@ static void test_stray_label(void **state) {
       KF_ERR_DATA, path, "499999");
 }
 
-static void test_arguments(void **state) {
-  (void)state;
-  kf_data *data;
+TEST(arguments) {
+  AUTO(kf_data) *data = NULL;
   const char *paths[] = {NULL};
   assert_int_equal(kf_data_open(ctx, NULL, 0, NULL, &data), KF_ERR_ARG);
   assert_int_equal(kf_data_open(ctx, paths, 1, NULL, &data), KF_ERR_ARG);
@@ -112,27 +103,23 @@ static void test_arguments(void **state) {
   assert_int_equal(kf_data_get(ctx, data, 1, 3, rows, NULL), KF_ERR_ARG);
   assert_int_equal(kf_data_get(ctx, data, 4, 0, rows, NULL), KF_ERR_ARG);
   assert_int_equal(kf_data_get(ctx, data, 2, UINT64_MAX, rows, NULL), KF_ERR_ARG);
-  kf_data_free(data);
 }
 
 /* --- npy ------------------------------------------------------------------------------------- */
 
-static void test_npy_file(void **state) {
-  (void)state;
+TEST(npy_file) {
   assert_refused(write_text("x.npy", "PK"), NULL, KF_ERR_DATA, "does not begin like a .npy");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x01", 7), NULL, KF_ERR_DATA, "header");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x04\x00\x00\x00\x00\x00", 12), NULL, KF_ERR_DATA,
                  "version 4.0");
   assert_refused(write_bytes("x.npy", "\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF", 12), NULL, KF_ERR_DATA,
                  "past the end");
-  char *large = calloc(1, 2 << 20);
+  AUTOFREE char *large = calloc(1, 2 << 20);
   memcpy(large, "\x93NUMPY\x02\x00\x00\x00\x18\x00", 12);
   assert_refused(write_bytes("x.npy", large, 2 << 20), NULL, KF_ERR_DATA, "more than 1048576");
-  free(large);
 }
 
-static void test_npy_header(void **state) {
-  (void)state;
+TEST(npy_header) {
   const struct {
     const char *dict, *cause;
   } file[] = {
@@ -171,18 +158,15 @@ static void test_npy_header(void **state) {
                    file[i].cause);
 }
 
-static void test_npy_no_rows(void **state) {
-  (void)state;
+TEST(npy_no_rows) {
   assert_refused(write_npy("z.npy", "<f4", "(0, 3)", "", 0), NULL, KF_ERR_DATA, "no rows");
   assert_refused(write_npy("z.npy", "<f4", "(3, 0)", "", 0), NULL, KF_ERR_DATA, "no columns");
-  char *wide = calloc(65537, 4);
+  AUTOFREE char *wide = calloc(65537, 4);
   assert_refused(write_npy("z.npy", "<f4", "(1, 65537)", wide, 65537 * 4), NULL, KF_ERR_DATA,
                  "65537 columns");
-  free(wide);
 }
 
-static void test_truncated_says_bytes(void **state) {
-  (void)state;
+TEST(truncated_says_bytes) {
   const char *path = write_npy("t.npy", "<f4", "(2, 3)", six, 20);
   assert_refused(path, NULL, KF_ERR_DATA, "needs 24 bytes");
   assert_refused(path, NULL, KF_ERR_DATA, "there are 20");
@@ -194,8 +178,7 @@ static void test_truncated_says_bytes(void **state) {
   "\"" name "\":{\"dtype\":\"" type "\",\"shape\":[" shape "],\"data_offsets\":[" #begin "," #end  \
   "]}"
 
-static void test_safetensors_header(void **state) {
-  (void)state;
+TEST(safetensors_header) {
   const struct {
     const char *json, *cause;
   } file[] = {
@@ -244,8 +227,7 @@ static void test_safetensors_header(void **state) {
                    file[i].cause);
 }
 
-static void test_safetensors_length(void **state) {
-  (void)state;
+TEST(safetensors_length) {
   const struct {
     uint64_t length;
     const char *cause;
@@ -263,8 +245,7 @@ static void test_safetensors_length(void **state) {
 
 /* --- fvecs, fbin ----------------------------------------------------------------------------- */
 
-static void test_vecs(void **state) {
-  (void)state;
+TEST(vecs) {
   const int32_t rows[6] = {2, 1, 2, 2, 3, 4};
   assert_refused(write_bytes("x.fvecs", rows, 20), NULL, KF_ERR_DATA, "not a multiple of the 12");
   assert_refused(write_bytes("x.fvecs", rows, 3), NULL, KF_ERR_DATA, "3 bytes");
@@ -287,8 +268,7 @@ static void test_vecs(void **state) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-static void test_bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   const struct {
     float values[6];
     const char *cause;
@@ -297,33 +277,28 @@ static void test_bad_rows(void **state) {
               {{0, -0.0F, 3, 4, 5, 6}, "row 0: every column is zero"}};
   for (size_t i = 0; i < 3; i++) {
     const char *path = write_npy("r.npy", "<f4", "(3, 2)", file[i].values, 24);
-    kf_data *data = must_open(path, NULL);
+    AUTO(kf_data) *data = must_open(path, NULL);
     float rows[6];
     assert_failed(kf_data_get(ctx, data, 0, 3, rows, NULL), KF_ERR_DATA, path, file[i].cause);
     assert_failed(kf_data_save(ctx, data, KF_F32, at("never.safetensors")), KF_ERR_DATA, path,
                   file[i].cause);
     assert_int_equal(access(at("never.safetensors"), F_OK), -1);
-    kf_data_free(data);
   }
   const double large[2] = {1e39, 1};
-  kf_data *data = must_open(write_npy("r.npy", "<f8", "(1, 2)", large, 16), NULL);
+  AUTO(kf_data) *data = must_open(write_npy("r.npy", "<f8", "(1, 2)", large, 16), NULL);
   float rows[2];
   assert_failed(kf_data_get(ctx, data, 0, 1, rows, NULL), KF_ERR_DATA, "r.npy", "infinite");
-  kf_data_free(data);
 }
 
-static void test_all_bad(void **state) {
-  (void)state;
+TEST(all_bad) {
   const float zero[4] = {0};
-  kf_data *data = must_open(write_npy("zero.npy", "<f4", "(2, 2)", zero, 16),
-                            &(kf_data_options){.skip_bad = 1});
+  AUTO(kf_data) *data = must_open(write_npy("zero.npy", "<f4", "(2, 2)", zero, 16),
+                                  &(kf_data_options){.skip_bad = 1});
   assert_failed(kf_data_save(ctx, data, KF_F32, at("never.safetensors")), KF_ERR_DATA, "",
                 "all 2 rows");
-  kf_data_free(data);
 }
 
-static void test_different_dimensions(void **state) {
-  (void)state;
+TEST(different_dimensions) {
   const char *paths[] = {write_npy("two.npy", "<f4", "(3, 2)", six, 24),
                          write_npy("three.npy", "<f4", "(2, 3)", six, 24)};
   kf_data *data = NULL;
@@ -333,16 +308,15 @@ static void test_different_dimensions(void **state) {
 }
 
 /* A file that becomes shorter between opening and reading: an error, never a signal. */
-static void test_cut_while_open(void **state) {
-  (void)state;
+TEST(cut_while_open) {
   enum { N = 4096 };
-  float *rows = malloc(sizeof(float) * N * 2);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * 2);
   for (int i = 0; i < N * 2; i++) rows[i] = 1;
   const char *path = write_npy("cut.npy", "<f4", "(4096, 2)", rows, sizeof(float) * N * 2);
-  char *text = malloc(2 * N);
+  AUTOFREE char *text = malloc(2 * N);
   for (int i = 0; i < N; i++) memcpy(text + 2 * i, "a\n", 2);
   const char *labels[] = {write_bytes("cut.txt", text, 2 * N)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   assert_int_equal(truncate(labels[0], N), 0);
   int32_t got[N];
   assert_int_equal(kf_data_get(ctx, data, 0, 4, rows, got), KF_ERR_DATA);
@@ -355,9 +329,6 @@ static void test_cut_while_open(void **state) {
   memset(text, 'b', 2 * N);
   write_bytes("cut.txt", text, 2 * N);
   assert_failed(kf_data_get(ctx, data, 5, 1, rows, got), KF_ERR_DATA, labels[0], "lost lines");
-  kf_data_free(data);
-  free(rows);
-  free(text);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -373,8 +344,7 @@ static void assert_labels_refused(const char *label_file, const char *classes, k
   assert_failed(status, expected, file, cause);
 }
 
-static void test_label_files(void **state) {
-  (void)state;
+TEST(label_files) {
   const int64_t negative[3] = {0, -5, 1}, large[3] = {0, 1, 4194304}, two[2] = {0, 1};
   const uint64_t huge[3] = {0, UINT64_MAX, 1};
   const struct {
@@ -399,9 +369,8 @@ static void test_label_files(void **state) {
   assert_labels_refused(at("x.fbin"), NULL, KF_ERR_ARG, "x.fbin", "one label per line");
 }
 
-static void test_long_lines(void **state) {
-  (void)state;
-  char *text = malloc(65540);
+TEST(long_lines) {
+  AUTOFREE char *text = malloc(65540);
   memset(text, 'x', 65540);
   memcpy(text, "a\n", 2);
   /* 65,536 bytes are a line, with either end or none; 65,537 are not. */
@@ -412,20 +381,17 @@ static void test_long_lines(void **state) {
     text[65538] = i == 0 ? 'x' : i == 1 ? '\n' : '\r';
     text[65539] = '\n';
     write_bytes("long.txt", text, i == 0 ? 65538 : i == 1 ? 65539 : 65540);
-    kf_data *data = must_open(rows, &options);
+    AUTO(kf_data) *data = must_open(rows, &options);
     assert_int_equal(strlen(kf_data_class_name(data, 1)), 65536);
-    kf_data_free(data);
   }
   text[65538] = 'x';
   for (int i = 0; i < 2; i++) {
     assert_labels_refused(write_bytes("long.txt", text, i == 0 ? 65539 : 65540), NULL, KF_ERR_DATA,
                           "long.txt", "line 2 is longer than 65536 bytes");
   }
-  free(text);
 }
 
-static void test_class_files(void **state) {
-  (void)state;
+TEST(class_files) {
   const char *text = write_text("t.txt", "a\nb\nc\n");
   const char *numbers = write_npy("n.npy", "|i1", "(3,)", "\x00\x01\x02", 3);
   const char *two = write_text("two.txt", "a\nb\n");
@@ -448,8 +414,7 @@ static void test_class_files(void **state) {
                 "two.txt", "no labels to name");
 }
 
-static void test_label_sets(void **state) {
-  (void)state;
+TEST(label_sets) {
   const char *inside =
       "{" TENSOR("e", "F32", "2,2", 0, 16) "," TENSOR("labels", "I32", "2", 16, 24) "}";
   const char *named = "{\"__metadata__\":{\"classes\":\"[\\\"p\\\",\\\"q\\\"]\"}," TENSOR(
@@ -478,12 +443,11 @@ static void test_label_sets(void **state) {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void test_save_refuses(void **state) {
-  (void)state;
+TEST(save_refuses) {
   const float rows[4] = {1, 2, 3, 70000};
   const char *path = write_npy("in.npy", "<f4", "(2, 2)", rows, 16);
   const char *labels[] = {write_npy("in-labels.npy", "|i1", "(2,)", "\x00\x01", 2)};
-  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   assert_failed(kf_data_save(ctx, data, KF_F32, at("out.npy")), KF_ERR_ARG, "out.npy",
                 ".safetensors");
   kf_save_spec spec = {.what = "test", .dim = 2, .dtype = KF_F32};
@@ -506,7 +470,6 @@ static void test_save_refuses(void **state) {
   assert_failed(kf_data_save(ctx, data, KF_F32, at("nowhere/out.safetensors")), KF_ERR_IO,
                 "nowhere/out.safetensors", "No such file");
   assert_int_equal(access(at("out.safetensors"), F_OK), -1);
-  kf_data_free(data);
 }
 
 static int stop_now(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -515,47 +478,14 @@ static int stop_now(void *user, const char *what, uint64_t done, uint64_t total)
   return done == total;
 }
 
-static void test_save_cancelled(void **state) {
-  (void)state;
-  kf_ctx *own;
+TEST(save_cancelled) {
+  AUTO(kf_ctx) *own = NULL;
   kf_ctx_options options = {.threads = 2, .progress = stop_now};
   assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_int_equal(kf_data_open_memory(own, six, 3, 2, NULL, NULL, 0, &data), KF_OK);
   assert_int_equal(kf_data_save(own, data, KF_F32, at("stopped.safetensors")), KF_ERR_CANCELLED);
   assert_int_equal(access(at("stopped.safetensors"), F_OK), -1);
-  kf_data_free(data);
-  kf_ctx_free(own);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_missing),
-      cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_directory),
-      cmocka_unit_test(test_permission),
-      cmocka_unit_test(test_ending),
-      cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_labels_change),
-      cmocka_unit_test(test_stray_label),
-      cmocka_unit_test(test_npy_file),
-      cmocka_unit_test(test_npy_header),
-      cmocka_unit_test(test_npy_no_rows),
-      cmocka_unit_test(test_truncated_says_bytes),
-      cmocka_unit_test(test_safetensors_header),
-      cmocka_unit_test(test_safetensors_length),
-      cmocka_unit_test(test_vecs),
-      cmocka_unit_test(test_bad_rows),
-      cmocka_unit_test(test_all_bad),
-      cmocka_unit_test(test_different_dimensions),
-      cmocka_unit_test(test_cut_while_open),
-      cmocka_unit_test(test_label_files),
-      cmocka_unit_test(test_long_lines),
-      cmocka_unit_test(test_class_files),
-      cmocka_unit_test(test_label_sets),
-      cmocka_unit_test(test_save_refuses),
-      cmocka_unit_test(test_save_cancelled),
-  };
-  return cmocka_run_group_tests_name("file, bad input", tests, make_test_folder,
-                                     remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

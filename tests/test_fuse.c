@@ -4,6 +4,9 @@
 
 #include "choose/choose.h"
 
+AUTO_OBJECT(kf_fitter)
+AUTO_OBJECT(kf_loo)
+
 enum { D = 12, K = 8, N = 96 };
 
 typedef struct problem {
@@ -49,16 +52,16 @@ static void clear_problem(problem *p) {
   free_world(&p->w);
   free(p);
 }
+static inline void auto_problem(problem **p) { clear_problem(*p); }
 
 /* Text of classes [first, first + n). */
 static kf_text *text_of(problem *p, uint32_t first, uint32_t n) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_text *text;
   kf_text_options options = {.per_class = 1, .names = p->name + first, .n_names = n};
   assert_ok(p->ctx,
             kf_data_open_memory(p->ctx, p->text + (size_t)first * D, n, D, NULL, NULL, 0, &data));
   assert_ok(p->ctx, kf_text_new(p->ctx, data, &options, &text));
-  kf_data_free(data);
   return text;
 }
 
@@ -73,11 +76,10 @@ static double cosine(const double *a, const double *b, int n) {
 }
 
 /* The text of a model is the text that it was given. */
-static void text_of_a_model(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+TEST(text_of_a_model) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
-  kf_model *fused, *again;
+  AUTO(kf_model) *fused = NULL, *again = NULL;
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.2, &fused));
   assert_ok(p->ctx, kf_text_new_of_model(p->ctx, fused, &got));
   assert_int_equal(kf_text_classes(got), K);
@@ -93,10 +95,7 @@ static void text_of_a_model(void **state) {
   assert_error(p->ctx, KF_ERR_DATA, "class 0 of the model has no text",
                kf_text_new_of_model(p->ctx, fused, &got));
   fused->names.n = K + 2;
-  kf_model_free(again);
-  kf_model_free(fused);
   kf_text_free(text);
-  clear_problem(p);
 }
 
 /* --- scores ----------------------------------------------------------------------------------- */
@@ -125,12 +124,11 @@ static void map_mean(const kf_model *m, uint32_t k, double *out) {
   }
 }
 
-static void scores(void **state) {
-  (void)state;
+TEST(scores) {
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
-    problem *p = make_problem(2, KF_ISA_AUTO, (kf_centre)centre);
-    kf_text *text = text_of(p, 0, K);
-    kf_model *fused;
+    AUTO(problem) *p = make_problem(2, KF_ISA_AUTO, (kf_centre)centre);
+    AUTO(kf_text) *text = text_of(p, 0, K);
+    AUTO(kf_model) *fused = NULL;
     const double alpha = 0.4;
     assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, alpha, &fused));
     assert_true(kf_model_fused(fused) && !kf_model_fused(p->model));
@@ -157,17 +155,13 @@ static void scores(void **state) {
           assert_true(t == 0 || got[r * K + t] <= got[r * K + t - 1]);
         }
     }
-    kf_model_free(fused);
-    kf_text_free(text);
-    clear_problem(p);
   }
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void file(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+TEST(file) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K);
   kf_model *fused, *again;
   const char *folder = test_folder();
@@ -186,16 +180,15 @@ static void file(void **state) {
   kf_model_free(fused);
   kf_text_free(text);
   test_remove(folder);
-  clear_problem(p);
 }
 
 /* --- classes with text or rows alone ---------------------------------------------------------- */
 
-static void classes_of_one_side(void **state) {
-  (void)state;
-  problem *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_text *text = text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
-  kf_model *fused, *wider, *most;
+TEST(classes_of_one_side) {
+  AUTO(problem) *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  AUTO(kf_text) *text =
+      text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
+  AUTO(kf_model) *fused = NULL, *wider = NULL, *most = NULL;
   p->model->temperature = 20; /* of other scores than the fused ones */
   p->model->reject_share = 0.9;
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
@@ -229,7 +222,7 @@ static void classes_of_one_side(void **state) {
   assert_int_equal(r.n, N);
 
   /* One more class, by rows and by text; the others stay as they are. */
-  kf_data *samples;
+  AUTO(kf_data) *samples = NULL;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, 5, D, NULL, NULL, 0, &samples));
   assert_ok(p->ctx, kf_model_new_with_class(p->ctx, fused, "new", samples, &wider));
   assert_int_equal(kf_model_classes(wider), K + 5);
@@ -238,7 +231,7 @@ static void classes_of_one_side(void **state) {
   assert_memory_equal(wider->fused, fused->fused, (K + 4) * 7 * sizeof(float));
   assert_memory_equal(wider->fused + (K + 4) * 7, wider->prototypes + (K + 4) * 7,
                       7 * sizeof(float));
-  kf_text *more;
+  AUTO(kf_text) *more = NULL;
   const char *name = "by name";
   kf_text_options one = {.per_class = 5, .names = &name, .n_names = 1};
   assert_ok(p->ctx, kf_text_new(p->ctx, samples, &one, &more));
@@ -249,25 +242,17 @@ static void classes_of_one_side(void **state) {
   kf_model *none = NULL;
   assert_error(p->ctx, KF_ERR_ARG, "has no text",
                kf_model_new_with_text(p->ctx, p->model, more, &none));
-  kf_data_free(samples);
-  kf_text_free(more);
-  kf_model_free(most);
-  kf_model_free(wider);
-  kf_model_free(fused);
-  kf_text_free(text);
-  clear_problem(p);
 }
 
 /* If text is a linear function of means, missing text and means are predicted well. */
-static void prediction(void **state) {
-  (void)state;
+TEST(prediction) {
   enum { CLASSES = 60, MISSING = 6 };
-  world w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_data *data, *rows;
-  kf_stats *stats;
-  kf_model *model, *fused;
-  kf_text *text;
+  AUTO(world) w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL, *rows = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_model) *model = NULL, *fused = NULL;
+  AUTO(kf_text) *text = NULL;
   static char names[CLASSES][8];
   static const char *name[CLASSES];
   for (int k = 0; k < CLASSES; k++) {
@@ -298,14 +283,6 @@ static void prediction(void **state) {
     }
     assert_true(cosine(a, b, D) > 0.999 && cosine(a, b, D) > cosine(mean, other, D));
   }
-  kf_model_free(fused);
-  kf_model_free(model);
-  kf_text_free(text);
-  kf_data_free(rows);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  free_world(&w);
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -335,9 +312,9 @@ static void count_all(problem *p, kf_loo *loo, const float *text, double lambda,
 /* The own class by fitting again without the row: its mean without the row, over the length that it
  * has with it. */
 static double own_without(problem *p, uint64_t row, double lambda, kf_centre centre) {
-  kf_data *one;
-  kf_stats *rest, *taken;
-  kf_model *m;
+  AUTO(kf_data) *one = NULL;
+  AUTO(kf_stats) *rest = NULL, *taken = NULL;
+  AUTO(kf_model) *m = NULL;
   double x[D], with[D], z[D], q[D], zq = 0, zz = 0, ww = 0;
   uint32_t own = (uint32_t)p->w.labels[row];
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows + row * D, 1, D, p->w.labels + row,
@@ -361,19 +338,14 @@ static double own_without(problem *p, uint64_t row, double lambda, kf_centre cen
     zz += z[l] * z[l];
     ww += with[l] * with[l];
   }
-  kf_model_free(m);
-  kf_stats_free(rest);
-  kf_stats_free(taken);
-  kf_data_free(one);
   return zq / sqrt(zz * ww);
 }
 
-static void lengths(void **state) {
-  (void)state;
+TEST(lengths) {
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
-    problem *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
-    kf_loo *loo;
-    kf_fitter *fitter;
+    AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
+    AUTO(kf_loo) *loo = NULL;
+    AUTO(kf_fitter) *fitter = NULL;
     assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
     assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
@@ -384,20 +356,16 @@ static void lengths(void **state) {
         assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
         assert_true(fabs(all[p->w.labels[r]] - wanted) < 1e-5);
       }
-    kf_loo_free(loo);
-    kf_fitter_free(fitter);
-    clear_problem(p);
   }
 }
 
-static void choice(void **state) {
-  (void)state;
+TEST(choice) {
   kf_fuse_choice *first = NULL;
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
     for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
       if (!test_has_isa((kf_isa)isa)) continue;
-      problem *p = make_problem((unsigned)isa, (kf_isa)isa, (kf_centre)centre);
-      kf_text *text = text_of(p, 0, K);
+      AUTO(problem) *p = make_problem((unsigned)isa, (kf_isa)isa, (kf_centre)centre);
+      AUTO(kf_text) *text = text_of(p, 0, K);
       kf_fuse_choice *c;
       kf_fuse_options options = {.method = KF_METHOD_PAPER, .centre = (kf_centre)centre};
       assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->data, text, &options, &c));
@@ -432,36 +400,27 @@ static void choice(void **state) {
           assert_int_equal(c->points[i].top1, first->points[i].top1);
         kf_fuse_choice_free(c);
       }
-      kf_text_free(text);
-      clear_problem(p);
     }
   kf_fuse_choice_free(first);
 }
 
-static void one_row_each(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_data *few;
-  kf_stats *stats;
-  kf_text *text = text_of(p, 0, K);
-  kf_fuse_choice *c;
+TEST(one_row_each) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  AUTO(kf_data) *few = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_text) *text = text_of(p, 0, K);
+  AUTO(kf_fuse_choice) *c = NULL;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, K, D, p->w.labels, p->name, K, &few));
   assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, few, NULL, &stats));
   assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text,
                                        &(kf_fuse_options){.method = KF_METHOD_PAPER}, &c));
   assert_int_equal(c->n_points, 0);
   assert_true(c->alpha == 0.03 && c->lambda == 1);
-  kf_fuse_choice_free(c);
-  kf_text_free(text);
-  kf_stats_free(stats);
-  kf_data_free(few);
-  clear_problem(p);
 }
 
-static void refused(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_NONE);
-  kf_text *text = text_of(p, 0, K), *strange = text_of(p, K, 4), *again = text_of(p, 0, K);
+TEST(refused) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_NONE);
+  AUTO(kf_text) *text = text_of(p, 0, K), *strange = text_of(p, K, 4), *again = text_of(p, 0, K);
   kf_model *fused = NULL, *other = NULL;
   assert_error(p->ctx, KF_ERR_ARG, "alpha", kf_model_new_fused(p->ctx, p->model, text, -1, &fused));
   assert_error(p->ctx, KF_ERR_ARG, "alpha",
@@ -479,10 +438,6 @@ static void refused(void **state) {
                kf_classify(p->ctx, p->model, p->w.rows, 1,
                            &(kf_classify_options){.part = KF_PART_TEXT}, &class, NULL));
   kf_model_free(fused);
-  kf_text_free(text);
-  kf_text_free(strange);
-  kf_text_free(again);
-  clear_problem(p);
 }
 
 /* --- classes on one side only ------------------------------------------------------------------ */
@@ -501,12 +456,11 @@ static void note(void *user, const char *message) {
 
 /* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
  * Text that replaces some of a model's logs which of it is new. */
-static void unmatched_classes_are_logged(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_text *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
+TEST(unmatched_classes_are_logged) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  AUTO(kf_text) *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
   notes said = {0};
-  kf_ctx *ctx;
+  AUTO(kf_ctx) *ctx = NULL;
   kf_model *zero, *fused, *more;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .log = note, .user = &said}, &ctx),
                    KF_OK);
@@ -536,20 +490,14 @@ static void unmatched_classes_are_logged(void **state) {
   assert_int_equal(said.n, 0); /* all are new, and meant to be */
   kf_model_free(more);
   kf_model_free(fused);
-  kf_text_free(same);
-  kf_text_free(some);
-  kf_text_free(others);
-  kf_ctx_free(ctx);
-  clear_problem(p);
 }
 
 /* A fit needs classes that it can match. */
-static void matching_for_a_fit(void **state) {
-  (void)state;
-  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_text *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered;
+TEST(matching_for_a_fit) {
+  AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  AUTO(kf_text) *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered = NULL;
   const kf_names *names = &p->stats->names, none = {0};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->text, K - 1, D, NULL, NULL, 0, &data));
   assert_ok(p->ctx, kf_text_new(p->ctx, data, &(kf_text_options){.per_class = 1}, &numbered));
   assert_ok(p->ctx, kf_text_match(p->ctx, same, "training data", names, K));
@@ -565,26 +513,4 @@ static void matching_for_a_fit(void **state) {
   assert_ok(p->ctx, kf_text_match(p->ctx, numbered, "training data", &none, K - 1));
   assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes, training data 8",
                kf_text_match(p->ctx, numbered, "training data", &none, K));
-  kf_data_free(data);
-  kf_text_free(same);
-  kf_text_free(others);
-  kf_text_free(numbered);
-  clear_problem(p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text_of_a_model),
-      cmocka_unit_test(scores),
-      cmocka_unit_test(file),
-      cmocka_unit_test(classes_of_one_side),
-      cmocka_unit_test(prediction),
-      cmocka_unit_test(lengths),
-      cmocka_unit_test(choice),
-      cmocka_unit_test(one_row_each),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(unmatched_classes_are_logged),
-      cmocka_unit_test(matching_for_a_fit),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

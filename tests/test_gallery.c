@@ -6,44 +6,39 @@
 
 /* The rows of the file, read as a data set. */
 static void check_as_data(const char *path, const float *rows, const world *w, uint32_t dim) {
-  kf_data *data = must_open(path, NULL);
+  AUTO(kf_data) *data = must_open(path, NULL);
   assert_int_equal(kf_data_rows(data), w->n);
   assert_int_equal(kf_data_dim(data), dim);
   assert_string_equal(kf_data_class_name(data, 4), names[4]);
-  float *read = malloc(w->n * dim * sizeof *read);
-  int32_t *labels = malloc(w->n * sizeof *labels);
+  AUTOFREE float *read = malloc(w->n * dim * sizeof *read);
+  AUTOFREE int32_t *labels = malloc(w->n * sizeof *labels);
   assert_ok(ctx, kf_data_get(ctx, data, 0, w->n, read, labels));
   assert_memory_equal(read, rows, w->n * dim * sizeof *read);
   assert_memory_equal(labels, w->labels, w->n * sizeof *labels);
-  free(read);
-  free(labels);
-  kf_data_free(data);
 }
 
 static void check_info(const char *path, uint64_t rows, uint32_t dim, uint32_t dim_out) {
-  kf_info *info;
+  AUTO(kf_info) *info = NULL;
   assert_ok(ctx, kf_info_read(ctx, path, &info));
   assert_string_equal(info->kind, "gallery");
   assert_int_equal(info->rows, rows);
   assert_int_equal(info->dim, dim);
   assert_int_equal(info->dim_out, dim_out);
   assert_int_equal(info->classes, CLASSES);
-  kf_info_free(info);
 }
 
-static void round_trip(void **state) {
-  (void)state;
-  world w = make_world(301, DIM, CLASSES, 2, 1);
-  kf_data *data = data_of(w.rows, w.n, w.dim, w.labels, CLASSES);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN), *other = fit_world(&w, 0, KF_CENTRE_NONE);
-  float *mapped = malloc(w.n * L * sizeof *mapped);
+TEST(round_trip) {
+  AUTO(world) w = make_world(301, DIM, CLASSES, 2, 1);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, w.labels, CLASSES);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_MEAN), *other = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTOFREE float *mapped = malloc(w.n * L * sizeof *mapped);
   assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, mapped));
   const char *path = at("trip.safetensors");
   kf_gallery_options options = {.ids = write_ids("trip.txt", 0, w.n)};
   assert_ok(ctx, kf_gallery_save(ctx, data, m, &options, path));
   check_as_data(path, mapped, &w, L);
   check_info(path, w.n, DIM, L);
-  kf_gallery *g = load(path, 0);
+  AUTO(kf_gallery) *g = load(path, 0);
   assert_int_equal(kf_gallery_rows(g), w.n);
   assert_int_equal(kf_gallery_dim_in(g), DIM);
   assert_int_equal(kf_gallery_dim(g), L);
@@ -64,21 +59,14 @@ static void round_trip(void **state) {
   assert_int_equal(kf_gallery_label(g, UINT64_MAX), KF_LABEL_NONE);
   assert_null(kf_gallery_id(g, w.n));
   assert_null(kf_gallery_id(g, UINT64_MAX));
-  kf_gallery_free(g);
-  kf_model_free(m);
-  kf_model_free(other);
-  kf_data_free(data);
-  free(mapped);
-  free_world(&w);
 }
 
 /* Without a model, labels or ids: every metric keeps rows as they are. */
-static void raw_rows(void **state) {
-  (void)state;
-  world w = make_world(50, 7, 3, 1, 2);
-  kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
+TEST(raw_rows) {
+  AUTO(world) w = make_world(50, 7, 3, 1, 2);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, NULL, 0);
   for (int metric = KF_METRIC_DEFAULT; metric <= KF_METRIC_INNER; metric++) {
-    kf_gallery *g = save_and_load(data, NULL, (kf_metric)metric);
+    AUTO(kf_gallery) *g = save_and_load(data, NULL, (kf_metric)metric);
     bool cosine = metric <= KF_METRIC_COSINE;
     assert_int_equal(kf_gallery_metric(g), cosine ? KF_METRIC_COSINE : metric);
     assert_int_equal(kf_gallery_mapped(g), 0);
@@ -87,40 +75,30 @@ static void raw_rows(void **state) {
     assert_int_equal(kf_gallery_classes(g), 0);
     assert_int_equal(kf_gallery_label(g, 0), KF_LABEL_NONE);
     assert_null(kf_gallery_id(g, 0));
-    kf_data *rows = must_open(at("g.safetensors"), NULL);
+    AUTO(kf_data) *rows = must_open(at("g.safetensors"), NULL);
     float x[7];
     for (uint64_t i = 0; i < w.n; i++) {
       assert_ok(ctx, kf_data_get(ctx, rows, i, 1, x, NULL));
       assert_memory_equal(x, w.rows + i * 7, sizeof x);
     }
-    kf_data_free(rows);
-    kf_gallery_free(g);
   }
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* A model of raw norms is for Euclidean distance by default. */
-static void default_metric(void **state) {
-  (void)state;
-  world w = make_world(90, DIM, 3, 1, 3);
-  kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
-  kf_model *m = fit_world(&w, 1, KF_CENTRE_NONE);
-  kf_gallery *g = save_and_load(data, m, KF_METRIC_DEFAULT);
+TEST(default_metric) {
+  AUTO(world) w = make_world(90, DIM, 3, 1, 3);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, NULL, 0);
+  AUTO(kf_model) *m = fit_world(&w, 1, KF_CENTRE_NONE);
+  AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_DEFAULT);
   assert_int_equal(kf_gallery_metric(g), KF_METRIC_EUCLIDEAN);
-  kf_gallery_free(g);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* The mean belongs to the map of a model that subtracts it. */
-static void which_model(void **state) {
-  (void)state;
-  world w = make_world(90, DIM, 3, 1, 30);
-  kf_data *data = data_of(w.rows, w.n, w.dim, NULL, 0);
+TEST(which_model) {
+  AUTO(world) w = make_world(90, DIM, 3, 1, 30);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, NULL, 0);
   for (int centred = 0; centred < 2; centred++) {
-    kf_model *m = fit_world(&w, 0, centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE);
+    AUTO(kf_model) *m = fit_world(&w, 0, centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE);
     kf_gallery *g = save_and_load(data, m, KF_METRIC_DEFAULT);
     assert_int_equal(kf_gallery_made_with(g, m), 1);
     m->map.mean[3] = nextafter(m->map.mean[3], 1);
@@ -131,10 +109,7 @@ static void which_model(void **state) {
     g = save_and_load(data, NULL, KF_METRIC_DEFAULT);
     assert_int_equal(kf_gallery_made_with(g, m), 0);
     kf_gallery_free(g);
-    kf_model_free(m);
   }
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* --- appending ------------------------------------------------------------------------------- */
@@ -142,17 +117,15 @@ static void which_model(void **state) {
 /* Saves rows [first, first + n) of a world, alone or after a gallery. */
 static kf_status save_part(const world *w, uint64_t first, uint64_t n, const kf_model *m,
                            uint32_t named, const char *append_to, const char *path) {
-  kf_data *data = data_of(w->rows + first * w->dim, n, w->dim, w->labels + first, named);
+  AUTO(kf_data) *data = data_of(w->rows + first * w->dim, n, w->dim, w->labels + first, named);
   kf_gallery_options options = {.ids = write_ids("part.txt", first, n), .append_to = append_to};
   kf_status status = kf_gallery_save(ctx, data, m, &options, path);
-  kf_data_free(data);
   return status;
 }
 
-static void append_is_one_go(void **state) {
-  (void)state;
-  world w = make_world(500, DIM, CLASSES, 2, 4);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+TEST(append_is_one_go) {
+  AUTO(world) w = make_world(500, DIM, CLASSES, 2, 4);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
   const char *whole = at("whole.safetensors"), *grown = at("grown.safetensors");
   for (int mapped = 0; mapped < 2; mapped++)
     for (uint32_t named = 0; named <= CLASSES; named += CLASSES) {
@@ -163,30 +136,24 @@ static void append_is_one_go(void **state) {
       assert_ok(ctx, save_part(&w, 124, 376, NULL, named, grown, at("more.safetensors")));
       assert_same_file(whole, at("more.safetensors"));
     }
-  kf_model_free(m);
-  free_world(&w);
 }
 
 /* Old labels stay, and new classes come after the old ones. */
-static void append_other_classes(void **state) {
-  (void)state;
+TEST(append_other_classes) {
   float rows[] = {1, 0, 0, 1, 1, 1, 2, 1};
   int32_t first[] = {1, 0, -1, 1}, then[] = {0, 1, 2, -1};
   static const char *const more[] = {"gnu", "bee", "hen"};
-  kf_data *a = data_of(rows, 4, 2, first, 2), *b;
+  AUTO(kf_data) *a = data_of(rows, 4, 2, first, 2), *b = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 4, 2, then, more, 3, &b));
   const char *path = at("classes.safetensors");
   assert_ok(ctx, kf_gallery_save(ctx, a, NULL, NULL, path));
   assert_ok(ctx, kf_gallery_save(ctx, b, NULL, &(kf_gallery_options){.append_to = path}, path));
-  kf_gallery *g = load(path, 0);
+  AUTO(kf_gallery) *g = load(path, 0);
   static const char *const all[] = {"ant", "bee", "gnu", "hen"};
   static const int32_t labels[] = {1, 0, -1, 1, 2, 1, 3, -1};
   assert_int_equal(kf_gallery_classes(g), 4);
   for (uint32_t k = 0; k < 4; k++) assert_string_equal(kf_gallery_class_name(g, k), all[k]);
   for (uint64_t i = 0; i < 8; i++) assert_int_equal(kf_gallery_label(g, i), labels[i]);
-  kf_gallery_free(g);
-  kf_data_free(a);
-  kf_data_free(b);
 }
 
 static void assert_unappendable(const kf_data *data, const kf_model *model, kf_metric metric,
@@ -197,13 +164,13 @@ static void assert_unappendable(const kf_data *data, const kf_model *model, kf_m
   assert_int_not_equal(access(out, F_OK), 0);
 }
 
-static void append_what_does_not_fit(void **state) {
-  (void)state;
-  world w = make_world(40, DIM, CLASSES, 1, 5);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *named = data_of(w.rows, 40, DIM, w.labels, CLASSES);
-  kf_data *numbers = data_of(w.rows, 40, DIM, w.labels, 0);
-  kf_data *bare = data_of(w.rows, 40, DIM, NULL, 0), *narrow = data_of(w.rows, 40, L, w.labels, 0);
+TEST(append_what_does_not_fit) {
+  AUTO(world) w = make_world(40, DIM, CLASSES, 1, 5);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *named = data_of(w.rows, 40, DIM, w.labels, CLASSES);
+  AUTO(kf_data) *numbers = data_of(w.rows, 40, DIM, w.labels, 0);
+  AUTO(kf_data) *bare = data_of(w.rows, 40, DIM, NULL, 0),
+                *narrow = data_of(w.rows, 40, L, w.labels, 0);
   const char *ids = write_ids("base.txt", 0, 40);
   assert_ok(ctx, kf_gallery_save(ctx, named, m, &(kf_gallery_options){.ids = ids},
                                  at("base.safetensors")));
@@ -218,23 +185,16 @@ static void append_what_does_not_fit(void **state) {
   assert_unappendable(named, NULL, 0, write_text("empty.txt", "a\n\nb\n"), KF_ERR_DATA,
                       "line 2 is empty");
   assert_unappendable(named, NULL, 0, write_text("latin.txt", "a\n\xE9\n"), KF_ERR_DATA, "UTF-8");
-  kf_data_free(named);
-  kf_data_free(numbers);
-  kf_data_free(bare);
-  kf_data_free(narrow);
-  kf_model_free(m);
-  free_world(&w);
 }
 
 /* Bad rows are left out with their labels and ids; an appended gallery is that of the good rows. */
-static void bad_rows_left_out(void **state) {
-  (void)state;
-  world w = make_world(60, 5, 3, 1, 6);
+TEST(bad_rows_left_out) {
+  AUTO(world) w = make_world(60, 5, 3, 1, 6);
   static const uint64_t bad[] = {0, 7, 8, 31, 59};
   for (int b = 0; b < 5; b++) memset(w.rows + bad[b] * 5, 0, 5 * sizeof *w.rows);
   w.rows[7 * 5 + 2] = NAN;
   w.rows[31 * 5] = INFINITY;
-  kf_data *data = data_of(w.rows, w.n, 5, w.labels, 3);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, 5, w.labels, 3);
   data->skip_bad = true;
   const char *path = at("good.safetensors");
   kf_gallery_options options = {.ids = write_ids("good.txt", 0, 60)};
@@ -258,14 +218,11 @@ static void bad_rows_left_out(void **state) {
   memset(w.rows, 0, w.n * 5 * sizeof *w.rows);
   data->skip_bad = true;
   assert_error(ctx, KF_ERR_DATA, "all 60 rows", kf_gallery_save(ctx, data, NULL, NULL, path));
-  kf_data_free(data);
-  free_world(&w);
 }
 
-static void refused_outputs(void **state) {
-  (void)state;
-  world w = make_world(30, 4, 3, 1, 7);
-  kf_data *data = data_of(w.rows, w.n, 4, w.labels, 0), *file;
+TEST(refused_outputs) {
+  AUTO(world) w = make_world(30, 4, 3, 1, 7);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, 4, w.labels, 0), *file = NULL;
   const char *set = at("set.safetensors"), *ids = write_ids("ids.safetensors", 0, 30);
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, set));
   file = must_open(set, NULL);
@@ -278,22 +235,18 @@ static void refused_outputs(void **state) {
   assert_error(
       ctx, KF_ERR_ARG, "invalid metric",
       kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = (kf_metric)4}, set));
-  kf_data_free(file);
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* A row that the map takes to zero has no direction, but is a point like any other. */
-static void mapped_to_zero(void **state) {
-  (void)state;
-  world w = make_world(80, DIM, 4, 1, 8);
-  kf_model *m = fit_world(&w, 1, KF_CENTRE_MEAN);
+TEST(mapped_to_zero) {
+  AUTO(world) w = make_world(80, DIM, 4, 1, 8);
+  AUTO(kf_model) *m = fit_world(&w, 1, KF_CENTRE_MEAN);
   for (uint32_t d = 0; d < DIM; d++) m->map.mean[d] = (double)w.rows[17 * DIM + d];
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
   kf_gallery_options options = {.metric = KF_METRIC_COSINE};
   assert_error(ctx, KF_ERR_DATA, "row 17: is mapped to zero",
                kf_gallery_save(ctx, data, m, &options, at("zero.safetensors")));
-  kf_gallery *g = save_and_load(data, m, KF_METRIC_EUCLIDEAN);
+  AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_EUCLIDEAN);
   int64_t found;
   double distance;
   assert_ok(ctx, kf_gallery_search(ctx, g, w.rows + 17 * DIM, 1, 1, NULL, &found, &distance, NULL));
@@ -312,15 +265,10 @@ static void mapped_to_zero(void **state) {
   assert_ok(ctx, kf_search(ctx, kf_gallery_index(g), z, 1, 1, NULL, &by_index, &by_hand, NULL));
   assert_int_equal(found, by_index);
   assert_true(fabs(distance - by_hand) < 1e-5 * by_hand);
-  kf_gallery_free(g);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* Rows in f16: rounded to nearest even, half the size, and what does not fit is refused by name. */
-static void half_rows(void **state) {
-  (void)state;
+TEST(half_rows) {
   /* Halfway between two f16, to the even one: down, up; the least f16, and half of it. */
   float rows[3][4] = {
       {1 + 0x1p-11f, 1 + 0x3p-11f, 0x1p-24f, 0x1p-25f}, {65504, -2, 3, 4}, {1, 2, 3, 4}};
@@ -377,8 +325,7 @@ static void half_rows(void **state) {
 }
 
 /* The same in bf16, whose range is that of f32. */
-static void brain_rows(void **state) {
-  (void)state;
+TEST(brain_rows) {
   /* Halfway between two bf16, to the even one: down, up; the least bf16, and half of it. */
   float rows[2][4] = {{1 + 0x1p-8f, 1 + 0x3p-8f, 0x1p-133f, 0x1p-134f}, {65520, -2, 3, 0x1p+100f}};
   const float rounded[2][4] = {{1, 1 + 0x1p-6f, 0x1p-133f, 0}, {65536, -2, 3, 0x1p+100f}};
@@ -429,34 +376,26 @@ static kf_ctx *stopping(const char *what) {
   return stopped;
 }
 
-static void cancelled(void **state) {
-  (void)state;
-  world w = make_world(40, 4, 3, 1, 9);
-  kf_data *data = data_of(w.rows, w.n, 4, w.labels, 0);
+TEST(cancelled) {
+  AUTO(world) w = make_world(40, 4, 3, 1, 9);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, 4, w.labels, 0);
   const char *path = at("cancelled.safetensors"), *half = at("half.safetensors");
-  kf_ctx *indexing = stopping("index"), *copying = stopping("copy"),
-         *scoring = stopping("eval k-NN");
+  AUTO(kf_ctx) *indexing = stopping("index"), *copying = stopping("copy"),
+               *scoring = stopping("eval k-NN");
   assert_int_equal(kf_gallery_save(indexing, data, NULL, NULL, path), KF_ERR_CANCELLED);
   assert_int_not_equal(access(path, F_OK), 0);
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
   kf_gallery_options options = {.append_to = path};
   assert_int_equal(kf_gallery_save(copying, data, NULL, &options, half), KF_ERR_CANCELLED);
   assert_int_not_equal(access(half, F_OK), 0);
-  kf_gallery *g = load(path, 0);
+  AUTO(kf_gallery) *g = load(path, 0);
   kf_eval_result counts;
   kf_hits hits;
   assert_int_equal(kf_gallery_eval(scoring, g, data, NULL, &counts, &hits, NULL), KF_ERR_CANCELLED);
   assert_int_equal(kf_gallery_eval(scoring, g, NULL, NULL, &counts, &hits, NULL), KF_ERR_CANCELLED);
-  kf_gallery_free(g);
-  kf_ctx_free(indexing);
-  kf_ctx_free(copying);
-  kf_ctx_free(scoring);
-  kf_data_free(data);
-  free_world(&w);
 }
 
-static void metric_names(void **state) {
-  (void)state;
+TEST(metric_names) {
   assert_string_equal(kf_metric_name(KF_METRIC_DEFAULT), "default");
   assert_string_equal(kf_metric_name(KF_METRIC_COSINE), "cosine");
   assert_string_equal(kf_metric_name(KF_METRIC_EUCLIDEAN), "euclidean");
@@ -465,22 +404,4 @@ static void metric_names(void **state) {
   assert_null(kf_metric_name((kf_metric)-1));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trip),
-      cmocka_unit_test(raw_rows),
-      cmocka_unit_test(default_metric),
-      cmocka_unit_test(which_model),
-      cmocka_unit_test(append_is_one_go),
-      cmocka_unit_test(append_other_classes),
-      cmocka_unit_test(append_what_does_not_fit),
-      cmocka_unit_test(bad_rows_left_out),
-      cmocka_unit_test(refused_outputs),
-      cmocka_unit_test(mapped_to_zero),
-      cmocka_unit_test(half_rows),
-      cmocka_unit_test(brain_rows),
-      cmocka_unit_test(cancelled),
-      cmocka_unit_test(metric_names),
-  };
-  return cmocka_run_group_tests_name("gallery", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

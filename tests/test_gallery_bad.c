@@ -31,7 +31,7 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   snprintf(json, sizeof json, "{\"__metadata__\":{%s},%s}", meta, tensors);
   const char *path = write_st("sealed.safetensors", json, data, n);
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   kf_checksum hash;
   kf_checksum_start(&hash);
   kf_checksum_add(&hash, bytes, size);
@@ -39,7 +39,6 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   char *place = memmem(bytes, size, "\"checksum\":\"", 12);
   if (place != NULL) memcpy(place + 12, digits, 16);
   write_bytes("sealed.safetensors", bytes, size);
-  free(bytes);
   return path;
 }
 
@@ -58,8 +57,7 @@ typedef struct content {
 
 static const content good = {.rows = {1, 0, 0.6f, 0.8f}};
 
-static void sound_by_hand(void **state) {
-  (void)state;
+TEST(sound_by_hand) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, write_sealed(COSINE, ROWS, &good, 16), NULL, &g));
   kf_gallery_free(g);
@@ -70,8 +68,7 @@ static void sound_by_hand(void **state) {
   kf_gallery_free(g);
 }
 
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   content c = good;
   c.rows[3] = NAN;
   assert_unloadable(write_sealed(COSINE, ROWS, &c, 16), "row 1: has a NaN");
@@ -88,8 +85,7 @@ static void bad_rows(void **state) {
   kf_gallery_free(g);
 }
 
-static void bad_headers(void **state) {
-  (void)state;
+TEST(bad_headers) {
   static const char no_checksum[] = "\"format\":\"koofu.gallery\",\"version\":\"1\"";
   static const char elsewhere[] = "\"format\":\"koofu.gallery\",\"version\":\"1\","
                                   "\"checksum\": \"0123456789abcdef\"";
@@ -138,8 +134,7 @@ static const char *with_labels(const char *meta, int32_t a, int32_t b) {
       meta, ROWS ",\"labels\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[16,24]}", &c, 24);
 }
 
-static void bad_labels(void **state) {
-  (void)state;
+TEST(bad_labels) {
   static const char named[] = COSINE ",\"classes\":\"[\\\"a\\\",\\\"b\\\"]\"";
   kf_gallery *g;
   assert_ok(ctx,
@@ -172,8 +167,7 @@ static const char *with_ids(int64_t a, int64_t b, const char *bytes, size_t n) {
   return write_sealed(COSINE, tensors, &c, 32 + n);
 }
 
-static void bad_ids(void **state) {
-  (void)state;
+TEST(bad_ids) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, with_ids(1, 3, "abc", 3), NULL, &g));
   assert_string_equal(kf_gallery_id(g, 0), "a");
@@ -221,8 +215,7 @@ static const char *with_map(const char *meta, const content *c) {
                       c, 64);
 }
 
-static void bad_maps(void **state) {
-  (void)state;
+TEST(bad_maps) {
   static const char meta[] = ",\"normalized\":\"1\",\"centre\":\"none\",\"lambda\":\"0.5\"";
   static const char centred[] = ",\"normalized\":\"1\",\"centre\":\"mean\",\"lambda\":\"0.5\"";
   content c = good;
@@ -279,29 +272,24 @@ static void bad_maps(void **state) {
 /* --- damage ---------------------------------------------------------------------------------- */
 
 static const char *write_gallery(const char *name) {
-  world w = make_world(200, 16, 4, 1, 1);
-  kf_data *data;
+  AUTO(world) w = make_world(200, 16, 4, 1, 1);
+  AUTO(kf_data) *data = NULL;
   static const char *const names[] = {"a", "b", "c", "d"};
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 16, w.labels, names, 4, &data));
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 0.3, 8);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 8);
   char ids[200 * 4], *end = ids;
   for (int i = 0; i < 200; i++) end += sprintf(end, "%d\n", i % 100);
   kf_gallery_options options = {.ids = write_bytes("ids.txt", ids, (size_t)(end - ids))};
   const char *path = at(name);
   assert_ok(ctx, kf_gallery_save(ctx, data, m, &options, path));
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  free_world(&w);
   return path;
 }
 
-static void cut_and_flipped(void **state) {
-  (void)state;
+TEST(cut_and_flipped) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   uint64_t seed = 2;
   for (int i = 0; i < 60; i++) {
     write_bytes("damaged.safetensors", bytes, (size_t)(test_random(&seed) % size));
@@ -325,12 +313,10 @@ static void cut_and_flipped(void **state) {
   kf_model *model;
   assert_failed(kf_model_load(ctx, path, &model), KF_ERR_DATA, path,
                 "is a koofu gallery, not a koofu model");
-  free(bytes);
 }
 
 /* A damaged gallery is not appended to, and is left as it is. */
-static void append_to_damaged(void **state) {
-  (void)state;
+TEST(append_to_damaged) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
   char *bytes = test_read(path, &size);
@@ -338,13 +324,12 @@ static void append_to_damaged(void **state) {
   write_bytes("damaged.safetensors", bytes, size);
   write_bytes("twin.bin", bytes, size);
   free(bytes);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   float row[16] = {1};
   assert_ok(ctx, kf_data_open_memory(ctx, row, 1, 16, NULL, NULL, 0, &data));
   kf_gallery_options options = {.append_to = path};
   assert_failed(kf_gallery_save(ctx, data, NULL, &options, path), KF_ERR_DATA, path, "damaged");
   assert_same_file(path, at("twin.bin"));
-  kf_data_free(data);
 }
 
 /* --- changes while in use -------------------------------------------------------------------- */
@@ -399,10 +384,9 @@ static void cut(const char *path) {
 /* The new file has its name, but the gallery goes on reading the old one. */
 static void replace(const char *path) {
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   memset(bytes, 0, size);
   assert_int_equal(rename(write_bytes("zeros.bin", bytes, size), path), 0);
-  free(bytes);
 }
 
 typedef kf_status (*use_fn)(const kf_gallery *gallery);
@@ -412,7 +396,7 @@ static const use_fn by_itself[2] = {search_itself, eval_itself};
 static void check_after(void (*happens)(const char *path), int from_disk, bool searches,
                         bool looks_at_itself) {
   const char *path = write_gallery("changing.safetensors");
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   kf_gallery_load_options options = {.rerank_from_disk = from_disk};
   assert_ok(ctx, kf_gallery_load(ctx, path, &options, &g));
   for (int i = 0; i < 2; i++) {
@@ -430,11 +414,9 @@ static void check_after(void (*happens)(const char *path), int from_disk, bool s
     else
       assert_failed(by_itself[i](g), KF_ERR_DATA, path, "changed since it was loaded");
   }
-  kf_gallery_free(g);
 }
 
-static void changed_in_use(void **state) {
-  (void)state;
+TEST(changed_in_use) {
   check_after(change, 1, false, false);
   check_after(cut, 1, false, false);
   check_after(replace, 1, true, true);
@@ -443,13 +425,4 @@ static void changed_in_use(void **state) {
   check_after(replace, 0, true, true);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sound_by_hand),   cmocka_unit_test(bad_rows),
-      cmocka_unit_test(bad_headers),     cmocka_unit_test(bad_labels),
-      cmocka_unit_test(bad_ids),         cmocka_unit_test(bad_maps),
-      cmocka_unit_test(cut_and_flipped), cmocka_unit_test(append_to_damaged),
-      cmocka_unit_test(changed_in_use),
-  };
-  return cmocka_run_group_tests_name("gallery_bad", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -30,8 +30,8 @@ typedef struct life {
 /* Some rows of the world as a data set with ids. */
 static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const char **ids) {
   uint32_t dim = l->w.dim;
-  float *x = malloc(n * dim * sizeof *x);
-  int32_t *labels = malloc(n * sizeof *labels);
+  AUTOFREE float *x = malloc(n * dim * sizeof *x);
+  AUTOFREE int32_t *labels = malloc(n * sizeof *labels);
   char *text = malloc(n * 24 + 1), *end = text;
   for (uint64_t i = 0; i < n; i++) {
     memcpy(x + i * dim, l->w.rows + rows[i] * dim, dim * sizeof *x);
@@ -46,13 +46,11 @@ static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const c
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("rows.safetensors")));
   kf_data_free(data);
   copy = must_open(at("rows.safetensors"), NULL);
-  free(x);
-  free(labels);
   return copy;
 }
 
 static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
-  uint64_t *rows = malloc(n * sizeof *rows);
+  AUTOFREE uint64_t *rows = malloc(n * sizeof *rows);
   for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
   const char *ids;
   kf_gallery_change done;
@@ -77,13 +75,12 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   l->n += n;
   assert_int_equal(done.rows, l->n);
   assert_int_equal(done.added, n);
-  free(rows);
 }
 
 /* Removes n rows at random, and an id that is not there. */
 static void take_away(life *l, uint64_t n, uint64_t *seed) {
   char(*id)[24] = malloc((n + 1) * sizeof *id);
-  const char **list = malloc((n + 1) * sizeof *list);
+  AUTOFREE const char **list = malloc((n + 1) * sizeof *list);
   uint64_t removed = 0;
   for (uint64_t i = 0; i < n && l->n > 0; i++) {
     uint64_t at = test_random(seed) % l->n, row = l->rows[at], kept = 0;
@@ -100,16 +97,14 @@ static void take_away(life *l, uint64_t n, uint64_t *seed) {
   assert_int_equal(removal.removed, removed);
   assert_int_equal(removal.missing, 1);
   free(id);
-  free(list);
 }
 
 /* A gallery made of its rows at once. */
 static const char *fresh(const life *l) {
   const char *path = lasting("fresh.safetensors"), *ids;
-  kf_data *data = rows_of(l, l->rows, l->n, &ids);
+  AUTO(kf_data) *data = rows_of(l, l->rows, l->n, &ids);
   kf_gallery_options options = {.ids = ids, .metric = l->metric, .dtype = l->dtype};
   assert_ok(ctx, kf_gallery_save(ctx, data, l->model, &options, path));
-  kf_data_free(data);
   return path;
 }
 
@@ -253,8 +248,7 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   free_world(&l.w);
 }
 
-static void lives(void **state) {
-  (void)state;
+TEST(lives) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   uint64_t seed = 1;
   for (int m = 0; m < 3; m++)
@@ -286,8 +280,7 @@ static const char *change_of(const char *name) {
 }
 
 /* A change costs what it adds, whatever the gallery holds. */
-static void cost(void **state) {
-  (void)state;
+TEST(cost) {
   uint64_t sizes[2];
   for (int large = 0; large < 2; large++) {
     life l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
@@ -306,25 +299,22 @@ static void cost(void **state) {
 /* --- left-overs, damage and lies ------------------------------------------------------------------ */
 
 static kf_status open_it(const char *path) {
-  kf_gallery *g = NULL;
+  AUTO(kf_gallery) *g = NULL;
   kf_status status = kf_gallery_load(ctx, path, NULL, &g);
-  kf_gallery_free(g);
   return status;
 }
 
 static void copy_file(const char *from, const char *to) {
   size_t size;
-  char *bytes = test_read(from, &size);
+  AUTOFREE char *bytes = test_read(from, &size);
   FILE *file = fopen(to, "wb");
   assert_non_null(file);
   assert_int_equal(fwrite(bytes, 1, size, file), size);
   fclose(file);
-  free(bytes);
 }
 
 /* What is left of another file does not count, and goes with the next change. */
-static void left_overs(void **state) {
-  (void)state;
+TEST(left_overs) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
@@ -362,8 +352,7 @@ static void left_overs(void **state) {
   free_world(&l.w);
 }
 
-static void missing_and_damaged(void **state) {
-  (void)state;
+TEST(missing_and_damaged) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
@@ -410,8 +399,7 @@ static void missing_and_damaged(void **state) {
   free_world(&l.w);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
   add(&l, 5, 0, NULL);
   static const char *const all[] = {"id-0", "id-1", "id-2", "id-3", "id-4"};
@@ -456,8 +444,7 @@ static void refused(void **state) {
 }
 
 /* A batch that is there is not added again; one whose rows were removed is. */
-static void repeated(void **state) {
-  (void)state;
+TEST(repeated) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
   add(&l, 20, 0, NULL);
   uint64_t rows[] = {30, 31};
@@ -488,8 +475,7 @@ static void repeated(void **state) {
 }
 
 /* A private gallery has private changes. */
-static void modes(void **state) {
-  (void)state;
+TEST(modes) {
   life l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
   add(&l, 20, 0, NULL);
   assert_int_equal(chmod(l.path, 0600), 0);
@@ -502,13 +488,12 @@ static void modes(void **state) {
 }
 
 /* Several galleries as one, with changes and types of their own: as one gallery of all rows. */
-static void several(void **state) {
-  (void)state;
+TEST(several) {
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
   for (int m = 0; m < 3; m++) {
     uint64_t seed = 40 + (uint64_t)m;
-    world w = make_world(300, DIM, CLASSES, 2, seed);
-    kf_model *model = fit_world(&w, m == 1, KF_CENTRE_MEAN);
+    AUTO(world) w = make_world(300, DIM, CLASSES, 2, seed);
+    AUTO(kf_model) *model = fit_world(&w, m == 1, KF_CENTRE_MEAN);
     static const char *const files[] = {"one.safetensors", "two.safetensors", "three.safetensors"};
     life all = {.w = w, .path = lasting("all.safetensors"), .metric = metrics[m], .model = model};
     const char *paths[3];
@@ -569,8 +554,6 @@ static void several(void **state) {
                  kf_gallery_load(ctx, paths[0], &options, &many));
     free(plain.rows);
     free(all.rows);
-    kf_model_free(model);
-    free_world(&w);
   }
 }
 
@@ -617,8 +600,7 @@ static int names_like(const char *where, const char *beginning) {
 
 /* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them removes what
  * was kept for them. */
-static void read_on(void **state) {
-  (void)state;
+TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
   static reading before, after;
   for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
@@ -652,8 +634,7 @@ static void read_on(void **state) {
 }
 
 /* A folder that a reader held and did not remove goes when the gallery is made one file again. */
-static void put_away(void **state) {
-  (void)state;
+TEST(put_away) {
   life l = many_changes("away.safetensors", 70);
   int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(reader, LOCK_SH), 0);
@@ -671,13 +652,4 @@ static void put_away(void **state) {
   free_world(&l.w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lives),      cmocka_unit_test(cost),
-      cmocka_unit_test(left_overs), cmocka_unit_test(missing_and_damaged),
-      cmocka_unit_test(refused),    cmocka_unit_test(repeated),
-      cmocka_unit_test(modes),      cmocka_unit_test(several),
-      cmocka_unit_test(read_on),    cmocka_unit_test(put_away),
-  };
-  return cmocka_run_group_tests_name("gallery_live", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

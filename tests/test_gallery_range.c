@@ -29,7 +29,7 @@ static float draw(uint64_t *seed) { return (float)(int)(test_random(seed) % 2001
 static kf_gallery *make_gallery(kf_ctx *c, const float *rows, const int32_t *labels,
                                 const uint64_t *which, uint64_t n, kf_metric metric, kf_dtype dtype,
                                 int from_disk) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_gallery *g;
   const char *path = at("range.safetensors");
   assert_ok(c, kf_data_open_memory(c, rows, n, COLUMNS, labels, names, NAMED, &data));
@@ -38,7 +38,6 @@ static kf_gallery *make_gallery(kf_ctx *c, const float *rows, const int32_t *lab
   assert_ok(c, kf_gallery_save(c, data, NULL, &options, path));
   assert_ok(
       c, kf_gallery_load(c, path, &(kf_gallery_load_options){.rerank_from_disk = from_disk}, &g));
-  kf_data_free(data);
   return g;
 }
 
@@ -65,6 +64,7 @@ static void free_problem(problem *p) {
   kf_gallery_free(p->gallery);
   free(p);
 }
+static inline void auto_problem(problem **p) { free_problem(*p); }
 
 /* Rows as they are in the gallery. */
 static void stored(kf_ctx *c, const kf_gallery *g, uint64_t row, float *x) {
@@ -121,11 +121,11 @@ static void check_range(kf_ctx *c, const problem *p, kf_metric metric, const flo
 static void ranges_of(kf_ctx *c, uint64_t seed) {
   for (int m = 0; m < 3; m++)
     for (int half = 0; half < 2; half++) {
-      problem *p =
+      AUTO(problem) *p =
           make_problem(c, seed + (uint64_t)(m * 2 + half), metrics[m], half ? KF_F16 : KF_F32);
       for (int round = 0; round < 2; round++) {
         double limit = choose_limit(c, p, metrics[m], &seed);
-        kf_ranges *r, *own;
+        AUTO(kf_ranges) *r = NULL, *own = NULL;
         kf_search_report report = {0};
         assert_ok(c,
                   kf_gallery_within(c, p->gallery, p->queries, QUERIES, limit, NULL, &r, &report));
@@ -140,10 +140,7 @@ static void ranges_of(kf_ctx *c, uint64_t seed) {
           stored(c, p->gallery, 100 + i, x);
           check_range(c, p, metrics[m], x, limit, NULL, (int64_t)(100 + i), own, i);
         }
-        kf_ranges_free(r);
-        kf_ranges_free(own);
       }
-      free_problem(p);
     }
 }
 
@@ -151,19 +148,15 @@ static void ranges_of(kf_ctx *c, uint64_t seed) {
 static void in_every_way(void (*run)(kf_ctx *c, uint64_t seed)) {
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = isa == KF_ISA_PLAIN ? 1 : 3; threads <= 3; threads += 2) {
-      kf_ctx *c;
+      AUTO(kf_ctx) *c = NULL;
       kf_ctx_options options = {.threads = threads, .isa = (kf_isa)isa};
       if (!test_has_isa((kf_isa)isa)) continue;
       assert_int_equal(kf_ctx_new(&options, &c), KF_OK);
       run(c, (uint64_t)isa * 10 + threads);
-      kf_ctx_free(c);
     }
 }
 
-static void within(void **state) {
-  (void)state;
-  in_every_way(ranges_of);
-}
+TEST(within) { in_every_way(ranges_of); }
 
 /* --- filters -------------------------------------------------------------------------------------- */
 
@@ -171,14 +164,14 @@ static void within(void **state) {
 static void check_filter(kf_ctx *c, problem *p, kf_metric metric, kf_dtype dtype,
                          const kf_filter *f, const uint64_t *rows, uint64_t n, double limit) {
   enum { K = 9 };
-  float *own = malloc(n * COLUMNS * sizeof *own);
-  int32_t *labels = malloc(n * sizeof *labels);
+  AUTOFREE float *own = malloc(n * COLUMNS * sizeof *own);
+  AUTOFREE int32_t *labels = malloc(n * sizeof *labels);
   for (uint64_t i = 0; i < n; i++) {
     memcpy(own + i * COLUMNS, p->rows + rows[i] * COLUMNS, COLUMNS * sizeof *own);
     labels[i] = p->labels[rows[i]];
   }
   assert_int_equal(kf_filter_rows(f), n);
-  kf_gallery *alone = make_gallery(c, own, labels, rows, n, metric, dtype, 0);
+  AUTO(kf_gallery) *alone = make_gallery(c, own, labels, rows, n, metric, dtype, 0);
   uint32_t k = n < K ? (uint32_t)n : K;
   int64_t found[2][QUERIES * K];
   double scores[2][QUERIES * K];
@@ -205,15 +198,12 @@ static void check_filter(kf_ctx *c, problem *p, kf_metric metric, kf_dtype dtype
                                  NULL, NULL));
   assert_error(c, KF_ERR_ARG, "of another gallery",
                kf_gallery_search(c, alone, p->queries, 1, 1, &options, found[0], NULL, NULL));
-  kf_gallery_free(alone);
-  free(own);
-  free(labels);
 }
 
 static void filters_of(kf_ctx *c, uint64_t seed) {
   for (int m = 0; m < 3; m++) {
     kf_dtype dtype = seed % 2 == 0 ? KF_F32 : KF_F16;
-    problem *p = make_problem(c, seed + (uint64_t)m, metrics[m], dtype);
+    AUTO(problem) *p = make_problem(c, seed + (uint64_t)m, metrics[m], dtype);
     double limit = choose_limit(c, p, metrics[m], &seed);
     for (int what = 0; what < 4; what++) { /* classes; many ids; few ids; classes and ids */
       bool wanted[NAMED] = {what != 0 && what != 3, true, true, what != 0 && what != 3};
@@ -231,28 +221,22 @@ static void filters_of(kf_ctx *c, uint64_t seed) {
                                    .names = what == 0 ? listed : NULL,
                                    .n_names = what == 0 ? 3 : 0,
                                    .ids = what > 0 ? &ids : NULL};
-      kf_filter *f;
+      AUTO(kf_filter) *f = NULL;
       assert_ok(c, kf_filter_new(c, p->gallery, &options, &f));
       assert_int_equal(f->sparse, n <= ROWS / 64);
       check_filter(c, p, metrics[m], dtype, f, rows, n, limit);
-      kf_filter_free(f);
     }
-    free_problem(p);
   }
 }
 
-static void filters(void **state) {
-  (void)state;
-  in_every_way(filters_of);
-}
+TEST(filters) { in_every_way(filters_of); }
 
 /* In large galleries a first look at all rows gives floors, which must not be those of rows that do not take
  * part: here all of these are nearer. */
-static void floors(void **state) {
-  (void)state;
+TEST(floors) {
   enum { MANY = 9000, K = 5 };
-  float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
-  int32_t *labels = malloc(MANY * sizeof *labels);
+  AUTOFREE float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
+  AUTOFREE int32_t *labels = malloc(MANY * sizeof *labels);
   uint64_t seed = 3;
   for (uint64_t i = 0; i < MANY; i++) {
     for (uint64_t j = 0; j < 4; j++) rows[i * 4 + j] = draw(&seed) + (i % 2 == 0 ? 3.0f : -3.0f);
@@ -260,10 +244,11 @@ static void floors(void **state) {
     labels[i] = (int32_t)(i % 2);
   }
   for (int m = 0; m < 3; m++) {
-    kf_data *data = data_of(rows, MANY, 4, labels, 2), *some = data_of(far, MANY / 2, 4, NULL, 0);
+    AUTO(kf_data) *data = data_of(rows, MANY, 4, labels, 2),
+                  *some = data_of(far, MANY / 2, 4, NULL, 0);
     kf_gallery_options options = {.metric = metrics[m]};
-    kf_gallery *g, *alone;
-    kf_filter *f;
+    AUTO(kf_gallery) *g = NULL, *alone = NULL;
+    AUTO(kf_filter) *f = NULL;
     int64_t found[2][8 * K];
     double scores[2][8 * K];
     assert_ok(ctx, kf_gallery_new(ctx, data, NULL, &options, &g));
@@ -275,20 +260,11 @@ static void floors(void **state) {
     assert_ok(ctx, kf_gallery_search(ctx, alone, rows, 8, K, NULL, found[1], scores[1], NULL));
     for (int i = 0; i < 8 * K; i++) assert_int_equal(found[0][i], 2 * found[1][i] + 1);
     assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
-    kf_filter_free(f);
-    kf_gallery_free(g);
-    kf_gallery_free(alone);
-    kf_data_free(data);
-    kf_data_free(some);
   }
-  free(rows);
-  free(far);
-  free(labels);
 }
 
-static void refused(void **state) {
-  (void)state;
-  problem *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
+TEST(refused) {
+  AUTO(problem) *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
   kf_filter *f;
   kf_ranges *r;
   static const char *const nobody[] = {"nobody"};
@@ -332,20 +308,19 @@ static void refused(void **state) {
   assert_error(ctx, KF_ERR_DATA, "no row of the gallery is left",
                kf_filter_new(ctx, p->gallery, &(kf_filter_options){.names = given}, &f));
   kf_gallery_free(bare);
-  free_problem(p);
 }
 
 /* --- duplicates ------------------------------------------------------------------------------------ */
 
 static void unique_of(kf_ctx *c, uint64_t seed) {
   for (int m = 0; m < 3; m++) {
-    problem *p = make_problem(c, seed + 50 + (uint64_t)m, metrics[m], KF_F32);
+    AUTO(problem) *p = make_problem(c, seed + 50 + (uint64_t)m, metrics[m], KF_F32);
     static const double limits[3][2] = {{0.999, 1}, {0.05, 0}, {8, 6}};
     for (int which = 0; which < 2; which++) {
       double limit = limits[m][which];
       uint64_t found[ROWS], wanted[ROWS], pairs = 0, copies = 0;
       kf_unique about;
-      float *x = malloc(sizeof p->rows);
+      AUTOFREE float *x = malloc(sizeof p->rows);
       assert_ok(c, kf_gallery_fetch(p->gallery, c->kernels, 0, ROWS, x, &c->err));
       /* Labels go along pairs until none changes. */
       for (uint64_t i = 0; i < ROWS; i++) wanted[i] = i;
@@ -369,21 +344,10 @@ static void unique_of(kf_ctx *c, uint64_t seed) {
       assert_int_equal(about.copies, copies);
       assert_int_equal(about.pairs, pairs);
       assert_true(m == 2 || about.groups > 10);
-      free(x);
     }
-    free_problem(p);
   }
 }
 
-static void unique(void **state) {
-  (void)state;
-  in_every_way(unique_of);
-}
+TEST(unique) { in_every_way(unique_of); }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(within),  cmocka_unit_test(filters), cmocka_unit_test(floors),
-      cmocka_unit_test(refused), cmocka_unit_test(unique),
-  };
-  return cmocka_run_group_tests_name("gallery_range", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

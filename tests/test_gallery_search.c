@@ -20,7 +20,7 @@ static double naive_score(kf_metric metric, const float *x, const float *y, uint
 /* The k nearest of n rows, by looking at all of them k times. */
 static void naive_search(kf_metric metric, const float *x, const float *rows, uint64_t n,
                          uint32_t dim, uint32_t k, int64_t *found, double *scores) {
-  bool *taken = calloc(n, 1);
+  AUTOFREE bool *taken = calloc(n, 1);
   for (uint32_t t = 0; t < k; t++) {
     double best = -INFINITY;
     uint64_t row = 0;
@@ -34,7 +34,6 @@ static void naive_search(kf_metric metric, const float *x, const float *rows, ui
     found[t] = (int64_t)row;
     scores[t] = metric == KF_METRIC_EUCLIDEAN ? -best : best;
   }
-  free(taken);
 }
 
 static void check_naive(const kf_gallery *g, const world *queries, const float *raw_queries,
@@ -59,12 +58,12 @@ static void check_naive(const kf_gallery *g, const world *queries, const float *
   free(scores);
 }
 
-static void naive_loops(void **state) {
-  (void)state;
-  world w = make_world(400, DIM, CLASSES, 2, 10), q = make_world(50, DIM, CLASSES, 2, 11);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
-  float *rows = malloc(w.n * L * sizeof *rows), *queries = malloc(q.n * L * sizeof *queries);
+TEST(naive_loops) {
+  AUTO(world) w = make_world(400, DIM, CLASSES, 2, 10), q = make_world(50, DIM, CLASSES, 2, 11);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+  AUTOFREE float *rows = malloc(w.n * L * sizeof *rows),
+                 *queries = malloc(q.n * L * sizeof *queries);
   kf_transform_options whole = {.normalize = KF_OFF};
   assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &whole, rows));
   assert_ok(ctx, kf_transform(ctx, m, q.rows, q.n, &whole, queries));
@@ -76,24 +75,18 @@ static void naive_loops(void **state) {
     check_naive(g, &q, queries, rows);
     kf_gallery_free(g);
   }
-  free(rows);
-  free(queries);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* A gallery with a model is a gallery of mapped rows, asked with mapped queries, to the bit. */
-static void map_first(void **state) {
-  (void)state;
+TEST(map_first) {
   enum { K = 20 };
-  world w = make_world(500, DIM, CLASSES, 2, 12), q = make_world(150, DIM, CLASSES, 2, 13);
-  kf_data *data = data_of(w.rows, w.n, DIM, NULL, 0);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  float *rows = malloc(w.n * L * sizeof *rows), *queries = malloc(q.n * L * sizeof *queries);
-  int64_t *a = malloc(q.n * K * sizeof *a), *b = malloc(q.n * K * sizeof *b);
-  double *x = malloc(q.n * K * sizeof *x), *y = malloc(q.n * K * sizeof *y);
+  AUTO(world) w = make_world(500, DIM, CLASSES, 2, 12), q = make_world(150, DIM, CLASSES, 2, 13);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, NULL, 0);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTOFREE float *rows = malloc(w.n * L * sizeof *rows),
+                 *queries = malloc(q.n * L * sizeof *queries);
+  AUTOFREE int64_t *a = malloc(q.n * K * sizeof *a), *b = malloc(q.n * K * sizeof *b);
+  AUTOFREE double *x = malloc(q.n * K * sizeof *x), *y = malloc(q.n * K * sizeof *y);
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
     kf_transform_options options = {.normalize = metric != KF_METRIC_COSINE ? KF_OFF : KF_ON};
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &options, rows));
@@ -107,39 +100,28 @@ static void map_first(void **state) {
     assert_memory_equal(a, b, q.n * K * sizeof *a);
     assert_memory_equal(x, y, q.n * K * sizeof *x);
   }
-  free(rows);
-  free(queries);
-  free(a);
-  free(b);
-  free(x);
-  free(y);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or without,
  * from disk, in memory, and when it is asked with its own rows. */
-static void as_rounded(void **state) {
-  (void)state;
+TEST(as_rounded) {
   enum { K = 9 };
-  world w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
-  int64_t *a = malloc(w.n * K * sizeof *a), *b = malloc(w.n * K * sizeof *b);
-  double *x = malloc(w.n * K * sizeof *x), *y = malloc(w.n * K * sizeof *y);
+  AUTO(world) w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+  AUTOFREE int64_t *a = malloc(w.n * K * sizeof *a), *b = malloc(w.n * K * sizeof *b);
+  AUTOFREE double *x = malloc(w.n * K * sizeof *x), *y = malloc(w.n * K * sizeof *y);
   for (int turn = 0; turn < 24; turn++) {
     int way = turn % 12;
     kf_metric metric = (kf_metric)(1 + way % 3);
     kf_gallery_options options = {.metric = metric, .dtype = turn < 12 ? KF_F16 : KF_BF16};
     const char *path = at("half.safetensors");
     assert_ok(ctx, kf_gallery_save(ctx, data, way % 2 ? m : NULL, &options, path));
-    kf_data *rounded = must_open(path, NULL);
+    AUTO(kf_data) *rounded = must_open(path, NULL);
     uint32_t dim = kf_data_dim(rounded);
-    float *rows = malloc(w.n * dim * sizeof *rows);
+    AUTOFREE float *rows = malloc(w.n * dim * sizeof *rows);
     assert_ok(ctx, kf_data_get(ctx, rounded, 0, w.n, rows, NULL));
-    kf_gallery *g = NULL, *same = plain_gallery(rows, w.n, dim, NULL, metric);
+    AUTO(kf_gallery) *g = NULL, *same = plain_gallery(rows, w.n, dim, NULL, metric);
     if (way < 4)
       assert_ok(ctx, kf_gallery_new(ctx, data, way % 2 ? m : NULL, &options, &g));
     else
@@ -156,44 +138,27 @@ static void as_rounded(void **state) {
       assert_memory_equal(a, b, q.n * K * sizeof *a);
       assert_memory_equal(x, y, q.n * K * sizeof *x);
     }
-    kf_gallery_free(g);
-    kf_gallery_free(same);
-    kf_data_free(rounded);
-    free(rows);
   }
-  free(a);
-  free(b);
-  free(x);
-  free(y);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* A gallery in the original space answers as an index over the same rows does. */
-static void as_an_index(void **state) {
-  (void)state;
+TEST(as_an_index) {
   enum { K = 7 };
-  world w = make_world(300, 10, 3, 1, 14), q = make_world(70, 10, 3, 1, 15);
+  AUTO(world) w = make_world(300, 10, 3, 1, 14), q = make_world(70, 10, 3, 1, 15);
   int64_t a[70 * K], b[70 * K], leave_out[70];
   double x[70 * K], y[70 * K];
   for (int i = 0; i < 70; i++) leave_out[i] = i % 2 ? 3 * i : -1;
   kf_search_options options = {.leave_out = leave_out};
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
-    kf_gallery *g = plain_gallery(w.rows, w.n, 10, NULL, (kf_metric)metric);
-    kf_index *index;
+    AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, 10, NULL, (kf_metric)metric);
+    AUTO(kf_index) *index = NULL;
     kf_index_options o = {.metric = (kf_metric)metric};
     assert_ok(ctx, kf_index_new(ctx, w.rows, w.n, 10, &o, &index));
     assert_ok(ctx, kf_gallery_search(ctx, g, q.rows, q.n, K, &options, a, x, NULL));
     assert_ok(ctx, kf_search(ctx, index, q.rows, q.n, K, &options, b, y, NULL));
     assert_memory_equal(a, b, sizeof a);
     assert_memory_equal(x, y, sizeof x);
-    kf_index_free(index);
-    kf_gallery_free(g);
   }
-  free_world(&w);
-  free_world(&q);
 }
 
 typedef struct answers {
@@ -216,54 +181,43 @@ static void ask(kf_ctx *with, const kf_gallery *g, const world *q, const kf_data
   assert_ok(with, kf_gallery_eval(with, g, data, &eval, &out->counts, out->hits, NULL));
 }
 
-static void same_answers(void **state) {
-  (void)state;
-  world w = make_world(700, DIM, CLASSES, 2, 16), q = make_world(100, DIM, CLASSES, 2, 17);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_data *test = data_of(q.rows, q.n, DIM, q.labels, CLASSES);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+TEST(same_answers) {
+  AUTO(world) w = make_world(700, DIM, CLASSES, 2, 16), q = make_world(100, DIM, CLASSES, 2, 17);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_data) *test = data_of(q.rows, q.n, DIM, q.labels, CLASSES);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_MEAN);
   static const unsigned threads[] = {1, 2, 5};
-  answers *first = malloc(sizeof *first), *more = malloc(sizeof *more);
+  AUTOFREE answers *first = malloc(sizeof *first), *more = malloc(sizeof *more);
   const char *one = at("one.safetensors"), *other = at("other.safetensors");
   for (int t = 0; t < 3; t++)
     for (int plain = 0; plain < 2; plain++)
       for (int from_disk = 0; from_disk < 2; from_disk++) {
         bool start = t == 0 && plain == 0 && from_disk == 0;
-        kf_ctx *with = test_ctx(threads[t], plain ? KF_ISA_PLAIN : KF_ISA_AUTO);
+        AUTO(kf_ctx) *with = test_ctx(threads[t], plain ? KF_ISA_PLAIN : KF_ISA_AUTO);
         kf_gallery_load_options options = {.rerank_from_disk = from_disk};
-        kf_gallery *g;
+        AUTO(kf_gallery) *g = NULL;
         assert_ok(with, kf_gallery_save(with, data, m, NULL, start ? one : other));
         if (!start) assert_same_file(one, other);
         assert_ok(with, kf_gallery_load(with, one, &options, &g));
         ask(with, g, &q, test, start ? first : more);
         if (!start) assert_memory_equal(first, more, sizeof *more);
-        kf_gallery_free(g);
-        kf_ctx_free(with);
       }
-  free(first);
-  free(more);
-  kf_model_free(m);
-  kf_data_free(data);
-  kf_data_free(test);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* Every row appears twice, so its twin comes first and itself never. */
-static void leave_one_out(void **state) {
-  (void)state;
+TEST(leave_one_out) {
   enum { N = 120, K = 6 };
-  world w = make_world(N, DIM, CLASSES, 1, 18);
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 18);
   for (int i = 0; i < N / 2 * DIM; i++) w.rows[N / 2 * DIM + i] = w.rows[i];
-  kf_data *data = data_of(w.rows, N, DIM, NULL, 0);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *data = data_of(w.rows, N, DIM, NULL, 0);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
   int64_t own[N * K], asked[N * K], leave_out[N];
   double x[N * K], y[N * K];
   for (int64_t i = 0; i < N; i++) leave_out[i] = i;
   kf_search_options options = {.leave_out = leave_out};
   for (int mapped = 0; mapped < 2; mapped++)
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
-      kf_gallery *g = save_and_load(data, mapped ? m : NULL, (kf_metric)metric);
+      AUTO(kf_gallery) *g = save_and_load(data, mapped ? m : NULL, (kf_metric)metric);
       assert_ok(ctx, kf_gallery_search_itself(ctx, g, 0, N, K, own, x, NULL));
       assert_ok(ctx, kf_gallery_search(ctx, g, w.rows, N, K, &options, asked, y, NULL));
       assert_memory_equal(own, asked, sizeof own);
@@ -275,20 +229,15 @@ static void leave_one_out(void **state) {
       /* Any part of the rows is that part of the answers. */
       assert_ok(ctx, kf_gallery_search_itself(ctx, g, 71, 20, K, asked, y, NULL));
       assert_memory_equal(asked, own + 71 * K, 20 * K * sizeof *own);
-      kf_gallery_free(g);
     }
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
 }
 
-static void bad_questions(void **state) {
-  (void)state;
-  world w = make_world(20, 3, 2, 1, 19);
+TEST(bad_questions) {
+  AUTO(world) w = make_world(20, 3, 2, 1, 19);
   kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE);
-  float *q = calloc(2000 * 3, sizeof *q);
+  AUTOFREE float *q = calloc(2000 * 3, sizeof *q);
   for (int i = 0; i < 2000 * 3; i++) q[i] = 1;
-  int64_t *rows = malloc((size_t)2000 * 20 * sizeof *rows);
+  AUTOFREE int64_t *rows = malloc((size_t)2000 * 20 * sizeof *rows);
   int32_t classes[2000];
   assert_error(ctx, KF_ERR_ARG, "k is 0",
                kf_gallery_search(ctx, g, q, 1, 0, NULL, rows, NULL, NULL));
@@ -320,16 +269,12 @@ static void bad_questions(void **state) {
   assert_error(ctx, KF_ERR_DATA, "no labels",
                kf_gallery_classify(ctx, g, q, 1, &vote, classes, NULL, NULL));
   kf_gallery_free(g);
-  free(q);
-  free(rows);
-  free_world(&w);
 }
 
 /* Every call looks at the reserved space of its options. */
-static void options_from_the_future(void **state) {
-  (void)state;
-  world w = make_world(20, 3, 2, 1, 6);
-  kf_data *data = data_of(w.rows, w.n, w.dim, w.labels, 0);
+TEST(options_from_the_future) {
+  AUTO(world) w = make_world(20, 3, 2, 1, 6);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, w.labels, 0);
   kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE), *other = NULL;
   kf_index *index = NULL;
   int64_t row;
@@ -356,16 +301,6 @@ static void options_from_the_future(void **state) {
   assert_error(ctx, KF_ERR_ARG, "kf_gallery_load",
                kf_gallery_load(ctx, at("future.safetensors"), &loading, &other));
   kf_gallery_free(g);
-  kf_data_free(data);
-  free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(naive_loops),   cmocka_unit_test(map_first),
-      cmocka_unit_test(as_rounded),    cmocka_unit_test(as_an_index),
-      cmocka_unit_test(same_answers),  cmocka_unit_test(leave_one_out),
-      cmocka_unit_test(bad_questions), cmocka_unit_test(options_from_the_future),
-  };
-  return cmocka_run_group_tests_name("gallery_search", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -26,8 +26,7 @@ static void expect(const char *metadata, const char *column, const char *const *
 #define FEATURES(text) "{\"info\": {\"features\": {" text "}}, \"fingerprint\": \"x\"}"
 #define LABEL(names)   "{\"names\": " names ", \"_type\": \"ClassLabel\"}"
 
-static void good(void **state) {
-  (void)state;
+TEST(good) {
   static const char *const names[] = {"cat", "d\xC3\xB6g", "red \"fox\""};
   static const char text[] = "{\"info\": {\"features\": {"
                              "\"img\": {\"_type\": \"Image\"},"
@@ -68,8 +67,7 @@ static void refused(const char *metadata, const char *naming) {
     fail_msg("'%s' does not say '%s'", err.message, naming);
 }
 
-static void hostile(void **state) {
-  (void)state;
+TEST(hostile) {
   refused("", "metadata 'huggingface'");
   refused("{\"info\": {\"features\": {\"label\": ", "metadata 'huggingface'");
   refused("{} x", "metadata 'huggingface'");
@@ -85,7 +83,7 @@ static void hostile(void **state) {
   refused(FEATURES("\"label\": " LABEL("[\"\xFF\"]")), "metadata 'huggingface'");
   /* Lists inside lists for ever, and more values than there may be. */
   enum { LONG = 1 << 20 };
-  char *text = malloc(LONG + 1);
+  AUTOFREE char *text = malloc(LONG + 1);
   assert_non_null(text);
   memset(text, '[', LONG);
   text[LONG] = '\0';
@@ -94,10 +92,4 @@ static void hostile(void **state) {
   for (size_t i = 2; i + 2 <= LONG - 2; i += 2) memcpy(text + i, ",1", 2);
   memcpy(text + LONG - 2, "1]", 3);
   refused(text, "metadata 'huggingface'");
-  free(text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(hostile)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,7 @@ static void check_id(const kf_data *data, uint64_t row, uint64_t of) {
   assert_string_equal(id, name_of(of));
 }
 
-static void read_by_position(void **state) {
-  (void)state;
+TEST(read_by_position) {
   const char *paths[] = {write_set("a.safetensors", 0, 300, true),
                          write_set("b.safetensors", 300, ROWS - 300, true)};
   kf_data *data = open_paths(paths, 2);
@@ -77,8 +76,7 @@ static void read_by_position(void **state) {
 }
 
 /* The bad row goes, and its id with it. */
-static void kept_by_saving(void **state) {
-  (void)state;
+TEST(kept_by_saving) {
   const char *paths[] = {write_set("a.safetensors", 0, 300, true),
                          write_set("b.safetensors", 300, ROWS - 300, true)};
   const char *out = at("out.safetensors"), *again = at("again.safetensors");
@@ -93,13 +91,12 @@ static void kept_by_saving(void **state) {
   assert_same_file(out, again);
 }
 
-static void taken_to_galleries(void **state) {
-  (void)state;
+TEST(taken_to_galleries) {
   const char *one = write_set("a.safetensors", 0, 300, true),
              *two = write_set("b.safetensors", 300, ROWS - 300, true),
              *none = write_set("c.safetensors", 0, 10, false), *out = at("g.safetensors"),
              *grown = at("h.safetensors"), *plain = at("p.safetensors");
-  kf_data *a = open_paths(&one, 1), *b = open_paths(&two, 1), *c = open_paths(&none, 1);
+  AUTO(kf_data) *a = open_paths(&one, 1), *b = open_paths(&two, 1), *c = open_paths(&none, 1);
   assert_ok(ctx, kf_gallery_save(ctx, a, NULL, NULL, out));
   kf_gallery_options append = {.append_to = out};
   assert_ok(ctx, kf_gallery_save(ctx, b, NULL, &append, grown));
@@ -117,19 +114,14 @@ static void taken_to_galleries(void **state) {
   assert_ok(ctx, kf_gallery_load(ctx, grown, NULL, &g));
   assert_null(kf_gallery_id(g, 0));
   kf_gallery_free(g);
-  kf_data_free(a);
-  kf_data_free(b);
-  kf_data_free(c);
 }
 
-static void described(void **state) {
-  (void)state;
+TEST(described) {
   for (int ids = 0; ids < 2; ids++) {
     const char *path = write_set("a.safetensors", 0, 10, ids);
-    kf_info *info;
+    AUTO(kf_info) *info = NULL;
     assert_ok(ctx, kf_info_read(ctx, path, &info));
     assert_int_equal(info->ids, ids);
-    kf_info_free(info);
   }
 }
 
@@ -154,8 +146,7 @@ static const char *write_bad(const int64_t ends[2], uint64_t n_ends, const char 
   return path;
 }
 
-static void bad_ids(void **state) {
-  (void)state;
+TEST(bad_ids) {
   static char long_one[70000];
   memset(long_one, 'x', sizeof long_one);
   const struct {
@@ -176,11 +167,10 @@ static void bad_ids(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = write_bad(cases[i].ends, 2, cases[i].bytes, cases[i].n);
-    kf_data *data = open_paths(&path, 1);
+    AUTO(kf_data) *data = open_paths(&path, 1);
     assert_error(ctx, KF_ERR_DATA, cases[i].words,
                  kf_data_save(ctx, data, KF_F32, at("out.safetensors")));
     assert_int_equal(access(at("out.safetensors"), F_OK), -1);
-    kf_data_free(data);
   }
   const char *path = write_bad((const int64_t[2]){1, 2}, 1, "ab", 2);
   kf_data *data = NULL;
@@ -189,10 +179,4 @@ static void bad_ids(void **state) {
   assert_error(ctx, KF_ERR_DATA, "id_ends", kf_data_open(ctx, &path, 1, NULL, &data));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_folder, remove_test_folder)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {TEST(read_by_position), TEST(kept_by_saving),
-                                     TEST(taken_to_galleries), TEST(described), TEST(bad_ids)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before_each = make_test_folder, .after_each = remove_test_folder);

@@ -52,8 +52,7 @@ static void assert_refused_bytes(const void *bytes, size_t n, uint64_t max_pixel
 
 /* --- what is stored ---------------------------------------------------------------------------- */
 
-static void every_kind_decodes_as_in_pillow(void **state) {
-  (void)state;
+TEST(every_kind_decodes_as_in_pillow) {
   FILE *list = fopen(golden("expected.txt"), "r");
   assert_non_null(list);
   char name[128];
@@ -100,8 +99,7 @@ static kf_resample filter_named(const char *name) {
                                         : KF_RESAMPLE_BICUBIC;
 }
 
-static void resizes_as_pillow(void **state) {
-  (void)state;
+TEST(resizes_as_pillow) {
   FILE *list = fopen(golden("resize.txt"), "r");
   assert_non_null(list);
   char name[16];
@@ -123,8 +121,7 @@ static void resizes_as_pillow(void **state) {
 }
 
 /* A part of a resized picture is that part of the whole, in either order of the passes. */
-static void parts_equal_the_whole(void **state) {
-  (void)state;
+TEST(parts_equal_the_whole) {
   static const uint32_t shapes[][4] = {{50, 40, 30, 31}, {20, 90, 30, 31}, {50, 31, 30, 31},
                                        {30, 80, 30, 31}, {9, 9, 60, 70},   {30, 31, 30, 31}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -151,8 +148,7 @@ static kf_status read_config(const char *json, uint32_t size, kf_preprocess *p) 
   return kf_preprocess_read(folder, size, p, &err);
 }
 
-static void preprocesses_as_the_reference(void **state) {
-  (void)state;
+TEST(preprocesses_as_the_reference) {
   FILE *list = fopen(golden("preprocess.txt"), "r");
   assert_non_null(list);
   char name[128], json[512];
@@ -195,32 +191,28 @@ static void *exact_copy(const char *bytes, size_t n) {
   return copy;
 }
 
-static void truncated_files_are_errors(void **state) {
-  (void)state;
+TEST(truncated_files_are_errors) {
   for (size_t f = 0; f < N_SMALL; f++) {
     if (!reads(strrchr(small[f], '.'))) continue;
     size_t size;
-    char *bytes = test_read(golden(small[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(small[f]), &size);
     /* The last chunk of a PNG is empty, and its checksum is not waited for. */
     size_t least = strstr(small[f], ".png") != NULL ? size - 4 : size;
     for (size_t n = 0; n < least; n++) {
-      void *copy = exact_copy(bytes, n);
+      AUTOFREE void *copy = exact_copy(bytes, n);
       kf_image image;
       kf_status status = kf_image_decode(copy, n, 0, small[f], &image, &err);
       if (status != KF_ERR_DATA)
         fail_msg("%s cut to %zu of %zu bytes: %d", small[f], n, size, status);
       assert_non_null(strstr(err.message, small[f]));
-      free(copy);
     }
-    free(bytes);
   }
 }
 
-static void damaged_files_end_well(void **state) {
-  (void)state;
+TEST(damaged_files_end_well) {
   for (size_t f = 0; f < N_SMALL; f++) {
     size_t size;
-    char *bytes = test_read(golden(small[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(small[f]), &size);
     for (size_t n = 0; n < size; n++) {
       char kept = bytes[n];
       bytes[n] = (char)(bytes[n] ^ (1 << n % 8));
@@ -234,12 +226,10 @@ static void damaged_files_end_well(void **state) {
       free(copy);
       bytes[n] = kept;
     }
-    free(bytes);
   }
 }
 
-static void what_is_no_picture_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_picture_is_refused) {
   kf_image image;
   assert_refused_bytes("GIF89a", 6, 0, "is a GIF picture; JPEG, PNG and WebP can be read");
   assert_refused_bytes("GIF88a", 6, 0, "is not a JPEG, PNG or WebP picture");
@@ -270,8 +260,7 @@ static void put_be(uint8_t *p, uint32_t value, int n) {
   for (int i = 0; i < n; i++) p[i] = (uint8_t)(value >> 8 * (n - 1 - i));
 }
 
-static void png_bombs_are_refused(void **state) {
-  (void)state;
+TEST(png_bombs_are_refused) {
   if (!reads(".png")) test_skip(".png decoder");
   static const struct {
     uint32_t width, height;
@@ -282,20 +271,19 @@ static void png_bombs_are_refused(void **state) {
                {0, 5, "PNG"},
                {0xffffffff, 1, "PNG"}};
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     put_be(bytes + 16, cases[i].width, 4);
     put_be(bytes + 20, cases[i].height, 4);
     put_be(bytes + 29, crc(bytes + 12, 17), 4);
     assert_refused_bytes(bytes, size, 0, cases[i].cause);
   }
-  free(bytes);
 }
 
 /* The 13 x 19 picture with n texts of `length` bytes each before its pixels. */
 static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
   enum { HEAD = 33, FRAME = 12 }; /* signature and IHDR; length, type and checksum */
-  uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), size);
   uint8_t *file = malloc(*size + n * (size_t)(FRAME + length)), *at = file + HEAD;
   assert_non_null(file);
   memcpy(file, bytes, HEAD);
@@ -309,7 +297,6 @@ static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
     if (i > 0) memcpy(at, file + HEAD, FRAME + length);
   memcpy(at, bytes + HEAD, *size - HEAD);
   *size += n * (size_t)(FRAME + length);
-  free(bytes);
   return file;
 }
 
@@ -320,23 +307,20 @@ static uint64_t cost_of(const uint8_t *bytes, size_t size) {
 }
 
 /* A packed text may become as large as deflate can make it. */
-static void packed_texts_of_png(void **state) {
-  (void)state;
+TEST(packed_texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   for (uint32_t length = 2; length <= 1 << 20; length *= 2) {
     size_t size;
-    uint8_t *bytes = with_texts(1, length, &size);
+    AUTOFREE uint8_t *bytes = with_texts(1, length, &size);
     uint64_t most = UINT64_C(1032) * length, cap = 64 << 20;
     memcpy(memmem(bytes, size, "tEXt", 4), "zTXt", 4);
     assert_true(cost_of(bytes, size) >= (most < cap ? most : cap));
     assert_true(cost_of(bytes, size) < cap + 10000);
-    free(bytes);
   }
 }
 
 /* What a PNG keeps besides its pixels is taken from the budget of pictures, and is limited. */
-static void texts_of_png(void **state) {
-  (void)state;
+TEST(texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   static const struct {
     uint32_t n, length;
@@ -345,7 +329,7 @@ static void texts_of_png(void **state) {
                {65, 1 << 20, false}, {999, 10, true},    {1001, 10, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     size_t size;
-    uint8_t *bytes = with_texts(cases[i].n, cases[i].length, &size);
+    AUTOFREE uint8_t *bytes = with_texts(cases[i].n, cases[i].length, &size);
     uint64_t texts = (uint64_t)cases[i].n * cases[i].length, cost = cost_of(bytes, size);
     assert_true(cost >= (texts < 64 << 20 ? texts : 64 << 20));
     assert_true(cost < 3 * texts + 2000 * (cases[i].n + UINT64_C(10)));
@@ -356,15 +340,13 @@ static void texts_of_png(void **state) {
     else
       assert_bad(status, "NAME: ", "too many texts and profiles: more than 64 MiB, or 1,000");
     kf_image_clear(&image);
-    free(bytes);
   }
 }
 
-static void jpeg_bombs_are_refused(void **state) {
-  (void)state;
+TEST(jpeg_bombs_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
   uint8_t *frame = memmem(bytes, size, "\xff\xc0", 2);
   assert_non_null(frame);
   put_be(frame + 5, 65000, 2);
@@ -372,22 +354,20 @@ static void jpeg_bombs_are_refused(void **state) {
   assert_refused_bytes(bytes, size, 0, "65001 x 65000 pixels are more than the limit");
   put_be(frame + 5, 0, 2);
   assert_refused_bytes(bytes, size, 0, "JPEG");
-  free(bytes);
 }
 
 /* The last scan, again and again. */
-static void jpegs_of_many_scans_are_refused(void **state) {
-  (void)state;
+TEST(jpegs_of_many_scans_are_refused) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
-  char *bytes = test_read(golden("grey-progressive.jpg"), &size);
+  AUTOFREE char *bytes = test_read(golden("grey-progressive.jpg"), &size);
   size_t head = 0;
   for (size_t i = 0; i + 1 < size; i++)
     if (memcmp(bytes + i, "\xff\xda", 2) == 0) head = i;
   assert_true(head > 0);
   const char *last = bytes + head;
   size_t scan = size - 2 - head; /* without the end of the image */
-  char *many = malloc(head + 200 * scan + 2);
+  AUTOFREE char *many = malloc(head + 200 * scan + 2);
   assert_non_null(many);
   memcpy(many, bytes, head);
   for (size_t k = 0; k < 200; k++) memcpy(many + head + k * scan, last, scan);
@@ -398,27 +378,22 @@ static void jpegs_of_many_scans_are_refused(void **state) {
   memcpy(many + head + 20 * scan, last, 2);
   memcpy(many + head + 200 * scan, "\xff\xd9", 2);
   assert_refused_bytes(many, head + 200 * scan + 2, 0, "is a JPEG of more than 100 scans");
-  free(many);
-  free(bytes);
 }
 
-static void webp_bombs_are_refused(void **state) {
-  (void)state;
+TEST(webp_bombs_are_refused) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
   memset(bytes + 24, 0xff, 6); /* the canvas: 2^24 x 2^24 */
   assert_refused_bytes(bytes, size, 0, "16777216 x 16777216 pixels are more than the limit");
-  free(bytes);
 }
 
-static void the_limit_is_that_of_the_caller(void **state) {
-  (void)state;
+TEST(the_limit_is_that_of_the_caller) {
   static const char *const names[] = {"q75-s2.jpg", "shape-67x65.png", "q50.webp"};
   for (size_t f = 0; f < 3; f++) {
     if (!reads(strrchr(names[f], '.'))) continue;
     size_t size;
-    char *bytes = test_read(golden(names[f]), &size);
+    AUTOFREE char *bytes = test_read(golden(names[f]), &size);
     kf_image image;
     assert_int_equal(kf_image_decode(bytes, size, 0, names[f], &image, &err), KF_OK);
     uint64_t pixels = (uint64_t)image.width * image.height;
@@ -426,14 +401,12 @@ static void the_limit_is_that_of_the_caller(void **state) {
     assert_int_equal(kf_image_decode(bytes, size, pixels, names[f], &image, &err), KF_OK);
     kf_image_clear(&image);
     assert_refused_bytes(bytes, size, pixels - 1, "more than the limit");
-    free(bytes);
   }
 }
 
 /* EXIF that is damaged leaves the picture as it is; the tag is found behind others, in either order of
  * bytes, and out of a list of values. */
-static void exif_is_read_with_care(void **state) {
-  (void)state;
+TEST(exif_is_read_with_care) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const struct {
     const char *exif;
@@ -460,9 +433,9 @@ static void exif_is_read_with_care(void **state) {
 #undef EXIF
   };
   size_t size;
-  char *bytes = test_read(golden("q75-s2.jpg"), &size);
+  AUTOFREE char *bytes = test_read(golden("q75-s2.jpg"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char *file = malloc(size + cases[i].n + 4);
+    AUTOFREE char *file = malloc(size + cases[i].n + 4);
     assert_non_null(file);
     memcpy(file, "\xff\xd8\xff\xe1", 4);
     put_be((uint8_t *)file + 4, (uint32_t)cases[i].n + 2, 2);
@@ -472,20 +445,17 @@ static void exif_is_read_with_care(void **state) {
     assert_int_equal(kf_image_decode(file, size + cases[i].n + 4, 0, "NAME", &image, &err), KF_OK);
     if ((image.width < image.height) != cases[i].turned) fail_msg("case %zu", i);
     kf_image_clear(&image);
-    free(file);
   }
-  free(bytes);
 }
 
 /* A PNG that says it in two places means its eXIf. */
-static void exif_twice_in_png(void **state) {
-  (void)state;
+TEST(exif_twice_in_png) {
   if (!reads(".png")) test_skip(".png decoder");
   static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
   enum { HEAD = 33, CHUNK = sizeof exif - 1 };
   size_t size;
-  uint8_t *bytes = (uint8_t *)test_read(golden("raw-profile.png"), &size),
-          *file = malloc(size + CHUNK);
+  AUTOFREE uint8_t *bytes = (uint8_t *)test_read(golden("raw-profile.png"), &size),
+                   *file = malloc(size + CHUNK);
   assert_non_null(file);
   memcpy(file, bytes, HEAD); /* the mark of the file, and IHDR */
   memcpy(file + HEAD, exif, CHUNK);
@@ -499,18 +469,16 @@ static void exif_twice_in_png(void **state) {
   assert_int_equal(image.height, turned.width);
   kf_image_clear(&image);
   kf_image_clear(&turned);
-  free(file);
-  free(bytes);
 }
 
 /* Of two blocks in a JPEG the first counts, as in Pillow. */
-static void exif_twice_in_jpeg(void **state) {
-  (void)state;
+TEST(exif_twice_in_jpeg) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
   enum { BLOCK = sizeof exif - 1, ORIENTATION = BLOCK - 4 };
   size_t size;
-  char *bytes = test_read(golden("q75-s2.jpg"), &size), *file = malloc(size + 2 * (size_t)BLOCK);
+  AUTOFREE char *bytes = test_read(golden("q75-s2.jpg"), &size),
+                *file = malloc(size + 2 * (size_t)BLOCK);
   assert_non_null(file);
   for (int first = 1; first <= 6; first += 5) {
     memcpy(file, bytes, 2);
@@ -525,16 +493,13 @@ static void exif_twice_in_jpeg(void **state) {
     assert_int_equal(image.width < image.height, first == 6);
     kf_image_clear(&image);
   }
-  free(file);
-  free(bytes);
 }
 
 /* EXIF that the head of a WebP does not announce is not looked at. */
-static void webp_without_its_flag(void **state) {
-  (void)state;
+TEST(webp_without_its_flag) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
-  char *bytes = test_read(golden("exif5.webp"), &size);
+  AUTOFREE char *bytes = test_read(golden("exif5.webp"), &size);
   kf_image turned, image;
   assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &turned, &err), KF_OK);
   bytes[20] = (char)(bytes[20] & ~8);
@@ -543,16 +508,14 @@ static void webp_without_its_flag(void **state) {
   assert_int_equal(image.width, turned.height);
   kf_image_clear(&image);
   kf_image_clear(&turned);
-  free(bytes);
 }
 
 /* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
-static void odd_chunks_of_webp(void **state) {
-  (void)state;
+TEST(odd_chunks_of_webp) {
   if (!reads(".webp")) test_skip(".webp decoder");
   static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
   size_t size, more = sizeof odd;
-  char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
+  AUTOFREE char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
   assert_non_null(file);
   assert_memory_equal(bytes + 12, "VP8X", 4);
   memcpy(file, bytes, 30); /* RIFF and VP8X */
@@ -567,14 +530,11 @@ static void odd_chunks_of_webp(void **state) {
   assert_memory_equal(image.rgb, plain.rgb, (size_t)3 * plain.width * plain.height);
   kf_image_clear(&image);
   kf_image_clear(&plain);
-  free(file);
-  free(bytes);
 }
 
 /* --- configurations ----------------------------------------------------------------------------- */
 
-static void spellings_of_configurations(void **state) {
-  (void)state;
+TEST(spellings_of_configurations) {
   kf_preprocess p;
   assert_int_equal(read_config("{\"size\": 336, \"crop_size\": 336, \"do_pad\": null}", 336, &p),
                    KF_OK);
@@ -610,8 +570,7 @@ static void spellings_of_configurations(void **state) {
   assert_int_equal(p.crop_width, 64);
 }
 
-static void bad_configurations_are_named(void **state) {
-  (void)state;
+TEST(bad_configurations_are_named) {
   static const struct {
     const char *json, *cause;
   } cases[] = {
@@ -651,8 +610,7 @@ static void bad_configurations_are_named(void **state) {
   remove(at("preprocessor_config.json"));
 }
 
-static void results_of_another_size_are_refused(void **state) {
-  (void)state;
+TEST(results_of_another_size_are_refused) {
   kf_preprocess p;
   float out[3 * 8 * 8];
   kf_image image = noise(8, 12), square = noise(5, 5);
@@ -665,30 +623,4 @@ static void results_of_another_size_are_refused(void **state) {
   remove(at("preprocessor_config.json"));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_decodes_as_in_pillow),
-      cmocka_unit_test(resizes_as_pillow),
-      cmocka_unit_test(parts_equal_the_whole),
-      cmocka_unit_test(preprocesses_as_the_reference),
-      cmocka_unit_test(truncated_files_are_errors),
-      cmocka_unit_test(damaged_files_end_well),
-      cmocka_unit_test(what_is_no_picture_is_refused),
-      cmocka_unit_test(png_bombs_are_refused),
-      cmocka_unit_test(texts_of_png),
-      cmocka_unit_test(packed_texts_of_png),
-      cmocka_unit_test(jpeg_bombs_are_refused),
-      cmocka_unit_test(jpegs_of_many_scans_are_refused),
-      cmocka_unit_test(webp_bombs_are_refused),
-      cmocka_unit_test(the_limit_is_that_of_the_caller),
-      cmocka_unit_test(exif_is_read_with_care),
-      cmocka_unit_test(odd_chunks_of_webp),
-      cmocka_unit_test(exif_twice_in_png),
-      cmocka_unit_test(exif_twice_in_jpeg),
-      cmocka_unit_test(webp_without_its_flag),
-      cmocka_unit_test(spellings_of_configurations),
-      cmocka_unit_test(bad_configurations_are_named),
-      cmocka_unit_test(results_of_another_size_are_refused),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -11,7 +11,7 @@ static float rows[N * D];
 static int32_t labels[N];
 
 static int make_rows(void **state) {
-  (void)state;
+  test_in_memory(state);
   uint64_t seed = 7;
   for (size_t i = 0; i < N; i++) labels[i] = (int32_t)(i % K);
   /* Of few bits, so that every type holds them exactly. */
@@ -24,7 +24,7 @@ static int make_rows(void **state) {
 static unsigned char *spread(kf_dtype dtype, size_t row_stride, size_t column_stride,
                              size_t shift) {
   unsigned char *out = calloc(N * row_stride + shift + 8, 1);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
   for (size_t i = 0; i < N; i++)
     for (size_t j = 0; j < D; j++) {
       float x = rows[i * D + j];
@@ -37,7 +37,6 @@ static unsigned char *spread(kf_dtype dtype, size_t row_stride, size_t column_st
       memcpy(out + shift + i * row_stride + j * column_stride, narrow,
              kf_type_size(kf_type_of(dtype)));
     }
-  kf_ctx_free(ctx);
   return out;
 }
 
@@ -56,9 +55,8 @@ static void assert_rows(kf_ctx *ctx, const kf_data *data) {
 
 /* --- arrays ------------------------------------------------------------------------------------- */
 
-static void types_and_strides(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(types_and_strides) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (kf_dtype dtype = KF_F32; dtype <= KF_F64; dtype++) {
     size_t size = kf_type_size(kf_type_of(dtype));
     const size_t strides[][3] = {/* row, column, shift */
@@ -68,43 +66,36 @@ static void types_and_strides(void **state) {
                                  {2 * D * size, 2 * size, 0},
                                  {D * size + 1, size, 0}};
     for (size_t s = 0; s < sizeof strides / sizeof *strides; s++) {
-      unsigned char *memory = spread(dtype, strides[s][0], strides[s][1], strides[s][2]);
+      AUTOFREE unsigned char *memory = spread(dtype, strides[s][0], strides[s][1], strides[s][2]);
       kf_array array = {.rows = memory + strides[s][2],
                         .n = N,
                         .dtype = dtype,
                         .row_stride = (int64_t)strides[s][0],
                         .column_stride = (int64_t)strides[s][1]};
-      kf_data *data;
+      AUTO(kf_data) *data = NULL;
       assert_ok(ctx, kf_data_open_arrays(ctx, &array, 1, D, NULL, &data));
       assert_rows(ctx, data);
-      kf_data_free(data);
-      free(memory);
     }
   }
-  kf_ctx_free(ctx);
 }
 
 /* From the last row to the first, and columns as well. */
-static void negative_strides(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(negative_strides) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   static float turned[N * D];
   for (size_t i = 0; i < (size_t)N * D; i++) turned[i] = rows[(size_t)N * D - 1 - i];
   kf_array array = {.rows = turned + (size_t)N * D - 1,
                     .n = N,
                     .row_stride = -(int64_t)(D * sizeof(float)),
                     .column_stride = -(int64_t)sizeof(float)};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_arrays(ctx, &array, 1, D, NULL, &data));
   assert_rows(ctx, data);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
-static void pieces(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  unsigned char *half = spread(KF_F16, 2 * D, 2, 0);
+TEST(pieces) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTOFREE unsigned char *half = spread(KF_F16, 2 * D, 2, 0);
   const kf_array arrays[] = {
       {.rows = rows, .n = 0},
       {.rows = rows, .n = 5},
@@ -119,7 +110,7 @@ static void pieces(void **state) {
     ids[i] = text[i];
   }
   kf_array_options o = {.labels = labels, .names = names, .n_classes = K, .ids = ids};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_arrays(ctx, arrays, 5, D, &o, &data));
   assert_rows(ctx, data);
   assert_string_equal(kf_data_class_name(data, 4), "e");
@@ -129,14 +120,10 @@ static void pieces(void **state) {
   assert_memory_equal(got, labels, sizeof labels);
   assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
   assert_string_equal(id, "r7");
-  kf_data_free(data);
-  free(half);
-  kf_ctx_free(ctx);
 }
 
-static void skipped_rows(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(skipped_rows) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   float some[3 * 2] = {1, 2, 0, 0, 3, 4}, got[6];
   int32_t kinds[3];
   kf_array array = {.rows = some, .n = 3};
@@ -157,12 +144,10 @@ static void skipped_rows(void **state) {
     }
     kf_data_free(data);
   }
-  kf_ctx_free(ctx);
 }
 
-static void wrong_arrays(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(wrong_arrays) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
   kf_array array = {.rows = rows, .n = N, .dtype = (kf_dtype)9};
   assert_error(ctx, KF_ERR_ARG, "of no float type",
@@ -180,7 +165,6 @@ static void wrong_arrays(void **state) {
   const char *ids[] = {"a", "\xff"};
   assert_error(ctx, KF_ERR_DATA, "row 1: the id is not UTF-8",
                kf_data_open_arrays(ctx, &array, 1, D, &(kf_array_options){.ids = ids}, &data));
-  kf_ctx_free(ctx);
 }
 
 /* --- bytes --------------------------------------------------------------------------------------- */
@@ -201,14 +185,13 @@ static void refuse_damaged(kf_ctx *ctx, const kf_bytes *bytes, bool model) {
   kf_model *m;
   kf_stats *s;
   for (size_t cut = 0; cut < n; cut += cut < 700 ? 1 : 97) {
-    unsigned char *part = malloc(cut + 1); /* so that sanitizers see its end */
+    AUTOFREE unsigned char *part = malloc(cut + 1); /* so that sanitizers see its end */
     memcpy(part, kf_bytes_data(bytes), cut);
     assert_int_equal(model ? kf_model_load_bytes(ctx, part, cut, &m)
                            : kf_stats_load_bytes(ctx, part, cut, &s),
                      KF_ERR_DATA);
-    free(part);
   }
-  unsigned char *copy = malloc(n);
+  AUTOFREE unsigned char *copy = malloc(n);
   for (size_t i = 0; i < n; i += 31) {
     memcpy(copy, kf_bytes_data(bytes), n);
     copy[i] ^= 4;
@@ -216,16 +199,14 @@ static void refuse_damaged(kf_ctx *ctx, const kf_bytes *bytes, bool model) {
                            : kf_stats_load_bytes(ctx, copy, n, &s),
                      KF_ERR_DATA);
   }
-  free(copy);
 }
 
-static void files_as_bytes(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(files_as_bytes) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   char path[512];
   snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
-  kf_data *data;
-  kf_stats *stats, *stats2;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL, *stats2 = NULL;
   kf_model *model, *model2;
   kf_bytes *bytes, *again;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, N, D, labels, NULL, K, &data));
@@ -258,21 +239,6 @@ static void files_as_bytes(void **state) {
   kf_bytes_free(bytes);
   kf_bytes_free(NULL);
   kf_model_free(model);
-  kf_stats_free(stats);
-  kf_stats_free(stats2);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
-int main(void) {
-  test_in_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(types_and_strides),
-      cmocka_unit_test(negative_strides),
-      cmocka_unit_test(pieces),
-      cmocka_unit_test(skipped_rows),
-      cmocka_unit_test(wrong_arrays),
-      cmocka_unit_test(files_as_bytes),
-  };
-  return cmocka_run_group_tests_name("in memory", tests, make_rows, NULL);
-}
+FIXTURES(.before = make_rows);

@@ -21,8 +21,7 @@ static kf_status parse(kf_json_doc *doc, const char *text, kf_err *err) {
   return parse_all(doc, text, strlen(text), err);
 }
 
-static void values(void **state) {
-  (void)state;
+TEST(values) {
   kf_json_doc doc;
   kf_err err;
   const char *text =
@@ -54,8 +53,7 @@ static void values(void **state) {
   kf_json_clear(&doc);
 }
 
-static void strings(void **state) {
-  (void)state;
+TEST(strings) {
   kf_json_doc doc;
   kf_err err;
   assert_int_equal(parse(&doc, "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\ude00é\"", &err),
@@ -72,8 +70,7 @@ static void strings(void **state) {
   kf_json_clear(&doc);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   const char *const bad[] = {"",
                              "{",
                              "}",
@@ -120,8 +117,7 @@ static void refused(void **state) {
   assert_int_equal(parse_all(&doc, "\"a\0b\"", 5, &err), KF_ERR_DATA);
 }
 
-static void limits(void **state) {
-  (void)state;
+TEST(limits) {
   char deep[200];
   kf_json_doc doc;
   kf_err err;
@@ -148,8 +144,7 @@ static void limits(void **state) {
   kf_string_clear(&text);
 }
 
-static void numbers(void **state) {
-  (void)state;
+TEST(numbers) {
   const double values_[] = {0,         1,     -1,      0.1,    0.3,     1.0 / 3,
                             465696e-6, 1e300, DBL_MIN, 5e-324, DBL_MAX, 150};
   for (size_t i = 0; i < sizeof values_ / sizeof *values_; i++) {
@@ -170,8 +165,7 @@ static void numbers(void **state) {
 }
 
 /* A host program with a decimal comma changes nothing. */
-static void locale_with_comma(void **state) {
-  (void)state;
+TEST(locale_with_comma) {
   const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "cs_CZ.UTF-8"};
   const char *set = NULL;
   for (size_t i = 0; i < sizeof names / sizeof *names && set == NULL; i++)
@@ -185,8 +179,7 @@ static void locale_with_comma(void **state) {
   setlocale(LC_ALL, "C");
 }
 
-static void from_a_file(void **state) {
-  (void)state;
+TEST(from_a_file) {
   const char *folder = test_folder(), *path = test_path(folder, "x.json");
   const struct {
     const char *text;
@@ -214,10 +207,9 @@ static void from_a_file(void **state) {
 }
 
 /* A value takes 32 bytes, and "0," only two: their number is limited. */
-static void many_values(void **state) {
-  (void)state;
+TEST(many_values) {
   size_t n = (size_t)KF_JSON_VALUES * 2;
-  char *text = malloc(n + 1);
+  AUTOFREE char *text = malloc(n + 1);
   assert_non_null(text);
   for (size_t i = 0; i < n; i++) text[i] = i == 0 ? '[' : i % 2 == 1 ? '0' : ',';
   kf_json_doc doc;
@@ -231,11 +223,9 @@ static void many_values(void **state) {
   text[n - 1] = '0';
   assert_int_equal(parse_all(&doc, text, n, &err), KF_ERR_DATA);
   assert_string_equal(err.message, "it holds more than 1048576 JSON values");
-  free(text);
 }
 
-static void lists_of_strings(void **state) {
-  (void)state;
+TEST(lists_of_strings) {
   static const struct {
     const char *text, *message; /* NULL: these are strings */
     uint32_t n;
@@ -264,15 +254,4 @@ static void lists_of_strings(void **state) {
     if (i == 1) assert_string_equal(list.string[1], "\xc3\xa4");
     kf_json_strings_clear(&list);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values),           cmocka_unit_test(strings),
-      cmocka_unit_test(refused),          cmocka_unit_test(limits),
-      cmocka_unit_test(numbers),          cmocka_unit_test(locale_with_comma),
-      cmocka_unit_test(from_a_file),      cmocka_unit_test(many_values),
-      cmocka_unit_test(lists_of_strings),
-  };
-  return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

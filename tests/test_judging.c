@@ -12,13 +12,13 @@ static world noisy_world(uint64_t n, uint64_t seed) {
 /* Counts by the book, from the answers of kf_classify. */
 static void check_analysis(const kf_model *m, const kf_data *data, const world *w,
                            const kf_truth *truth, kf_metric metric, int raw) {
-  kf_analysis *a = NULL;
+  AUTO(kf_analysis) *a = NULL;
   kf_analysis_options o = {.metric = metric, .raw = raw, .truth = truth};
   assert_ok(ctx, kf_analysis_new(ctx, m, data, &o, &a));
   kf_class_result want[CLASSES] = {{0}};
   uint64_t confused[CLASSES][CLASSES] = {{0}}, n = 0, top1 = 0;
-  double *margins = malloc(w->n * sizeof *margins);
-  int *hits = malloc(w->n * sizeof *hits);
+  AUTOFREE double *margins = malloc(w->n * sizeof *margins);
+  AUTOFREE int *hits = malloc(w->n * sizeof *hits);
   kf_classify_options c = {.top = CLASSES, .metric = metric, .raw = raw};
   for (uint64_t i = 0; i < w->n; i++) {
     int32_t found[CLASSES];
@@ -73,18 +73,14 @@ static void check_analysis(const kf_model *m, const kf_data *data, const world *
     in_bins += rows;
   }
   assert_true(in_bins == n);
-  free(margins);
-  free(hits);
-  kf_analysis_free(a);
 }
 
-static void errors_by_class(void **state) {
-  (void)state;
-  world w = noisy_world(1003, 41);
+TEST(errors_by_class) {
+  AUTO(world) w = noisy_world(1003, 41);
   for (uint64_t i = 0; i < w.n; i += 11) w.labels[i] = -1;
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_stats *s;
-  kf_model *m;
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_stats) *s = NULL;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   check_analysis(m, data, &w, NULL, KF_METRIC_COSINE, 0);
@@ -93,56 +89,44 @@ static void errors_by_class(void **state) {
   char *all = calloc(w.n, 8), *end = all;
   for (uint64_t i = 0; i < w.n; i++)
     end += i % 5 == 4 ? sprintf(end, "\n") : sprintf(end, "%d,%d\n", (int)(i % 4), (int)(i % 6));
-  kf_truth *truth;
+  AUTO(kf_truth) *truth = NULL;
   assert_ok(ctx, kf_truth_load(ctx, write_text("t.txt", all), NULL, &truth));
   check_analysis(m, data, &w, truth, KF_METRIC_COSINE, 0);
-  kf_truth_free(truth);
   free(all);
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  free_world(&w);
 }
 
 /* Equal margins stay in one bin, and few rows give few bins. */
-static void few_margins(void **state) {
-  (void)state;
+TEST(few_margins) {
   static const float rows[] = {4, 1, 4, 1, 4, 1, 1, 4};
   static const int32_t labels[] = {0, 0, 1, 1};
   world w = {.dim = 2, .classes = 2, .n = 4, .rows = (float *)rows, .labels = (int32_t *)labels};
-  kf_data *data = data_of(rows, 4, 2, labels, 0);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 1, 0);
-  kf_analysis *a;
+  AUTO(kf_data) *data = data_of(rows, 4, 2, labels, 0);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 1, 0);
+  AUTO(kf_analysis) *a = NULL;
   assert_ok(ctx, kf_analysis_new(ctx, m, data, &(kf_analysis_options){.raw = 1}, &a));
   assert_int_equal(a->n_bins, 2);
   assert_true(a->bins[0].n + a->bins[1].n == 4 && (a->bins[0].n == 3 || a->bins[1].n == 3));
   assert_int_equal(a->n_confusions, 1);
   assert_true(a->confusions[0].truth == 1 && a->confusions[0].answer == 0);
-  kf_analysis_free(a);
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
 }
 
 /* --- known and unknown ----------------------------------------------------------------------- */
 
 static void best_scores(const kf_model *m, const world *w, kf_metric metric, double *out) {
-  int32_t *classes = malloc(w->n * sizeof *classes);
+  AUTOFREE int32_t *classes = malloc(w->n * sizeof *classes);
   kf_classify_options o = {.metric = metric};
   assert_ok(ctx, kf_classify(ctx, m, w->rows, w->n, &o, classes, out));
   for (uint64_t i = 0; metric == KF_METRIC_EUCLIDEAN && i < w->n; i++) out[i] = -out[i];
-  free(classes);
 }
 
-static void open_sets(void **state) {
-  (void)state;
-  world w = noisy_world(333, 43), u = noisy_world(250, 44);
+TEST(open_sets) {
+  AUTO(world) w = noisy_world(333, 43), u = noisy_world(250, 44);
   for (uint64_t i = 0; i < u.n * DIM; i += 3) u.rows[i] = -u.rows[i] * 0.5f;
   memcpy(u.rows, w.rows, 60 * DIM * sizeof *w.rows); /* ties */
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *known = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_data *unknown = data_of(u.rows, u.n, DIM, NULL, 0);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *known = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_data) *unknown = data_of(u.rows, u.n, DIM, NULL, 0);
   static double a[333], b[250];
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
     kf_open_set_result r;
@@ -169,18 +153,12 @@ static void open_sets(void **state) {
   kf_open_set_result r;
   assert_ok(ctx, kf_open_set(ctx, m, known, known, NULL, &r));
   assert_true(r.auroc == 0.5);
-  kf_data_free(known);
-  kf_data_free(unknown);
-  kf_model_free(m);
-  free_world(&w);
-  free_world(&u);
 }
 
 /* --- two classifiers ------------------------------------------------------------------------- */
 
 /* scipy.stats.binomtest(b, b + c).pvalue */
-static void mcnemar(void **state) {
-  (void)state;
+TEST(mcnemar) {
   static const struct {
     uint64_t b, c;
     double p;
@@ -210,13 +188,12 @@ static void mcnemar(void **state) {
   assert_true(kf_mcnemar(UINT64_MAX, UINT64_MAX - 5) > 0.99);
 }
 
-static void comparison(void **state) {
-  (void)state;
-  world w = noisy_world(600, 45);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+TEST(comparison) {
+  AUTO(world) w = noisy_world(600, 45);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
   for (uint64_t i = 0; i < w.n; i += 10) w.labels[i] = -1;
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_verdicts *a, *b;
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_verdicts) *a = NULL, *b = NULL;
   assert_ok(ctx, kf_verdicts_new(ctx, m, data, NULL, &a));
   assert_ok(ctx, kf_verdicts_new(ctx, m, data, &(kf_analysis_options){.raw = 1}, &b));
   int32_t mapped[600], raw[600];
@@ -228,7 +205,7 @@ static void comparison(void **state) {
     if (w.labels[i] >= 0 && i % 7 != 0) table[mapped[i] == w.labels[i]][raw[i] == w.labels[i]]++;
     if (i % 7 != 0) end += sprintf(end, "%d\t%d\t0.5\n", (int)i, raw[i]);
   }
-  kf_verdicts *from_file;
+  AUTO(kf_verdicts) *from_file = NULL;
   assert_ok(ctx, kf_verdicts_read(ctx, write_text("a.tsv", all), data, NULL, NULL, &from_file));
   assert_true(kf_verdicts_counts(from_file)->n_bad == 86);
   assert_true(kf_verdicts_counts(a)->n_unlabelled == 60 && kf_verdicts_counts(a)->n == 540);
@@ -245,17 +222,10 @@ static void comparison(void **state) {
   /* Rows that both sides of the file judge are the same as those of the model it came from. */
   assert_ok(ctx, kf_compare(ctx, b, from_file, &r));
   assert_true(r.only_a == 0 && r.only_b == 0 && r.p == 1 && r.low < 0 && r.high > 0);
-  kf_verdicts_free(a);
-  kf_verdicts_free(b);
-  kf_verdicts_free(from_file);
   free(all);
-  kf_data_free(data);
-  kf_model_free(m);
-  free_world(&w);
 }
 
-static void answers_by_truth(void **state) {
-  (void)state;
+TEST(answers_by_truth) {
   kf_truth *t;
   kf_verdicts *v = NULL;
   assert_ok(ctx,
@@ -311,20 +281,17 @@ static kf_class_set *set_of(const char *words) {
 }
 
 static void assert_kin(const kf_hierarchy *h, const char *words, kf_kin kin, const char *wanted) {
-  kf_class_set *set = set_of(words), *found;
+  AUTO(kf_class_set) *set = set_of(words), *found = NULL;
   assert_ok(ctx, kf_class_set_new_kin(ctx, h, set, kin, &found));
   assert_string_equal(joined(found), wanted);
-  kf_class_set_free(set);
-  kf_class_set_free(found);
 }
 
 /* A diamond: pug has two parents. */
 static const char zoo[] = "animal dog\nanimal pet\ndog pug\npet\tpug\ndog husky\nanimal fish\n"
                           "fish eel\npug minipug\n";
 
-static void kin(void **state) {
-  (void)state;
-  kf_hierarchy *h;
+TEST(kin) {
+  AUTO(kf_hierarchy) *h = NULL;
   const char *names_file = write_text("names.txt", "dog\ta dog\nstone\ta stone\neel\t\n");
   assert_ok(ctx, kf_hierarchy_load(ctx, write_text("zoo.txt", zoo), names_file, &h));
   assert_int_equal(kf_hierarchy_classes(h), 9);
@@ -352,11 +319,9 @@ static void kin(void **state) {
                 "'cow' (line 2) is not in");
   kf_class_set_free(first);
   kf_class_set_free(second);
-  kf_hierarchy_free(h);
 }
 
-static void bad_hierarchies(void **state) {
-  (void)state;
+TEST(bad_hierarchies) {
   static const struct {
     const char *text, *cause;
   } bad[] = {
@@ -385,16 +350,4 @@ static void bad_hierarchies(void **state) {
   assert_null(h);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(errors_by_class),
-      cmocka_unit_test(few_margins),
-      cmocka_unit_test(open_sets),
-      cmocka_unit_test(mcnemar),
-      cmocka_unit_test(comparison),
-      cmocka_unit_test(answers_by_truth),
-      cmocka_unit_test(kin),
-      cmocka_unit_test(bad_hierarchies),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -143,8 +143,8 @@ static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
     for (int way = 0; way < 4; way++) {
       uint32_t n = widths[w];
       uint64_t seed = n + (unsigned)way;
-      int8_t *query = malloc(n);
-      uint8_t *row = malloc(n);
+      AUTOFREE int8_t *query = malloc(n);
+      AUTOFREE uint8_t *row = malloc(n);
       int64_t wanted = 0;
       for (uint32_t i = 0; i < n; i++) {
         int x = (int)(test_random(&seed) % 255) - 127;
@@ -154,14 +154,11 @@ static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
       }
       assert_int_equal(plain->byte_dot(query, row, n), wanted);
       assert_int_equal(fast->byte_dot(query, row, n), wanted);
-      free(query);
-      free(row);
     }
 }
 
 /* High and low parts make up every number, and high parts are never -128. */
-static void fine_parts(void **state) {
-  (void)state;
+TEST(fine_parts) {
   for (int32_t x = -KF_FINE_MOST; x <= KF_FINE_MOST; x++) {
     int high = kf_fine_high(x), low = kf_fine_low(x);
     assert_int_equal(128 * high + low, x);
@@ -321,8 +318,7 @@ static void check_small_products(const kf_kernels *fast, const kf_kernels *plain
 
 /* One rounding without an instruction for it: numbers of all sizes, cancellation, ties and what is nearly
  * one, sums that overflow and underflow. */
-static void fused_by_parts(void **state) {
-  (void)state;
+TEST(fused_by_parts) {
   enum { N = 300000 };
   uint64_t seed = 11;
   for (size_t i = 0; i < N; i++) {
@@ -417,8 +413,7 @@ static void check_rotate(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
-static void isa_names(void **state) {
-  (void)state;
+TEST(isa_names) {
   assert_string_equal(kf_isa_name(KF_ISA_AMX), "amx");
   assert_null(kf_isa_name((kf_isa)5));
   assert_true(kf_isa_available(KF_ISA_AUTO) && kf_isa_available(KF_ISA_PLAIN));
@@ -466,17 +461,13 @@ static void run_case(void **state) {
   c->check->run(fast, &kf_kernels_plain);
 }
 
-int main(void) {
+TESTS {
   static test_case cases[N_CHECKS * N_ISAS];
-  struct CMUnitTest tests[N_CHECKS * N_ISAS] = {
-      cmocka_unit_test(isa_names), cmocka_unit_test(fused_by_parts), cmocka_unit_test(fine_parts)};
-  size_t n = 3;
+  test_case *c = cases;
   for (size_t i = 0; i < N_CHECKS; i++)
-    for (kf_isa isa = checks[i].first; isa <= KF_ISA_AMX; isa++) {
-      test_case *c = &cases[n];
+    for (kf_isa isa = checks[i].first; isa <= KF_ISA_AMX; isa++, c++) {
       *c = (test_case){.check = &checks[i], .isa = isa};
       snprintf(c->name, sizeof c->name, "%s.%s", checks[i].name, kf_isa_name(isa));
-      tests[n++] = (struct CMUnitTest){.name = c->name, .test_func = run_case, .initial_state = c};
+      ADD_TEST(c->name, run_case, c);
     }
-  return cmocka_run_group_tests_name("kernel", tests, NULL, NULL); /* passes over the empty ones */
 }

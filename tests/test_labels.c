@@ -14,8 +14,7 @@ static int compare(const char *a, const char *b) {
   return (order > 0) - (order < 0);
 }
 
-static void order_of_numbers(void **state) {
-  (void)state;
+TEST(order_of_numbers) {
   static const char *const sorted[] = {/* rising, ties by bytes */
                                        "",
                                        "a",
@@ -92,8 +91,7 @@ static void list_by_bytes(const char *paths[SHARDS]) {
   }
 }
 
-static void one_label_file_for_many(void **state) {
-  (void)state;
+TEST(one_label_file_for_many) {
   write_twelve();
   int32_t y[SHARDS];
   for (int i = 0; i < SHARDS; i++) y[i] = i;
@@ -141,8 +139,7 @@ static void one_label_file_for_many(void **state) {
 }
 
 /* An order that is not that of bytes is the caller's own; so is any without labels for all. */
-static void orders_without_doubt(void **state) {
-  (void)state;
+TEST(orders_without_doubt) {
   write_twelve();
   const int32_t y[3] = {0, 1, 2};
   const char *labels[] = {write_npy("y3.npy", "<i4", "(3,)", y, sizeof y)};
@@ -166,8 +163,7 @@ static void orders_without_doubt(void **state) {
 
 /* --- which label file belongs to which data file --------------------------------------------- */
 
-static void label_folders(void **state) {
-  (void)state;
+TEST(label_folders) {
   write_twelve();
   const char *paths[SHARDS];
   list_by_bytes(paths);
@@ -196,8 +192,7 @@ static void label_folders(void **state) {
   kf_data_free(data);
 }
 
-static void label_folders_that_do_not_fit(void **state) {
-  (void)state;
+TEST(label_folders_that_do_not_fit) {
   write_twelve();
   const char *folders[] = {at("named")};
   kf_data_options options = {.labels = folders, .n_labels = 1};
@@ -220,8 +215,7 @@ static void label_folders_that_do_not_fit(void **state) {
 
 /* Label files one by one keep to the order of the paths, which must not be sorted then; next to a folder,
  * whose order is not the caller's, it is told. */
-static void labels_one_by_one(void **state) {
-  (void)state;
+TEST(labels_one_by_one) {
   write_twelve();
   const char *const paths[] = {at("s/s_10.npy"), at("s/s_9.npy")};
   const char *labels[SHARDS] = {at("l/labels_10.npy"), at("l/labels_9.npy")};
@@ -267,14 +261,14 @@ static void assert_table(const char *name, const char *text, const char *column,
                          const char *b, const char *c) {
   const char *labels[] = {write_text(name, text)}, *want[] = {a, b, c};
   kf_data_options options = {.labels = labels, .n_labels = 1, .label_column = column};
-  kf_data *data = must_open(write_npy("r3.npy", "<f4", "(3, 2)", rows3, sizeof rows3), &options);
+  AUTO(kf_data) *data =
+      must_open(write_npy("r3.npy", "<f4", "(3, 2)", rows3, sizeof rows3), &options);
   for (uint32_t i = 0; i < 3; i++) {
     float row[2];
     int32_t label;
     assert_ok(ctx, kf_data_get(ctx, data, i, 1, row, &label));
     assert_string_equal(kf_data_class_name(data, (uint32_t)label), want[i]);
   }
-  kf_data_free(data);
 }
 
 static void assert_no_table(const char *name, const char *text, const char *column,
@@ -286,8 +280,7 @@ static void assert_no_table(const char *name, const char *text, const char *colu
   assert_failed(open_one(path, &options, &data), KF_ERR_DATA, name, cause);
 }
 
-static void tables(void **state) {
-  (void)state;
+TEST(tables) {
   /* One column, with a header or without. */
   assert_table("t.csv", "x\ny\nx\n", NULL, "x", "y", "x");
   assert_table("t.csv", "label\nx\ny\nx", NULL, "x", "y", "x");
@@ -305,8 +298,7 @@ static void tables(void **state) {
   assert_table("t.tsv", "path\tlabel\na,1\tx\nb\ty\nc\tx\n", "label", "x", "y", "x");
 }
 
-static void bad_tables(void **state) {
-  (void)state;
+TEST(bad_tables) {
   assert_no_table("t.csv", "path,label\na,x\nb,y\nc,x\n", NULL,
                   "2 columns, and its first line is 'path', 'label'");
   assert_int_equal(kf_errhint(ctx), KF_HINT_LABEL_COLUMN);
@@ -345,11 +337,10 @@ static void bad_tables(void **state) {
 }
 
 /* Many records, fetched from the middle: the index, and quoted line ends across it. */
-static void long_table(void **state) {
-  (void)state;
+TEST(long_table) {
   enum { N = 3000 };
   char *text = malloc(64 * N), *end = text;
-  float *rows = malloc(sizeof(float) * N);
+  AUTOFREE float *rows = malloc(sizeof(float) * N);
   end += sprintf(end, "note,label\r\n");
   for (int i = 0; i < N; i++) {
     rows[i] = (float)(i + 1);
@@ -357,7 +348,7 @@ static void long_table(void **state) {
   }
   const char *labels[] = {write_text("long.csv", text)};
   const char *path = write_npy("long.npy", "<f4", "(3000, 1)", rows, sizeof(float) * N);
-  kf_data *data =
+  AUTO(kf_data) *data =
       must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1, .label_column = "label"});
   static const uint64_t firsts[] = {0, 1, 1023, 1024, 2047, 2999, 1500};
   for (size_t i = 0; i < 7; i++) {
@@ -367,15 +358,12 @@ static void long_table(void **state) {
     assert_ok(ctx, kf_data_get(ctx, data, firsts[i], n, row, label));
     for (uint64_t j = 0; j < n; j++) assert_int_equal(label[j], (firsts[i] + j) % 7);
   }
-  kf_data_free(data);
   free(text);
-  free(rows);
 }
 
 /* --- strings --------------------------------------------------------------------------------- */
 
-static void strings(void **state) {
-  (void)state;
+TEST(strings) {
   const uint32_t wide[9] = {'b', 0x20AC, 0x1F600, 'a', 0, 0, 'b', 0x20AC, 0x1F600};
   const char bytes[9] = {'b', (char)0xC3, (char)0xA9, 'a', 0, 0, 'b', (char)0xC3, (char)0xA9};
   const char *path = write_npy("r3.npy", "<f4", "(3, 2)", rows3, sizeof rows3);
@@ -383,7 +371,7 @@ static void strings(void **state) {
   for (int i = 0; i < 2; i++) {
     const char *labels[] = {i ? write_npy("s.npy", "|S3", "(3,)", bytes, sizeof bytes)
                               : write_npy("s.npy", "<U3", "(3, 1)", wide, sizeof wide)};
-    kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+    AUTO(kf_data) *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
     float row[6];
     int32_t label[3];
     assert_ok(ctx, kf_data_get(ctx, data, 0, 3, row, label));
@@ -391,12 +379,10 @@ static void strings(void **state) {
     assert_string_equal(kf_data_class_name(data, 0), "a");
     assert_string_equal(kf_data_class_name(data, 1),
                         i ? "b\xC3\xA9" : "b\xE2\x82\xAC\xF0\x9F\x98\x80");
-    kf_data_free(data);
   }
 }
 
-static void bad_strings(void **state) {
-  (void)state;
+TEST(bad_strings) {
   const struct {
     const char *type, *shape;
     const void *data;
@@ -436,8 +422,7 @@ static void bad_strings(void **state) {
 
 /* --- the same file twice --------------------------------------------------------------------- */
 
-static void same_file_twice(void **state) {
-  (void)state;
+TEST(same_file_twice) {
   const char *path = write_npy("twice.npy", "<f4", "(3, 2)", rows3, sizeof rows3);
   unlink(at("link.npy"));
   assert_int_equal(symlink("twice.npy", at("link.npy")), 0);
@@ -459,20 +444,4 @@ static void same_file_twice(void **state) {
   ctx = quiet;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(order_of_numbers),
-      cmocka_unit_test(one_label_file_for_many),
-      cmocka_unit_test(orders_without_doubt),
-      cmocka_unit_test(label_folders),
-      cmocka_unit_test(label_folders_that_do_not_fit),
-      cmocka_unit_test(labels_one_by_one),
-      cmocka_unit_test(tables),
-      cmocka_unit_test(bad_tables),
-      cmocka_unit_test(long_table),
-      cmocka_unit_test(strings),
-      cmocka_unit_test(bad_strings),
-      cmocka_unit_test(same_file_twice),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -5,6 +5,9 @@
 #include "choose/choose.h"
 #include "choose/left_out_internal.h"
 
+AUTO_OBJECT(kf_fitter)
+AUTO_OBJECT(kf_left_out)
+
 /* --- the same by fitting again ---------------------------------------------------------------- */
 
 /* Everything as the definitions say, with dense matrices: W, C and their inverses. The scales of
@@ -30,12 +33,11 @@ static kf_stats *empty_like(kf_ctx *ctx, const world *w, const kf_stats *all) {
 /* A row as the statistics see it, scaled. */
 static void row_seen(kf_ctx *ctx, const world *w, const refit *r, const kf_stats *all, uint64_t row,
                      double *x) {
-  kf_stats *one = empty_like(ctx, w, all);
+  AUTO(kf_stats) *one = empty_like(ctx, w, all);
   assert_ok(ctx, kf_stats_add(ctx, one, w->rows + row * w->dim, &w->labels[row], 1));
   const int64_t *sum = kf_stats_class_sum(one, (uint32_t)w->labels[row]);
   for (uint32_t i = 0; i < w->dim; i++)
     x[i] = (ldexp((double)sum[i], -kf_stats_exponent(all)) - r->mean[i]) * r->column[i];
-  kf_stats_free(one);
 }
 
 static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_fitter *fitter,
@@ -53,10 +55,9 @@ static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_
   assert_ok(ctx, kf_stats_merge(ctx, r.stats, all));
   for (uint64_t i = 0; i < w->n; i++) {
     if (groups != NULL ? groups[i] != groups[row] : i != row) continue;
-    kf_stats *one = empty_like(ctx, w, all);
+    AUTO(kf_stats) *one = empty_like(ctx, w, all);
     assert_ok(ctx, kf_stats_add(ctx, one, w->rows + i * d, &w->labels[i], 1));
     assert_ok(ctx, kf_stats_subtract(ctx, r.stats, one));
-    kf_stats_free(one);
   }
   r.w = malloc((size_t)d * d * sizeof *r.w);
   r.inverse = malloc((size_t)d * d * sizeof *r.w);
@@ -222,11 +223,11 @@ static void check_loss(const seen *s, const world *w, const kf_left_out_point *p
 }
 
 static void check_scores(const world *w, setting t, double relative) {
-  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *stats;
-  kf_fitter *fitter;
-  kf_left_out *l;
+  AUTO(kf_ctx) *ctx = test_ctx(3, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_fitter) *fitter = NULL;
+  AUTO(kf_left_out) *l = NULL;
   assert_ok(ctx,
             kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
   kf_stats_options options = {.normalize = t.euclidean ? KF_OFF : KF_ON};
@@ -277,44 +278,30 @@ static void check_scores(const world *w, setting t, double relative) {
   free(x);
   free(s.scores);
   free(s.there);
-  kf_left_out_free(l);
-  kf_fitter_free(fitter);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* More columns than classes, and fewer. */
 static void check_setting(setting t) {
   static const double relative[] = {0.01, 0.5, 20};
   for (int few = 0; few < 2; few++) {
-    world w = unbalanced(few ? 5 : 16, 9, 3);
+    AUTO(world) w = unbalanced(few ? 5 : 16, 9, 3);
     for (size_t i = 0; i < 3; i++) check_scores(&w, t, relative[i]);
-    free_world(&w);
   }
 }
 
-static void test_shrunk(void **state) {
-  (void)state;
-  check_setting((setting){.method = KF_METHOD_SHRUNK});
-}
+TEST(shrunk) { check_setting((setting){.method = KF_METHOD_SHRUNK}); }
 
-static void test_shrunk_distances(void **state) {
-  (void)state;
-  check_setting((setting){.method = KF_METHOD_SHRUNK, .euclidean = true});
-}
+TEST(shrunk_distances) { check_setting((setting){.method = KF_METHOD_SHRUNK, .euclidean = true}); }
 
 /* Equal priors by distance, and those of the training rows by cosine. */
-static void test_priors(void **state) {
-  (void)state;
+TEST(priors) {
   check_setting((setting){.euclidean = true, .priors = KF_PRIORS_EQUAL});
   check_setting((setting){.priors = KF_PRIORS_TRAINING, .prior = 0.07});
 }
 
 /* With priors as weights the loss is that of p = w exp(t s) / sum: at the temperatures themselves to
  * 1e-9, in between as near as a cubic is. */
-static void test_weighted_loss(void **state) {
-  (void)state;
+TEST(weighted_loss) {
   enum { ROWS = 50, K = 7 };
   kf_likelihood s = kf_likelihood_new(false);
   kf_left_out_point p = {0};
@@ -339,31 +326,26 @@ static void test_weighted_loss(void **state) {
   assert_true(p.temperature > 2 && p.temperature < 512 && fabs(p.loss - sum[1]) < 2e-3 * sum[1]);
 }
 
-static void test_paper(void **state) {
-  (void)state;
+TEST(paper) {
   check_setting((setting){.method = KF_METHOD_PAPER});
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
 }
 
 /* Classes of equally many rows. */
-static void test_balanced(void **state) {
-  (void)state;
+TEST(balanced) {
   for (uint32_t dim = 5; dim <= 16; dim += 11) {
-    world w = make_world(36, dim, 12, 1, 4);
+    AUTO(world) w = make_world(36, dim, 12, 1, 4);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK}, 0.5);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK, .euclidean = true}, 0.5);
     check_scores(&w, (setting){.method = KF_METHOD_PAPER}, 0.5);
-    free_world(&w);
   }
 }
 
 /* Classes of 1 to 37 rows, of which there are more than nodes. */
-static void test_many_sizes(void **state) {
-  (void)state;
+TEST(many_sizes) {
   for (uint32_t dim = 5; dim <= 45; dim += 40) {
-    world w = unbalanced(dim, 38, 8);
+    AUTO(world) w = unbalanced(dim, 38, 8);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK, .euclidean = dim == 5}, 0.3);
-    free_world(&w);
   }
 }
 
@@ -371,7 +353,7 @@ static void test_many_sizes(void **state) {
 static void check_nodes(double least, double most, uint32_t n, uint32_t nodes) {
   kf_arena arena = {0};
   kf_counts c;
-  kf_class_kind *kinds = calloc(n, sizeof *kinds);
+  AUTOFREE kf_class_kind *kinds = calloc(n, sizeof *kinds);
   for (uint32_t k = 0; k < n; k++) kinds[k].count = floor(least + (most - least) * k / (n - 1));
   kf_counts_make(&c, kinds, n, &arena);
   assert_false(arena.failed);
@@ -389,11 +371,9 @@ static void check_nodes(double least, double most, uint32_t n, uint32_t nodes) {
       assert_true(fabs(sum[0] - right) < 1e-14 && fabs(sum[1] - right * right) < 1e-14);
     }
   kf_arena_free(&arena);
-  free(kinds);
 }
 
-static void test_nodes(void **state) {
-  (void)state;
+TEST(nodes) {
   check_nodes(60, 200, 141, 16);
   check_nodes(1e6, 3.5e6, 50, 16);
   check_nodes(1, 65, 65, 32);
@@ -407,10 +387,9 @@ static void test_nodes(void **state) {
 }
 
 /* Groups of several sizes across classes; one holds a whole class. */
-static void test_groups(void **state) {
-  (void)state;
-  world w = unbalanced(7, 9, 5);
-  uint32_t *groups = malloc(w.n * sizeof *groups);
+TEST(groups) {
+  AUTO(world) w = unbalanced(7, 9, 5);
+  AUTOFREE uint32_t *groups = malloc(w.n * sizeof *groups);
   uint64_t random = 11;
   for (uint64_t i = 0; i < w.n; i++)
     groups[i] = w.labels[i] == 3 ? 99 : (uint32_t)(test_random(&random) % 7);
@@ -418,16 +397,13 @@ static void test_groups(void **state) {
     for (int euclidean = 0; euclidean < 2; euclidean++)
       check_scores(&w, (setting){(kf_method)method, euclidean, groups, NULL, 0, 0}, 0.5);
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
-  free(groups);
-  free_world(&w);
 }
 
 /* Groups that are fitted again without, next to some that are not; with text and without. */
-static void test_large_groups(void **state) {
-  (void)state;
-  world w = unbalanced(6, 12, 7);
-  uint32_t *groups = malloc(w.n * sizeof *groups);
-  float *text = malloc((size_t)w.classes * w.dim * sizeof *text);
+TEST(large_groups) {
+  AUTO(world) w = unbalanced(6, 12, 7);
+  AUTOFREE uint32_t *groups = malloc(w.n * sizeof *groups);
+  AUTOFREE float *text = malloc((size_t)w.classes * w.dim * sizeof *text);
   uint64_t random = 5;
   for (uint64_t i = 0; i < w.n; i++)
     groups[i] = w.labels[i] == 4 ? 7 : i % 5 == 0 ? (uint32_t)(100 + i / 10) : (uint32_t)(i % 2);
@@ -445,52 +421,42 @@ static void test_large_groups(void **state) {
                    0.5);
   check_scores(&w, (setting){.text = text}, 0.5);
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
-  free(groups);
-  free(text);
-  free_world(&w);
 }
 
 /* Only few groups have rows of classes that others have, too: these are the sample. */
-static void test_useless_groups(void **state) {
-  (void)state;
+TEST(useless_groups) {
   enum { N = 3000, K = 1000 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(N, 4, K, 1, 9);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(N, 4, K, 1, 9);
   uint32_t groups[N];
   for (uint32_t i = 0; i < N; i++) {
     w.labels[i] = (int32_t)(i / 3);
     groups[i] = i < 6 ? N + i : i / 3;
   }
-  kf_data *data;
-  kf_stats *stats;
-  kf_lambda_choice *c;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_lambda_choice) *c = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, 4, w.labels, NULL, K, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
   assert_ok(ctx,
             kf_lambda_choice_new(ctx, stats, data, &(kf_lambda_options){.groups = groups}, &c));
   assert_int_equal(c->n_all, 6);
   assert_int_equal(c->n_single, N - 6);
-  kf_lambda_choice_free(c);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Classes of copies: the scatter of all rows stands in for S_w, and nothing can be learnt by leaving
  * rows out. */
-static void test_copies(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(12, 5, 4, 1, 9);
+TEST(copies) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(12, 5, 4, 1, 9);
   for (uint64_t i = 0; i < 12; i++) {
     w.labels[i] = (int32_t)(i % 4);
     memcpy(w.rows + i * 5, w.rows + i % 4 * 5, 5 * sizeof *w.rows);
   }
-  kf_data *data;
-  kf_stats *stats;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   kf_lambda_choice *c;
-  kf_model *m;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 12, 5, w.labels, NULL, 4, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
   assert_error(ctx, KF_ERR_MATH, "two different rows",
@@ -498,11 +464,6 @@ static void test_copies(void **state) {
   assert_error(ctx, KF_ERR_MATH, "two different rows",
                kf_fit(ctx, data, &(kf_fit_options){.reject = 0.9}, &m, NULL));
   assert_ok(ctx, kf_fit(ctx, data, NULL, &m, NULL));
-  kf_model_free(m);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* --- fewer rows, fewer digits ------------------------------------------------------------------ */
@@ -534,13 +495,13 @@ static void free_bench(bench *b) {
   free_world(&b->w);
   kf_ctx_free(b->ctx);
 }
+AUTO_STRUCT(bench, free_bench)
 
 /* Products in f32 change a loss by less than 1e-4, with more classes than columns and fewer. */
-static void test_fast(void **state) {
-  (void)state;
+TEST(fast) {
   static const double relative[] = {0.001, 0.1, 1, 100};
   for (uint32_t classes = 10; classes <= 90; classes += 80) {
-    bench b = make_bench(450, 40, classes, 2);
+    AUTO(bench) b = make_bench(450, 40, classes, 2);
     for (size_t i = 0; i < 4; i++) {
       kf_left_out_trial trial = {.lambda = relative[i] * kf_fitter_mean_eigenvalue(b.fitter)};
       kf_left_out_point exact = {0}, fast = {0};
@@ -552,14 +513,12 @@ static void test_fast(void **state) {
       assert_true(fabs(fast.loss - exact.loss) < 1e-4);
       assert_true(fabs(fast.temperature / exact.temperature - 1) < 1e-3);
     }
-    free_bench(&b);
   }
 }
 
 /* A part of the rows has the result of leaving out that part alone. */
-static void test_part(void **state) {
-  (void)state;
-  bench b = make_bench(450, 40, 90, 2);
+TEST(part) {
+  AUTO(bench) b = make_bench(450, 40, 90, 2);
   kf_left_out_point alone = {0}, part = {0}, all = {0}, most = {0};
   kf_left_out_trial trial = {.lambda = kf_fitter_mean_eigenvalue(b.fitter), .most = 100};
   uint64_t n;
@@ -577,12 +536,10 @@ static void test_part(void **state) {
   assert_int_equal(n, 300);
   assert_memory_equal(&part, &alone, sizeof part);
   assert_true(most.loss != alone.loss && most.top1 > alone.top1);
-  free_bench(&b);
 }
 
 /* The error of a temperature is how far those of other rows scatter. */
-static void test_temperature_error(void **state) {
-  (void)state;
+TEST(temperature_error) {
   enum { TIMES = 40, ROWS = 2000 };
   double sum = 0, squares = 0, told = 0;
   uint64_t random = 77;
@@ -607,10 +564,9 @@ static void test_temperature_error(void **state) {
 
 /* The temperature takes as many rows as it needs, and all of a sample that was asked for; the point
  * that is chosen is exact. */
-static void test_rows_enough(void **state) {
-  (void)state;
-  bench b = make_bench(4000, 40, 90, 2);
-  kf_lambda_choice *some, *asked;
+TEST(rows_enough) {
+  AUTO(bench) b = make_bench(4000, 40, 90, 2);
+  AUTO(kf_lambda_choice) *some = NULL, *asked = NULL;
   kf_lambda_options by = {.sample = 1500};
   assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &some));
   assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, &by, &asked));
@@ -619,27 +575,20 @@ static void test_rows_enough(void **state) {
   assert_true(fabs(log(some->all.temperature / asked->all.temperature)) < 4 * 0.03);
   kf_left_out_trial trial = {.lambda = asked->lambda, .most = asked->n};
   kf_left_out_point p = {0};
-  kf_left_out *l;
+  AUTO(kf_left_out) *l = NULL;
   uint64_t n;
   assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &(kf_left_out_options){.sample = 1500}, &l));
   assert_int_equal(asked->n_all, kf_left_out_counts(l).n);
   assert_ok(b.ctx, kf_left_out_try(l, &trial, &p, 1, &n));
   assert_true(n == asked->n && p.loss == asked->points[asked->chosen].loss);
-  kf_left_out_free(l);
-  kf_lambda_choice_free(some);
-  kf_lambda_choice_free(asked);
-  free_bench(&b);
 }
 
 /* With many classes and few rows, a sixth of the rows at most. */
-static void test_rows_of_many_classes(void **state) {
-  (void)state;
-  bench b = make_bench(6000, 6, 3000, 0.5);
-  kf_lambda_choice *c;
+TEST(rows_of_many_classes) {
+  AUTO(bench) b = make_bench(6000, 6, 3000, 0.5);
+  AUTO(kf_lambda_choice) *c = NULL;
   assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
   assert_true(c->n_all > 3 * c->n && c->n_all <= 1000);
-  kf_lambda_choice_free(c);
-  free_bench(&b);
 }
 
 /* --- the search --------------------------------------------------------------------------------- */
@@ -678,14 +627,13 @@ static int search_by_halves(bench *b, const double *loss, int *found) {
 }
 
 /* The lambda is the same if the end is looked at early; and where it is the end, four are tried. */
-static void test_search(void **state) {
-  (void)state;
+TEST(search) {
   int found[HALVES] = {0};
   for (uint64_t each = 4; each <= 40; each += 12)
     for (uint64_t seed = 1; seed <= 4; seed++) {
-      bench b = make_mixed(each * 12, seed);
+      AUTO(bench) b = make_mixed(each * 12, seed);
       double loss[HALVES], unit = kf_fitter_mean_eigenvalue(b.fitter);
-      kf_lambda_choice *c;
+      AUTO(kf_lambda_choice) *c = NULL;
       for (int i = 0; i < HALVES; i++) loss[i] = loss_of_eighth(&b, -4 * i);
       assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
       int eighth = (int)floor(8 * log10(c->lambda / unit) + 0.5);
@@ -693,19 +641,16 @@ static void test_search(void **state) {
       if (eighth == -24) assert_int_equal(c->n_points, 4);
       for (size_t i = 0; i < c->n_points; i++)
         assert_true(c->points[i].loss >= c->points[c->chosen].loss);
-      kf_lambda_choice_free(c);
-      free_bench(&b);
     }
   for (int i = 1; i < HALVES; i++) assert_true(found[i] > 0);
 }
 
 /* The largest lambda within a standard error is looked for among all half decades from 1x down. */
-static void test_one_se(void **state) {
-  (void)state;
+TEST(one_se) {
   int larger = 0;
   for (uint64_t seed = 1; seed <= 4; seed++) {
-    bench b = make_mixed(480, seed);
-    kf_lambda_choice *c;
+    AUTO(bench) b = make_mixed(480, seed);
+    AUTO(kf_lambda_choice) *c = NULL;
     assert_ok(b.ctx,
               kf_lambda_choice_new(b.ctx, b.stats, b.data, &(kf_lambda_options){.one_se = 1}, &c));
     const kf_lambda_point *best = &c->points[c->best];
@@ -719,16 +664,13 @@ static void test_one_se(void **state) {
     for (size_t k = c->chosen + 1; k < c->n_points; k++)
       assert_true(c->points[k].loss > best->loss + best->loss_error);
     larger += c->chosen > c->best;
-    kf_lambda_choice_free(c);
-    free_bench(&b);
   }
   assert_true(larger > 0);
 }
 
 /* A fitter that has left rows out gives the model of a fresh one. */
-static void test_same_fit(void **state) {
-  (void)state;
-  bench b = make_bench(450, 40, 90, 2);
+TEST(same_fit) {
+  AUTO(bench) b = make_bench(450, 40, 90, 2);
   double lambda = kf_fitter_mean_eigenvalue(b.fitter);
   kf_left_out_point p = {0};
   kf_model *fresh, *after;
@@ -745,12 +687,10 @@ static void test_same_fit(void **state) {
     kf_model_free(after);
   }
   kf_model_free(fresh);
-  free_bench(&b);
 }
 
 /* Distances without a bound do not overflow the sums. */
-static void test_far_away(void **state) {
-  (void)state;
+TEST(far_away) {
   kf_likelihood s = kf_likelihood_new(true);
   kf_left_out_point p;
   double scratch[6], scores[3] = {-1e30, 0, -1};
@@ -769,8 +709,7 @@ static void test_far_away(void **state) {
 
 /* A choice over threads and instruction sets: rows alone, in groups, in large ones; and rows alone, of
  * more classes than columns and equally many of each. */
-static void test_same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   world of[2] = {make_world(300, 24, 12, 2, 8), make_world(960, 24, 30, 2, 8)};
   uint32_t groups[2][300];
   for (uint32_t i = 0; i < 300; i++) {
@@ -783,9 +722,9 @@ static void test_same_bits(void **state) {
     for (unsigned threads = 1; threads <= 5; threads += 2)
       for (int grouped = 0; grouped < 4; grouped++) {
         const world *w = &of[grouped == 3];
-        kf_ctx *ctx;
-        kf_data *data;
-        kf_stats *stats;
+        AUTO(kf_ctx) *ctx = NULL;
+        AUTO(kf_data) *data = NULL;
+        AUTO(kf_stats) *stats = NULL;
         kf_lambda_choice *c;
         assert_int_equal(
             kf_ctx_new(&(kf_ctx_options){.threads = threads, .isa = (kf_isa)isa}, &ctx), KF_OK);
@@ -804,29 +743,9 @@ static void test_same_bits(void **state) {
           assert_memory_equal(&c->all, &first[grouped]->all, sizeof c->all);
           kf_lambda_choice_free(c);
         }
-        kf_stats_free(stats);
-        kf_data_free(data);
-        kf_ctx_free(ctx);
       }
   }
   assert_memory_not_equal(first[0]->points, first[1]->points, sizeof *first[0]->points);
   for (int i = 0; i < 4; i++) kf_lambda_choice_free(first[i]);
   for (int i = 0; i < 2; i++) free_world(&of[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_shrunk_distances),
-      cmocka_unit_test(test_paper),          cmocka_unit_test(test_groups),
-      cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_large_groups),
-      cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
-      cmocka_unit_test(test_search),         cmocka_unit_test(test_one_se),
-      cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
-      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_rows_of_many_classes),
-      cmocka_unit_test(test_same_fit),       cmocka_unit_test(test_balanced),
-      cmocka_unit_test(test_many_sizes),     cmocka_unit_test(test_nodes),
-      cmocka_unit_test(test_priors),         cmocka_unit_test(test_weighted_loss),
-  };
-  return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

@@ -4,6 +4,9 @@
 #include "choose/choose.h"
 #include "choose/lambda_hits.h"
 
+AUTO_OBJECT(kf_fitter)
+AUTO_OBJECT(kf_loo)
+
 /* --- the same by fitting again ---------------------------------------------------------------- */
 
 typedef struct refit {
@@ -15,7 +18,7 @@ typedef struct refit {
 static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, uint64_t row,
                            double lambda) {
   refit r = {.dim = w->dim};
-  kf_stats *one;
+  AUTO(kf_stats) *one = NULL;
   kf_stats_options options = {.normalize = !kf_stats_normalized(all) ? KF_OFF : KF_ON,
                               .exponent = kf_stats_exponent(all)};
   assert_ok(ctx, kf_stats_new(ctx, w->dim, w->classes, NULL, &options, &one));
@@ -32,7 +35,6 @@ static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, uin
   const int64_t *sum = kf_stats_class_sum(one, (uint32_t)w->labels[row]);
   for (uint32_t i = 0; i < w->dim; i++)
     r.x[i] = ldexp((double)sum[i], -kf_stats_exponent(all)); /* the row as the statistics saw it */
-  kf_stats_free(one);
   return r;
 }
 
@@ -66,7 +68,7 @@ static double refit_score(const refit *r, uint32_t k, kf_metric metric, kf_centr
 
 static void check_row(kf_ctx *ctx, const world *w, const kf_stats *stats, kf_loo *loo, uint64_t row,
                       double lambda, kf_metric metric, kf_centre centre) {
-  double *scores = malloc(w->classes * sizeof *scores);
+  AUTOFREE double *scores = malloc(w->classes * sizeof *scores);
   assert_ok(ctx, kf_loo_scores(loo, row, lambda, scores));
   refit r = refit_without(ctx, w, stats, row, lambda);
   bool alone = kf_stats_count(stats, (uint32_t)w->labels[row]) < 2;
@@ -82,21 +84,20 @@ static void check_row(kf_ctx *ctx, const world *w, const kf_stats *stats, kf_loo
                (unsigned long long)row, k, lambda, scores[k], wanted);
   }
   refit_clear(&r);
-  free(scores);
 }
 
 static void check_world(const world *w, bool normalized) {
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *stats;
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   kf_stats_options options = {.normalize = !normalized ? KF_OFF : KF_ON};
   assert_ok(ctx,
             kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
-      kf_loo *loo;
-      kf_fitter *fitter;
+      AUTO(kf_loo) *loo = NULL;
+      AUTO(kf_fitter) *fitter = NULL;
       assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
       assert_ok(ctx, kf_loo_new(fitter, data, (kf_metric)metric, (kf_centre)centre, &loo));
       const double relative[] = {0.001, 0.3, 30};
@@ -104,40 +105,27 @@ static void check_world(const world *w, bool normalized) {
         for (uint64_t row = 0; row < w->n; row++)
           check_row(ctx, w, stats, loo, row, relative[i] * kf_fitter_mean_eigenvalue(fitter),
                     (kf_metric)metric, (kf_centre)centre);
-      kf_loo_free(loo);
-      kf_fitter_free(fitter);
     }
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
-static void scores_balanced(void **state) {
-  (void)state;
-  world w = make_world(60, 12, 6, 3, 7);
+TEST(scores_balanced) {
+  AUTO(world) w = make_world(60, 12, 6, 3, 7);
   check_world(&w, true);
-  free_world(&w);
 }
 
-static void scores_unbalanced(void **state) {
-  (void)state;
-  world w = unbalanced(10, 10, 3);
+TEST(scores_unbalanced) {
+  AUTO(world) w = unbalanced(10, 10, 3);
   check_world(&w, true);
-  free_world(&w);
 }
 
-static void scores_pairs(void **state) { /* two rows a class, and fewer rows than columns */
-  (void)state;
-  world w = make_world(16, 20, 8, 1, 5);
+TEST(scores_pairs) { /* two rows a class, and fewer rows than columns */
+  AUTO(world) w = make_world(16, 20, 8, 1, 5);
   check_world(&w, true);
-  free_world(&w);
 }
 
-static void scores_raw(void **state) {
-  (void)state;
-  world w = unbalanced(9, 9, 4);
+TEST(scores_raw) {
+  AUTO(world) w = unbalanced(9, 9, 4);
   check_world(&w, false);
-  free_world(&w);
 }
 
 /* --- counting --------------------------------------------------------------------------------- */
@@ -160,15 +148,15 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
   kf_fuse_point first[N] = {0};
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
-    kf_ctx *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
-    kf_data *data;
-    kf_stats *stats;
-    kf_loo *loo;
+    AUTO(kf_ctx) *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_stats) *stats = NULL;
+    AUTO(kf_loo) *loo = NULL;
     assert_ok(ctx,
               kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
     kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
     assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
-    kf_fitter *fitter;
+    AUTO(kf_fitter) *fitter = NULL;
     assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(ctx, kf_loo_new(fitter, data, metric, centre, &loo));
     kf_fuse_point points[N] = {0};
@@ -176,7 +164,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     for (size_t g = 0; g < N; g++) points[g].lambda = lambdas[g];
     assert_ok(ctx, kf_loo_count_hits(loo, NULL, "test", points, N, NULL, &count));
     if (isa == KF_ISA_PLAIN) { /* against all scores */
-      double *scores = malloc(w->classes * sizeof *scores);
+      AUTOFREE double *scores = malloc(w->classes * sizeof *scores);
       uint64_t single = 0;
       for (size_t g = 0; g < N; g++) {
         uint64_t top1 = 0, top5 = 0;
@@ -201,14 +189,8 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
       assert_int_equal(count.n, w->n - single);
       assert_true(points[2].top1 < count.n);
       memcpy(first, points, sizeof first);
-      free(scores);
     }
     assert_memory_equal(points, first, sizeof first);
-    kf_loo_free(loo);
-    kf_fitter_free(fitter);
-    kf_stats_free(stats);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
 }
 
@@ -217,40 +199,35 @@ static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
   check_counts_at(w, false, lambdas, metric, centre);
 }
 
-static void counts(void **state) {
-  (void)state;
-  world few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
+TEST(counts) {
+  AUTO(world) few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
       check_counts(&few, (kf_metric)metric, (kf_centre)centre);
       check_counts(&odd, (kf_metric)metric, (kf_centre)centre);
     }
-  free_world(&few);
-  free_world(&odd);
 }
 
 /* Raw rows so short next to others that they are zeros in the statistics have no direction, and
  * lambdas so large that squares leave the range of f64 give the scores of no map at all. */
-static void counts_far_off(void **state) {
-  (void)state;
-  world w = unbalanced(11, 16, 31);
+TEST(counts_far_off) {
+  AUTO(world) w = unbalanced(11, 16, 31);
   for (uint64_t i = 0; i < w.n; i++)
     for (uint32_t j = 0; j < w.dim; j++) w.rows[i * w.dim + j] *= i % 7 == 3 ? 1e-19f : 1e-4f;
   const double lambdas[N] = {1e-12, 1e-8, 1e100, 1e290, 1e305};
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
       check_counts_at(&w, true, lambdas, (kf_metric)metric, (kf_centre)centre);
-  free_world(&w);
 }
 
 /* Rows opposite to others, fewer than columns, and small lambdas: many scores are below zero, where
  * the bound is another one, and leaving a row out changes much. */
-static void counts_opposite(void **state) {
-  (void)state;
+TEST(counts_opposite) {
   const double lambdas[N] = {1e-9, 1e-7, 1e-5, 1e-3, 0.1};
   for (uint64_t seed = 1; seed <= 12; seed++) {
     uint64_t s = seed;
-    world w = make_world(20 + seed % 4 * 10, 27, 7 + (uint32_t)seed, (double)(seed % 3 * 4), seed);
+    AUTO(world)
+    w = make_world(20 + seed % 4 * 10, 27, 7 + (uint32_t)seed, (double)(seed % 3 * 4), seed);
     for (uint64_t i = 3; i < w.n; i++)
       for (uint32_t j = 0; i % 3 != 0 && j < w.dim; j++) {
         float other = w.rows[seed % i * w.dim + j]; /* another row, or what is opposite to it */
@@ -258,19 +235,16 @@ static void counts_opposite(void **state) {
       }
     check_counts_at(&w, false, lambdas, KF_METRIC_COSINE, KF_CENTRE_NONE);
     check_counts_at(&w, false, lambdas, KF_METRIC_COSINE, KF_CENTRE_MEAN);
-    free_world(&w);
   }
 }
 
 /* Rows that are equal tie, and the lower class wins. */
-static void ties(void **state) {
-  (void)state;
-  world w = make_world(40, 6, 4, 1, 2);
+TEST(ties) {
+  AUTO(world) w = make_world(40, 6, 4, 1, 2);
   for (uint64_t i = 0; i < w.n; i++) /* classes 2k and 2k + 1 have the same rows */
     memcpy(w.rows + i * w.dim, w.rows + i / 4 * 4 * w.dim + (i % 4 / 2 * 2) * w.dim,
            w.dim * sizeof *w.rows);
   check_counts(&w, KF_METRIC_COSINE, KF_CENTRE_NONE);
-  free_world(&w);
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -295,9 +269,8 @@ static void fixture_clear(fixture *f) {
   kf_ctx_free(f->ctx);
 }
 
-static void choice(void **state) {
-  (void)state;
-  world w = make_world(600, 24, 20, 3, 21);
+TEST(choice) {
+  AUTO(world) w = make_world(600, 24, 20, 3, 21);
   fixture f = open_world(&w, 2);
   kf_lambda_choice *c, *se;
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data,
@@ -319,19 +292,17 @@ static void choice(void **state) {
   kf_lambda_choice_free(c);
   kf_lambda_choice_free(se);
   fixture_clear(&f);
-  free_world(&w);
 }
 
 /* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
-static void choice_at_the_ends(void **state) {
-  (void)state;
+TEST(choice_at_the_ends) {
   const struct {
     uint64_t n;
     uint32_t dim, classes;
     double low, high; /* between which the outermost lambda must be */
   } ends[] = {{200, 8, 10, 1e-7, 1e-4}, {120, 400, 12, 100, 1e6}, {60, 200, 6, 30, 80}};
   for (size_t e = 0; e < 3; e++) {
-    world w = make_world(ends[e].n, ends[e].dim, ends[e].classes, 0, 9);
+    AUTO(world) w = make_world(ends[e].n, ends[e].dim, ends[e].classes, 0, 9);
     uint64_t seed = 4;
     for (uint64_t i = 0; i < w.n; i++)
       for (uint32_t j = 0; j < w.dim; j++) {
@@ -354,13 +325,11 @@ static void choice_at_the_ends(void **state) {
     kf_lambda_choice_free(c);
     kf_stats_free(raw);
     fixture_clear(&f);
-    free_world(&w);
   }
 }
 
-static void choice_from_a_sample(void **state) {
-  (void)state;
-  world w = make_world(2000, 16, 10, 3, 22);
+TEST(choice_from_a_sample) {
+  AUTO(world) w = make_world(2000, 16, 10, 3, 22);
   fixture f = open_world(&w, 3);
   const double grid[] = {0, 0.1, 1};
   kf_lambda_options options = {.method = KF_METHOD_PAPER, .sample = 500, .grid = grid, .n_grid = 3};
@@ -372,15 +341,13 @@ static void choice_from_a_sample(void **state) {
   assert_true(c->points[0].lambda == 0);
   kf_lambda_choice_free(c);
   fixture_clear(&f);
-  free_world(&w);
 }
 
 /* Counted in parts, hits are those of all rows; which rows were hits is known; and what the best loses follows from
  * that. */
-static void hits_in_parts(void **state) {
-  (void)state;
+TEST(hits_in_parts) {
   enum { ROWS = 19000, POINTS = 3 }; /* three parts: the last doubling is cut short */
-  world w = make_world(ROWS, 6, 5, 2, 31);
+  AUTO(world) w = make_world(ROWS, 6, 5, 2, 31);
   for (unsigned threads = 1; threads <= 3; threads += 2) {
     fixture f = open_world(&w, threads);
     kf_fitter *fitter;
@@ -436,13 +403,11 @@ static void hits_in_parts(void **state) {
     free(right);
     fixture_clear(&f);
   }
-  free_world(&w);
 }
 
 /* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas go wrong on
  * different rows, and all rows are taken. Either way the choice loses little against that of all rows. */
-static void choice_of_enough_rows(void **state) {
-  (void)state;
+TEST(choice_of_enough_rows) {
   enum { ROWS = 26000 };
   const struct {
     uint32_t dim, classes;
@@ -450,7 +415,7 @@ static void choice_of_enough_rows(void **state) {
     bool noise;
   } cases[] = {{8, 4, 0, false}, {40, 2, 3, true}};
   for (size_t i = 0; i < 2; i++) {
-    world w = make_world(ROWS, cases[i].dim, cases[i].classes, cases[i].decades, 33);
+    AUTO(world) w = make_world(ROWS, cases[i].dim, cases[i].classes, cases[i].decades, 33);
     uint64_t seed = 34;
     for (uint64_t row = 0; cases[i].noise && row < ROWS; row++)
       w.labels[row] = (int32_t)(test_random(&seed) % cases[i].classes);
@@ -492,15 +457,13 @@ static void choice_of_enough_rows(void **state) {
     kf_lambda_choice_free(c);
     kf_lambda_choice_free(whole);
     fixture_clear(&f);
-    free_world(&w);
   }
 }
 
 /* Rows alone in their class are told of the whole sample, whatever part of it was enough. */
-static void single_rows_of_the_sample(void **state) {
-  (void)state;
+TEST(single_rows_of_the_sample) {
   enum { ROWS = 26000, ALONE = 80, CLASSES = 4 };
-  world w = make_world(ROWS, 8, CLASSES, 0, 33);
+  AUTO(world) w = make_world(ROWS, 8, CLASSES, 0, 33);
   for (uint64_t i = 0; i < ALONE; i++) w.labels[300 * i] = (int32_t)(CLASSES + i);
   w.classes = CLASSES + ALONE;
   fixture f = open_world(&w, 2);
@@ -511,12 +474,10 @@ static void single_rows_of_the_sample(void **state) {
   assert_int_equal(c->n_single, ALONE);
   kf_lambda_choice_free(c);
   fixture_clear(&f);
-  free_world(&w);
 }
 
-static void choice_refused(void **state) {
-  (void)state;
-  world w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
+TEST(choice_refused) {
+  AUTO(world) w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
   fixture f = open_world(&w, 1), g = open_world(&other, 1);
   kf_lambda_choice *c = NULL;
   const double falling[] = {1, 0.1};
@@ -532,27 +493,4 @@ static void choice_refused(void **state) {
   assert_null(c);
   fixture_clear(&f);
   fixture_clear(&g);
-  free_world(&w);
-  free_world(&other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scores_balanced),
-      cmocka_unit_test(scores_unbalanced),
-      cmocka_unit_test(scores_pairs),
-      cmocka_unit_test(scores_raw),
-      cmocka_unit_test(counts),
-      cmocka_unit_test(ties),
-      cmocka_unit_test(counts_far_off),
-      cmocka_unit_test(choice_at_the_ends),
-      cmocka_unit_test(counts_opposite),
-      cmocka_unit_test(choice),
-      cmocka_unit_test(choice_from_a_sample),
-      cmocka_unit_test(hits_in_parts),
-      cmocka_unit_test(choice_of_enough_rows),
-      cmocka_unit_test(single_rows_of_the_sample),
-      cmocka_unit_test(choice_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,10 @@
 /* --- the eigensolver -------------------------------------------------------------------------- */
 
 static void check_eigen(uint32_t n, const double *a) {
-  kf_ctx *one = test_ctx(1, KF_ISA_PLAIN);
-  double *copy = malloc((size_t)n * n * sizeof *copy), *v = malloc((size_t)n * n * sizeof *v);
-  double *values = malloc(n * sizeof *values), *product = malloc(n * sizeof *product);
+  AUTO(kf_ctx) *one = test_ctx(1, KF_ISA_PLAIN);
+  AUTOFREE double *copy = malloc((size_t)n * n * sizeof *copy),
+                  *v = malloc((size_t)n * n * sizeof *v);
+  AUTOFREE double *values = malloc(n * sizeof *values), *product = malloc(n * sizeof *product);
   memcpy(copy, a, (size_t)n * n * sizeof *copy);
   assert_ok(one, kf_eigen(one, n, copy, values, v));
   double scale = 1e-308;
@@ -25,10 +26,10 @@ static void check_eigen(uint32_t n, const double *a) {
     assert_true(i == 0 || values[i] <= values[i - 1]);
   }
   /* The same bits with threads and vectors. */
-  double *v2 = malloc((size_t)n * n * sizeof *v2), *values2 = malloc(n * sizeof *values2);
+  AUTOFREE double *v2 = malloc((size_t)n * n * sizeof *v2), *values2 = malloc(n * sizeof *values2);
   for (int isa = KF_ISA_AVX2; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
-    kf_ctx *ctx = test_ctx(3, (kf_isa)isa);
+    AUTO(kf_ctx) *ctx = test_ctx(3, (kf_isa)isa);
     memcpy(copy, a, (size_t)n * n * sizeof *copy);
     assert_ok(ctx, kf_eigen(ctx, n, copy, values2, v2));
     assert_memory_equal(values, values2, n * sizeof *values);
@@ -36,34 +37,23 @@ static void check_eigen(uint32_t n, const double *a) {
     memset(values2, 0, n * sizeof *values2);
     assert_ok(ctx, kf_eigen(ctx, n, copy, values2, NULL)); /* alone */
     assert_memory_equal(values, values2, n * sizeof *values);
-    kf_ctx_free(ctx);
   }
-  free(copy);
-  free(v);
-  free(v2);
-  free(values);
-  free(values2);
-  free(product);
-  kf_ctx_free(one);
 }
 
-static void eigen_random(void **state) {
-  (void)state;
+TEST(eigen_random) {
   const uint32_t sizes[] = {1, 2, 3, 8, 9, 65, 150};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
     uint32_t n = sizes[s];
-    double *a = malloc((size_t)n * n * sizeof *a);
+    AUTOFREE double *a = malloc((size_t)n * n * sizeof *a);
     uint64_t seed = s;
     for (size_t i = 0; i < n; i++)
       for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = test_normal(&seed);
     check_eigen(n, a);
-    free(a);
   }
 }
 
 /* Matrices on which eigensolvers stumble. */
-static void eigen_special(void **state) {
-  (void)state;
+TEST(eigen_special) {
   enum { n = 60 };
   static double a[n * n];
   memset(a, 0, sizeof a);
@@ -155,8 +145,7 @@ static double tiny_at(size_t i, size_t j, size_t n) { return 1e-305 * sign_at(i,
 static double denormal_at(size_t i, size_t j, size_t n) { return 1e-315 * sign_at(i, j, n); }
 static double huge_at(size_t i, size_t j, size_t n) { return 1e304 * sign_at(i, j, n); }
 
-static void eigen_hard(void **state) {
-  (void)state;
+TEST(eigen_hard) {
   static double (*const kinds[])(size_t, size_t, size_t) = {
       zero_at,      equal_at, diagonal_at,          sign_at,        cluster_at,  identity_at,
       wilkinson_at, glued_at, second_difference_at, no_diagonal_at, loose_at,    graded_at,
@@ -165,30 +154,27 @@ static void eigen_hard(void **state) {
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       size_t n = sizes[s];
-      double *a = malloc(n * n * sizeof *a);
+      AUTOFREE double *a = malloc(n * n * sizeof *a);
       for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = kinds[k](i, j, n);
       check_eigen((uint32_t)n, a);
-      free(a);
     }
 }
 
 /* Wide enough for products that are shared out in parts. */
-static void eigen_wide(void **state) {
-  (void)state;
+TEST(eigen_wide) {
   enum { n = 1030 };
   double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
   double *v[2], values[2][n], largest = 0, turned[n];
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = pick(i * n + j, 3);
   for (unsigned t = 0; t < 2; t++) {
-    kf_ctx *ctx = test_ctx(1 + 2 * t, t == 0 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(1 + 2 * t, t == 0 ? KF_ISA_PLAIN : KF_ISA_AUTO);
     v[t] = malloc((size_t)n * n * sizeof *v[t]);
     memcpy(copy, a, (size_t)n * n * sizeof *a);
     assert_ok(ctx, kf_eigen(ctx, n, copy, values[t], v[t]));
     assert_ok(ctx, kf_eigen(ctx, n, copy, turned, NULL));
     assert_memory_equal(values[t], turned, sizeof turned);
-    kf_ctx_free(ctx);
   }
   assert_memory_equal(values[0], values[1], sizeof values[0]);
   assert_memory_equal(v[0], v[1], (size_t)n * n * sizeof *v[0]);
@@ -214,13 +200,14 @@ static void eigen_wide(void **state) {
 /* --- the fit ---------------------------------------------------------------------------------- */
 
 static void check_identities(double lambda, uint32_t classes, uint64_t n) {
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(n, 48, classes, 3, 5);
-  kf_stats *s = stats_of(ctx, &w, 0);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(n, 48, classes, 3, 5);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   uint32_t d = w.dim;
-  double *s_w = malloc((size_t)d * d * sizeof *s_w), *s_b = malloc((size_t)d * d * sizeof *s_b);
+  AUTOFREE double *s_w = malloc((size_t)d * d * sizeof *s_w),
+                  *s_b = malloc((size_t)d * d * sizeof *s_b);
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, s_b, NULL));
-  kf_model *m = fit(ctx, s, lambda, 0);
+  AUTO(kf_model) *m = fit(ctx, s, lambda, 0);
   for (size_t i = 0; i < d; i++) s_w[i * d + i] += m->map.lambda;
   const double *t = kf_model_transform_matrix(m);
   assert_true(off_diagonal(t, s_w, d, d, NULL) < 1e-9);
@@ -230,10 +217,9 @@ static void check_identities(double lambda, uint32_t classes, uint64_t n) {
     assert_true(kf_model_between_eigenvalues(m)[i] == 0);
   /* A smaller model is the first rows of the whole one, to the bit. */
   for (uint32_t l = 1; l < d; l += 13) {
-    kf_model *small = fit(ctx, s, lambda, l);
+    AUTO(kf_model) *small = fit(ctx, s, lambda, l);
     assert_int_equal(kf_model_dim_out(small), l);
     assert_memory_equal(kf_model_transform_matrix(small), t, (size_t)l * d * sizeof *t);
-    kf_model_free(small);
   }
   for (uint32_t l = 0; l < d; l++) { /* signs */
     double largest = 0;
@@ -241,25 +227,17 @@ static void check_identities(double lambda, uint32_t classes, uint64_t n) {
       if (fabs(t[l * d + j]) > fabs(largest)) largest = t[l * d + j];
     assert_true(largest > 0);
   }
-  free(s_w);
-  free(s_b);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void identities(void **state) {
-  (void)state;
+TEST(identities) {
   check_identities(0.3, 10, 3000);
   check_identities(0, 10, 3000);     /* full rank needs no regulariser */
   check_identities(1e-6, 100, 2000); /* more classes than dimensions */
   check_identities(0.1, 5, 30);      /* fewer rows than dimensions */
 }
 
-static void same_bits_everywhere(void **state) {
-  (void)state;
-  world w = make_world(2000, 70, 12, 4, 8);
+TEST(same_bits_everywhere) {
+  AUTO(world) w = make_world(2000, 70, 12, 4, 8);
   const char *folder = test_folder();
   char first[512], other[512];
   snprintf(first, sizeof first, "%s/first.safetensors", folder);
@@ -268,27 +246,22 @@ static void same_bits_everywhere(void **state) {
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 3; threads++) {
       if (!test_has_isa((kf_isa)isa)) continue;
-      kf_ctx *ctx = test_ctx(threads, (kf_isa)isa);
-      kf_stats *s = stats_of(ctx, &w, 0);
-      kf_model *m = fit(ctx, s, 0.3, 20);
+      AUTO(kf_ctx) *ctx = test_ctx(threads, (kf_isa)isa);
+      AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+      AUTO(kf_model) *m = fit(ctx, s, 0.3, 20);
       assert_ok(ctx, kf_model_save(ctx, m, n == 0 ? first : other));
       if (n++ > 0) assert_same_file(first, other);
-      kf_model_free(m);
-      kf_stats_free(s);
-      kf_ctx_free(ctx);
     }
   test_remove(folder);
-  free_world(&w);
 }
 
 /* --- singular and degenerate ------------------------------------------------------------------ */
 
-static void singular(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(30, 48, 5, 1, 3); /* rank at most 30 - 5 */
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m;
+TEST(singular) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(30, 48, 5, 1, 3); /* rank at most 30 - 5 */
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = NULL;
   kf_fit_options zero = {.method = KF_METHOD_PAPER, .lambda = {0, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
   /* The lambda that the message proposes works. */
@@ -296,24 +269,19 @@ static void singular(void **state) {
   assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed), 1);
   kf_fit_options small = {.method = KF_METHOD_PAPER, .lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit_stats(ctx, s, &small, &m));
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Any lambda above 0 gives a model that can be saved, loaded and used. A huge one makes the map a
  * rotation, which leaves the answers of the original space; tiny ones all agree. */
-static void any_lambda(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(60, 96, 20, 2, 3); /* rank 40 of 96 */
-  kf_stats *s = stats_of(ctx, &w, 0);
+TEST(any_lambda) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(60, 96, 20, 2, 3); /* rank 40 of 96 */
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   const double values[] = {1e-300, 1e-100, 1e-62, 1e-30, 1e-12, 1, 1e30, 1e100, 1e300};
   const char *folder = test_folder(), *path = test_path(folder, "m.safetensors");
   int32_t raw[60], found[60], tiny[60];
   for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-    kf_model *m, *back;
+    AUTO(kf_model) *m = NULL, *back = NULL;
     kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = {values[v], KF_LAMBDA_ABSOLUTE}};
     assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
     assert_ok(ctx, kf_model_save(ctx, m, path));
@@ -328,8 +296,6 @@ static void any_lambda(void **state) {
     kf_status status = kf_classify(ctx, back, w.rows, w.n, &euclidean, found, NULL);
     if (values[v] < 1e-90 || values[v] > 1e90) /* lengths do not fit f32 there, and that is said */
       assert_int_equal(status, KF_ERR_MATH);
-    kf_model_free(m);
-    kf_model_free(back);
   }
   kf_model *m;
   kf_fit_options denormal = {.method = KF_METHOD_PAPER, .lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
@@ -341,34 +307,26 @@ static void any_lambda(void **state) {
   kf_fit_options unit = {.method = KF_METHOD_PAPER, .lambda = {1, (kf_lambda_unit)9}};
   assert_error(ctx, KF_ERR_ARG, "unit of lambda", kf_fit_stats(ctx, s, &unit, &m));
   test_remove(folder);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Rows that are equal within their classes have no scatter at all, not a little rounding noise. */
-static void equal_rows(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(equal_rows) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (uint64_t times = 1; times <= 8; times++) {
-    world w = make_world(50 * times, 32, 50, 1, times);
+    AUTO(world) w = make_world(50 * times, 32, 50, 1, times);
     for (uint64_t i = 50; i < w.n; i++)
       memcpy(w.rows + i * 32, w.rows + i % 50 * 32, 32 * sizeof *w.rows);
-    kf_stats *s = stats_of(ctx, &w, 0);
+    AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
     kf_model *m;
     assert_error(ctx, KF_ERR_MATH, "zero", kf_fit_stats(ctx, s, paper(), &m));
-    kf_stats_free(s);
-    free_world(&w);
   }
-  kf_ctx_free(ctx);
 }
 
-static void one_row_a_class(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(20, 16, 20, 1, 3);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m;
+TEST(one_row_a_class) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(20, 16, 20, 1, 3);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = NULL;
   assert_error(ctx, KF_ERR_MATH, "every row is alone in its class (20 rows, 20 classes)",
                kf_fit_stats(ctx, s, paper(), &m)); /* 0.3 times zero */
   kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = {2.0, KF_LAMBDA_ABSOLUTE}};
@@ -376,16 +334,11 @@ static void one_row_a_class(void **state) {
   double identity[16 * 16] = {0};
   for (int i = 0; i < 16; i++) identity[i * 17] = 2.0;
   assert_true(off_diagonal(kf_model_transform_matrix(m), identity, 16, 16, NULL) < 1e-12);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void empty_and_single_classes(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(400, 12, 4, 1, 3);
+TEST(empty_and_single_classes) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(400, 12, 4, 1, 3);
   for (uint64_t i = 0; i < w.n; i++) w.labels[i] = w.labels[i] == 2 ? 5 : w.labels[i];
   w.classes = 7; /* classes 2, 4 and 6 are empty */
   kf_stats *s = stats_of(ctx, &w, 0);
@@ -406,20 +359,17 @@ static void empty_and_single_classes(void **state) {
   assert_error(ctx, KF_ERR_ARG, "13 dimensions",
                kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = 13}, &m));
   kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0.
  */
-static void nine_decades(void **state) {
-  (void)state;
+TEST(nine_decades) {
   enum { d = 64, classes = 10, n = 200000 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(n, d, classes, 9.6, 77);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(n, d, classes, 9.6, 77);
   mix(&w, 78);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m;
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_fit_stats(ctx, s,
                               &(kf_fit_options){.method = KF_METHOD_PAPER,
                                                 .lambda = {0, KF_LAMBDA_ABSOLUTE}},
@@ -456,19 +406,14 @@ static void nine_decades(void **state) {
   print_message("    float32 sums: %d negative eigenvalues of %d; exact sums: none, ratio %.1e\n",
                 negative, d, ours[0] / ours[d - 1]);
   assert_true(negative > 0);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* --- files and lambda ------------------------------------------------------------------------- */
 
-static void files(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(200, 12, 4, 1, 4);
-  kf_stats *s = stats_of(ctx, &w, 0);
+TEST(files) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(200, 12, 4, 1, 4);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   kf_model *m = fit(ctx, s, 0.3, 5), *back;
   const char *folder = test_folder();
   char path[512], again[512];
@@ -498,18 +443,14 @@ static void files(void **state) {
   free(bytes);
   test_remove(folder);
   kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Temperature and threshold: in the file only if they are set, checked when it is read, kept where
  * scores stay what they were. */
-static void confidence(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(200, 12, 4, 1, 4);
-  kf_stats *s = stats_of(ctx, &w, 0);
+TEST(confidence) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(200, 12, 4, 1, 4);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   kf_model *m = fit(ctx, s, 0.3, 5), *back, *larger;
   const char *folder = test_folder();
   const char *path = test_path(folder, "m.safetensors");
@@ -550,14 +491,10 @@ static void confidence(void **state) {
   kf_data_free(rows);
   test_remove(folder);
   kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Rows too long or too short for their squares are scaled to unit length all the same. */
-static void unit_rows(void **state) {
-  (void)state;
+TEST(unit_rows) {
   const double sizes[] = {1e-320, 1e-200, 1e-141, 1, 1e139, 1e141, 1e200, 1e307};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     double x[3] = {3 * sizes[i], 0, -4 * sizes[i]};
@@ -573,23 +510,18 @@ static void unit_rows(void **state) {
 }
 
 /* Statistics that no rows could have given are refused, not fitted. */
-static void impossible_statistics(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(300, 8, 3, 1, 4);
-  kf_stats *s = stats_of(ctx, &w, 0);
+TEST(impossible_statistics) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(300, 8, 3, 1, 4);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   kf_model *m;
   for (uint64_t i = 0; i < kf_triangle(8); i++) s->moments[i] = 0;
   assert_error(ctx, KF_ERR_DATA, "no rows have these statistics",
                kf_fit_stats(ctx, s, paper(), &m));
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void lambda_texts(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(lambda_texts) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_lambda l;
   assert_ok(ctx, kf_lambda_parse(ctx, "150", &l));
   assert_true(l.value == 150 && l.unit == KF_LAMBDA_ABSOLUTE);
@@ -606,7 +538,6 @@ static void lambda_texts(void **state) {
                              "1e999", "3y", "3xx", "1 ",   "automatic"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_error(ctx, KF_ERR_ARG, "lambda", kf_lambda_parse(ctx, bad[i], &l));
-  kf_ctx_free(ctx);
 }
 
 /* Looks on while the first eigenproblem is solved, and stops it at one of its signs of life. */
@@ -621,12 +552,11 @@ static int look_on(void *user, const char *what, uint64_t done, uint64_t total) 
   return ++o->seen == o->stop_at;
 }
 
-static void stopped_within_a_step(void **state) {
-  (void)state;
+TEST(stopped_within_a_step) {
   onlooker o = {0};
-  kf_ctx *ctx = NULL;
-  kf_data *data;
-  kf_stats *s;
+  AUTO(kf_ctx) *ctx = NULL;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *s = NULL;
   kf_model *m;
   assert_int_equal(
       kf_ctx_new(&(kf_ctx_options){.threads = 2, .progress = look_on, .user = &o}, &ctx), KF_OK);
@@ -640,31 +570,4 @@ static void stopped_within_a_step(void **state) {
                kf_fit_stats(ctx, s, &(kf_fit_options){.lambda = {0.3, KF_LAMBDA_RELATIVE}}, &m));
   assert_int_equal(o.seen, 3);
   assert_null(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(eigen_random),
-      cmocka_unit_test(eigen_special),
-      cmocka_unit_test(eigen_hard),
-      cmocka_unit_test(eigen_wide),
-      cmocka_unit_test(identities),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(singular),
-      cmocka_unit_test(any_lambda),
-      cmocka_unit_test(equal_rows),
-      cmocka_unit_test(one_row_a_class),
-      cmocka_unit_test(empty_and_single_classes),
-      cmocka_unit_test(nine_decades),
-      cmocka_unit_test(files),
-      cmocka_unit_test(confidence),
-      cmocka_unit_test(lambda_texts),
-      cmocka_unit_test(unit_rows),
-      cmocka_unit_test(stopped_within_a_step),
-      cmocka_unit_test(impossible_statistics),
-  };
-  return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

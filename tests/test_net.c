@@ -40,15 +40,13 @@ static void check_product_value(const kf_net_kernel *net, double tolerance) {
   kf_free(x), kf_free(w), kf_free(bias), kf_free(rows), kf_free(weights);
 }
 
-static void products(void **state) {
-  (void)state;
+TEST(products) {
   check_product_value(&kf_net_plain_f32, 0x1p-20);
   check_product_value(&kf_net_plain_bf16, 0x1p-7);
 }
 
 /* Ties, denormals, the largest values, infinities and NaN. */
-static void rounding(void **state) {
-  (void)state;
+TEST(rounding) {
   static const uint32_t cases[][2] = {
       {0x3f800000, 0x3f800000}, {0x3f808000, 0x3f800000}, {0x3f808001, 0x3f810000},
       {0x3f818000, 0x3f820000}, {0x3f817fff, 0x3f810000}, {0x007fffff, 0x00000000},
@@ -87,8 +85,7 @@ static float activated(const kf_net_kernel *net, kf_activation activation, float
   return out;
 }
 
-static void activations(void **state) {
-  (void)state;
+TEST(activations) {
   const double eps = 0x1p-24;
   for (int at = -12 * 1024; at <= 12 * 1024; at++) {
     float x = (float)at / 1024;
@@ -112,8 +109,7 @@ static void activations(void **state) {
   }
 }
 
-static void layer_norms(void **state) {
-  (void)state;
+TEST(layer_norms) {
   enum { D = 77 };
   uint64_t seed = 9;
   float *x = random_rows(2 * D, &seed, ORDINARY), *gamma = random_rows(D, &seed, ORDINARY);
@@ -166,8 +162,7 @@ static void check_attention_value(const kf_net_kernel *net, double tolerance) {
   kf_free(q), kf_free(k), kf_free(v);
 }
 
-static void attentions(void **state) {
-  (void)state;
+TEST(attentions) {
   check_attention_value(&kf_net_plain_f32, 1e-6);
   check_attention_value(&kf_net_plain_bf16, 0.02);
 }
@@ -230,8 +225,7 @@ static void run_case(void **state) {
 }
 
 /* Checks against a definition, so that the plain kernels are checked too. */
-static void plain_alone(void **state) {
-  (void)state;
+TEST(plain_alone) {
   const kf_net_kernel *nets[] = {&kf_net_plain_f32, &kf_net_plain_bf16};
   for (size_t i = 0; i < 2; i++) {
     check_parts(nets[i], NULL);
@@ -242,19 +236,13 @@ static void plain_alone(void **state) {
   }
 }
 
-int main(void) {
-  enum { FIRST = 6 };
+TESTS {
   static test_case cases[N_CANDIDATES * N_CHECKS];
-  struct CMUnitTest tests[FIRST + N_CANDIDATES * N_CHECKS] = {
-      cmocka_unit_test(products),    cmocka_unit_test(rounding),   cmocka_unit_test(activations),
-      cmocka_unit_test(layer_norms), cmocka_unit_test(attentions), cmocka_unit_test(plain_alone)};
   for (size_t i = 0; i < N_CANDIDATES * N_CHECKS; i++) {
     test_case *c = &cases[i];
     c->candidate = &candidates[i / N_CHECKS];
     c->check = &checks[i % N_CHECKS];
     snprintf(c->name, sizeof c->name, "%s.%s", c->check->name, c->candidate->name);
-    tests[FIRST + i] =
-        (struct CMUnitTest){.name = c->name, .test_func = run_case, .initial_state = c};
+    ADD_TEST(c->name, run_case, c);
   }
-  return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

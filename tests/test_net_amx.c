@@ -15,50 +15,16 @@ static void check(void (*by)(const kf_net_kernel *net, const kf_net_kernel *plai
   by(&emulated_net, &kf_net_plain_bf16);
 }
 
-static void bits_of_products(void **state) {
-  (void)state;
-  check(check_products);
-}
-static void parts(void **state) {
-  (void)state;
-  check(check_parts);
-}
-static void bits_of_edges(void **state) {
-  (void)state;
-  check(check_edge_of_denormals);
-}
-static void padding(void **state) {
-  (void)state;
-  check(check_padding);
-}
-static void bits_of_rows(void **state) {
-  (void)state;
-  check(check_rows_alone);
-}
-static void bits_of_attention(void **state) {
-  (void)state;
-  check(check_attentions);
-}
-static void attended(void **state) {
-  (void)state;
-  check(check_attended);
-}
-
-int main(void) {
-  static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bits_of_products), cmocka_unit_test(parts),
-      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(padding),
-      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_attention),
-      cmocka_unit_test(attended)};
-  return test_result(cmocka_run_group_tests_name("net_amx", tests, NULL, NULL),
-                     sizeof tests / sizeof *tests);
-}
+TEST(bits_of_products) { check(check_products); }
+TEST(parts) { check(check_parts); }
+TEST(bits_of_edges) { check(check_edge_of_denormals); }
+TEST(padding) { check(check_padding); }
+TEST(bits_of_rows) { check(check_rows_alone); }
+TEST(bits_of_attention) { check(check_attentions); }
+TEST(attended) { check(check_attended); }
 
 #else
-#include <stdio.h>
+#include "test.h"
 
-int main(void) {
-  puts("skipped: no x86-64 kernels in this build");
-  return 77;
-}
+TEST(kernels) { test_skip("x86-64 kernel"); }
 #endif

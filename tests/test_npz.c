@@ -67,7 +67,8 @@ static const char *write_npz(const char *name, const member *members, size_t n, 
   for (size_t i = 0; i < n; i++) {
     const member *m = &members[i];
     size_t bytes_n = 0;
-    char *bytes = test_read(write_npy("member.npy", m->type, m->shape, m->data, m->n), &bytes_n);
+    AUTOFREE char *bytes =
+        test_read(write_npy("member.npy", m->type, m->shape, m->data, m->n), &bytes_n);
     const char *own = m->local_name != NULL ? m->local_name : m->name;
     headers[i] = a.n;
     sizes[i] = bytes_n;
@@ -78,7 +79,6 @@ static const char *write_npz(const char *name, const member *members, size_t n, 
     put(&a, 0, 2);
     put_bytes(&a, own, strlen(own));
     put_bytes(&a, bytes, bytes_n);
-    free(bytes);
   }
   uint64_t directory = a.n;
   for (size_t i = 0; i < n; i++) {
@@ -133,7 +133,7 @@ static const int64_t y3[3] = {1, 0, 1}, z2[2] = {1, 0};
   { .name = "y.npy", .type = "<i8", .shape = "(3,)", .data = y3, .n = 24 }
 
 static void assert_set(const char *path, const kf_data_options *options, int labelled) {
-  kf_data *data = must_open(path, options);
+  AUTO(kf_data) *data = must_open(path, options);
   float rows[6];
   int32_t labels[3];
   assert_int_equal(kf_data_rows(data), 3);
@@ -141,13 +141,11 @@ static void assert_set(const char *path, const kf_data_options *options, int lab
   assert_ok(ctx, kf_data_get(ctx, data, 0, 3, rows, labels));
   assert_memory_equal(rows, six, sizeof six);
   for (int i = 0; labelled && i < 3; i++) assert_int_equal(labels[i], y3[i]);
-  kf_data_free(data);
 }
 
 /* --- tests ----------------------------------------------------------------------------------- */
 
-static void rows_and_labels(void **state) {
-  (void)state;
+TEST(rows_and_labels) {
   const member set[] = {
       X, Y, {.name = "z.npy", .type = "<i8", .shape = "(2,)", .data = z2, .n = 16}};
   for (int wide = 0; wide < 2; wide++) {
@@ -161,23 +159,20 @@ static void rows_and_labels(void **state) {
     const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
     assert_set(rows, &(kf_data_options){.labels = labels, .n_labels = 1}, 1);
     assert_set(rows, &(kf_data_options){.labels = only, .n_labels = 1}, 1);
-    kf_data *data = must_open(path, NULL);
+    AUTO(kf_data) *data = must_open(path, NULL);
     assert_int_equal(kf_data_reads(data, path), 1); /* an archive is not overwritten */
-    kf_data_free(data);
   }
   /* Two arrays of one archive are two files. */
   const member two[] = {X,
                         {.name = "w.npy", .type = "<f4", .shape = "(3, 2)", .data = six, .n = 24}};
   write_npz("two.npz", two, 2, 0);
   const char *const both[] = {at("two.npz:x"), at("two.npz:w")};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open(ctx, both, 2, NULL, &data));
   assert_int_equal(kf_data_rows(data), 6);
-  kf_data_free(data);
 }
 
-static void which_array(void **state) {
-  (void)state;
+TEST(which_array) {
   const member two[] = {X,
                         {.name = "w.npy", .type = "<f4", .shape = "(3, 2)", .data = six, .n = 24},
                         Y,
@@ -208,8 +203,7 @@ static void which_array(void **state) {
                 KF_ERR_DATA, "c.npz", "no array is a list");
 }
 
-static void bad_members(void **state) {
-  (void)state;
+TEST(bad_members) {
   const struct {
     member m;
     const char *cause;
@@ -240,12 +234,11 @@ static void bad_members(void **state) {
 
 /* Every prefix is refused, and so is every archive with one byte more in front or behind. No changed byte leads
  * outside of it; it is refused, or does not matter. */
-static void damaged(void **state) {
-  (void)state;
+TEST(damaged) {
   for (int wide = 0; wide < 2; wide++) {
     const member set[] = {X, Y};
     size_t n = 0;
-    char *bytes = test_read(write_npz("whole.npz", set, 2, wide), &n);
+    AUTOFREE char *bytes = test_read(write_npz("whole.npz", set, 2, wide), &n);
     kf_data *data;
     for (size_t cut = 1; cut < n; cut++) {
       const char *path = write_bytes("cut.npz", bytes, cut);
@@ -258,22 +251,19 @@ static void damaged(void **state) {
       if (open_one(write_bytes("flip.npz", bytes, n), NULL, &data) == KF_OK) kf_data_free(data);
       bytes[i] ^= 0x41;
     }
-    free(bytes);
   }
 }
 
 /* A deflated member that ends before its header does, whatever the directory says of its size. */
-static void ends_early(void **state) {
-  (void)state;
+TEST(ends_early) {
   static const unsigned char whole[12] = "\x93NUMPY\2\0\xff\xff\x0f";
   for (size_t n = 0; n <= sizeof whole; n++) {
-    unsigned char *bytes = malloc(n + 1); /* sanitizers see its end */
+    AUTOFREE unsigned char *bytes = malloc(n + 1); /* sanitizers see its end */
     memcpy(bytes, whole, n);
     kf_npy npy;
     kf_err err = {0};
     assert_int_equal(kf_npy_parse(&npy, "a", bytes, n, 1100000, &err), KF_ERR_DATA);
     if (n > 9) assert_non_null(strstr(err.message, "is too long"));
-    free(bytes);
   }
 }
 
@@ -315,8 +305,7 @@ REPLACED int unlink(const char *path) {
   return -1;
 }
 
-static void briefly_named(void **state) {
-  (void)state;
+TEST(briefly_named) {
   size_t n;
   char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
   const char *path = write_bytes("deflated.npz", bytes, n);
@@ -350,11 +339,4 @@ static void briefly_named(void **state) {
   assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_and_labels), cmocka_unit_test(which_array),
-      cmocka_unit_test(bad_members),     cmocka_unit_test(damaged),
-      cmocka_unit_test(ends_early),      cmocka_unit_test(briefly_named),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -34,38 +34,29 @@ static kf_model *model_of(kf_ctx *with, const kf_data *data) {
   return again;
 }
 
-static void handed_on(void **state) {
-  (void)state;
-  kf_data *data = data_of(ctx, "a.safetensors", "one", 0x123456789abcdef0u);
+TEST(handed_on) {
+  AUTO(kf_data) *data = data_of(ctx, "a.safetensors", "one", 0x123456789abcdef0u);
   assert_string_equal(kf_origin_name(kf_data_origin(data)), "one");
-  kf_stats *stats, *loaded;
+  AUTO(kf_stats) *stats = NULL, *loaded = NULL;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
   assert_ok(ctx, kf_stats_save(ctx, stats, at("s.safetensors")));
   assert_ok(ctx, kf_stats_load(ctx, at("s.safetensors"), &loaded));
   assert_int_equal(kf_origin_checksum(kf_stats_origin(loaded)), 0x123456789abcdef0u);
-  kf_text *text;
+  AUTO(kf_text) *text = NULL;
   assert_ok(ctx, kf_text_new(ctx, data, NULL, &text));
   assert_string_equal(kf_origin_name(kf_text_origin(text)), "one");
-  kf_model *model = model_of(ctx, data), *fused;
+  AUTO(kf_model) *model = model_of(ctx, data), *fused = NULL;
   assert_ok(ctx, kf_model_new_fused(ctx, model, text, 1, &fused));
   assert_string_equal(kf_origin_name(kf_model_origin(fused)), "one");
-  kf_gallery *gallery;
+  AUTO(kf_gallery) *gallery = NULL;
   assert_ok(ctx, kf_gallery_new(ctx, data, model, NULL, &gallery));
   assert_string_equal(kf_origin_name(kf_gallery_origin(gallery)), "one");
-  kf_gallery_free(gallery);
-  kf_model_free(fused);
-  kf_model_free(model);
-  kf_text_free(text);
-  kf_stats_free(loaded);
-  kf_stats_free(stats);
-  kf_data_free(data);
 }
 
-static void unknown(void **state) {
-  (void)state;
-  kf_data *data = data_of(ctx, "a.safetensors", "", 0);
-  kf_data *known = data_of(ctx, "b.safetensors", "two", 2);
-  kf_model *model = model_of(ctx, data);
+TEST(unknown) {
+  AUTO(kf_data) *data = data_of(ctx, "a.safetensors", "", 0);
+  AUTO(kf_data) *known = data_of(ctx, "b.safetensors", "two", 2);
+  AUTO(kf_model) *model = model_of(ctx, data);
   assert_null(kf_data_origin(data));
   assert_null(kf_model_origin(model));
   assert_null(kf_origin_name(NULL));
@@ -74,16 +65,12 @@ static void unknown(void **state) {
   assert_ok(ctx, kf_origins_agree(ctx, kf_data_origin(known), NULL));
   kf_eval_result eval;
   assert_ok(ctx, kf_eval(ctx, model, known, NULL, &eval));
-  kf_model_free(model);
-  kf_data_free(known);
-  kf_data_free(data);
 }
 
-static void different(void **state) {
-  (void)state;
-  kf_data *a = data_of(ctx, "a.safetensors", "one", 0xaaaaaaaa00000000u);
-  kf_data *b = data_of(ctx, "b.safetensors", "one", 0xbbbbbbbb00000000u);
-  kf_model *model = model_of(ctx, a);
+TEST(different) {
+  AUTO(kf_data) *a = data_of(ctx, "a.safetensors", "one", 0xaaaaaaaa00000000u);
+  AUTO(kf_data) *b = data_of(ctx, "b.safetensors", "one", 0xbbbbbbbb00000000u);
+  AUTO(kf_model) *model = model_of(ctx, a);
   kf_eval_result eval;
   kf_status status = kf_eval(ctx, model, b, NULL, &eval);
   assert_failed(status, KF_ERR_DATA, "b.safetensors: the encoder is one (bbbbbbbb)",
@@ -93,21 +80,15 @@ static void different(void **state) {
   assert_ok(ctx, kf_origins_agree(ctx, kf_data_origin(a), kf_model_origin(model)));
 
   /* What one context opens goes with anything, with whichever context it is used. */
-  kf_ctx *any = NULL;
+  AUTO(kf_ctx) *any = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .any_encoder = 1}, &any), KF_OK);
-  kf_data *free_b = data_of(any, "b.safetensors", "one", 0xbbbbbbbb00000000u);
+  AUTO(kf_data) *free_b = data_of(any, "b.safetensors", "one", 0xbbbbbbbb00000000u);
   assert_ok(ctx, kf_eval(ctx, model, free_b, NULL, &eval));
   assert_ok(any, kf_origins_agree(any, kf_data_origin(a), kf_data_origin(b)));
-  kf_data_free(free_b);
-  kf_ctx_free(any);
-  kf_model_free(model);
-  kf_data_free(b);
-  kf_data_free(a);
 }
 
 /* Once there were two encoders, a third does not make it one again. */
-static void joining(void **state) {
-  (void)state;
+TEST(joining) {
   kf_err err;
   kf_origin into = {0}, one = {0}, two = {.any = true}, none = {0};
   kf_origin_set(&one, "one", 1, "a");
@@ -129,8 +110,7 @@ static void joining(void **state) {
 }
 
 /* The end of a long path stays, from a whole character on. */
-static void long_paths(void **state) {
-  (void)state;
+TEST(long_paths) {
   char path[1024];
   for (size_t shift = 0; shift < 2; shift++) {
     size_t n = shift;
@@ -146,15 +126,14 @@ static void long_paths(void **state) {
 }
 
 /* One model, whatever is loaded of it. */
-static void towers(void **state) {
-  (void)state;
+TEST(towers) {
   kf_encoder_options all[] = {{.images = KF_ON},
                               {.images = KF_OFF},
                               {.text = KF_OFF},
                               {.text = KF_OFF, .precision = KF_PRECISION_F32}};
   uint64_t image_checksum = 0, origin = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    kf_encoder *e;
+    AUTO(kf_encoder) *e = NULL;
     assert_ok(ctx, kf_encoder_load(ctx, CLIP, &all[i], &e));
     assert_string_equal(kf_origin_name(kf_encoder_origin(e)), "clip-f32");
     if (i == 0) image_checksum = e->image_checksum;
@@ -164,14 +143,7 @@ static void towers(void **state) {
     if (i == 2) assert_int_equal(e->image_checksum, image_checksum);
     if (i == 2) assert_int_equal(e->checksum, image_checksum);
     if (i == 3) assert_true(e->image_checksum != image_checksum);
-    kf_encoder_free(e);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handed_on), cmocka_unit_test(unknown),    cmocka_unit_test(different),
-      cmocka_unit_test(joining),   cmocka_unit_test(long_paths), cmocka_unit_test(towers),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -88,10 +88,9 @@ static void write_text(const char *path, const char *text) {
 
 static void assert_text(const char *path, const char *text) {
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_int_equal(n, strlen(text));
   assert_memory_equal(bytes, text, n);
-  free(bytes);
 }
 
 static kf_status save(const char *path, const char *text) {
@@ -110,8 +109,7 @@ static kf_status save(const char *path, const char *text) {
 
 /* The folder is synced after the rename: whatever happens then, the new file is in its place, so the
  * call must not say that it is not. */
-static void folder_that_cannot_be_synced(void **state) {
-  (void)state;
+TEST(folder_that_cannot_be_synced) {
   write_text(at("x"), "old");
   let_fail(FSYNC, 1, EIO, 100);
   assert_ok(ctx, save(at("x"), "new"));
@@ -122,8 +120,7 @@ static void folder_that_cannot_be_synced(void **state) {
 }
 
 /* Failing once or for good, each call leaves the old file, or succeeds and leaves the new one. */
-static void every_call_fails(void **state) {
-  (void)state;
+TEST(every_call_fails) {
   static const int codes[] = {EIO, ENOSPC, EDQUOT, EROFS, EPERM, ENOMEM};
   for (int call = 0; call <= LINKAT; call++)
     for (int from = 0; from < 3; from++)
@@ -140,8 +137,7 @@ static void every_call_fails(void **state) {
 }
 
 /* A signal is no reason to fail. */
-static void interrupted_calls(void **state) {
-  (void)state;
+TEST(interrupted_calls) {
   for (int call = 0; call <= LINKAT; call++)
     for (int from = 0; from < 2; from++) {
       let_fail(call, from, EINTR, 3);
@@ -156,8 +152,7 @@ static void interrupted_calls(void **state) {
 }
 
 /* A failed write is not forgotten. */
-static void errors_stay(void **state) {
-  (void)state;
+TEST(errors_stay) {
   kf_output *output;
   assert_ok(ctx, kf_output_open(ctx, at("x"), &output));
   assert_ok(ctx, kf_output_write(ctx, output, "a", 1));
@@ -196,8 +191,7 @@ static kf_status save_three(void) {
 }
 
 /* Two old files and one that was not there before: all new, or all as they were. */
-static void all_or_none(void **state) {
-  (void)state;
+TEST(all_or_none) {
   static const int codes[] = {EIO, ENOSPC, EINTR, EACCES};
   int failed = 0;
   for (int call = 0; call <= LINKAT; call++)
@@ -219,8 +213,7 @@ static void all_or_none(void **state) {
   assert_true(failed > 20);
 }
 
-static void nothing_before_the_end(void **state) {
-  (void)state;
+TEST(nothing_before_the_end) {
   write_text(at("a"), "old");
   assert_ok(ctx, kf_outputs_begin(ctx));
   assert_error(ctx, KF_ERR_ARG, "begun already", kf_outputs_begin(ctx));
@@ -233,7 +226,7 @@ static void nothing_before_the_end(void **state) {
   assert_text(at("a"), "old");
   assert_error(ctx, KF_ERR_ARG, "nothing has begun", kf_outputs_commit(ctx));
 
-  kf_data *data; /* what the library writes waits as well */
+  AUTO(kf_data) *data = NULL; /* what the library writes waits as well */
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_outputs_begin(ctx));
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("x.safetensors")));
@@ -244,7 +237,6 @@ static void nothing_before_the_end(void **state) {
   assert_text(at("a"), "new");
   assert_ok(ctx, kf_outputs_begin(ctx)); /* freed with the context */
   assert_ok(ctx, save(at("a"), "never"));
-  kf_data_free(data);
 }
 
 /* --- locks ------------------------------------------------------------------------------------- */
@@ -262,8 +254,7 @@ static kf_status replace(const char *path, const char *text, kf_guard *guard) {
 }
 
 /* Whoever replaces a file without asking is noticed, and so is a change of the file itself. */
-static void replaced_meanwhile(void **state) {
-  (void)state;
+TEST(replaced_meanwhile) {
   kf_guard guard;
   write_text(at("x"), "old");
   assert_ok(ctx, kf_guard_take(&guard, ctx, at("x")));
@@ -281,8 +272,7 @@ static void replaced_meanwhile(void **state) {
   assert_int_equal(test_entries(folder), 1);
 }
 
-static void no_locks_here(void **state) {
-  (void)state;
+TEST(no_locks_here) {
   kf_guard guard;
   write_text(at("x"), "old");
   let_fail(FLOCK, 0, ENOLCK, 100);
@@ -302,11 +292,10 @@ static int stop_waiting(void *user, const char *what, uint64_t done, uint64_t to
 }
 
 /* A lock that somebody else holds is waited for, and waiting can be stopped. */
-static void waiting(void **state) {
-  (void)state;
+TEST(waiting) {
   write_text(at("x"), "old");
   int rounds = 0;
-  kf_ctx *other;
+  AUTO(kf_ctx) *other = NULL;
   assert_int_equal(
       kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_waiting, .user = &rounds},
                  &other),
@@ -318,7 +307,6 @@ static void waiting(void **state) {
   kf_guard_release(&guard);
   assert_int_equal(kf_guard_take(&second, other, at("x")), KF_OK);
   kf_guard_release(&second);
-  kf_ctx_free(other);
 }
 
 /* --- rows that are added ------------------------------------------------------------------------- */
@@ -326,28 +314,25 @@ static void waiting(void **state) {
 static kf_status add_row(kf_ctx *own, const char *gallery, float number,
                          const kf_gallery_options *more) {
   const float row[] = {number, 1};
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   KF_TRY(kf_data_open_memory(own, row, 1, 2, NULL, NULL, 0, &data));
   kf_gallery_options options = more != NULL ? *more : (kf_gallery_options){0};
   options.metric = KF_METRIC_EUCLIDEAN;
   options.append_to = number > 0 ? gallery : NULL;
   kf_status status = kf_gallery_save(own, data, NULL, &options, gallery);
-  kf_data_free(data);
   return status;
 }
 
 static uint64_t rows_of(const char *path) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   uint64_t n = kf_gallery_rows(g);
-  kf_gallery_free(g);
   return n;
 }
 
 /* After an unclear end the same call again adds nothing; other rows, and those wanted twice, are
  * added. */
-static void the_same_batch(void **state) {
-  (void)state;
+TEST(the_same_batch) {
   const char *path = at("g.safetensors");
   int repeated = -1;
   kf_gallery_options options = {.repeated = &repeated}, again = {.again = 1, .repeated = &repeated};
@@ -384,8 +369,7 @@ static void the_same_batch(void **state) {
 }
 
 /* Processes that add rows at the same time: no row is lost, none is there twice. */
-static void many_at_once(void **state) {
-  (void)state;
+TEST(many_at_once) {
   enum { PROCESSES = 6, ROWS = 8 };
   const char *path = at("g.safetensors");
   assert_ok(ctx, add_row(ctx, path, 0, NULL));
@@ -424,8 +408,7 @@ static void many_at_once(void **state) {
 
 /* --- links and modes --------------------------------------------------------------------------- */
 
-static void dangling_links(void **state) {
-  (void)state;
+TEST(dangling_links) {
   struct stat info;
   assert_int_equal(mkdir(at("sub"), 0777), 0);
   assert_int_equal(symlink("sub/second", at("first")), 0);
@@ -452,8 +435,7 @@ static mode_t mode_after(mode_t before, uid_t owner) {
   return info.st_mode & 07777;
 }
 
-static void modes(void **state) {
-  (void)state;
+TEST(modes) {
   mode_t mask = umask(022);
   assert_int_equal(mode_after(0640, geteuid()), 0640);
   assert_int_equal(mode_after(0600, geteuid()), 0600);
@@ -468,23 +450,4 @@ static void modes(void **state) {
   umask(mask);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, start, end)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(folder_that_cannot_be_synced),
-      CASE(every_call_fails),
-      CASE(interrupted_calls),
-      CASE(errors_stay),
-      CASE(all_or_none),
-      CASE(nothing_before_the_end),
-      CASE(replaced_meanwhile),
-      CASE(no_locks_here),
-      CASE(waiting),
-      CASE(the_same_batch),
-      CASE(many_at_once),
-      CASE(dangling_links),
-      CASE(modes),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before_each = start, .after_each = end);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+AUTO_OBJECT(kf_pq_cache)
+
 #define GOLDEN KOOFU_SOURCE_DIR "/tests/golden/parquet/"
 
 static const char *const files[] = {GOLDEN "pyarrow-groups-nulls-n23.parquet",
@@ -32,8 +34,7 @@ static kf_status read_all(kf_ctx *own, const char *path) {
   return status;
 }
 
-static void runs_of_levels(void **state) {
-  (void)state;
+TEST(runs_of_levels) {
   /* Eight packed bits 0 1 1 1 1 1 1 1, then 13 times 1, then a run that says 0 for the next row. */
   static const unsigned char bytes[] = {3, 0xFE, 26, 1, 2, 0};
   kf_pq_runs runs = kf_pq_runs_start((kf_pq_span){bytes, bytes + sizeof bytes}, 1);
@@ -47,8 +48,7 @@ static void runs_of_levels(void **state) {
   for (int i = 0; i < 22; i++) assert_int_equal(levels[i], i != 0 && i != 21);
 }
 
-static void deltas(void **state) {
-  (void)state;
+TEST(deltas) {
   /* 1, 2, 3, 4, 5: a block of 128 in 4, one delta of 1 each time. */
   static const unsigned char bytes[] = {0x80, 1, 4, 5, 2, 2, 0, 0, 0, 0};
   int64_t out[5];
@@ -63,8 +63,7 @@ static void deltas(void **state) {
   assert_false(kf_pq_deltas(&in, 6, out));
 }
 
-static void codecs(void **state) {
-  (void)state;
+TEST(codecs) {
   static const unsigned char snappy[] = {9,   8,    'a', 'b',
                                          'c', 0x09, 3}; /* abc, then six of it again */
   static const unsigned char lz4[] = {0x32, 'a', 'b', 'c', 3, 0, 0};
@@ -85,8 +84,7 @@ static void codecs(void **state) {
 }
 
 /* What follows the end of a stream is damage. */
-static void gzip_ends_with_the_page(void **state) {
-  (void)state;
+TEST(gzip_ends_with_the_page) {
   static const unsigned char gzip[] = {31, 139, 8,  0, 0,  0,  0,  0,  2, 3, 75, 76, 74,
                                        78, 4,   35, 0, 24, 72, 45, 70, 9, 0, 0,  0,  0};
   unsigned char out[9];
@@ -100,8 +98,7 @@ static void gzip_ends_with_the_page(void **state) {
 }
 
 /* A header that says how large its page is: the limit, and one byte more. */
-static void too_large_pages(void **state) {
-  (void)state;
+TEST(too_large_pages) {
   unsigned char bytes[] = {
       0x15, 0,    0x15, 0x80, 0x80, 0x80, 0x80, 4,    0x15, 0, /* 2^29, 0 packed */
       0x2C, 0x15, 2,    0x15, 0,    0x15, 6,    0x15, 6,    0, 0};
@@ -122,8 +119,7 @@ static void too_large_pages(void **state) {
 }
 
 /* Structs inside structs for ever, and a list that says it has 2^40 elements. */
-static void deep_metadata(void **state) {
-  (void)state;
+TEST(deep_metadata) {
   unsigned char bytes[4096];
   memset(bytes, 0x1C, sizeof bytes); /* field 1, a struct */
   kf_thrift in = kf_thrift_start(bytes, sizeof bytes);
@@ -180,9 +176,9 @@ static void close_embeddings(open_column *o) {
 }
 
 static void share_pages(const char *path, uint64_t n, float *rows) {
-  kf_ctx *own = test_ctx(4, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *own = test_ctx(4, KF_ISA_PLAIN);
   kf_err err = {0};
-  kf_pq_cache *cache = kf_pq_cache_new();
+  AUTO(kf_pq_cache) *cache = kf_pq_cache_new();
   open_column o;
   assert_non_null(cache);
   open_embeddings(&o, path, cache);
@@ -194,12 +190,9 @@ static void share_pages(const char *path, uint64_t n, float *rows) {
     assert_int_equal(kf_parallel(own, 100, read_some, &s), KF_OK);
   }
   close_embeddings(&o);
-  kf_pq_cache_free(cache);
-  kf_ctx_free(own);
 }
 
-static void threads_share_pages(void **state) {
-  (void)state;
+TEST(threads_share_pages) {
   static float rows[9000 * 4];
   share_pages(files[1], 200, rows);
   share_pages(GOLDEN "duckdb-many-n9000.parquet", 9000, rows);
@@ -208,19 +201,8 @@ static void threads_share_pages(void **state) {
       assert_true(rows[4 * i + j] == (float)((i * 7 + j * 3) % 31 - 15) / 8);
 }
 
-static void whole_files(void **state) {
-  (void)state;
-  kf_ctx *own = test_ctx(1, KF_ISA_PLAIN);
+TEST(whole_files) {
+  AUTO(kf_ctx) *own = test_ctx(1, KF_ISA_PLAIN);
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
     assert_ok(own, read_all(own, files[i]));
-  kf_ctx_free(own);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(runs_of_levels),  cmocka_unit_test(deltas),
-      cmocka_unit_test(codecs),          cmocka_unit_test(gzip_ends_with_the_page),
-      cmocka_unit_test(too_large_pages), cmocka_unit_test(deep_metadata),
-      cmocka_unit_test(whole_files),     cmocka_unit_test(threads_share_pages)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

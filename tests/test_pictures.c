@@ -95,8 +95,7 @@ static void refuse(kf_status wanted, const char *path, const char *words) {
 
 /* --- folders ------------------------------------------------------------------------------------- */
 
-static void folders_are_classes(void **state) {
-  (void)state;
+TEST(folders_are_classes) {
   TOUCH("p/dog/2.png", "p/dog/10.JPG", "p/dog/deep/er/1.WebP", "p/cat/a.jpeg", "p/cat/notes.txt",
         "p/cat/.hidden.png", "p/.git/x.png", "p/empty/readme", "p/stray.png");
   kf_pictures *list = OPEN("p");
@@ -110,8 +109,7 @@ static void folders_are_classes(void **state) {
 }
 
 /* A slash comes behind '-', so that the order of paths is not that of classes. */
-static void order_of_bytes(void **state) {
-  (void)state;
+TEST(order_of_bytes) {
   TOUCH("p/a/1.png", "p/a-b/1.png", "p/B/1.png");
   kf_pictures *list = OPEN("p/");
   assert_string_equal(kf_pictures_class_name(list, 0), "B");
@@ -120,8 +118,7 @@ static void order_of_bytes(void **state) {
   CHECK(list, "p/B/1.png B", "p/a-b/1.png a-b", "p/a/1.png a");
 }
 
-static void without_classes(void **state) {
-  (void)state;
+TEST(without_classes) {
   TOUCH("p/b.png", "p/a.png", "p/sub/readme.txt", "one.gif");
   kf_pictures *list = OPEN("one.gif", "p"); /* a file that is given is taken whatever its ending */
   assert_int_equal(kf_pictures_classes(list), 0);
@@ -138,8 +135,7 @@ static void touch_bytes(const char *path, const char *bytes, size_t n) {
 #define BYTES(path, bytes) touch_bytes(path, bytes, sizeof(bytes) - 1)
 
 /* Files in folders are told by their first bytes; what cannot be read is counted. */
-static void told_by_first_bytes(void **state) {
-  (void)state;
+TEST(told_by_first_bytes) {
   BYTES("p/cat/jpeg.bmp", "\xff\xd8\xff\xe0");
   BYTES("p/cat/png", "\x89PNG\r\n\x1a\n");
   BYTES("p/cat/webp.dat", "RIFF\4\0\0\0WEBP");
@@ -157,8 +153,7 @@ static void told_by_first_bytes(void **state) {
   assert_string_equal(told, "");
 }
 
-static void other_formats_are_counted(void **state) {
-  (void)state;
+TEST(other_formats_are_counted) {
   TOUCH("p/cat/1.png", "p/cat/a.GIF", "p/cat/b.heic", "p/dog/1.png", "p/only/x.tif");
   BYTES("p/dog/gif", "GIF87a");
   BYTES("p/dog/bmp", "BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0");
@@ -181,8 +176,7 @@ static void other_formats_are_counted(void **state) {
          "formats (x.tif)");
 }
 
-static void folders_share_classes(void **state) {
-  (void)state;
+TEST(folders_share_classes) {
   TOUCH("q/dog/1.png", "q/ant/1.png", "p/dog/1.png", "p/cat/1.png", "x.png");
   kf_pictures *list = OPEN("q", "x.png", "p");
   assert_int_equal(kf_pictures_classes(list), 3);
@@ -191,8 +185,7 @@ static void folders_share_classes(void **state) {
         "p/dog/1.png dog");
 }
 
-static void patterns(void **state) {
-  (void)state;
+TEST(patterns) {
   TOUCH("p/b.png", "p/a.PNG", "p/c.txt", "p/in/z.png", "we[i]rd.png");
   CHECK(OPEN("p/*"), "p/a.PNG -", "p/b.png -", "p/in/z.png -");
   CHECK(OPEN("p/[ab].*"), "p/a.PNG -", "p/b.png -");
@@ -201,8 +194,7 @@ static void patterns(void **state) {
   refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: matches neither JPEG, PNG or WebP pictures");
 }
 
-static void loops_end(void **state) {
-  (void)state;
+TEST(loops_end) {
   TOUCH("p/cat/1.png", "p/dog/1.png");
   assert_int_equal(symlink("..", "p/cat/up"), 0);
   assert_int_equal(symlink(".", "p/dog/self"), 0);
@@ -213,8 +205,7 @@ static void loops_end(void **state) {
         "p/wolf/1.png wolf");
 }
 
-static void what_is_refused(void **state) {
-  (void)state;
+TEST(what_is_refused) {
   TOUCH("p/cat/1.png", "none/x.txt", "none/in/y.gif", "bad/\xff.png", "badclass/\xc3(/1.png");
   refuse(KF_ERR_IO, "absent.png", "absent.png: cannot be opened");
   refuse(KF_ERR_DATA, "none", "none: no JPEG, PNG or WebP picture");
@@ -234,8 +225,7 @@ static void what_is_refused(void **state) {
   refuse(KF_ERR_IO, "p", "p/cat: cannot be opened");
 }
 
-static void deep_folders(void **state) {
-  (void)state;
+TEST(deep_folders) {
   char path[4096] = "p/class";
   mkdir("p", 0777);
   mkdir(path, 0777);
@@ -245,30 +235,26 @@ static void deep_folders(void **state) {
   }
   strcat(path, "/1.png");
   touch(path, "x");
-  kf_pictures *list = OPEN("p");
+  AUTO(kf_pictures) *list = OPEN("p");
   assert_int_equal(kf_pictures_count(list), 1);
   assert_string_equal(kf_pictures_path(list, 0), path);
-  kf_pictures_free(list);
 }
 
-static void many_pictures(void **state) {
-  (void)state;
+TEST(many_pictures) {
   char path[64];
   for (int i = 0; i < 3000; i++) {
     snprintf(path, sizeof path, "p/k%d/%04d.png", i % 7, i);
     touch(path, "");
   }
-  kf_pictures *list = OPEN("p");
+  AUTO(kf_pictures) *list = OPEN("p");
   assert_int_equal(kf_pictures_count(list), 3000);
   for (uint64_t i = 1; i < 3000; i++)
     assert_true(strcmp(kf_pictures_path(list, i - 1), kf_pictures_path(list, i)) < 0);
-  kf_pictures_free(list);
 }
 
 /* --- lists --------------------------------------------------------------------------------------- */
 
-static void lists(void **state) {
-  (void)state;
+TEST(lists) {
   touch("in/list.txt", "\xEF\xBB\xBF"
                        "b.png\tdog\r\nsub/a.png\tcat\n/abs.png\tdog");
   kf_pictures *list;
@@ -283,8 +269,7 @@ static void lists(void **state) {
   CHECK(list, "b.png -", "a.png -");
 }
 
-static void bad_lists(void **state) {
-  (void)state;
+TEST(bad_lists) {
   static const struct {
     const char *text, *words;
   } cases[] = {
@@ -312,23 +297,4 @@ static void bad_lists(void **state) {
   assert_int_equal(kf_pictures_open_list(ctx, NULL, &list), KF_ERR_ARG);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(folders_are_classes),
-      TEST(order_of_bytes),
-      TEST(without_classes),
-      TEST(told_by_first_bytes),
-      TEST(other_formats_are_counted),
-      TEST(folders_share_classes),
-      TEST(patterns),
-      TEST(loops_end),
-      TEST(what_is_refused),
-      TEST(deep_folders),
-      TEST(many_pictures),
-      TEST(lists),
-      TEST(bad_lists),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FIXTURES(.before_each = enter, .after_each = leave);

@@ -4,6 +4,8 @@
 
 #include "search/index.h"
 
+AUTO_OBJECT(kf_prototypes)
+
 enum { N = 300, D = 12, K = 7 };
 #define T 9.5
 
@@ -30,6 +32,7 @@ static void clear_problem(problem *p) {
   free_world(&p->w);
   kf_ctx_free(p->ctx);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 /* What classes and scores make of the definition. */
 static void by_hand(const problem *p, int raw, const double *scores, double *out) {
@@ -45,11 +48,10 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
 
 /* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths, they are
  * made, in the order of the classes. */
-static void prototypes_are_not_copied(void **state) {
-  (void)state;
+TEST(prototypes_are_not_copied) {
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(2, KF_ISA_AUTO, raw);
-    kf_prototypes *all, *some;
+    AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
+    AUTO(kf_prototypes) *all = NULL, *some = NULL;
     unsigned char mask[K];
     for (int k = 0; k < K; k++) mask[k] = k != 2 && k != 5;
     assert_ok(p.ctx, kf_prototypes_new(p.ctx, p.model, KF_METRIC_DEFAULT, false, KF_PART_DEFAULT,
@@ -68,20 +70,16 @@ static void prototypes_are_not_copied(void **state) {
       assert_memory_equal(some->index->rows + i * some->dim, all->index->rows + k * all->dim,
                           all->dim * sizeof(float));
     }
-    kf_prototypes_free(all);
-    kf_prototypes_free(some);
-    clear_problem(&p);
   }
 }
 
 /* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
  * error, and what is missing is. */
-static void in_many_calls(void **state) {
-  (void)state;
+TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(2, KF_ISA_AUTO, raw);
+    AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
     kf_classify_options all = {.top = K};
     kf_classifier *c;
     assert_ok(p.ctx, kf_classifier_new(p.ctx, p.model, &all, &c));
@@ -109,12 +107,10 @@ static void in_many_calls(void **state) {
     assert_error(p.ctx, KF_ERR_ARG, "take part", kf_classifier_new(p.ctx, p.model, &all, &c));
     assert_null(c);
     kf_classifier_free(NULL);
-    clear_problem(&p);
   }
 }
 
-static void as_defined(void **state) {
-  (void)state;
+TEST(as_defined) {
   static double scores[N * K], plain[N * K], got[N * K], first[N * K], want[K];
   static int32_t classes[N * K], alone[N * K];
   static const struct {
@@ -124,7 +120,7 @@ static void as_defined(void **state) {
   for (int raw = 0; raw < 2; raw++)
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
       if (!test_has_isa(ways[way].isa)) continue;
-      problem p = make_problem(ways[way].threads, ways[way].isa, raw);
+      AUTO(problem) p = make_problem(ways[way].threads, ways[way].isa, raw);
       kf_classify_options all = {.top = K};
       assert_ok(p.ctx,
                 kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, classes, scores, got));
@@ -148,13 +144,11 @@ static void as_defined(void **state) {
       assert_ok(p.ctx,
                 kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, alone, NULL, plain));
       for (int i = 0; i < 2 * N; i++) assert_true(plain[i] == got[i / 2 * K + i % 2]);
-      clear_problem(&p);
     }
 }
 
-static void which_temperature(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO, 0);
+TEST(which_temperature) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0);
   double score, own, probability;
   int32_t class;
   kf_classify_options o = {0};
@@ -188,29 +182,24 @@ static void which_temperature(void **state) {
   kf_calibration *c;
   assert_error(p.ctx, KF_ERR_ARG, "the model has no temperature",
                kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
-  kf_analysis *a; /* goes on without */
+  AUTO(kf_analysis) *a = NULL; /* goes on without */
   assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, NULL, &a));
   assert_null(a->calibration);
-  kf_analysis_free(a);
-  clear_problem(&p);
 }
 
 /* Extreme temperatures: nothing but finite numbers, and a calibration that is as wrong as it is. */
-static void extremes(void **state) {
-  (void)state;
-  problem p = make_problem(2, KF_ISA_AUTO, 0);
+TEST(extremes) {
+  AUTO(problem) p = make_problem(2, KF_ISA_AUTO, 0);
   static const double t[] = {1e-9, 1e3, 1e12};
   for (int i = 0; i < 3; i++) {
-    kf_calibration *c;
+    AUTO(kf_calibration) *c = NULL;
     kf_analysis_options o = {.temperature = t[i]};
     assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, &o, &c));
     double accuracy = (double)c->totals.top1 / N;
     assert_true(isfinite(c->nll) && c->nll >= 0 && c->brier >= 0 && c->brier <= 2);
     if (i == 0) assert_true(fabs(c->nll - log(K)) < 1e-6 && fabs(c->confidence - 1.0 / K) < 1e-6);
     if (i == 2) assert_true(fabs(c->ece - (1 - accuracy)) < 1e-9 && c->bins[14].n == N);
-    kf_calibration_free(c);
   }
-  clear_problem(&p);
 }
 
 typedef struct figures {
@@ -238,13 +227,12 @@ static figures count_by_hand(const problem *p, const double *probabilities,
   return f;
 }
 
-static void calibration(void **state) {
-  (void)state;
+TEST(calibration) {
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
-  kf_calibration *first = NULL;
+  AUTO(kf_calibration) *first = NULL;
   for (unsigned threads = 1; threads <= 4; threads++) {
-    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    AUTO(problem) p = make_problem(threads, KF_ISA_AUTO, 0);
     kf_calibration *c;
     kf_classify_options all = {.top = K};
     assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
@@ -276,26 +264,23 @@ static void calibration(void **state) {
     else
       assert_memory_equal(first, c, sizeof *c); /* whatever the threads */
     if (first != c) kf_calibration_free(c);
-    clear_problem(&p);
   }
-  kf_calibration_free(first);
 }
 
 /* The edges of bins belong to the bin below: (0, 1/15], (1/15, 2/15], … With two equal scores the
  * probability is 1/2, in the eighth; with three it is 1/3, the upper end of the fifth. */
-static void edges_of_bins(void **state) {
-  (void)state;
+TEST(edges_of_bins) {
   for (uint32_t k = 2; k <= 3; k++) {
-    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
     float rows[6][4] = {{1, 0, 0, 0.1f}, {0, 1, 0, 0.1f}, {0, 0, 1, 0.1f},
                         {1, 0, 0, 0.2f}, {0, 1, 0, 0.2f}, {0, 0, 1, 0.2f}};
     int32_t labels[6] = {0, 1, 2, 0, 1, 2}, one = 0;
     float same[4] = {1, 1, 1, 1};
     if (k == 2) same[2] = 0;
-    kf_stats *s;
-    kf_model *m;
-    kf_data *data;
-    kf_calibration *c;
+    AUTO(kf_stats) *s = NULL;
+    AUTO(kf_model) *m = NULL;
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_calibration) *c = NULL;
     for (int i = 0; i < 6; i++)
       if (labels[i] >= (int32_t)k) labels[i] = KF_LABEL_NONE;
     assert_ok(ctx, kf_stats_new(ctx, 4, k, NULL, NULL, &s));
@@ -305,18 +290,12 @@ static void edges_of_bins(void **state) {
     kf_analysis_options o = {.temperature = 1e-12}; /* all classes are alike */
     assert_ok(ctx, kf_calibration_new(ctx, m, data, &o, &c));
     assert_int_equal(c->bins[k == 2 ? 7 : 4].n, 1);
-    kf_calibration_free(c);
-    kf_data_free(data);
-    kf_model_free(m);
-    kf_stats_free(s);
-    kf_ctx_free(ctx);
   }
 }
 
 /* Several right classes of a row count as one. */
-static void several_right(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO, 0);
+TEST(several_right) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0);
   static double scores[N * K], q[N * K];
   static int32_t classes[N * K];
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
@@ -345,15 +324,13 @@ static void several_right(void **state) {
   kf_calibration_free(c);
   kf_truth_free(truth);
   test_remove(folder);
-  clear_problem(&p);
 }
 
-static void mistakes(void **state) {
-  (void)state;
+TEST(mistakes) {
   static double scores[N * 2], q[N * 2];
   static int32_t classes[N * 2];
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    AUTO(problem) p = make_problem(threads, KF_ISA_AUTO, 0);
     kf_analysis_options o = {.mistakes = 1};
     kf_classify_options two = {.top = 2};
     kf_analysis *a;
@@ -378,14 +355,12 @@ static void mistakes(void **state) {
     assert_int_equal(a->n_mistakes, at);
     assert_true(isnan(a->mistakes[0].probability) && isnan(a->mistakes[0].right_probability));
     kf_analysis_free(a);
-    clear_problem(&p);
   }
 }
 
-static void known_rows(void **state) {
-  (void)state;
+TEST(known_rows) {
   kf_model *m;
-  problem p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
   m = p.model;
   assert_int_equal(kf_model_knows(m, -2), 1); /* no threshold */
   m->reject = 0.25;
@@ -397,22 +372,19 @@ static void known_rows(void **state) {
   m->reject_share = 0.95;
   assert_int_equal(kf_model_knows(m, 3), 1);
   assert_int_equal(kf_model_knows(m, 3.001), 0);
-  clear_problem(&p);
-  clear_problem(&far);
 }
 
 /* Fewer dimensions have a temperature of their own, which suits rows that the fit has not seen, and
  * has the same bits whatever the threads. */
-static void fewer_dimensions(void **state) {
-  (void)state;
+TEST(fewer_dimensions) {
   enum { ROWS = 1500, TRAIN = 400, DIM = 40, CLASSES = 6 };
-  world w = make_world(ROWS, DIM, CLASSES, 2, 3);
+  AUTO(world) w = make_world(ROWS, DIM, CLASSES, 2, 3);
   for (int raw = 0; raw < 2; raw++) {
     double first = 0;
     for (unsigned threads = 1; threads <= 3; threads++) {
-      kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-      kf_data *train, *test;
-      kf_model *all, *m;
+      AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+      AUTO(kf_data) *train = NULL, *test = NULL;
+      AUTO(kf_model) *all = NULL, *m = NULL;
       assert_ok(ctx, kf_data_open_memory(ctx, w.rows, TRAIN, DIM, w.labels, NULL, CLASSES, &train));
       assert_ok(ctx, kf_data_open_memory(ctx, w.rows + TRAIN * DIM, ROWS - TRAIN, DIM,
                                          w.labels + TRAIN, NULL, CLASSES, &test));
@@ -426,23 +398,16 @@ static void fewer_dimensions(void **state) {
       if (threads == 1) first = own;
       assert_true(own == first);
       for (int i = 0; i < 4; i++) {
-        kf_calibration *c;
+        AUTO(kf_calibration) *c = NULL;
         kf_analysis_options by = {.temperature = tried[i]};
         assert_ok(ctx, kf_calibration_new(ctx, m, test, &by, &c));
         loss[i] = c->nll;
-        kf_calibration_free(c);
       }
       assert_true(loss[0] < loss[2]);
       if (!raw) assert_true(loss[0] < loss[1]); /* distances may be at the limit */
       assert_true(raw ? loss[0] < 1.05 * loss[3] : loss[0] < 0.95 * loss[3]);
-      kf_model_free(all);
-      kf_model_free(m);
-      kf_data_free(train);
-      kf_data_free(test);
-      kf_ctx_free(ctx);
     }
   }
-  free_world(&w);
 }
 
 /* --- so many classes that scores are sums in f32 ---------------------------------------------- */
@@ -452,17 +417,16 @@ enum { MANY = 4500, MANY_D = 16, MANY_EACH = 5, MANY_N = 150 }; /* MANY_N: no mu
 static world many_world(void) { return make_world(MANY * MANY_EACH, MANY_D, MANY, 1, 11); }
 
 /* Softmax of the canonical scores, to the bound in probabilities.c; the same bits everywhere. */
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   enum { TOP = 7 };
   const double temperature = 40, bound = 2 * temperature * (MANY_D + 2) * 0x1p-24;
   static double scores[MANY_N * MANY], got[MANY_N * TOP], first[MANY_N * TOP];
   static int32_t classes[MANY_N * MANY], best[MANY_N * TOP];
-  world w = many_world();
+  AUTO(world) w = many_world();
   for (unsigned threads = 1; threads <= 3; threads++) {
-    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_stats *stats = stats_of(ctx, &w, 0);
-    kf_model *model = fit(ctx, stats, 0.3, 0);
+    AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_stats) *stats = stats_of(ctx, &w, 0);
+    AUTO(kf_model) *model = fit(ctx, stats, 0.3, 0);
     kf_classify_options some = {.top = TOP, .temperature = temperature}, all = {.top = MANY};
     assert_ok(ctx, kf_classify_probabilities(ctx, model, w.rows, MANY_N, &some, best, NULL, got));
     if (threads == 1) {
@@ -470,9 +434,6 @@ static void many_classes(void **state) {
       assert_ok(ctx, kf_classify(ctx, model, w.rows, MANY_N, &all, classes, scores));
     }
     assert_memory_equal(got, first, sizeof got);
-    kf_model_free(model);
-    kf_stats_free(stats);
-    kf_ctx_free(ctx);
   }
   for (int i = 0; i < MANY_N; i++) {
     const double *s = scores + (size_t)i * MANY;
@@ -485,48 +446,23 @@ static void many_classes(void **state) {
       assert_true(k == 0 || p <= got[i * TOP + k - 1]);
     }
   }
-  free_world(&w);
 }
 
 /* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
  * class has as many rows as there are folds, so a row in each. */
-static void many_classes_fewer_dimensions(void **state) {
-  (void)state;
-  world w = many_world();
+TEST(many_classes_fewer_dimensions) {
+  AUTO(world) w = many_world();
   double found[3];
   for (int way = 0; way < 3; way++) {
-    kf_ctx *ctx = test_ctx(way == 2 ? 1 : 2, way == 2 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    kf_data *data;
-    kf_model *model;
+    AUTO(kf_ctx) *ctx = test_ctx(way == 2 ? 1 : 2, way == 2 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_model) *model = NULL;
     kf_fit_options o = {
         .lambda = {1, KF_LAMBDA_RELATIVE}, .dim = MANY_D / 2, .sample = way == 1 ? 2000 : 0};
     assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, MANY_D, w.labels, NULL, MANY, &data));
     assert_ok(ctx, kf_fit(ctx, data, &o, &model, NULL));
     found[way] = kf_model_temperature(model);
-    kf_model_free(model);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
   assert_true(found[2] == found[0]);
   assert_true(found[0] > 0 && fabs(found[0] / found[1] - 1) < 0.15);
-  free_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),
-      cmocka_unit_test(prototypes_are_not_copied),
-      cmocka_unit_test(in_many_calls),
-      cmocka_unit_test(which_temperature),
-      cmocka_unit_test(extremes),
-      cmocka_unit_test(calibration),
-      cmocka_unit_test(edges_of_bins),
-      cmocka_unit_test(several_right),
-      cmocka_unit_test(mistakes),
-      cmocka_unit_test(known_rows),
-      cmocka_unit_test(fewer_dimensions),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(many_classes_fewer_dimensions),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 
 #include "choose/choose.h"
 
+AUTO_OBJECT(kf_ranker)
+
 typedef struct problem {
   kf_ctx *ctx;
   kf_data *train, *test;
@@ -31,18 +33,19 @@ static void clear_problem(problem *p) {
   kf_ctx_free(p->ctx);
   free_world(&p->w);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric,
                              const uint32_t *dims, size_t n_dims) {
   uint64_t half = p->w.n / 2, n = p->w.n - half;
   const float *rows = p->w.rows + half * p->w.dim;
   const int32_t *labels = p->w.labels + half;
-  kf_ranker *r;
+  AUTO(kf_ranker) *r = NULL;
   assert_ok(p->ctx, kf_ranker_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN, NULL,
                                   dims, n_dims, &r));
-  double *norm2 = malloc(n * sizeof *norm2);
-  kf_right *right = malloc(n * sizeof *right);
-  unsigned char *ranks = malloc(n * n_dims);
+  AUTOFREE double *norm2 = malloc(n * sizeof *norm2);
+  AUTOFREE kf_right *right = malloc(n * sizeof *right);
+  AUTOFREE unsigned char *ranks = malloc(n * n_dims);
   for (uint64_t i = 0; i < n; i++) {
     norm2[i] = p->ctx->kernels->norm2(rows + i * p->w.dim, p->w.dim);
     right[i] = (kf_right){&labels[i], 1};
@@ -54,21 +57,17 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
       hits[2 * t] += ranks[i * n_dims + t] == 0;
       hits[2 * t + 1] += ranks[i * n_dims + t] < 5;
     }
-  free(norm2);
-  free(right);
-  free(ranks);
-  kf_ranker_free(r);
   return hits;
 }
 
 static void check_method(problem *p, kf_method method, kf_lambda lambda, kf_metric metric,
                          kf_centre centre, const uint32_t *dims, size_t n_dims) {
   kf_fit_options options = {.method = method, .lambda = lambda, .centre = centre};
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &model));
-  uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
+  AUTOFREE uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
   for (size_t t = 0; t < n_dims; t++) {
-    kf_model *alone;
+    AUTO(kf_model) *alone = NULL;
     kf_eval_result result;
     options.dim = dims[t];
     assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &alone));
@@ -78,10 +77,7 @@ static void check_method(problem *p, kf_method method, kf_lambda lambda, kf_metr
       fail_msg("%u dimensions: %llu and %llu at once, %llu and %llu alone", dims[t],
                (unsigned long long)hits[2 * t], (unsigned long long)hits[2 * t + 1],
                (unsigned long long)result.top1, (unsigned long long)result.top5);
-    kf_model_free(alone);
   }
-  free(hits);
-  kf_model_free(model);
 }
 
 /* With shrunk means as well, where rows are centred. */
@@ -92,13 +88,12 @@ static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre cent
     check_method(p, KF_METHOD_SHRUNK, lambda, metric, centre, dims, n_dims);
 }
 
-static void every_dimension(void **state) {
-  (void)state;
+TEST(every_dimension) {
   enum { D = 24 };
   uint32_t dims[D];
   for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(900, D, 37, raw, KF_ISA_AUTO);
+    AUTO(problem) p = make_problem(900, D, 37, raw, KF_ISA_AUTO);
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
       for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
         check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, (kf_metric)metric, (kf_centre)centre, dims,
@@ -106,66 +101,55 @@ static void every_dimension(void **state) {
         check(&p, (kf_lambda){1e-6, KF_LAMBDA_RELATIVE}, (kf_metric)metric, (kf_centre)centre, dims,
               D);
       }
-    clear_problem(&p);
   }
 }
 
-static void some_dimensions(void **state) {
-  (void)state;
+TEST(some_dimensions) {
   const uint32_t dims[] = {3, 17, 64, 100, 150};
-  problem p = make_problem(700, 150, 60, 0, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(700, 150, 60, 0, KF_ISA_AUTO);
   check(&p, (kf_lambda){0.1, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 5);
   check(&p, (kf_lambda){1e12, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 5);
   check(&p, (kf_lambda){1e-9, KF_LAMBDA_RELATIVE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 5);
-  clear_problem(&p);
 }
 
 /* So many directions that several settings share a look at the prototypes: the ranks are those of
  * each setting alone. Some rows are prototypes of other classes or nothing like their own, which puts
  * the right class at every rank. */
-static void many_at_once(void **state) {
-  (void)state;
+TEST(many_at_once) {
   enum { D = 160, CLASSES = 90 };
   uint32_t dims[D];
   for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(900, D, CLASSES, raw, KF_ISA_AUTO);
+    AUTO(problem) p = make_problem(900, D, CLASSES, raw, KF_ISA_AUTO);
     for (uint64_t i = p.w.n / 2; i < p.w.n; i += 3) p.w.labels[i] = (int32_t)(i * 7 % CLASSES);
-    kf_model *model;
+    AUTO(kf_model) *model = NULL;
     assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
-      uint64_t *all = count_ranks(&p, model, (kf_metric)metric, dims, D);
+      AUTOFREE uint64_t *all = count_ranks(&p, model, (kf_metric)metric, dims, D);
       for (uint32_t l = 0; l < D; l++) {
-        uint64_t *alone = count_ranks(&p, model, (kf_metric)metric, dims + l, 1);
+        AUTOFREE uint64_t *alone = count_ranks(&p, model, (kf_metric)metric, dims + l, 1);
         assert_memory_equal(all + 2 * l, alone, 2 * sizeof *all);
-        free(alone);
       }
-      free(all);
     }
-    kf_model_free(model);
-    clear_problem(&p);
   }
 }
 
 /* Classes with the same rows, and rows that lie exactly between: close calls throughout. */
-static void close_calls(void **state) {
-  (void)state;
+TEST(close_calls) {
   const uint32_t dims[] = {1, 2, 5, 8};
-  problem p = make_problem(400, 8, 10, 0, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(400, 8, 10, 0, KF_ISA_AUTO);
   for (uint64_t i = 0; i < p.w.n; i++) /* pairs of classes are equal */
     memcpy(p.w.rows + i * 8, p.w.rows + (i - i % 10 + i % 10 / 2 * 2) * 8, 8 * sizeof(float));
   kf_stats_free(p.stats);
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
   check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 4);
   check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN, dims, 4);
-  clear_problem(&p);
 }
 
 /* Test rows so far from all prototypes that f32 cannot hold the ratio. */
-static void far_off(void **state) {
-  (void)state;
+TEST(far_off) {
   const uint32_t dims[] = {1, 4, 9};
-  problem p = make_problem(400, 9, 12, 1, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(400, 9, 12, 1, KF_ISA_AUTO);
   for (uint64_t i = 0; i < p.w.n; i++)
     for (uint32_t j = 0; j < 9; j++)
       p.w.rows[i * 9 + j] *= i < p.w.n / 2 ? 1e-20f
@@ -183,16 +167,14 @@ static void far_off(void **state) {
   }
   /* Prototypes are denormal numbers in f32. */
   check(&p, (kf_lambda){1e44, KF_LAMBDA_ABSOLUTE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 3);
-  clear_problem(&p);
 }
 
 /* Of several right classes the first one counts: the rank is the least of their own ranks. Classes
  * that are equal but for a hair make it a matter of canonical scores. */
-static void several_right(void **state) {
-  (void)state;
+TEST(several_right) {
   enum { CLASSES = 12, DIM = 6, ROWS = 200 };
   const uint32_t dims[] = {1, 3, 6};
-  problem p = make_problem(2 * ROWS, DIM, CLASSES, 0, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(2 * ROWS, DIM, CLASSES, 0, KF_ISA_AUTO);
   for (uint64_t i = 0; i < p.w.n; i++) /* class k is where class k mod 3 is */
     for (uint32_t j = 0; j < DIM; j++) {
       float hair = 1e-6f * sinf((float)(p.w.labels[i] * 7 + (int)j));
@@ -200,7 +182,7 @@ static void several_right(void **state) {
     }
   kf_stats_free(p.stats);
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, paper(), &model));
   const float *rows = p.w.rows + ROWS * DIM;
   double norm2[ROWS];
@@ -241,22 +223,19 @@ static void several_right(void **state) {
     for (size_t i = 0; i < 3 * ROWS; i++) assert_int_equal(both[i], KF_RANKS);
     kf_ranker_free(r);
   }
-  kf_model_free(model);
-  clear_problem(&p);
 }
 
 /* A prototype that is all but orthogonal to the first direction is so short there that f32 has no
  * numbers for it; its cosine counts none the less. */
-static void short_prototypes(void **state) {
-  (void)state;
+TEST(short_prototypes) {
   const float rows[] = {1, 0.1f, 1, -0.1f, 0, 1, 0, 1};
   const int32_t labels[] = {0, 0, 1, 1};
   const double shortest[] = {1e-20, 1e-36, 1e-42, 1e-120, 1e-200};
   const uint32_t dims[] = {1, 2};
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *stats;
-  kf_model *model;
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_model) *model = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 4, 2, labels, NULL, 2, &data));
   assert_ok(ctx,
             kf_stats_new_from_data(ctx, data, &(kf_stats_options){.normalize = KF_OFF}, &stats));
@@ -265,7 +244,7 @@ static void short_prototypes(void **state) {
     const double map[] = {1, shortest[s], 0, 1};
     memcpy(model->map.transform, map, sizeof map);
     kf_map_finish(&model->map);
-    kf_ranker *r;
+    AUTO(kf_ranker) *r = NULL;
     unsigned char ranks[4][2];
     const double norm2[] = {1.01, 1.01, 1, 1};
     kf_right right[4];
@@ -276,24 +255,18 @@ static void short_prototypes(void **state) {
       assert_int_equal(ranks[i][0], labels[i]);
       assert_int_equal(ranks[i][1], 0);
     }
-    kf_ranker_free(r);
   }
-  kf_model_free(model);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
-static void same_on_every_isa(void **state) {
-  (void)state;
+TEST(same_on_every_isa) {
   enum { D = 40 };
   uint32_t dims[D];
-  uint64_t *first = NULL;
+  AUTOFREE uint64_t *first = NULL;
   for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
-    problem p = make_problem(600, D, 50, 0, (kf_isa)isa);
-    kf_model *model;
+    AUTO(problem) p = make_problem(600, D, 50, 0, (kf_isa)isa);
+    AUTO(kf_model) *model = NULL;
     assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, paper(), &model));
     uint64_t *hits = count_ranks(&p, model, KF_METRIC_COSINE, dims, D);
     if (first == NULL)
@@ -302,18 +275,5 @@ static void same_on_every_isa(void **state) {
       assert_memory_equal(first, hits, 2 * D * sizeof *hits);
       free(hits);
     }
-    kf_model_free(model);
-    clear_problem(&p);
   }
-  free(first);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dimension), cmocka_unit_test(some_dimensions),
-      cmocka_unit_test(many_at_once),    cmocka_unit_test(close_calls),
-      cmocka_unit_test(far_off),         cmocka_unit_test(short_prototypes),
-      cmocka_unit_test(several_right),   cmocka_unit_test(same_on_every_isa),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

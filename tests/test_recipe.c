@@ -21,6 +21,7 @@ static void keep_log(void *user, const char *message) {
 }
 
 static int set_up(void **state) {
+  test_in_memory(state);
   make_test_folder(state);
   kf_ctx_free(ctx);
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .log = keep_log}, &ctx), KF_OK);
@@ -50,14 +51,13 @@ static kf_method method; /* of the tests that follow */
 /* The model of a fit has the bytes of one made by hand, which is freed; its temperature is that of
  * the rows left out, and only with the default method. */
 static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   assert_ok(ctx, kf_fit(ctx, train, options, &model, NULL));
   assert_true((kf_model_temperature(model) > 0) == (method == KF_METHOD_SHRUNK));
   by_hand->temperature = kf_model_temperature(model);
   assert_ok(ctx, kf_model_save(ctx, model, at("fit.safetensors")));
   assert_ok(ctx, kf_model_save(ctx, by_hand, at("parts.safetensors")));
   assert_same_file(at("fit.safetensors"), at("parts.safetensors"));
-  kf_model_free(model);
   kf_model_free(by_hand);
 }
 
@@ -70,10 +70,9 @@ static kf_model *fit_by_hand(double lambda, uint32_t dim, kf_centre centre) {
 }
 
 static double choose_by_hand(const kf_lambda_options *options) {
-  kf_lambda_choice *choice;
+  AUTO(kf_lambda_choice) *choice = NULL;
   assert_ok(ctx, kf_lambda_choice_new(ctx, stats, train, options, &choice));
   double lambda = choice->lambda;
-  kf_lambda_choice_free(choice);
   return lambda;
 }
 
@@ -130,19 +129,16 @@ static void check_text_and_rows(void) {
                    alpha, 0));
 }
 
-static void lambda_and_dimensions(void **state) {
-  (void)state;
+TEST(lambda_and_dimensions) {
   for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
     check_lambda_and_dimensions();
 }
 
-static void text_and_rows(void **state) {
-  (void)state;
+TEST(text_and_rows) {
   for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++) check_text_and_rows();
 }
 
-static void what_a_fit_reports(void **state) {
-  (void)state;
+TEST(what_a_fit_reports) {
   kf_model *model;
   kf_fit_report *r;
   assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &r));
@@ -183,8 +179,7 @@ static void assert_no_fit(const kf_data *data, kf_fit_options options, const cha
   assert_true(model == NULL && report == NULL);
 }
 
-static void fits_that_cannot_be(void **state) {
-  (void)state;
+TEST(fits_that_cannot_be) {
   double alpha = -1;
   assert_no_fit(NULL, (kf_fit_options){0}, "NULL", KF_HINT_NONE);
   assert_no_fit(NULL, (kf_fit_options){.stats = stats, .choose_dim = 1},
@@ -210,28 +205,24 @@ static int count_decompositions(void *user, const char *what, uint64_t done, uin
   return 0;
 }
 
-static void decomposed_once(void **state) {
-  (void)state;
+TEST(decomposed_once) {
   int n = 0;
-  kf_ctx *counting;
+  AUTO(kf_ctx) *counting = NULL;
   kf_ctx_options o = {.threads = 2, .progress = count_decompositions, .user = &n};
   assert_int_equal(kf_ctx_new(&o, &counting), KF_OK);
   for (int i = 0; i < 3; i++) {
     kf_fit_options how = {.text = i == 1 ? text : NULL, .stats = i == 2 ? stats : NULL};
-    kf_model *model;
+    AUTO(kf_model) *model = NULL;
     n = 0;
     assert_ok(counting, kf_fit(counting, train, &how, &model, NULL));
     assert_int_equal(n, 1);
-    kf_model_free(model);
   }
-  kf_ctx_free(counting);
 }
 
 /* --- report ----------------------------------------------------------------------------------- */
 
-static void report_and_model(void **state) {
-  (void)state;
-  kf_model *model;
+TEST(report_and_model) {
+  AUTO(kf_model) *model = NULL;
   kf_report_result r;
   kf_report_options o = {.train_name = "a", .test_name = "b", .test = test};
   assert_ok(ctx, kf_report_write(ctx, train, &o, at("own.html"), &r));
@@ -255,13 +246,11 @@ static void report_and_model(void **state) {
   free(test_read(at("own.html"), &n));
   free(test_read(at("other.html"), &m));
   assert_true(n != m);
-  kf_model_free(model);
 }
 
-static void report_with_text(void **state) {
-  (void)state;
+TEST(report_with_text) {
   static const kf_part parts[] = {KF_PART_TEXT, KF_PART_FUSED};
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_report_result r;
   kf_report_options o = {.test = test, .fit.text = text};
   assert_ok(ctx, kf_report_write(ctx, train, &o, at("text.html"), &r));
@@ -273,11 +262,9 @@ static void report_with_text(void **state) {
     assert_ok(ctx, kf_eval(ctx, model, test, &by, &eval));
     assert_memory_equal(i == 0 ? &r.eval_text : &r.eval_fused, &eval, sizeof eval);
   }
-  kf_model_free(model);
 }
 
-static void reports_that_cannot_be(void **state) {
-  (void)state;
+TEST(reports_that_cannot_be) {
   const char *path = at("refused.html");
   const uint32_t one = 1;
   kf_report_options o = {.shots = &one, .n_shots = 1};
@@ -302,7 +289,7 @@ static void reports_that_cannot_be(void **state) {
 
 static void assert_prompts(const kf_prompts_options *options, const char *const *wanted,
                            const int32_t *classes, size_t n) {
-  kf_prompts *p;
+  AUTO(kf_prompts) *p = NULL;
   assert_ok(ctx, kf_prompts_new(ctx, options, &p));
   assert_int_equal(kf_prompts_count(p), n);
   for (size_t i = 0; i < n; i++) {
@@ -312,11 +299,9 @@ static void assert_prompts(const kf_prompts_options *options, const char *const 
   assert_null(kf_prompts_text(p, n));
   assert_int_equal(kf_prompts_class(p, n), KF_LABEL_NONE);
   assert_null(kf_prompts_class_name(p, kf_prompts_classes(p)));
-  kf_prompts_free(p);
 }
 
-static void prompts_from_names(void **state) {
-  (void)state;
+TEST(prompts_from_names) {
   static const char *const names[] = {"n01440764_tench", "017.Night_Owl", "red__fox", "0042"};
   kf_prompts_options o = {.names = names, .n_names = 4, .folders = 1, .templates = "builtin1"};
   assert_prompts(&o,
@@ -329,16 +314,14 @@ static void prompts_from_names(void **state) {
   assert_prompts(&o,
                  (const char *const[]){"a n01440764_tench", "n01440764_tench and n01440764_tench"},
                  (const int32_t[]){0, 0}, 2);
-  kf_prompts *p;
+  AUTO(kf_prompts) *p = NULL;
   o.templates = NULL;
   assert_ok(ctx, kf_prompts_new(ctx, &o, &p));
   assert_int_equal(kf_prompts_count(p), 7);
   assert_string_equal(kf_prompts_class_name(p, 0), names[0]);
-  kf_prompts_free(p);
 }
 
-static void prompts_from_files(void **state) {
-  (void)state;
+TEST(prompts_from_files) {
   kf_prompts_options o = {.classes = write_text("classes.txt", "crane, bird # one\n'a, b',\n"),
                           .templates = "builtin1"};
   assert_prompts(&o, (const char *const[]){"image of crane", "image of a, b"},
@@ -350,13 +333,12 @@ static void prompts_from_files(void **state) {
   o.spoken = write_text("spoken.txt", "n1\tfox\nn2\tcrane, bird\nn3\tx\n");
   assert_prompts(&o, (const char *const[]){"image of crane", "image of bird", "image of fox"},
                  (const int32_t[]){0, 0, 1}, 3);
-  kf_prompts *p;
+  AUTO(kf_prompts) *p = NULL;
   assert_ok(ctx, kf_prompts_read(ctx, write_text("lines.txt", "one\n\ntwo, 2\n"), &p));
   assert_int_equal(kf_prompts_count(p), 3);
   assert_int_equal(kf_prompts_classes(p), 0);
   assert_string_equal(kf_prompts_text(p, 2), "two, 2");
   assert_int_equal(kf_prompts_class(p, 0), KF_LABEL_NONE);
-  kf_prompts_free(p);
 }
 
 static void assert_no_prompts(kf_prompts_options o, kf_status status, const char *cause,
@@ -367,8 +349,7 @@ static void assert_no_prompts(kf_prompts_options o, kf_status status, const char
   assert_null(p);
 }
 
-static void prompts_that_cannot_be(void **state) {
-  (void)state;
+TEST(prompts_that_cannot_be) {
   kf_prompts_options o = {.classes = write_text("twice.txt", "cat\ncat, tom\n")};
   assert_no_prompts(o, KF_ERR_DATA, "line 2 repeats the class name 'cat' of line 1",
                     KF_HINT_REPEATS);
@@ -397,14 +378,13 @@ static void prompts_that_cannot_be(void **state) {
   assert_no_prompts(o, KF_ERR_ARG, "class name 1", KF_HINT_NONE);
 }
 
-static void text_from_prompts(void **state) {
-  (void)state;
+TEST(text_from_prompts) {
   static const char *const names[] = {"cat", "dog"};
   kf_prompts_options o = {.names = names, .n_names = 2};
-  kf_encoder *encoder;
+  AUTO(kf_encoder) *encoder = NULL;
   kf_prompts *p;
-  kf_text *own, *by_hand;
-  kf_data *data;
+  AUTO(kf_text) *own = NULL, *by_hand = NULL;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_prompts_new(ctx, &o, &p));
   assert_ok(ctx, kf_text_new_from_prompts(ctx, encoder, p, NULL, &own));
@@ -430,16 +410,11 @@ static void text_from_prompts(void **state) {
   assert_error(ctx, KF_ERR_ARG, "no classes",
                kf_text_new_from_prompts(ctx, encoder, p, NULL, &none));
   kf_prompts_free(p);
-  kf_text_free(own);
-  kf_text_free(by_hand);
-  kf_data_free(data);
-  kf_encoder_free(encoder);
 }
 
 /* --- reader ----------------------------------------------------------------------------------- */
 
-static void rows_in_blocks(void **state) {
-  (void)state;
+TEST(rows_in_blocks) {
   float x[7][2] = {{1, 2}, {NAN, 0}, {3, 4}, {5, 6}, {0, 0}, {INFINITY, 1}, {7, 8}};
   static const uint64_t numbers[] = {0, 2, 3, 6};
   const char *path = write_npy("x.npy", "<f4", "(7, 2)", x, sizeof x);
@@ -476,18 +451,17 @@ static void rows_in_blocks(void **state) {
   kf_data_free(data);
 }
 
-static void pictures_in_blocks(void **state) {
-  (void)state;
+TEST(pictures_in_blocks) {
   const char *paths[] = {MODELS "pictures/a.png", write_text("bad.png", "nothing"),
                          MODELS "pictures/b.png"};
-  kf_encoder *encoder;
-  kf_pictures *pictures;
+  AUTO(kf_encoder) *encoder = NULL;
+  AUTO(kf_pictures) *pictures = NULL;
   kf_reader *reader;
   kf_reader_block b;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, paths, 3, &pictures));
   uint32_t dim = kf_encoder_dim(encoder);
-  float *alone = malloc(dim * sizeof *alone);
+  AUTOFREE float *alone = malloc(dim * sizeof *alone);
   assert_non_null(alone);
   kf_reader_options o = {.block = 2, .skip_bad = 1};
   assert_ok(ctx, kf_reader_open_pictures(ctx, encoder, pictures, &o, &reader));
@@ -506,9 +480,6 @@ static void pictures_in_blocks(void **state) {
   assert_error(ctx, KF_ERR_DATA, "bad.png", kf_reader_next(ctx, reader, &b));
   assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
   kf_reader_free(reader);
-  free(alone);
-  kf_pictures_free(pictures);
-  kf_encoder_free(encoder);
 }
 
 /* --- quickstart ------------------------------------------------------------------------------- */
@@ -529,15 +500,14 @@ static const char *link_pictures(const char *name, const char *const (*list)[2],
   return top;
 }
 
-static void from_pictures_to_a_model(void **state) {
-  (void)state;
+TEST(from_pictures_to_a_model) {
   static const char *const list[][2] = {{"red_fox", "exif1.png"},      {"red_fox", "exif2.png"},
                                         {"red_fox", "cmyk.jpg"},       {"017.Owl", "alpha-q5.webp"},
                                         {"017.Owl", "alpha-q80.webp"}, {"017.Owl", "exif6.png"}};
   const char *source = link_pictures("photos", list, 6), *out = at("out");
   kf_quickstart_options o = {.name = "photos"};
-  kf_encoder *encoder;
-  kf_pictures *pictures;
+  AUTO(kf_encoder) *encoder = NULL;
+  AUTO(kf_pictures) *pictures = NULL;
   kf_quickstart_result r;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
@@ -586,20 +556,17 @@ static void from_pictures_to_a_model(void **state) {
   o.embed.resume = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
   assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
-  kf_pictures_free(pictures);
-  kf_encoder_free(encoder);
 }
 
 /* What can be known without an encoder. */
-static void checked_first(void **state) {
-  (void)state;
+TEST(checked_first) {
   static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
   const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);
   char inside[400], beside[400], among[400];
   snprintf(inside, sizeof inside, "%s/new", source);
   snprintf(among, sizeof among, "%s/1//", source);
   snprintf(beside, sizeof beside, "%s-new", source);
-  kf_pictures *pictures, *alone;
+  AUTO(kf_pictures) *pictures = NULL, *alone = NULL;
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
   assert_ok(ctx, kf_pictures_open(ctx, &one, 1, &alone));
   assert_true(kf_pictures_inside(pictures, inside) && kf_pictures_inside(pictures, source) &&
@@ -617,24 +584,21 @@ static void checked_first(void **state) {
   assert_error(ctx, KF_ERR_IO, "no-such-file", kf_quickstart_check(ctx, pictures, &odd, beside));
   odd.text = KF_OFF;
   assert_ok(ctx, kf_quickstart_check(ctx, pictures, &odd, beside));
-  kf_pictures_free(alone);
-  kf_pictures_free(pictures);
 }
 
-static void too_few_pictures(void **state) {
-  (void)state;
+TEST(too_few_pictures) {
   static const char *const list[][2] = {{"1", "exif1.png"},     {"2", "exif2.png"},
                                         {"2", "exif3.png"},     {"1", "cmyk.jpg"},
                                         {"1", "alpha-q5.webp"}, {"2", "alpha-q80.webp"}};
   static const char *const causes[] = {"only one class", "single picture", NULL};
-  kf_encoder *encoder;
+  AUTO(kf_encoder) *encoder = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   for (size_t i = 0; i < 3; i++) {
     size_t n = i < 2 ? i + 1 : 6;
     char name[16];
     snprintf(name, sizeof name, "few-%zu", n);
     const char *source = link_pictures(name, list, n), *out = at("few-out");
-    kf_pictures *pictures;
+    AUTO(kf_pictures) *pictures = NULL;
     kf_quickstart_options o = {.name = name};
     assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
     if (causes[i] != NULL) {
@@ -645,31 +609,7 @@ static void too_few_pictures(void **state) {
       assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, NULL));
       assert_non_null(strstr(logged, "numbers")); /* why names are not used */
     }
-    kf_pictures_free(pictures);
   }
-  kf_encoder_free(encoder);
 }
 
-int main(void) {
-  test_in_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lambda_and_dimensions),
-      cmocka_unit_test(text_and_rows),
-      cmocka_unit_test(what_a_fit_reports),
-      cmocka_unit_test(fits_that_cannot_be),
-      cmocka_unit_test(decomposed_once),
-      cmocka_unit_test(report_and_model),
-      cmocka_unit_test(report_with_text),
-      cmocka_unit_test(reports_that_cannot_be),
-      cmocka_unit_test(prompts_from_names),
-      cmocka_unit_test(prompts_from_files),
-      cmocka_unit_test(prompts_that_cannot_be),
-      cmocka_unit_test(text_from_prompts),
-      cmocka_unit_test(rows_in_blocks),
-      cmocka_unit_test(pictures_in_blocks),
-      cmocka_unit_test(from_pictures_to_a_model),
-      cmocka_unit_test(too_few_pictures),
-      cmocka_unit_test(checked_first),
-  };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+FIXTURES(.before = set_up, .after = tear_down);

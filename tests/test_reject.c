@@ -6,8 +6,7 @@
 
 enum { N = 60, D = 6, K = 4 };
 
-static void quantiles(void **state) {
-  (void)state;
+TEST(quantiles) {
   double ten[10] = {5, 1, 4, 10, 2, 8, 3, 9, 6, 7};
   assert_true(kf_score_reached_by(ten, 10, 0.95) == 1); /* all ten: nine are 90 % */
   assert_true(kf_score_reached_by(ten, 10, 0.9) == 2);
@@ -35,26 +34,23 @@ static void refit(kf_ctx *ctx, const world *w, const kf_fit_options *o, double *
       memcpy(rows + n * D, w->rows + j * D, D * sizeof *rows);
       labels[n++] = w->labels[j];
     }
-    kf_data *data;
-    kf_model *m;
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_model) *m = NULL;
     kf_fit_options without = *o;
     without.reject = 0;
     assert_ok(ctx, kf_data_open_memory(ctx, rows, n, D, labels, NULL, K, &data));
     assert_ok(ctx, kf_fit(ctx, data, &without, &m, NULL));
     assert_ok(ctx, kf_classify(ctx, m, w->rows + i * D, 1, NULL, &class, &best[i]));
-    kf_model_free(m);
-    kf_data_free(data);
   }
   qsort(best, N, sizeof *best, by_value);
 }
 
 /* The shrunk method holds the scales of columns and the strength of shrinking at their values of all
  * rows, so it may differ a little. */
-static void as_refitting(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(N, D, K, 1, 3);
-  kf_data *data;
+TEST(as_refitting) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(N, D, K, 1, 3);
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
   for (int way = 0; way < 4; way++) {
     bool raw = way & 1, shrunk = way & 2;
@@ -64,7 +60,7 @@ static void as_refitting(void **state) {
         .method = shrunk ? KF_METHOD_SHRUNK : KF_METHOD_PAPER,
         .stats_options = {.normalize = raw ? KF_OFF : KF_ON, .exponent = 18, .fixed_exponent = raw},
         .reject = 0.9};
-    kf_model *m;
+    AUTO(kf_model) *m = NULL;
     assert_ok(ctx, kf_fit(ctx, data, &o, &m, NULL));
     double threshold = kf_model_reject(m, &share), tolerance = shrunk ? 0.05 : 1e-5;
     assert_true(share == 0.9);
@@ -75,39 +71,29 @@ static void as_refitting(void **state) {
     uint64_t known = 0;
     for (int i = 0; i < N; i++) known += kf_model_knows(m, best[i]) != 0;
     assert_true(shrunk ? known >= 51 && known <= 57 : known >= 53 && known <= 55);
-    kf_model_free(m);
   }
-  kf_data_free(data);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* The same bits whatever the threads. */
-static void same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   double first = 0;
   for (unsigned threads = 1; threads <= 4; threads++) {
-    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
-    world w = make_world(N, D, K, 1, 4);
-    kf_data *data;
-    kf_model *m;
+    AUTO(kf_ctx) *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    AUTO(world) w = make_world(N, D, K, 1, 4);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_model) *m = NULL;
     assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
     assert_ok(ctx, kf_fit(ctx, data, &(kf_fit_options){.reject = 0.8}, &m, NULL));
     if (threads == 1) first = kf_model_reject(m, NULL);
     assert_true(kf_model_reject(m, NULL) == first);
-    kf_model_free(m);
-    kf_data_free(data);
-    free_world(&w);
-    kf_ctx_free(ctx);
   }
 }
 
-static void refused(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(N, D, K, 1, 3);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_data *data;
+TEST(refused) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(N, D, K, 1, 3);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_data) *data = NULL;
   kf_model *m;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
   assert_error(ctx, KF_ERR_ARG, "between 0 and 1",
@@ -119,14 +105,4 @@ static void refused(void **state) {
   assert_error(ctx, KF_ERR_ARG, "from the rows themselves",
                kf_fit_stats(ctx, s, &(kf_fit_options){.reject = 0.9}, &m));
   assert_int_equal(kf_errhint(ctx), KF_HINT_ROWS);
-  kf_data_free(data);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(as_refitting),
-                                     cmocka_unit_test(same_bits), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

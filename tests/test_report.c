@@ -104,16 +104,14 @@ static char *save(const kf_page *content, size_t *size) {
 
 static void assert_holds(const kf_page *content, const char *const *wanted, size_t n) {
   size_t size;
-  char *text = save(content, &size);
+  AUTOFREE char *text = save(content, &size);
   for (size_t i = 0; i < n; i++)
     if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
-  free(text);
 }
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-static void everything(void **state) {
-  (void)state;
+TEST(everything) {
   static const char *const wanted[] = {"<h1><bdi>A page</bdi></h1>",
                                        "id=\"summary\"",
                                        "id=\"lambda\"",
@@ -151,8 +149,7 @@ static void everything(void **state) {
 
 /* By likelihood the words are about all rows that were left out, the curve and its standard error
  * about those that it is made of. */
-static void lambda_by_likelihood(void **state) {
-  (void)state;
+TEST(lambda_by_likelihood) {
   static const char *const wanted[] = {
       "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
       (" There <b>52.00\u202F%</b> are right. The curve, of 2,500 rows, stays within one standard "
@@ -174,8 +171,7 @@ static void lambda_by_likelihood(void **state) {
   page_free(&p);
 }
 
-static void names_and_pictures(void **state) {
-  (void)state;
+TEST(names_and_pictures) {
   static const char *const wanted[] = {
       "id=\"text\"",
       "<dt>α</dt><dd>0.3",
@@ -242,8 +238,7 @@ static void names_and_pictures(void **state) {
 
 /* Folds have less scatter: the lambda of their cells is smaller than that of the model, and is the
  * same relative to it. */
-static void folds(void **state) {
-  (void)state;
+TEST(folds) {
   static const char *const wanted[] = {"3,000 held-out rows", "<b>0.87 points more</b>",
                                        "held out in 5 folds", "held-out folds",
                                        "16 of 64 dimensions"};
@@ -257,8 +252,7 @@ static void folds(void **state) {
   page_free(&p);
 }
 
-static void same_bytes(void **state) {
-  (void)state;
+TEST(same_bytes) {
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
   assert_ok(ctx, kf_page_save(ctx, &p.content, at("a.html")));
@@ -268,8 +262,7 @@ static void same_bytes(void **state) {
 }
 
 /* Every subset of the parts. */
-static void parts(void **state) {
-  (void)state;
+TEST(parts) {
   page p;
   page_make(&p, ctx, 7, 12, 5, NULL);
   page_add_text(&p, ctx);
@@ -294,8 +287,7 @@ static void parts(void **state) {
 }
 
 /* Parts with nothing in them, or with one of everything. */
-static void next_to_nothing(void **state) {
-  (void)state;
+TEST(next_to_nothing) {
   kf_eval_result eval = {0};
   kf_lambda_choice lambda = {0};
   kf_dim_choice dim = {0};
@@ -332,8 +324,7 @@ static void next_to_nothing(void **state) {
 }
 
 /* All the same, all right, all wrong: scales without a range. */
-static void flat(void **state) {
-  (void)state;
+TEST(flat) {
   page p;
   page_make(&p, ctx, 2, 2, 2, NULL);
   for (int right = 0; right < 2; right++) {
@@ -363,8 +354,7 @@ static const char *const hostile[] = {
     "RindfleischetikettierungsüberwachungsaufgabenübertragungsgesetzRindfleischetikettierungsüber"
     "wachungsaufgabenübertragungsgesetz"};
 
-static void escaped(void **state) {
-  (void)state;
+TEST(escaped) {
   static const char *const wanted[] = {"&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;",
                                        "&quot;quotes&quot; &amp; &#39;apostrophes&#39; &amp;amp;",
                                        "tab\uFFFDand\uFFFDline\uFFFD\uFFFD",
@@ -407,8 +397,7 @@ static void assert_grid(const char *text) {
   assert_true(n > 100);
 }
 
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   static const struct {
     uint32_t classes;
     size_t most;
@@ -427,8 +416,7 @@ static void many_classes(void **state) {
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-static void not_written(void **state) {
-  (void)state;
+TEST(not_written) {
   page p;
   page_make(&p, ctx, 4, 8, 4, NULL);
   int before = test_entries(folder);
@@ -441,7 +429,9 @@ static void not_written(void **state) {
 
 /* --- pages for a browser ---------------------------------------------------------------------- */
 
-static void write_pages(const char *where) {
+/* tests/report_browser.py names a folder for them. */
+TEST(pages_for_a_browser) {
+  const char *where = getenv("KOOFU_TEST_PAGES") != NULL ? getenv("KOOFU_TEST_PAGES") : folder;
   static const struct {
     const char *name;
     uint32_t classes, dim, kept;
@@ -449,7 +439,6 @@ static void write_pages(const char *where) {
   } pages[] = {{"small.html", 40, 64, 16, NULL},
                {"hostile.html", 8, 16, 4, hostile},
                {"large.html", 21000, 768, 96, NULL}};
-  ctx = test_ctx(0, KF_ISA_AUTO);
   for (int i = 0; i < 3; i++) {
     page p;
     page_make(&p, ctx, pages[i].classes, pages[i].dim, pages[i].kept, pages[i].names);
@@ -460,27 +449,11 @@ static void write_pages(const char *where) {
     page_free(&p);
   }
   assert_ok(ctx, kf_page_save(ctx, &(kf_page){0}, test_path(where, "empty.html")));
-  kf_ctx_free(ctx);
 }
 
-int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "--pages") == 0) {
-    write_pages(argv[2]);
-    return 0;
-  }
-  test_in_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),
-      cmocka_unit_test(lambda_by_likelihood),
-      cmocka_unit_test(names_and_pictures),
-      cmocka_unit_test(folds),
-      cmocka_unit_test(same_bytes),
-      cmocka_unit_test(parts),
-      cmocka_unit_test(next_to_nothing),
-      cmocka_unit_test(flat),
-      cmocka_unit_test(escaped),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(not_written),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+static int set_up(void **state) {
+  test_in_memory(state);
+  return make_test_folder(state);
 }
+
+FIXTURES(.before = set_up, .after = remove_test_folder);

@@ -22,7 +22,7 @@ static const char *const text_names[] = {"a", "b", "e"};
 #define DATASET "dataset.safetensors" /* with ids */
 
 static kf_model *fit_rows(const world *w, int raw, const char *stats_path) {
-  kf_stats *s;
+  AUTO(kf_stats) *s = NULL;
   kf_model *m;
   kf_stats_options by = {.normalize = raw ? KF_OFF : KF_ON, .exponent = 18};
   kf_fit_options how = {.dim = L, .method = raw ? KF_METHOD_PAPER : KF_METHOD_DEFAULT};
@@ -30,27 +30,23 @@ static kf_model *fit_rows(const world *w, int raw, const char *stats_path) {
   assert_ok(ctx, kf_stats_add(ctx, s, w->rows, w->labels, N));
   if (stats_path != NULL) assert_ok(ctx, kf_stats_save(ctx, s, stats_path));
   assert_ok(ctx, kf_fit_stats(ctx, s, &how, &m));
-  kf_stats_free(s);
   return m;
 }
 
 static void save_fused(const kf_model *m) {
   static const float rows[3 * D] = {1, 2, 0, 1, 3, 0, 1, 0, -1, 1, 1, 2};
-  kf_data *data;
-  kf_text *text;
-  kf_model *fused;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_text) *text = NULL;
+  AUTO(kf_model) *fused = NULL;
   kf_text_options by = {.per_class = 1, .names = text_names, .n_names = 3};
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 3, D, NULL, NULL, 0, &data));
   assert_ok(ctx, kf_text_new(ctx, data, &by, &text));
   assert_ok(ctx, kf_model_new_fused(ctx, m, text, 0.5, &fused));
   assert_ok(ctx, kf_model_save(ctx, fused, at(FUSED)));
-  kf_model_free(fused);
-  kf_text_free(text);
-  kf_data_free(data);
 }
 
 static void save_galleries(const world *w, const kf_model *m) {
-  kf_data *data, *with_ids;
+  AUTO(kf_data) *data = NULL, *with_ids = NULL;
   char ids[N * 4];
   for (int i = 0; i < N; i++) memcpy(ids + 4 * i, "abc\n", 4);
   kf_gallery_options mapped = {.ids = write_bytes("ids.txt", ids, sizeof ids), .k = 5};
@@ -60,14 +56,12 @@ static void save_galleries(const world *w, const kf_model *m) {
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &plain, at(PLAIN)));
   with_ids = must_open(at(MAPPED), NULL);
   assert_ok(ctx, kf_data_save(ctx, with_ids, KF_F32, at(DATASET)));
-  kf_data_free(with_ids);
-  kf_data_free(data);
 }
 
 static int make_files(void **state) {
   make_test_folder(state);
-  world w = make_world(N, D, 4, 0.3, 5);
-  kf_model *m = fit_rows(&w, 0, at(STATS)), *raw = fit_rows(&w, 1, NULL);
+  AUTO(world) w = make_world(N, D, 4, 0.3, 5);
+  AUTO(kf_model) *m = fit_rows(&w, 0, at(STATS)), *raw = fit_rows(&w, 1, NULL);
   save_fused(m);
   m->temperature = 10;
   m->reject = 0.5;
@@ -76,17 +70,14 @@ static int make_files(void **state) {
   assert_ok(ctx, kf_model_save(ctx, m, at(SHRUNK)));
   assert_ok(ctx, kf_model_save(ctx, raw, at(RAW)));
   save_galleries(&w, m);
-  kf_model_free(m);
-  kf_model_free(raw);
-  free_world(&w);
   return 0;
 }
 
 static kf_status load(const char *base, const char *path) {
-  kf_model *model = NULL;
-  kf_stats *stats = NULL;
-  kf_gallery *gallery = NULL;
-  kf_data *data = NULL;
+  AUTO(kf_model) *model = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_gallery) *gallery = NULL;
+  AUTO(kf_data) *data = NULL;
   kf_status status;
   char id[8];
   if (strcmp(base, STATS) == 0)
@@ -99,10 +90,6 @@ static kf_status load(const char *base, const char *path) {
     status = kf_model_load(ctx, path, &model);
   for (uint64_t i = 0; data != NULL && status == KF_OK && i < N; i++)
     status = kf_data_get_id(ctx, data, i, id, sizeof id);
-  kf_model_free(model);
-  kf_stats_free(stats);
-  kf_gallery_free(gallery);
-  kf_data_free(data);
   return status;
 }
 
@@ -340,7 +327,7 @@ static const char *break_file(const char *base, const edit edits[MOST_EDITS]) {
   draft d;
   size_t size;
   uint64_t length;
-  char *bytes = test_read(at(base), &size);
+  AUTOFREE char *bytes = test_read(at(base), &size);
   memcpy(&length, bytes, 8);
   assert_true(length < sizeof d.header / 2);
   memcpy(d.header, bytes + 8, length);
@@ -351,14 +338,12 @@ static const char *break_file(const char *base, const edit edits[MOST_EDITS]) {
   for (int i = 0; i < MOST_EDITS; i++) apply(&d, &st, &edits[i], 8 + length);
   kf_st_close(&st);
   const char *path = seal(&d);
-  free(bytes);
   return path;
 }
 
 /* --- tests ------------------------------------------------------------------------------------- */
 
-static void good_files(void **state) {
-  (void)state;
+TEST(good_files) {
   static const char *const bases[] = {SHRUNK, FUSED, RAW, STATS, MAPPED, PLAIN, DATASET};
   static const edit none[MOST_EDITS];
   for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
@@ -367,8 +352,7 @@ static void good_files(void **state) {
   }
 }
 
-static void each_is_refused(void **state) {
-  (void)state;
+TEST(each_is_refused) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = break_file(cases[i].base, cases[i].edits);
     assert_failed(load(cases[i].base, path), KF_ERR_DATA, path, cases[i].message);
@@ -382,8 +366,7 @@ static bool is_about(const broken *b, const kf_rule *rule, unsigned kind) {
 }
 
 /* Every rule is broken for every kind of file that has it, and every case is about one rule. */
-static void each_has_a_case(void **state) {
-  (void)state;
+TEST(each_has_a_case) {
   size_t n;
   const kf_rule *rules = kf_rules(&n);
   unsigned about[sizeof cases / sizeof *cases] = {0};
@@ -403,8 +386,7 @@ static void each_has_a_case(void **state) {
 }
 
 /* docs/formats.md has every rule in the table of its kind of file, and no other. */
-static void each_is_documented(void **state) {
-  (void)state;
+TEST(each_is_documented) {
   static const struct {
     kf_kind kind;
     const char *heading;
@@ -414,7 +396,7 @@ static void each_is_documented(void **state) {
                 {KF_KIND_GALLERY, "**Rules for galleries.**"}};
   size_t n, size;
   const kf_rule *rules = kf_rules(&n);
-  char *page = test_read(KOOFU_SOURCE_DIR "/docs/formats.md", &size);
+  AUTOFREE char *page = test_read(KOOFU_SOURCE_DIR "/docs/formats.md", &size);
   for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
     const char *table = memmem(page, size, tables[t].heading, strlen(tables[t].heading));
     assert_non_null(table);
@@ -431,12 +413,10 @@ static void each_is_documented(void **state) {
     }
     assert_int_equal(lines, 0);
   }
-  free(page);
 }
 
 /* Elements of large tensors are checked many at a time: the bad one is found wherever it is. */
-static void any_element_is_found(void **state) {
-  (void)state;
+TEST(any_element_is_found) {
   enum { ROWS = 101, COLUMNS = 100, ALL = ROWS * COLUMNS };
   static const uint64_t places[] = {0, 1, 4095, 4096, 4097, 8191, 8192, ALL - 1};
   static float f32[ALL];
@@ -472,11 +452,4 @@ static void any_element_is_found(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_files),           cmocka_unit_test(each_is_refused),
-      cmocka_unit_test(each_has_a_case),      cmocka_unit_test(each_is_documented),
-      cmocka_unit_test(any_element_is_found),
-  };
-  return cmocka_run_group_tests(tests, make_files, remove_test_folder);
-}
+FIXTURES(.before = make_files, .after = remove_test_folder);

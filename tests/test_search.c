@@ -45,25 +45,24 @@ static const struct {
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
 /* Every kind has the first shape and a quarter of the others. */
-static void kinds_of_data(void **state) {
-  kf_metric metric = *(const kf_metric *)*state;
+static void check_kinds_of_data(kf_metric metric) {
   unsigned turn = 0;
   for (size_t i = 0; i < N_KINDS; i++) {
     if (!suits(&kinds[i], metric)) continue;
     for (size_t s = 0; s < N_SHAPES; s++) {
       if (s > 0 && (s + i) % 4 != 0) continue;
-      problem p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
-      answer a = solve(&p, metric);
+      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
+      AUTO(answer) a = solve(&p, metric);
       all_instruction_sets(&a, turn++);
-      free_answer(&a);
-      free_problem(&p);
     }
   }
 }
+TEST(kinds_of_data_cosine) { check_kinds_of_data(KF_METRIC_COSINE); }
+TEST(kinds_of_data_inner) { check_kinds_of_data(KF_METRIC_INNER); }
+TEST(kinds_of_data_euclidean) { check_kinds_of_data(KF_METRIC_EUCLIDEAN); }
 
 /* Sums of integers in their largest numbers, and columns of all numbers up to a few vectors. */
-static void widest_and_narrow_rows(void **state) {
-  (void)state;
+TEST(widest_and_narrow_rows) {
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named("signs"), 16, KF_MAX_DIM, 4, 3);
     memcpy(p.queries, p.rows, 2UL * KF_MAX_DIM * sizeof *p.rows); /* 1, 1, …; and -1, -1, … */
@@ -83,8 +82,7 @@ static void widest_and_narrow_rows(void **state) {
 
 /* The kinds that know where eight bits and f32 are weakest. With a power of two of rows, and not
  * many, the mean that the index takes is exact: zero. */
-static void weakest_places(void **state) {
-  (void)state;
+TEST(weakest_places) {
   const struct {
     const char *name;
     uint32_t dim;
@@ -94,40 +92,34 @@ static void weakest_places(void **state) {
                {"equal products", 64}};
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(cases[i].name), 512, cases[i].dim, 5, 43);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(cases[i].name), 512, cases[i].dim, 5, 43);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (unsigned turn = 0; turn < 3; turn++) all_instruction_sets(&a, turn);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
 /* Enough that the rows themselves are divided among threads, with ties on both sides of each split.
  */
-static void many_rows(void **state) {
-  (void)state;
+TEST(many_rows) {
   const char *const names[] = {"gaussian", "blocks of 700", "all equal", "ternary"};
   static const uint32_t ks[] = {1, 15, 1024};
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[i]), 30011, 8, 3, i);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 30011, 8, 3, i);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
         for (unsigned threads = 1; threads <= 5; threads += 2)
           if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = threads, .batch = 1 + threads / 2}, ks, 3,
                   NULL);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
 /* The squares of two distances differ in their last bit, their roots do not. */
-static void squares_of_distances_decide(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(squares_of_distances_decide) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const float rows[] = {1, 0x1p-26f, 1, 0}, query[] = {0, 0};
-  kf_index *index;
+  AUTO(kf_index) *index = NULL;
   kf_index_options options = {.metric = KF_METRIC_EUCLIDEAN};
   assert_ok(ctx, kf_index_new(ctx, rows, 2, 2, &options, &index));
   int64_t found[2];
@@ -136,8 +128,6 @@ static void squares_of_distances_decide(void **state) {
   assert_int_equal(found[0], 1);
   assert_int_equal(found[1], 0);
   assert_true(scores[0] == 1 && scores[1] == 1);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
 }
 
 /* --- every way of asking --------------------------------------------------------------------- */
@@ -146,15 +136,14 @@ static void squares_of_distances_decide(void **state) {
 
 /* A first pass over some directions gives the same answers, whatever these are worth: few and nearly
  * all, with threads, batches, rows left out and rows in f16. */
-static void leading_directions(void **state) {
-  (void)state;
+TEST(leading_directions) {
   static const uint32_t ks[] = {1, 15, 200};
   for (size_t i = 0; i < N_KINDS; i++)
     for (size_t m = i % 3; m < 3; m += 2) {
       if (!suits(&kinds[i], metrics[m])) continue;
-      problem p = make_problem(&kinds[i], 700, 33, 20, 1 + i);
+      AUTO(problem) p = make_problem(&kinds[i], 700, 33, 20, 1 + i);
       if (i % 4 == 3) round_problem(&p, KF_F16);
-      answer a = solve(&p, metrics[m]);
+      AUTO(answer) a = solve(&p, metrics[m]);
       int64_t leave_out[20];
       for (uint64_t q = 0; q < 20; q++) leave_out[q] = q % 2 == 0 ? a.rows[q * 700] : -1;
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
@@ -166,8 +155,6 @@ static void leading_directions(void **state) {
                        .in_place = lead % 2 == 0,
                        .lead = lead},
                 ks, 3, lead % 4 == 1 ? leave_out : NULL);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
@@ -180,32 +167,28 @@ static void narrow(const shape *s, uint64_t i, float *x) {
 
 /* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory
  * is the one that the header states. */
-static void leading_by_rule(void **state) {
-  (void)state;
+TEST(leading_by_rule) {
   enum { N = 33000, DIM = 160, QUERIES = 40, K = 15 };
   static const kind few = {.name = "narrow", .row = narrow};
   const kind *of[] = {&few, kind_named("gaussian")};
   static int64_t rows[2][QUERIES * K];
   static double scores[2][QUERIES * K];
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int i = 0; i < 2; i++) {
-    problem p = make_problem(of[i], N, DIM, QUERIES, 5);
+    AUTO(problem) p = make_problem(of[i], N, DIM, QUERIES, 5);
     uint64_t bytes[2];
     for (int many = 0; many < 2; many++) {
-      kf_index *index;
+      AUTO(kf_index) *index = NULL;
       kf_index_options options = {.queries = many ? 4096 : 4095};
       assert_ok(ctx, kf_index_new(ctx, p.rows, N, DIM, &options, &index));
       assert_int_equal(index->lead.n > 0, i == 0 && many);
       bytes[many] = kf_index_bytes(index);
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows[many], scores[many], NULL));
-      kf_index_free(index);
     }
     assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
     assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
     assert_true((double)bytes[1] <= (double)bytes[0] + (i == 0 ? N * (0.6 * DIM + 80) : 0));
-    free_problem(&p);
   }
-  kf_ctx_free(ctx);
 }
 
 static void ask_in_every_way(const answer *a) {
@@ -225,42 +208,35 @@ static void ask_in_every_way(const answer *a) {
                 ks, 1, NULL);
 }
 
-static void batches_threads_and_sources(void **state) {
-  (void)state;
+TEST(batches_threads_and_sources) {
   const char *const names[] = {"loose clusters", "every row thrice", "cone"};
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
-    answer a = solve(&p, metrics[m]);
+    AUTO(problem) p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
+    AUTO(answer) a = solve(&p, metrics[m]);
     ask_in_every_way(&a);
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
 /* More than 4,096 queries, of few short rows. */
-static void many_queries(void **state) {
-  (void)state;
+TEST(many_queries) {
   static const uint32_t ks[] = {5};
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
-    answer a = solve(&p, metrics[m]);
+    AUTO(problem) p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
+    AUTO(answer) a = solve(&p, metrics[m]);
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       for (unsigned threads = 1; threads <= 5; threads += 2)
         for (uint64_t batch = 0; batch <= 4096 && test_has_isa(isa); batch += 4096)
           check(&a, &(how){.isa = isa, .threads = threads, .batch = batch}, ks, 1, NULL);
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
 /* Without rows_in_place the caller's array is no longer looked at; scores may be NULL. */
-static void the_index_has_its_own_rows(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(the_index_has_its_own_rows) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
-    answer a = solve(&p, metrics[m]);
-    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    AUTO(problem) p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
+    AUTO(answer) a = solve(&p, metrics[m]);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
     memset(p.rows, 0xff, 1000 * 31 * sizeof *p.rows);
     int64_t rows[20 * 5];
     char text[256] = "";
@@ -269,34 +245,27 @@ static void the_index_has_its_own_rows(void **state) {
     assert_int_equal(kf_index_rows(index), 1000);
     assert_int_equal(kf_index_dim(index), 31);
     assert_int_equal(kf_index_metric(index), metrics[m]);
-    kf_index_free(index);
-    free_answer(&a);
-    free_problem(&p);
   }
-  problem p = make_problem(kind_named("gaussian"), 3, 2, 1, 5);
-  kf_index *index;
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 3, 2, 1, 5);
+  AUTO(kf_index) *index = NULL;
   assert_ok(ctx, kf_index_new(ctx, p.rows, 3, 2, NULL, &index));
   assert_int_equal(kf_index_metric(index), KF_METRIC_COSINE);
-  kf_index_free(index);
   kf_index_free(NULL);
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* --- leaving out ----------------------------------------------------------------------------- */
 
 /* Every row is a query and is left out of its own search, or none is, or by turns; a number that is
  * no row's leaves out nothing. */
-static void leave_out(void **state) {
-  (void)state;
+TEST(leave_out) {
   const char *const names[] = {"every row thrice", "all equal", "loose clusters", "cone"};
   static const uint32_t ks[] = {1, 15, 129};
   enum { N = 130 };
   for (size_t i = 0; i < 4; i++)
     for (size_t m = 0; m < 3; m++) {
-      problem p = make_problem(kind_named(names[i]), N, 33, N, 13);
+      AUTO(problem) p = make_problem(kind_named(names[i]), N, 33, N, 13);
       memcpy(p.queries, p.rows, N * 33UL * sizeof *p.rows);
-      answer a = solve(&p, metrics[m]);
+      AUTO(answer) a = solve(&p, metrics[m]);
       int64_t own[N], none[N], some[N];
       for (int64_t q = 0; q < N; q++) {
         own[q] = q;
@@ -309,34 +278,29 @@ static void leave_out(void **state) {
           if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = 2, .batch = l % 2 == 0 ? 0 : 100}, ks, 3,
                   lists[l]);
-      free_answer(&a);
-      free_problem(&p);
     }
 }
 
 /* The floor that a search begins with comes from the best of a few rows. It must not count on a row
  * that is left out, nor on one that is far too long to have a place in eight bits. */
-static void first_floor(void **state) {
-  (void)state;
+TEST(first_floor) {
   static const uint32_t ks[] = {3, 15};
   enum { N = 20000, DIM = 32, NEAR = 3, LONG = 70 };
   for (size_t m = 0; m < 3; m++) {
-    problem p = make_problem(kind_named("gaussian"), N, DIM, 1, 17);
+    AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, 1, 17);
     for (size_t j = 0; j < DIM; j++) p.queries[j] = j % 2 == 0 ? 1 : -1;
     for (size_t i = 0; i < NEAR; i++)
       for (size_t j = 0; j < DIM; j++) {
         p.rows[i * DIM + j] = p.queries[j];
         p.rows[(LONG + i) * DIM + j] = -1e4F * p.queries[j];
       }
-    answer a = solve(&p, metrics[m]);
+    AUTO(answer) a = solve(&p, metrics[m]);
     const int64_t own = 0;
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       if (test_has_isa(isa)) {
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, &own);
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, NULL);
       }
-    free_answer(&a);
-    free_problem(&p);
   }
 }
 
@@ -344,16 +308,15 @@ static void first_floor(void **state) {
 
 /* A query that is not finite, or too long, says nothing, also where no other of its group has a
  * factor. */
-static void queries_without_end(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+TEST(queries_without_end) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
   const float rows[] = {1, 2, 3, -1, 0, 1};
   const float queries[][3] = {{INFINITY, 0, 0}, {NAN, 1, 2}, {3e38f, -3e38f, 3e38f}};
   for (int metric = KF_METRIC_EUCLIDEAN; metric <= KF_METRIC_INNER; metric++) {
-    kf_index *index;
+    AUTO(kf_index) *index = NULL;
     kf_index_options options = {.metric = (kf_metric)metric};
     assert_ok(ctx, kf_index_new(ctx, rows, 2, 3, &options, &index));
-    int8_t *bytes = malloc(index->padded);
+    AUTOFREE int8_t *bytes = malloc(index->padded);
     double scratch[6];
     for (int i = 0; i < 3; i++)
       for (int factor = 0; factor < 2; factor++) {
@@ -364,20 +327,16 @@ static void queries_without_end(void **state) {
         assert_true(q.by_length == INFINITY && q.by_error == INFINITY && q.fixed == INFINITY);
         for (uint32_t b = 0; b < index->padded; b++) assert_int_equal(bytes[b], 0);
       }
-    free(bytes);
-    kf_index_free(index);
   }
-  kf_ctx_free(ctx);
 }
 
-static void report_adds_up(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
+TEST(report_adds_up) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
   int64_t rows[50 * 15];
   double scores[50 * 15];
   for (size_t m = 0; m < 3; m++) {
-    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
     kf_search_report once = {0};
     assert_ok(ctx, search_all(ctx, index, &p, 15, 0, NULL, rows, scores, &once));
     assert_int_equal(once.queries, 50);
@@ -390,17 +349,13 @@ static void report_adds_up(void **state) {
     assert_error(ctx, KF_ERR_ARG, "k is 0",
                  kf_search(ctx, index, p.queries, 1, 0, NULL, rows, scores, &failed));
     assert_true(failed.queries == 3 && failed.candidates == 4);
-    kf_index_free(index);
   }
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-static void bad_arguments_of_an_index(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(bad_arguments_of_an_index) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   float rows[6] = {1, 2, 3, 4, 5, 6};
   kf_index *index = NULL;
   kf_index_options options = {0};
@@ -417,27 +372,24 @@ static void bad_arguments_of_an_index(void **state) {
   assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new(ctx, rows, 2, 3, &options, &index));
   assert_int_equal(kf_index_new_from_data(NULL, NULL, NULL, &index), KF_ERR_ARG);
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, NULL, NULL, &index));
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 3, NULL, NULL, 0, &data));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, data, NULL, NULL));
   assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new_from_data(ctx, data, &options, &index));
   assert_null(index);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
 }
 
 /* One bad element or row, in any block, named by its number. */
-static void bad_rows(void **state) {
-  (void)state;
+TEST(bad_rows) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
   for (unsigned threads = 1; threads <= 2; threads++)
     for (size_t m = 0; m < 3; m++)
       for (size_t v = 0; v < 4; v++) {
-        kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
-        problem p = make_problem(kind_named("gaussian"), 1537, 5, 1, 19);
+        AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
+        AUTO(problem) p = make_problem(kind_named("gaussian"), 1537, 5, 1, 19);
         kf_index_options options = {.metric = metrics[m], .rows_in_place = v % 2 == 0};
         kf_index *index = NULL;
-        kf_data *data;
+        AUTO(kf_data) *data = NULL;
         assert_ok(ctx, kf_data_open_memory(ctx, p.rows, 1537, 5, NULL, NULL, 0, &data));
         for (size_t j = 0; j < 5; j++)
           if (values[v] == 0 || j == 4) p.rows[1234 * 5 + j] = values[v];
@@ -451,15 +403,11 @@ static void bad_rows(void **state) {
                        kf_index_new_from_data(ctx, data, &options, &index));
           assert_null(index);
         }
-        kf_data_free(data);
-        free_problem(&p);
-        kf_ctx_free(ctx);
       }
 }
 
-static void bad_arguments_of_a_search(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(bad_arguments_of_a_search) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
   few.shape.n = 10;
   int64_t rows[4 * 10], out[4] = {0, -1, 9, -1};
@@ -491,19 +439,17 @@ static void bad_arguments_of_a_search(void **state) {
   assert_true(report.queries == 0 && report.candidates == 0);
   kf_index_free(index);
   free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
-static void bad_queries(void **state) {
-  (void)state;
+TEST(bad_queries) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   int64_t rows[9];
   double scores[9];
   for (size_t m = 0; m < 3; m++)
     for (size_t v = 0; v < 4; v++) {
-      problem p = make_problem(kind_named("gaussian"), 100, 13, 9, 29);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(problem) p = make_problem(kind_named("gaussian"), 100, 13, 9, 29);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       for (size_t j = 0; j < 13; j++)
         if (values[v] == 0 || j == 12) p.queries[3 * 13 + j] = values[v];
       if (values[v] == 0 && metrics[m] != KF_METRIC_COSINE)
@@ -511,10 +457,7 @@ static void bad_queries(void **state) {
       else
         assert_error(ctx, KF_ERR_DATA, "query 3",
                      kf_search(ctx, index, p.queries, 9, 1, NULL, rows, scores, NULL));
-      kf_index_free(index);
-      free_problem(&p);
     }
-  kf_ctx_free(ctx);
 }
 
 /* --- the first pass --------------------------------------------------------------------------- */
@@ -542,15 +485,14 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
 }
 
 /* An index of resident rows keeps no copy of them, and answers the same. */
-static void resident_rows(void **state) {
-  (void)state;
+TEST(resident_rows) {
   enum { N = 3000, DIM = 70 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, 20, 5);
   for (size_t m = 0; m < 3; m++) {
-    answer a = solve(&p, metrics[m]);
-    kf_index *borrowed = given_index_of(ctx, &p, metrics[m], &(how){.resident = true});
-    kf_index *copied = given_index_of(ctx, &p, metrics[m], &(how){0});
+    AUTO(answer) a = solve(&p, metrics[m]);
+    AUTO(kf_index) *borrowed = given_index_of(ctx, &p, metrics[m], &(how){.resident = true});
+    AUTO(kf_index) *copied = given_index_of(ctx, &p, metrics[m], &(how){0});
     assert_ptr_equal(borrowed->rows, p.rows);
     assert_ptr_not_equal(copied->rows, p.rows);
     assert_int_equal(kf_index_bytes(borrowed) + N * DIM * sizeof(float), kf_index_bytes(copied));
@@ -559,27 +501,21 @@ static void resident_rows(void **state) {
     char text[256];
     assert_ok(ctx, search_all(ctx, borrowed, &p, 5, 0, NULL, rows, scores, NULL));
     assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
-    kf_index_free(borrowed);
-    kf_index_free(copied);
-    free_answer(&a);
   }
-  free_problem(&p);
-  kf_ctx_free(ctx);
 }
 
 /* An index in place fetches from its source again and passes its errors on; one with its own rows does
  * not, and takes more memory. */
-static void source_that_breaks_later(void **state) {
-  (void)state;
+TEST(source_that_breaks_later) {
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
       for (size_t m = 0; m < 3; m++) {
-        kf_ctx *ctx = test_ctx(threads, isa);
-        problem p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
+        AUTO(kf_ctx) *ctx = test_ctx(threads, isa);
+        AUTO(problem) p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
         breakable data = {
             .base = {.rows = 1000, .dim = 33, .fetch = fetch_breakable, .where = where_breakable},
             .rows = p.rows};
-        answer a = solve(&p, metrics[m]);
+        AUTO(answer) a = solve(&p, metrics[m]);
         kf_index *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
         kf_index *copied = index_of(ctx, &p, metrics[m], false, &data.base);
         assert_true(kf_index_bytes(in_place) + 1000 * 33 * sizeof(float) <= kf_index_bytes(copied));
@@ -604,9 +540,6 @@ static void source_that_breaks_later(void **state) {
         assert_error(ctx, KF_ERR_IO, "the disk is gone",
                      kf_index_new_from_data(ctx, &data.base, NULL, &index));
         assert_null(index);
-        free_answer(&a);
-        free_problem(&p);
-        kf_ctx_free(ctx);
       }
 }
 
@@ -635,13 +568,12 @@ static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
 
 /* Building an index is one stage, from its beginning to its end: nothing is at work unheard after
  * 100 %. */
-static void building_is_heard(void **state) {
-  (void)state;
+TEST(building_is_heard) {
   enum { DIM = 64, N = (1 << 26) / DIM + 1 };
   heard h = {0};
-  kf_ctx *ctx;
-  kf_index *index;
-  float *rows = malloc(sizeof(float) * N * DIM);
+  AUTO(kf_ctx) *ctx = NULL;
+  AUTO(kf_index) *index = NULL;
+  AUTOFREE float *rows = malloc(sizeof(float) * N * DIM);
   for (size_t i = 0; i < (size_t)N * DIM; i++) rows[i] = (float)(i * 31 % 97 + 1);
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = hear, .user = &h}, &ctx),
                    KF_OK);
@@ -650,41 +582,34 @@ static void building_is_heard(void **state) {
   assert_string_equal(h.what[0], "load");
   assert_true(h.done[0] == N && h.total[0] == N);
   assert_false(h.fell);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free(rows);
 }
 
 /* On easy data the first pass leaves few rows over. */
-static void first_pass_filters(void **state) {
-  (void)state;
+TEST(first_pass_filters) {
   enum { N = 3001, K = 15, QUERIES = 60 };
-  problem p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
   int64_t rows[QUERIES * K];
   double scores[QUERIES * K];
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (size_t m = 0; m < 3 && test_has_isa(isa); m++) {
-      kf_ctx *ctx = test_ctx(1, isa);
-      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      AUTO(kf_ctx) *ctx = test_ctx(1, isa);
+      AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], false, NULL);
       kf_search_report report = {0};
       assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows, scores, &report));
       print_message("%s, %s: %.1f candidates a query\n", kf_isa_name(isa), metric_name(metrics[m]),
                     (double)report.candidates / QUERIES);
       assert_true(report.candidates >= (uint64_t)QUERIES * K);
       assert_true(report.candidates < (uint64_t)QUERIES * N / 4);
-      kf_index_free(index);
-      kf_ctx_free(ctx);
     }
-  free_problem(&p);
 }
 
 /* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
  * a kind whose neighbours come late, and the others of one whose neighbours come first: their guesses are
  * far too high, so that they must be searched again. */
-static void guesses_that_are_wrong(void **state) {
-  (void)state;
+TEST(guesses_that_are_wrong) {
   enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
-  float *rows = malloc(sizeof(float) * N * DIM), *queries = malloc(sizeof(float) * QUERIES * DIM);
+  AUTOFREE float *rows = malloc(sizeof(float) * N * DIM),
+                 *queries = malloc(sizeof(float) * QUERIES * DIM);
   int64_t *found[2] = {malloc(sizeof(int64_t) * QUERIES * K),
                        malloc(sizeof(int64_t) * QUERIES * K)};
   double *scores[2] = {malloc(sizeof(double) * QUERIES * K), malloc(sizeof(double) * QUERIES * K)};
@@ -706,8 +631,8 @@ static void guesses_that_are_wrong(void **state) {
   problem p = {.shape = {.n = N, .dim = DIM}, .rows = rows};
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa(isa)) continue;
-    kf_ctx *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
-    kf_index *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
+    AUTO(kf_ctx) *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
+    AUTO(kf_index) *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
     for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
       assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
                                scores[0] + q * K, NULL));
@@ -715,17 +640,12 @@ static void guesses_that_are_wrong(void **state) {
     assert_memory_equal(found[0], found[1], sizeof(int64_t) * QUERIES * K);
     assert_memory_equal(scores[0], scores[1], sizeof(double) * QUERIES * K);
     assert_true(found[1][0] > 2000 && found[1][K] < 200);
-    kf_index_free(index);
-    kf_ctx_free(ctx);
   }
   for (int i = 0; i < 2; i++) free(found[i]), free(scores[i]);
-  free(rows);
-  free(queries);
 }
 
 /* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
-static void guesses_of_merged_lists(void **state) {
-  (void)state;
+TEST(guesses_of_merged_lists) {
   double lower[2][1];
   kf_shortlist list = {.lower = lower[0]}, other = {.lower = lower[1]};
   for (double guess = 1; guess < 4; guess++) {
@@ -747,8 +667,7 @@ static kf_status fetch_floats(const void *self, const kf_kernels *kernels, uint6
 
 /* The f64 sum of a long row loses what makes it the nearest, so that a short one seems nearer: the
  * lengths of rows tell that sums cannot decide. */
-static void sums_that_lose_the_nearest(void **state) {
-  (void)state;
+TEST(sums_that_lose_the_nearest) {
   enum { N = 256, DIM = 24, LONG = 200, SHORT = 130 };
   const float huge = 0x1p30f;
   float *rows = calloc(N * DIM, sizeof *rows), query[DIM] = {0};
@@ -761,27 +680,24 @@ static void sums_that_lose_the_nearest(void **state) {
     x[8] = i / 2 == LONG / 2 ? sign : i / 2 == SHORT / 2 ? sign / 2 : 0;
     x[16] = -x[0];
   }
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_source source = {.rows = N, .dim = DIM, .fetch = fetch_floats, .self = rows};
-  kf_index *index;
+  AUTO(kf_index) *index = NULL;
   int64_t found[2];
   assert_ok(ctx, kf_index_build(ctx, &source, KF_METRIC_INNER, false, &index));
   assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, NULL, NULL));
   assert_int_equal(found[0], LONG);
   assert_int_equal(found[1], SHORT);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
   free(rows);
 }
 
 /* Few queries, whose rows are divided among threads: the rows that each thread begins with look for
  * their neighbours without themselves. */
-static void divided_rows_without_themselves(void **state) {
-  (void)state;
+TEST(divided_rows_without_themselves) {
   enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12 };
-  problem p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
-  kf_ctx *ctx = test_ctx(THREADS, KF_ISA_AUTO);
-  kf_index *index = given_index_of(ctx, &p, KF_METRIC_COSINE, &(how){0});
+  AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
+  AUTO(kf_ctx) *ctx = test_ctx(THREADS, KF_ISA_AUTO);
+  AUTO(kf_index) *index = given_index_of(ctx, &p, KF_METRIC_COSINE, &(how){0});
   assert_true(index->n_blocks >= THREADS);
   int64_t own[QUERIES], found[QUERIES];
   for (uint32_t q = 0; q < QUERIES; q++) {
@@ -789,47 +705,38 @@ static void divided_rows_without_themselves(void **state) {
     own[q] = (int64_t)(slice + 37 * q);
     memcpy(p.queries + q * DIM, p.rows + own[q] * DIM, DIM * sizeof *p.rows);
   }
-  answer a = solve(&p, KF_METRIC_COSINE);
+  AUTO(answer) a = solve(&p, KF_METRIC_COSINE);
   double scores[QUERIES];
   char text[256];
   assert_ok(ctx, search_all(ctx, index, &p, 1, 0, own, found, scores, NULL));
   assert_int_equal(count_wrong(&a, 1, own, found, scores, text), 0);
-  kf_index_free(index);
-  kf_ctx_free(ctx);
-  free_answer(&a);
-  free_problem(&p);
 }
 
 /* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
-  kf_ctx *ctx = test_ctx(1, isa);
-  int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
-  double *scores = malloc(p->n_queries * K * sizeof *scores);
+  AUTO(kf_ctx) *ctx = test_ctx(1, isa);
+  AUTOFREE int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
+  AUTOFREE double *scores = malloc(p->n_queries * K * sizeof *scores);
   char text[256];
   how h = {.lead = lead};
-  kf_index *index = given_index_of(ctx, p, a->metric, &h);
+  AUTO(kf_index) *index = given_index_of(ctx, p, a->metric, &h);
   assert_true(index->bound_scale == 1);
   index->bound_scale = scale;
   assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
   uint64_t wrong = count_wrong(a, K, NULL, rows, scores, text);
-  kf_index_free(index);
-  free(rows);
-  free(scores);
-  kf_ctx_free(ctx);
   return wrong;
 }
 
 /* The bound makes the answers right: without it, some are wrong. */
-static void bound_is_needed(void **state) {
-  (void)state;
+TEST(bound_is_needed) {
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong[KF_ISA_AMX + 1] = {0}, leading[KF_ISA_AMX + 1] = {0};
     for (size_t i = 0; i < 3; i++) {
-      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
-      answer a = solve(&p, metrics[m]);
+      AUTO(problem) p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      AUTO(answer) a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
         if (!test_has_isa(isa)) continue;
         assert_int_equal(wrong_with_bound(&a, isa, 0, 1), 0);
@@ -837,8 +744,6 @@ static void bound_is_needed(void **state) {
         wrong[isa] += wrong_with_bound(&a, isa, 0, 0);
         leading[isa] += wrong_with_bound(&a, isa, 32, 0);
       }
-      free_answer(&a);
-      free_problem(&p);
     }
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
       if (!test_has_isa(isa)) continue;
@@ -848,41 +753,4 @@ static void bound_is_needed(void **state) {
       assert_true(wrong[isa] > 0 && leading[isa] > 0);
     }
   }
-}
-
-int main(void) {
-  static kf_metric cosine = KF_METRIC_COSINE, inner = KF_METRIC_INNER,
-                   euclidean = KF_METRIC_EUCLIDEAN;
-  const struct CMUnitTest tests[] = {
-      {.name = "kinds_of_data, cosine", .test_func = kinds_of_data, .initial_state = &cosine},
-      {.name = "kinds_of_data, inner", .test_func = kinds_of_data, .initial_state = &inner},
-      {.name = "kinds_of_data, Euclidean", .test_func = kinds_of_data, .initial_state = &euclidean},
-      cmocka_unit_test(widest_and_narrow_rows),
-      cmocka_unit_test(weakest_places),
-      cmocka_unit_test(many_rows),
-      cmocka_unit_test(squares_of_distances_decide),
-      cmocka_unit_test(leading_directions),
-      cmocka_unit_test(guesses_that_are_wrong),
-      cmocka_unit_test(guesses_of_merged_lists),
-      cmocka_unit_test(divided_rows_without_themselves),
-      cmocka_unit_test(sums_that_lose_the_nearest),
-      cmocka_unit_test(leading_by_rule),
-      cmocka_unit_test(batches_threads_and_sources),
-      cmocka_unit_test(many_queries),
-      cmocka_unit_test(the_index_has_its_own_rows),
-      cmocka_unit_test(leave_out),
-      cmocka_unit_test(first_floor),
-      cmocka_unit_test(queries_without_end),
-      cmocka_unit_test(report_adds_up),
-      cmocka_unit_test(bad_arguments_of_an_index),
-      cmocka_unit_test(bad_rows),
-      cmocka_unit_test(bad_arguments_of_a_search),
-      cmocka_unit_test(bad_queries),
-      cmocka_unit_test(resident_rows),
-      cmocka_unit_test(source_that_breaks_later),
-      cmocka_unit_test(building_is_heard),
-      cmocka_unit_test(first_pass_filters),
-      cmocka_unit_test(bound_is_needed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,8 @@ static const char *const asked[] = {"a red <fox> & \"friends\"", GOLDEN "exif1.p
 
 /* A gallery with these ids, and answers that show the rows of a list. */
 static answers make_answers(const char *where, const int64_t *rows) {
-  world w = make_world(ROWS, WIDE, 3, 1, 5);
-  kf_data *data = data_of(w.rows, ROWS, WIDE, w.labels, 3);
+  AUTO(world) w = make_world(ROWS, WIDE, 3, 1, 5);
+  AUTO(kf_data) *data = data_of(w.rows, ROWS, WIDE, w.labels, 3);
   FILE *file = fopen(test_path(where, "ids.txt"), "w");
   assert_non_null(file);
   for (int i = 0; i < ROWS; i++) fprintf(file, "%s\n", ids[i]);
@@ -44,8 +44,6 @@ static answers make_answers(const char *where, const int64_t *rows) {
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &o, path));
   a.gallery = load(path, 0);
   memcpy(a.rows, rows, sizeof a.rows);
-  kf_data_free(data);
-  free_world(&w);
   return a;
 }
 
@@ -82,8 +80,7 @@ static bool reads_png(void) {
   return result.thumbnails > 0;
 }
 
-static void answers_and_pictures(void **state) {
-  (void)state;
+TEST(answers_and_pictures) {
   if (!reads_png()) test_skip("PNG");
   answers a = make_answers(folder, some);
   kf_search_page_result result;
@@ -113,8 +110,7 @@ static void answers_and_pictures(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void strange_ids_are_text(void **state) {
-  (void)state;
+TEST(strange_ids_are_text) {
   answers a = make_answers(folder, strange);
   kf_search_page_result result;
   char *page = page_of(&a, NULL, &result);
@@ -128,8 +124,7 @@ static void strange_ids_are_text(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void the_same_bytes(void **state) {
-  (void)state;
+TEST(the_same_bytes) {
   answers a = make_answers(folder, some);
   kf_search_page_result result;
   char *first = page_of(&a, NULL, &result), *second;
@@ -148,8 +143,7 @@ static kf_status try(const answers *a, const char *const *queries, uint32_t k, c
   return kf_search_page_write(ctx, a->gallery, queries, 1, k, a->rows, a->scores, NULL, path, NULL);
 }
 
-static void what_cannot_be(void **state) {
-  (void)state;
+TEST(what_cannot_be) {
   answers a = make_answers(folder, some);
   static const char *const nothing[] = {NULL};
   assert_ok(ctx, try(&a, NULL, NEAR, at("numbers.html")));
@@ -166,25 +160,13 @@ static void what_cannot_be(void **state) {
   kf_gallery_free(a.gallery);
 }
 
-static void write_pages(const char *where) {
-  ctx = test_ctx(1, KF_ISA_AUTO);
+/* tests/report_browser.py names a folder for it. */
+TEST(page_for_a_browser) {
+  const char *where = getenv("KOOFU_TEST_PAGES") != NULL ? getenv("KOOFU_TEST_PAGES") : folder;
   answers a = make_answers(where, some);
   assert_ok(ctx, kf_search_page_write(ctx, a.gallery, asked, 2, NEAR, a.rows, a.scores, NULL,
                                       test_path(where, "answers.html"), NULL));
   kf_gallery_free(a.gallery);
-  kf_ctx_free(ctx);
 }
 
-int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "--pages") == 0) {
-    write_pages(argv[2]);
-    return 0;
-  }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(answers_and_pictures),
-      cmocka_unit_test(strange_ids_are_text),
-      cmocka_unit_test(the_same_bytes),
-      cmocka_unit_test(what_cannot_be),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

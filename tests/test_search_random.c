@@ -29,10 +29,10 @@ static void one_problem(uint64_t seed) {
   uint64_t n = many ? 4096 + draw(8000, &state) : draw(1500, &state);
   uint64_t n_queries = draw(many ? 40 : 60, &state);
   uint32_t dim = (uint32_t)draw(many ? 40 : 300, &state);
-  problem p = make_problem(of, n, dim, n_queries, seed);
+  AUTO(problem) p = make_problem(of, n, dim, n_queries, seed);
   if (seed % 5 == 0) round_problem(&p, seed % 2 == 0 ? KF_F16 : KF_BF16);
-  answer a = solve(&p, metric);
-  int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
+  AUTO(answer) a = solve(&p, metric);
+  AUTOFREE int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
   for (uint64_t q = 0; q < n_queries; q++) /* about half of them leave out one of the best */
     leave_out[q] = test_random(&state) % 2 == 0 ? -1 : a.rows[q * n + draw(n, &state) - 1];
   bool leaving = n > 1 && test_random(&state) % 2 == 0;
@@ -46,13 +46,9 @@ static void one_problem(uint64_t seed) {
   if (seed % 4 == 1 && dim > 1) h.lead = 1 + (uint32_t)(test_random(&state) % (dim - 1));
   h.resident = seed / 16 % 2 == 0;
   check(&a, &h, ks, 3, leaving ? leave_out : NULL);
-  free(leave_out);
-  free_answer(&a);
-  free_problem(&p);
 }
 
-static void random_problems(void **state) {
-  (void)state;
+TEST(random_problems) {
   for (uint64_t i = 0; i < PROBLEMS; i++) one_problem(FIRST_SEED + i);
 }
 
@@ -73,15 +69,14 @@ static void compare_pair(const problem *p, kf_metric metric, const float *q, con
 }
 
 /* Pairs of rows of every kind, and rows that differ in one element by as little as can be. */
-static void exact_comparisons(void **state) {
-  (void)state;
+TEST(exact_comparisons) {
   enum { ROWS = 24 };
   uint64_t count[3] = {0}; /* equal; told apart exactly; in a hundred bits */
   for (size_t t = 0; t < N_KINDS; t++)
     for (uint64_t seed = 1; seed <= 12; seed++) {
       uint32_t dim = (uint32_t)(seed * seed);
-      problem p = make_problem(&kinds[t], ROWS, dim, ROWS, seed);
-      float *near = malloc(dim * sizeof *near);
+      AUTO(problem) p = make_problem(&kinds[t], ROWS, dim, ROWS, seed);
+      AUTOFREE float *near = malloc(dim * sizeof *near);
       for (uint64_t i = 0; i < ROWS; i++) {
         const float *q = p.queries + i * dim, *x = p.rows + i * dim;
         memcpy(near, x, dim * sizeof *near);
@@ -93,16 +88,8 @@ static void exact_comparisons(void **state) {
           compare_pair(&p, metric, q, x, p.rows + (i + 1) % ROWS * dim, count);
         }
       }
-      free(near);
-      free_problem(&p);
     }
   print_message("%" PRIu64 " pairs equal, %" PRIu64 " told apart exactly, %" PRIu64 " before\n",
                 count[0], count[1], count[2]);
   for (int i = 0; i < 3; i++) assert_true(count[i] > 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(exact_comparisons),
-                                     cmocka_unit_test(random_problems)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,10 +22,9 @@ static problem make_problem(unsigned threads, kf_isa isa) {
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, N, D, p.w.labels, NULL, K, &p.train));
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows + N * D, TEST, D, p.w.labels + N, NULL, K,
                                        &p.test));
-  kf_data *rows;
+  AUTO(kf_data) *rows = NULL;
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K, D, NULL, NULL, 0, &rows));
   assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &p.text));
-  kf_data_free(rows);
   return p;
 }
 
@@ -37,6 +36,7 @@ static void clear_problem(problem *p) {
   free_world(&p->w);
   free_world(&p->t);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
@@ -54,9 +54,8 @@ static int holds(const kf_row_list *rows, uint64_t row) {
   return 0;
 }
 
-static void drawing(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO);
+TEST(drawing) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
   kf_row_list all = all_rows(&p);
   for (uint64_t seed = 0; seed < 5; seed++) {
     kf_row_list before = {0};
@@ -80,15 +79,13 @@ static void drawing(void **state) {
     kf_row_list_clear(&before);
   }
   kf_row_list_clear(&all);
-  clear_problem(&p);
 }
 
 /* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed
  * 0 are written down: they must be the same on every machine. */
-static void chances(void **state) {
-  (void)state;
+TEST(chances) {
   enum { SEEDS = 2000 };
-  problem p = make_problem(1, KF_ISA_AUTO);
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
   kf_row_list all = all_rows(&p);
   uint32_t drawn[N] = {0};
   uint64_t first[K - 1] = {0};
@@ -107,7 +104,6 @@ static void chances(void **state) {
   static const uint64_t written[K - 1] = {5, 8, 12, 26, 39, 47, 51, 59};
   assert_memory_equal(first, written, sizeof first);
   kf_row_list_clear(&all);
-  clear_problem(&p);
 }
 
 /* --- points ----------------------------------------------------------------------------------- */
@@ -127,7 +123,7 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   kf_ctx *ctx = p->ctx;
   kf_row_list all = all_rows(p), rows;
   assert_ok(ctx, kf_draw_rows(&all, seed, some_shots[size], &rows, &ctx->err));
-  float *copy = malloc(rows.n * D * sizeof *copy);
+  AUTOFREE float *copy = malloc(rows.n * D * sizeof *copy);
   for (uint64_t i = 0; i < rows.n; i++)
     memcpy(copy + i * D, p->w.rows + rows.row[i] * D, D * sizeof *copy);
   kf_data *data;
@@ -138,11 +134,10 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
   kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = {1, KF_LAMBDA_ABSOLUTE}};
   if (some_shots[size] > 1) {
-    kf_lambda_choice *c;
+    AUTO(kf_lambda_choice) *c = NULL;
     assert_ok(ctx, kf_lambda_choice_new(ctx, stats, data,
                                         &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
     fit.lambda.value = c->lambda;
-    kf_lambda_choice_free(c);
   }
   assert_ok(ctx, kf_fit_stats(ctx, stats, &fit, &model));
   assert_ok(ctx, kf_eval(ctx, model, p->test, NULL, &r));
@@ -168,7 +163,6 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   kf_data_free(data);
   kf_row_list_clear(&all);
   kf_row_list_clear(&rows);
-  free(copy);
 }
 
 static kf_shots *curves(problem *p, const kf_text *text) {
@@ -179,10 +173,9 @@ static kf_shots *curves(problem *p, const kf_text *text) {
   return s;
 }
 
-static void points(void **state) {
-  (void)state;
-  problem p = make_problem(2, KF_ISA_AUTO);
-  kf_shots *s = curves(&p, p.text), *without = curves(&p, NULL);
+TEST(points) {
+  AUTO(problem) p = make_problem(2, KF_ISA_AUTO);
+  AUTO(kf_shots) *s = curves(&p, p.text), *without = curves(&p, NULL);
   assert_int_equal(s->n_points, SIZES * SEEDS * 4);
   assert_int_equal(s->classes, K);
   assert_int_equal(s->most, 20);
@@ -202,18 +195,14 @@ static void points(void **state) {
       }
     }
   }
-  kf_shots_free(s);
-  kf_shots_free(without);
-  clear_problem(&p);
 }
 
 /* The same for every instruction set and number of threads. */
-static void same_everywhere(void **state) {
-  (void)state;
-  kf_shots *first = NULL;
+TEST(same_everywhere) {
+  AUTO(kf_shots) *first = NULL;
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
-    problem p = make_problem((unsigned)isa, (kf_isa)isa);
+    AUTO(problem) p = make_problem((unsigned)isa, (kf_isa)isa);
     kf_shots *s = curves(&p, p.text);
     if (first == NULL) {
       first = s;
@@ -221,19 +210,16 @@ static void same_everywhere(void **state) {
       assert_memory_equal(s->points, first->points, s->n_points * sizeof *s->points);
       kf_shots_free(s);
     }
-    clear_problem(&p);
   }
-  kf_shots_free(first);
 }
 
 /* Test rows have no part in what is chosen. */
-static void test_rows_do_not_count(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO);
-  kf_shots *a = curves(&p, p.text);
+TEST(rows_do_not_count) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
+  AUTO(kf_shots) *a = curves(&p, p.text);
   for (int i = 0; i < TEST * D; i++) p.w.rows[N * D + i] = p.w.rows[i];
   for (int i = 0; i < TEST; i++) p.w.labels[N + i] = (i / 2) % K;
-  kf_shots *b = curves(&p, p.text);
+  AUTO(kf_shots) *b = curves(&p, p.text);
   int other = 0;
   for (size_t i = 0; i < a->n_points; i++) {
     assert_memory_equal(&a->points[i].lambda, &b->points[i].lambda, sizeof(double));
@@ -241,15 +227,11 @@ static void test_rows_do_not_count(void **state) {
     other += a->points[i].top1 != b->points[i].top1;
   }
   assert_true(other > 0);
-  kf_shots_free(a);
-  kf_shots_free(b);
-  clear_problem(&p);
 }
 
 /* --- over seeds, and what is refused --------------------------------------------------------- */
 
-static void spread(void **state) {
-  (void)state;
+TEST(spread) {
   kf_shots_point points[] = {{.n = 10, .top1 = 2}, {.n = 10, .top1 = 4}, {.n = 10, .top1 = 9}};
   kf_shots_size size = {.shots = 1};
   kf_shots s = {.seeds = 3,
@@ -290,11 +272,10 @@ static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   return 0;
 }
 
-static void remarks_and_progress(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO);
-  kf_ctx *loud;
-  kf_shots *s;
+TEST(remarks_and_progress) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *loud = NULL;
+  AUTO(kf_shots) *s = NULL;
   kf_shots_options options = {
       .method = KF_METHOD_PAPER, .shots = some_shots, .n_shots = SIZES, .seeds = SEEDS};
   assert_ok(p.ctx, kf_ctx_new(&(kf_ctx_options){.log = hear, .progress = watch}, &loud));
@@ -305,15 +286,11 @@ static void remarks_and_progress(void **state) {
   assert_non_null(strstr(said,
                          "40 shots were asked for, but no class has more than 20 rows: all 163 "
                          "rows were taken"));
-  kf_shots_free(s);
-  kf_ctx_free(loud);
-  clear_problem(&p);
 }
 
-static void refused(void **state) {
-  (void)state;
-  problem p = make_problem(1, KF_ISA_AUTO);
-  kf_data *narrow, *bare;
+TEST(refused) {
+  AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
+  AUTO(kf_data) *narrow = NULL, *bare = NULL;
   kf_shots *s = NULL;
   static const uint32_t zero[] = {0, 1}, falling[] = {4, 2};
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, 9, D - 1, p.w.labels, NULL, K, &narrow));
@@ -353,17 +330,4 @@ static void refused(void **state) {
   kf_data_free(rows);
   kf_text_free(fewer);
   assert_null(s);
-  kf_data_free(narrow);
-  kf_data_free(bare);
-  clear_problem(&p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(drawing), cmocka_unit_test(chances),
-      cmocka_unit_test(points),  cmocka_unit_test(same_everywhere),
-      cmocka_unit_test(spread),  cmocka_unit_test(test_rows_do_not_count),
-      cmocka_unit_test(refused), cmocka_unit_test(remarks_and_progress),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,11 +24,10 @@ static void make_rows(void) {
 
 static kf_stats *stats_of(kf_ctx *ctx, const float *x, const int32_t *y, uint64_t n,
                           const kf_stats_options *options) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *s;
   assert_ok(ctx, kf_data_open_memory(ctx, x, n, D, y, NULL, K, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, options, &s));
-  kf_data_free(data);
   return s;
 }
 
@@ -55,10 +54,9 @@ static void fixed_row(const float *x, int64_t *out) {
   for (size_t j = 0; j < D; j++) out[j] = llrint((double)x[j] * scale);
 }
 
-static void definition(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
+TEST(definition) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *s = stats_of(ctx, rows, labels, N, NULL);
   static int64_t sums[K * D], moments[D * D], x[D];
   int64_t counts[K] = {0};
   memset(sums, 0, sizeof sums);
@@ -83,35 +81,27 @@ static void definition(void **state) {
       assert_int_equal(lo, (uint64_t)moments[p * D + q]);
       assert_int_equal(hi, moments[p * D + q] < 0 ? -1 : 0);
     }
-  kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
 /* --- bits ------------------------------------------------------------------------------------- */
 
-static void threads_and_instruction_sets(void **state) {
-  (void)state;
-  kf_ctx *reference_ctx = test_ctx(1, KF_ISA_PLAIN);
-  kf_stats *reference = stats_of(reference_ctx, rows, labels, N, NULL);
+TEST(threads_and_instruction_sets) {
+  AUTO(kf_ctx) *reference_ctx = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_stats) *reference = stats_of(reference_ctx, rows, labels, N, NULL);
   const unsigned threads[] = {1, 2, 3, 8};
   for (int isa = KF_ISA_AUTO; isa <= KF_ISA_AMX; isa++)
     for (size_t t = 0; t < 4; t++) {
       if (!test_has_isa((kf_isa)isa)) continue;
-      kf_ctx *ctx = test_ctx(threads[t], (kf_isa)isa);
-      kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
+      AUTO(kf_ctx) *ctx = test_ctx(threads[t], (kf_isa)isa);
+      AUTO(kf_stats) *s = stats_of(ctx, rows, labels, N, NULL);
       assert_same(s, reference);
-      kf_stats_free(s);
-      kf_ctx_free(ctx);
     }
-  kf_stats_free(reference);
-  kf_ctx_free(reference_ctx);
 }
 
 /* Cuts the rows into shards, adds them up in a random tree in random order. */
-static void shards_in_any_tree(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *whole = stats_of(ctx, rows, labels, N, NULL);
+TEST(shards_in_any_tree) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *whole = stats_of(ctx, rows, labels, N, NULL);
   const size_t counts[] = {1, 2, 7};
   uint64_t seed = 9;
   for (size_t c = 0; c < 3; c++)
@@ -132,14 +122,11 @@ static void shards_in_any_tree(void **state) {
       assert_same(part[0], whole);
       kf_stats_free(part[0]);
     }
-  kf_stats_free(whole);
-  kf_ctx_free(ctx);
 }
 
-static void adding_in_steps(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *whole = stats_of(ctx, rows, labels, N, NULL), *s;
+TEST(adding_in_steps) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *whole = stats_of(ctx, rows, labels, N, NULL), *s = NULL;
   assert_ok(ctx, kf_stats_new(ctx, D, K, NULL, NULL, &s));
   for (size_t first = 0; first < N; first += 700) {
     size_t n = N - first < 700 ? N - first : 700;
@@ -147,8 +134,8 @@ static void adding_in_steps(void **state) {
   }
   assert_same(s, whole);
   /* Taking a part away leaves the rest, to the bit. */
-  kf_stats *part = stats_of(ctx, rows, labels, 1000, NULL);
-  kf_stats *rest = stats_of(ctx, rows + 1000 * D, labels + 1000, N - 1000, NULL);
+  AUTO(kf_stats) *part = stats_of(ctx, rows, labels, 1000, NULL);
+  AUTO(kf_stats) *rest = stats_of(ctx, rows + 1000 * D, labels + 1000, N - 1000, NULL);
   assert_ok(ctx, kf_stats_subtract(ctx, s, part));
   assert_same(s, rest);
   assert_error(ctx, KF_ERR_DATA, "fewer rows", kf_stats_subtract(ctx, part, s));
@@ -156,18 +143,12 @@ static void adding_in_steps(void **state) {
   for (uint64_t i = 0; i < K * D; i++) part->sums[i] = -part->sums[i] - 1000000000;
   assert_error(ctx, KF_ERR_DATA, "not those of a subset", kf_stats_subtract(ctx, rest, part));
   assert_same(s, rest);
-  kf_stats_free(whole);
-  kf_stats_free(part);
-  kf_stats_free(rest);
-  kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
-static void failed_add_changes_nothing(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *s = stats_of(ctx, rows, labels, 100, NULL),
-           *before = stats_of(ctx, rows, labels, 100, NULL);
+TEST(failed_add_changes_nothing) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *s = stats_of(ctx, rows, labels, 100, NULL),
+                 *before = stats_of(ctx, rows, labels, 100, NULL);
   float bad[3 * D];
   int32_t y[3] = {0, 1, 2};
   memcpy(bad, rows, sizeof bad);
@@ -182,9 +163,6 @@ static void failed_add_changes_nothing(void **state) {
   y[2] = KF_LABEL_BAD;
   assert_ok(ctx, kf_stats_add(ctx, s, bad, y, 3));
   assert_int_equal(kf_stats_rows(s), 101);
-  kf_stats_free(s);
-  kf_stats_free(before);
-  kf_ctx_free(ctx);
 }
 
 /* --- extremes --------------------------------------------------------------------------------- */
@@ -192,11 +170,10 @@ static void failed_add_changes_nothing(void **state) {
 /* The largest integers there are, for more rows than the design point of 19 million: raw rows of
  * equal magnitude are 2^22 in every column; 2^19 of them pass the 64-bit sums of a worker, and
  * doubling six times gives 33,554,432 rows, whose moments pass 64 bits. */
-static void no_overflow(void **state) {
-  (void)state;
+TEST(no_overflow) {
   enum { MANY = 1 << 19, WIDTH = 3 };
-  float *x = malloc((size_t)MANY * WIDTH * sizeof *x);
-  int32_t *y = malloc(MANY * sizeof *y);
+  AUTOFREE float *x = malloc((size_t)MANY * WIDTH * sizeof *x);
+  AUTOFREE int32_t *y = malloc(MANY * sizeof *y);
   for (size_t i = 0; i < MANY; i++) {
     y[i] = 0;
     x[i * WIDTH] = 8;
@@ -205,42 +182,35 @@ static void no_overflow(void **state) {
   }
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
-    kf_ctx *ctx = test_ctx(1, (kf_isa)isa);
-    kf_data *data;
-    kf_stats *s;
+    AUTO(kf_ctx) *ctx = test_ctx(1, (kf_isa)isa);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_stats) *s = NULL;
     assert_ok(ctx, kf_data_open_memory(ctx, x, MANY, WIDTH, y, NULL, 1, &data));
     assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.normalize = KF_OFF}, &s));
     assert_int_equal(kf_stats_exponent(s), 19); /* 8 * 2^19 = 2^22 */
     for (int i = 0; i < 6; i++) {
-      kf_stats *copy;
+      AUTO(kf_stats) *copy = NULL;
       assert_ok(ctx, kf_stats_new(ctx, WIDTH, 1, NULL,
                                   &(kf_stats_options){.normalize = KF_OFF, .exponent = 19}, &copy));
       assert_ok(ctx, kf_stats_merge(ctx, copy, s));
       assert_ok(ctx, kf_stats_merge(ctx, s, copy));
-      kf_stats_free(copy);
     }
     kf_i128 want = (kf_i128)MANY * 64 << 44; /* 2^69 */
     assert_int_equal(kf_stats_rows(s), (uint64_t)MANY * 64);
     assert_true(s->moments[0] == want && s->moments[1] == -want && s->moments[2] == 0);
     assert_int_equal(s->sums[0], (int64_t)MANY * 64 << 22);
     assert_int_equal(s->sums[1], -((int64_t)MANY * 64 << 22));
-    kf_stats_free(s);
-    kf_data_free(data);
-    kf_ctx_free(ctx);
   }
-  free(x);
-  free(y);
 }
 
 /* ImageNet-21K's classes at CLIP ViT-L/14's dimension, through a file and back. */
-static void many_classes(void **state) {
-  (void)state;
+TEST(many_classes) {
   enum { CLASSES = 21841, WIDTH = 768, ROWS = 2 * CLASSES };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_data *world;
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_data) *world = NULL;
   kf_synth_options synth = {.classes = CLASSES, .dim = WIDTH, .per_class = 2};
   assert_ok(ctx, kf_synth_open(ctx, &synth, &world));
-  kf_stats *s, *back;
+  AUTO(kf_stats) *s = NULL, *back = NULL;
   assert_ok(ctx, kf_stats_new_from_data(ctx, world, NULL, &s));
   assert_int_equal(kf_stats_rows(s), ROWS);
   assert_int_equal(kf_stats_classes(s), CLASSES);
@@ -250,17 +220,12 @@ static void many_classes(void **state) {
   assert_same(s, back);
   assert_true(kf_names_equal(&s->names, &back->names));
   test_remove(folder);
-  kf_stats_free(s);
-  kf_stats_free(back);
-  kf_data_free(world);
-  kf_ctx_free(ctx);
 }
 
 /* --- raw norms -------------------------------------------------------------------------------- */
 
-static void raw_norms(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(raw_norms) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats_options raw = {.normalize = KF_OFF};
   kf_stats *s = stats_of(ctx, rows, labels, N, &raw), *t,
            *unit = stats_of(ctx, rows, labels, N, NULL);
@@ -283,14 +248,12 @@ static void raw_norms(void **state) {
   kf_stats *calm = stats_of(ctx, wild, y, 3, &raw);
   assert_true(kf_stats_exponent(calm) > 10);
   kf_stats_free(calm);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats_options fine = {.normalize = KF_OFF, .exponent = s->exponent + 1, .fixed_exponent = 1};
   assert_ok(ctx, kf_data_open_memory(ctx, rows, N, D, labels, NULL, K, &data));
   assert_error(ctx, KF_ERR_DATA, "exponent", kf_stats_new_from_data(ctx, data, &fine, &t));
-  kf_data_free(data);
   kf_stats_free(s);
   kf_stats_free(unit);
-  kf_ctx_free(ctx);
 }
 
 /* --- classes with names ----------------------------------------------------------------------- */
@@ -304,12 +267,12 @@ static kf_stats *named(kf_ctx *ctx, const char *const *names, uint32_t k, size_t
   return s;
 }
 
-static void names_are_matched(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(names_are_matched) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *const one[] = {"cat", "ant"}, *const two[] = {"bee", "cat", "dog"};
-  kf_stats *a = named(ctx, one, 2, 0), *b = named(ctx, two, 3, 100), *c = named(ctx, one, 2, 200);
-  kf_stats *cats = named(ctx, one, 2, 0);
+  AUTO(kf_stats) *a = named(ctx, one, 2, 0), *b = named(ctx, two, 3, 100),
+                 *c = named(ctx, one, 2, 200);
+  AUTO(kf_stats) *cats = named(ctx, one, 2, 0);
   assert_ok(ctx, kf_stats_merge(ctx, cats, c)); /* same list: its order stays */
   assert_string_equal(kf_stats_class_name(cats, 0), "cat");
   assert_ok(ctx, kf_stats_merge(ctx, cats, b)); /* another list: the sorted union */
@@ -320,15 +283,9 @@ static void names_are_matched(void **state) {
   assert_ok(ctx, kf_stats_merge(ctx, a, b)); /* any tree gives the same */
   assert_ok(ctx, kf_stats_merge(ctx, c, a));
   assert_same(c, cats);
-  kf_stats *bare = stats_of(ctx, rows, labels, 50, NULL);
+  AUTO(kf_stats) *bare = stats_of(ctx, rows, labels, 50, NULL);
   assert_error(ctx, KF_ERR_DATA, "have names", kf_stats_merge(ctx, bare, c));
   assert_int_equal(kf_errhint(ctx), KF_HINT_CLASSES);
-  kf_stats_free(a);
-  kf_stats_free(b);
-  kf_stats_free(c);
-  kf_stats_free(cats);
-  kf_stats_free(bare);
-  kf_ctx_free(ctx);
 }
 
 /* --- scatter ---------------------------------------------------------------------------------- */
@@ -364,10 +321,9 @@ static void assert_scatter_in(kf_ctx *ctx, const kf_stats *s, const double *s_w,
 }
 
 /* Against sums over the integer rows in long double, around the true means. */
-static void scatter_matrices(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
+TEST(scatter_matrices) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_stats) *s = stats_of(ctx, rows, labels, N, NULL);
   static double s_w[D * D], s_b[D * D], mean[D];
   static long double x[N][D], mu[K][D], all[D], w[D][D], b[D][D];
   long double n[K] = {0};
@@ -406,14 +362,11 @@ static void scatter_matrices(void **state) {
       assert_true(s_w[p * D + q] == s_w[q * D + p] && s_b[p * D + q] == s_b[q * D + p]);
     }
   }
-  kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
 /* Many classes of 7 rows, which are summed alone, and classes of 1 to 10, which are summed by bits. S_w
  * from the integers themselves: n_k M_k - s_k s_k^T, over n_k. */
-static void equal_counts(void **state) {
-  (void)state;
+TEST(equal_counts) {
   enum { EQUAL = 300, CLASSES = EQUAL + 10, ROWS = EQUAL * 7 + 55 };
   static int32_t of[ROWS];
   static long double sum[CLASSES][D], count[CLASSES], w[D][D];
@@ -421,9 +374,9 @@ static void equal_counts(void **state) {
   size_t at = 0;
   for (int32_t k = 0; k < CLASSES; k++)
     for (int32_t i = 0; i < (k < EQUAL ? 7 : k - EQUAL + 1); i++) of[at++] = k;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_data *data;
-  kf_stats *s;
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *s = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, ROWS, D, of, NULL, CLASSES, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
@@ -442,16 +395,12 @@ static void equal_counts(void **state) {
       for (size_t k = 0; k < CLASSES; k++) w[p][q] -= sum[k][p] * sum[k][q] / count[k];
       assert_true(fabsl((long double)s_w[p * D + q] - w[p][q] * 0x1p-44L) < 1e-12L * ROWS);
     }
-  kf_data_free(data);
-  kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
 /* Narrow classes far apart: S_w is a tiny part of the moments and still right to 1e-12, against
  * exact sums over the integer rows (128-bit: n_k M_k - s_k s_k^T is an integer). */
-static void narrow_classes(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(narrow_classes) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (int power = 1; power <= 4; power++) {
     static float x[N * D];
     uint64_t seed = (uint64_t)power;
@@ -460,7 +409,7 @@ static void narrow_classes(void **state) {
         double centre = sin((double)(labels[i] * 37 + (int32_t)j) * 1.7) + 0.7;
         x[i * D + j] = (float)(centre + pow(10, -power) * test_normal(&seed));
       }
-    kf_stats *s = stats_of(ctx, x, labels, N, NULL);
+    AUTO(kf_stats) *s = stats_of(ctx, x, labels, N, NULL);
     static double s_w[D * D];
     static kf_i128 moment[K][D][D];
     memset(moment, 0, sizeof moment);
@@ -485,41 +434,33 @@ static void narrow_classes(void **state) {
         worst = fmax(worst, (double)fabsl((long double)s_w[p * D + q] - want));
       }
     assert_true(worst <= 1e-12 * scale);
-    kf_stats_free(s);
   }
-  kf_ctx_free(ctx);
 }
 
 /* More classes than a worker holds rows before it empties its sums, all with the same count: the
  * sums must count twice wherever they are emptied, and equal rows leave nothing of S_w. */
-static void very_many_classes(void **state) {
-  (void)state;
+TEST(very_many_classes) {
   enum { CLASSES = 600000, WIDTH = 3 };
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  float *x = malloc((size_t)2 * CLASSES * WIDTH * sizeof *x);
-  int32_t *y = malloc((size_t)2 * CLASSES * sizeof *y);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTOFREE float *x = malloc((size_t)2 * CLASSES * WIDTH * sizeof *x);
+  AUTOFREE int32_t *y = malloc((size_t)2 * CLASSES * sizeof *y);
   uint64_t seed = 1;
   for (size_t k = 0; k < CLASSES; k++)
     for (size_t d = 0; d < WIDTH; d++)
       x[2 * k * WIDTH + d] = x[(2 * k + 1) * WIDTH + d] = (float)(test_uniform(&seed) + 1.5);
   for (size_t i = 0; i < 2 * CLASSES; i++) y[i] = (int32_t)(i / 2);
-  kf_stats *s;
+  AUTO(kf_stats) *s = NULL;
   double s_w[WIDTH * WIDTH];
   assert_ok(ctx, kf_stats_new(ctx, WIDTH, CLASSES, NULL, NULL, &s));
   assert_ok(ctx, kf_stats_add(ctx, s, x, y, 2 * CLASSES));
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
   for (size_t i = 0; i < WIDTH * WIDTH; i++) assert_true(s_w[i] == 0);
-  kf_stats_free(s);
-  free(x);
-  free(y);
-  kf_ctx_free(ctx);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void files(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(files) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   const char *folder = test_folder();
   char path[512], again[512];
   snprintf(path, sizeof path, "%s/s.safetensors", folder);
@@ -561,7 +502,6 @@ static void files(void **state) {
   free(bytes);
   test_remove(folder);
   kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
 static int setup(void **state) {
@@ -570,10 +510,9 @@ static int setup(void **state) {
   return 0;
 }
 
-static void indices_out_of_range(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
+TEST(indices_out_of_range) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_stats) *s = stats_of(ctx, rows, labels, N, NULL);
   int64_t hi = 5;
   uint64_t lo = 5;
   assert_true(kf_stats_count(s, K - 1) > 0);
@@ -590,27 +529,6 @@ static void indices_out_of_range(void **state) {
     kf_stats_moment(s, side ? D : 0, side ? 0 : D, &hi, &lo);
     assert_true(hi == 0 && lo == 0);
   }
-  kf_stats_free(s);
-  kf_ctx_free(ctx);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(definition),
-      cmocka_unit_test(threads_and_instruction_sets),
-      cmocka_unit_test(shards_in_any_tree),
-      cmocka_unit_test(adding_in_steps),
-      cmocka_unit_test(failed_add_changes_nothing),
-      cmocka_unit_test(no_overflow),
-      cmocka_unit_test(many_classes),
-      cmocka_unit_test(raw_norms),
-      cmocka_unit_test(names_are_matched),
-      cmocka_unit_test(scatter_matrices),
-      cmocka_unit_test(equal_counts),
-      cmocka_unit_test(narrow_classes),
-      cmocka_unit_test(very_many_classes),
-      cmocka_unit_test(files),
-      cmocka_unit_test(indices_out_of_range),
-  };
-  return cmocka_run_group_tests_name("stats", tests, setup, NULL);
-}
+FIXTURES(.before = setup);

@@ -38,6 +38,7 @@ static void clear_problem(problem *p) {
   free_world(&p->w);
   free(p->names);
 }
+AUTO_STRUCT(problem, clear_problem)
 
 /* The alpha of a fused cell, chosen alone. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
@@ -57,7 +58,7 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
 /* One cell, alone. */
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_fit_options fit = {.method = o->method,
                         .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
                         .dim = cell->dim,
@@ -68,14 +69,12 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
   if (cell->fused) fit.centre = KF_CENTRE_MEAN;
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &fit, &model));
   if (cell->text) {
-    kf_model *map = model;
+    AUTO(kf_model) *map = model;
     assert_ok(p->ctx, kf_model_new_zero_shot(p->ctx, map, o->text, cell->text, &model));
-    kf_model_free(map);
   }
   if (cell->fused) {
-    kf_model *map = model;
+    AUTO(kf_model) *map = model;
     assert_ok(p->ctx, kf_model_new_fused(p->ctx, map, o->text, alpha_alone(p, cell, o), &model));
-    kf_model_free(map);
   }
   kf_eval_result r;
   if (cell->k == 0) {
@@ -84,7 +83,7 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
     *top1 = cell->raw ? r.raw_top1 : r.top1;
     *top5 = cell->raw ? r.raw_top5 : r.top5;
   } else {
-    kf_gallery *gallery;
+    AUTO(kf_gallery) *gallery = NULL;
     kf_hits hits;
     kf_gallery_options options = {.metric = cell->metric};
     kf_gallery_eval_options eval = {.k = &cell->k, .n_k = 1, .truth = o->truth, .set = set};
@@ -93,14 +92,12 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
     assert_ok(p->ctx, kf_gallery_eval(p->ctx, gallery, p->test, &eval, &r, &hits, NULL));
     *top1 = hits.top1;
     *top5 = hits.top5;
-    kf_gallery_free(gallery);
   }
   *n = r.n;
-  kf_model_free(model);
 }
 
 static void check(problem *p, const kf_sweep_options *o, size_t wanted) {
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   assert_ok(p->ctx, kf_sweep_new(p->ctx, p->stats, p->train, p->test, o, &s));
   assert_int_equal(s->n_cells, wanted);
   assert_int_equal(s->folds, 0);
@@ -116,7 +113,6 @@ static void check(problem *p, const kf_sweep_options *o, size_t wanted) {
                (unsigned long long)c->top1, (unsigned long long)c->top5, (unsigned long long)c->n,
                (unsigned long long)top1, (unsigned long long)top5, (unsigned long long)n);
   }
-  kf_sweep_free(s);
 }
 
 static const kf_lambda lambdas[] = {
@@ -124,10 +120,9 @@ static const kf_lambda lambdas[] = {
 static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
 
-static void everything(void **state) {
-  (void)state;
+TEST(everything) {
   for (int raw = 0; raw < 2; raw++) {
-    problem p = make_problem(raw, 2);
+    AUTO(problem) p = make_problem(raw, 2);
     kf_sweep_options o = {.method = KF_METHOD_PAPER,
                           .lambdas = lambdas,
                           .n_lambdas = 3,
@@ -138,13 +133,11 @@ static void everything(void **state) {
                           .metrics = metrics,
                           .n_metrics = 2};
     check(&p, &o, 2 * (4 + 3 * 4 * 5));
-    clear_problem(&p);
   }
 }
 
-static void parts(void **state) {
-  (void)state;
-  problem p = make_problem(0, 3);
+TEST(parts) {
+  AUTO(problem) p = make_problem(0, 3);
   check(&p, &(kf_sweep_options){.method = KF_METHOD_PAPER},
         2); /* raw and 0.3x with all dimensions */
   check(&p,
@@ -161,19 +154,16 @@ static void parts(void **state) {
         3);
   check(&p, &(kf_sweep_options){.method = KF_METHOD_SHRUNK, .dims = dims, .n_dims = 5}, 6);
   check(&p, &(kf_sweep_options){.k = ks, .n_k = 2}, 6); /* the default method */
-  kf_stats *other; /* S_b from other statistics, without neighbours */
+  AUTO(kf_stats) *other = NULL; /* S_b from other statistics, without neighbours */
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
   check(&p,
         &(kf_sweep_options){.method = KF_METHOD_PAPER, .between = other, .dims = dims, .n_dims = 3},
         4);
-  kf_stats_free(other);
-  clear_problem(&p);
 }
 
-static void class_sets(void **state) {
-  (void)state;
-  problem p = make_problem(0, 2);
-  kf_class_set *few, *most;
+TEST(class_sets) {
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_class_set) *few = NULL, *most = NULL;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
@@ -185,9 +175,6 @@ static void class_sets(void **state) {
                         .k = ks,
                         .n_k = 2};
   check(&p, &o, 2 * (3 + 3 * 5));
-  kf_class_set_free(few);
-  kf_class_set_free(most);
-  clear_problem(&p);
 }
 
 /* Text of all classes but one, with one that the images do not have, behind an offset. */
@@ -203,21 +190,19 @@ static kf_text *make_text(problem *p) {
       rows[k * D + i] = kf_model_class_means(m)[k * D + i] + (i == 5 ? 0.3F : 0.0F);
   }
   kf_model_free(m);
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_text *text;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, rows, K, D, labels, names, K, &data));
   assert_ok(p->ctx, kf_text_new(p->ctx, data, NULL, &text));
-  kf_data_free(data);
   return text;
 }
 
-static void text(void **state) {
-  (void)state;
+TEST(text) {
   static const kf_centre all[] = {KF_CENTRE_MODALITY, KF_CENTRE_NONE, KF_CENTRE_MEAN};
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    problem p = make_problem(0, threads);
-    kf_text *prompts = make_text(&p);
-    kf_class_set *one, *two;
+    AUTO(problem) p = make_problem(0, threads);
+    AUTO(kf_text) *prompts = make_text(&p);
+    AUTO(kf_class_set) *one = NULL, *two = NULL;
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names, 5, &one));
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 6, &two));
     const kf_class_set *sets[] = {one, two};
@@ -257,19 +242,14 @@ static void text(void **state) {
     o.leave_one_out = 1;
     assert_error(p.ctx, KF_ERR_ARG, "leave-one-out",
                  kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
-    kf_text_free(prompts);
-    kf_class_set_free(one);
-    kf_class_set_free(two);
-    clear_problem(&p);
   }
 }
 
-static void fused(void **state) {
-  (void)state;
+TEST(fused) {
   static const double few[] = {0.3, 0, 0.05}, one = 0.2;
-  problem p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
-  kf_class_set *set;
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_text) *prompts = make_text(&p);
+  AUTO(kf_class_set) *set = NULL;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 7, &set));
   const kf_class_set *sets[] = {set};
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
@@ -310,18 +290,14 @@ static void fused(void **state) {
   o = (kf_sweep_options){.method = KF_METHOD_PAPER, .fuse = 1};
   assert_error(p.ctx, KF_ERR_ARG, "need text",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-  kf_class_set_free(set);
-  kf_text_free(prompts);
-  clear_problem(&p);
 }
 
 /* Fused cells come last, by set, lambda and dimension. */
-static void order_of_fused(void **state) {
-  (void)state;
+TEST(order_of_fused) {
   static const double alpha = 0.2;
-  problem p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
-  kf_class_set *few, *most;
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_text) *prompts = make_text(&p);
+  AUTO(kf_class_set) *few = NULL, *most = NULL;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
@@ -337,7 +313,7 @@ static void order_of_fused(void **state) {
                         .alphas = &alpha,
                         .n_alphas = 1};
   check(&p, &o, 2 * (1 + 3 * 2) + 2 * (1 + 3 * 2) + 2 * 3 * 2);
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
   const kf_sweep_cell *c = s->cells + s->n_cells - 2 * 3 * 2;
   assert_false(c[-1].fused);
@@ -349,20 +325,14 @@ static void order_of_fused(void **state) {
     double value = lambda->unit == KF_LAMBDA_RELATIVE ? c[i].relative : c[i].lambda;
     assert_float_equal(value, lambda->value, 1e-9);
   }
-  kf_sweep_free(s);
-  kf_class_set_free(few);
-  kf_class_set_free(most);
-  kf_text_free(prompts);
-  clear_problem(&p);
 }
 
 /* All cells in the documented order; a dimension that is given twice has two cells. */
-static void order(void **state) {
-  (void)state;
+TEST(order) {
   static const kf_centre centres[] = {KF_CENTRE_MEAN, KF_CENTRE_NONE};
-  problem p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
-  kf_class_set *few, *most;
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_text) *prompts = make_text(&p);
+  AUTO(kf_class_set) *few = NULL, *most = NULL;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
@@ -380,7 +350,7 @@ static void order(void **state) {
                         .text = prompts,
                         .text_centres = centres,
                         .n_text_centres = 2};
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
   const kf_sweep_cell *c = s->cells;
   for (uint32_t set = 0; set < 2; set++)
@@ -407,11 +377,6 @@ static void order(void **state) {
                         fabs(c->relative / lambdas[l].value - 1) < 1e-9);
     }
   assert_true(c == s->cells + s->n_cells);
-  kf_sweep_free(s);
-  kf_class_set_free(few);
-  kf_class_set_free(most);
-  kf_text_free(prompts);
-  clear_problem(&p);
 }
 
 /* Steps are counted one by one up to their total, however rows are judged. */
@@ -436,8 +401,8 @@ static void keep_said(void *user, const char *message) {
 
 static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options *o, counter *c,
                         uint64_t steps) {
-  kf_ctx *ctx;
-  kf_sweep *s;
+  AUTO(kf_ctx) *ctx = NULL;
+  AUTO(kf_sweep) *s = NULL;
   *c = (counter){0};
   assert_int_equal(
       kf_ctx_new(
@@ -447,14 +412,11 @@ static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options 
   assert_ok(ctx, kf_sweep_new(ctx, p->stats, p->train, test, o, &s));
   assert_int_equal(c->done, steps);
   assert_int_equal(c->total, steps);
-  kf_sweep_free(s);
-  kf_ctx_free(ctx);
 }
 
-static void steps_and_remarks(void **state) {
-  (void)state;
-  problem p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
+TEST(steps_and_remarks) {
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_text) *prompts = make_text(&p);
   counter c;
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
                         .lambdas = lambdas,
@@ -485,14 +447,11 @@ static void steps_and_remarks(void **state) {
                          .metrics = metrics,
                          .n_metrics = 2};
   count_sweep(&p, NULL, &o, &c, 2);
-  kf_text_free(prompts);
-  clear_problem(&p);
 }
 
 /* A truth counts instead of the labels, whatever answers. */
-static void truths(void **state) {
-  (void)state;
-  problem p = make_problem(0, 2);
+TEST(truths) {
+  AUTO(problem) p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
   FILE *file = fopen(path, "w");
@@ -522,14 +481,12 @@ static void truths(void **state) {
   kf_truth_free(truth);
   kf_text_free(prompts);
   test_remove(folder);
-  clear_problem(&p);
 }
 
 /* Over folds, hits are the sum of those of the folds. */
-static void folds(void **state) {
-  (void)state;
-  problem p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
+TEST(folds) {
+  AUTO(problem) p = make_problem(0, 2);
+  AUTO(kf_text) *prompts = make_text(&p);
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
                         .lambdas = lambdas,
                         .n_lambdas = 2,
@@ -540,7 +497,7 @@ static void folds(void **state) {
                         .folds = 4,
                         .text = prompts,
                         .fuse = 1};
-  kf_sweep *s;
+  AUTO(kf_sweep) *s = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
   assert_int_equal(s->folds, 4);
   kf_row_list all;
@@ -582,16 +539,12 @@ static void folds(void **state) {
   free(sum);
   kf_free(fold);
   kf_row_list_clear(&all);
-  kf_sweep_free(s);
-  kf_text_free(prompts);
-  clear_problem(&p);
 }
 
 /* An absolute lambda is taken in proportion to the scatter without a fold. */
-static void absolute_over_folds(void **state) {
-  (void)state;
-  problem p = make_problem(0, 1);
-  kf_sweep *absolute, *relative;
+TEST(absolute_over_folds) {
+  AUTO(problem) p = make_problem(0, 1);
+  AUTO(kf_sweep) *absolute = NULL, *relative = NULL;
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
   kf_sweep_options o = {.method = KF_METHOD_PAPER, .lambdas = &lambda, .n_lambdas = 1};
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &absolute));
@@ -603,9 +556,6 @@ static void absolute_over_folds(void **state) {
     assert_true(a->lambda == b->lambda);
     assert_true(a->raw || fabs(a->relative / lambda.value - 1) < 1e-12);
   }
-  kf_sweep_free(absolute);
-  kf_sweep_free(relative);
-  clear_problem(&p);
 }
 
 static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -615,10 +565,9 @@ static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total
   return ++*calls > 3;
 }
 
-static void refused(void **state) {
-  (void)state;
-  problem p = make_problem(0, 1);
-  kf_sweep *s = NULL;
+TEST(refused) {
+  AUTO(problem) p = make_problem(0, 1);
+  AUTO(kf_sweep) *s = NULL;
   const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
   assert_error(
       p.ctx, KF_ERR_ARG, "15 dimensions",
@@ -649,16 +598,13 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
-  kf_ctx *ctx;
+  AUTO(kf_ctx) *ctx = NULL;
   assert_int_equal(
       kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_soon, .user = &calls}, &ctx),
       KF_OK);
   assert_error(ctx, KF_ERR_CANCELLED, "", kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
   calls = -1000; /* the context is as it was: another sweep works, and speaks for itself */
   assert_ok(ctx, kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
-  kf_sweep_free(s);
-  kf_ctx_free(ctx);
-  clear_problem(&p);
 }
 
 /* Folds without rows, or without rows of a class set, count for nothing; where no fold counts, or a
@@ -669,14 +615,13 @@ static void hear(void *user, const char *message) {
   if (strstr(message, "of its 3 classes") != NULL) n_said++;
 }
 
-static void small_folds(void **state) {
-  (void)state;
+TEST(small_folds) {
   enum { ROWS = 12, COLUMNS = 3 };
-  world w = make_world(ROWS, COLUMNS, 4, 1, 3);
-  kf_ctx *ctx;
-  kf_data *data, *alone;
-  kf_stats *stats, *stats_alone;
-  kf_class_set *set;
+  AUTO(world) w = make_world(ROWS, COLUMNS, 4, 1, 3);
+  AUTO(kf_ctx) *ctx = NULL;
+  AUTO(kf_data) *data = NULL, *alone = NULL;
+  AUTO(kf_stats) *stats = NULL, *stats_alone = NULL;
+  AUTO(kf_class_set) *set = NULL;
   kf_sweep *s = NULL;
   static const char *const names[] = {"a", "b", "c", "d"}, *const some[] = {"a", "d", "z"};
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .log = hear}, &ctx), KF_OK);
@@ -710,30 +655,4 @@ static void small_folds(void **state) {
       ctx, KF_ERR_MATH,
       "without fold 1 of 5: the scatter within classes is zero: every row is alone",
       kf_dim_choice_new(ctx, stats_alone, alone, &(kf_dim_options){.method = KF_METHOD_PAPER}, &c));
-  kf_class_set_free(set);
-  kf_stats_free(stats);
-  kf_stats_free(stats_alone);
-  kf_data_free(data);
-  kf_data_free(alone);
-  kf_ctx_free(ctx);
-  free_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),
-      cmocka_unit_test(parts),
-      cmocka_unit_test(class_sets),
-      cmocka_unit_test(text),
-      cmocka_unit_test(fused),
-      cmocka_unit_test(order),
-      cmocka_unit_test(order_of_fused),
-      cmocka_unit_test(steps_and_remarks),
-      cmocka_unit_test(truths),
-      cmocka_unit_test(folds),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(small_folds),
-      cmocka_unit_test(absolute_over_folds),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,15 +73,14 @@ static kf_data *open_rows(kf_ctx *ctx, const float *rows, int n, const int32_t *
 }
 
 /* By order and by labels, in all four ways of scaling. */
-static void means_are_those_of_plain_loops(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+TEST(means_are_those_of_plain_loops) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   prompts p;
   make_prompts(&p, 1);
   prompts mixed = p; /* class i mod K instead of i / M */
   for (int i = 0; i < K * M; i++) mixed.labels[i] = i % K;
-  kf_data *plain = open_rows(ctx, p.rows, K * M, NULL, NULL);
-  kf_data *labelled = open_rows(ctx, mixed.rows, K * M, mixed.labels, mixed.names);
+  AUTO(kf_data) *plain = open_rows(ctx, p.rows, K * M, NULL, NULL);
+  AUTO(kf_data) *labelled = open_rows(ctx, mixed.rows, K * M, mixed.labels, mixed.names);
   for (int way = 0; way < 4; way++) {
     kf_text_options o = {.unit_rows = way & 1 ? KF_OFF : KF_ON,
                          .unit_mean = way >> 1 ? KF_OFF : KF_ON};
@@ -96,15 +95,11 @@ static void means_are_those_of_plain_loops(void **state) {
     assert_null(kf_text_class_name(text, 0));
     kf_text_free(text);
   }
-  kf_data_free(plain);
-  kf_data_free(labelled);
-  kf_ctx_free(ctx);
 }
 
 /* With per_class labels do not matter, and names come from a file. */
-static void names_come_from_a_file(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(names_come_from_a_file) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
   make_prompts(&p, 2);
@@ -133,12 +128,10 @@ static void names_come_from_a_file(void **state) {
   kf_data_free(read);
   kf_data_free(data);
   test_remove(folder);
-  kf_ctx_free(ctx);
 }
 
-static void what_cannot_be_averaged(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+TEST(what_cannot_be_averaged) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
   make_prompts(&p, 3);
@@ -172,7 +165,6 @@ static void what_cannot_be_averaged(void **state) {
   kf_data_free(none);
   assert_null(text);
   test_remove(folder);
-  kf_ctx_free(ctx);
 }
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
@@ -199,9 +191,8 @@ static setting make_setting(unsigned threads, kf_isa isa, int raw) {
                         (float)(0.02 * test_normal(&seed));
   }
   kf_model_free(m);
-  kf_data *data = open_rows(s.ctx, rows, K, labels, NULL);
+  AUTO(kf_data) *data = open_rows(s.ctx, rows, K, labels, NULL);
   assert_ok(s.ctx, kf_text_new(s.ctx, data, NULL, &s.text));
-  kf_data_free(data);
   return s;
 }
 
@@ -211,6 +202,7 @@ static void free_setting(setting *s) {
   free_world(&s->w);
   kf_ctx_free(s->ctx);
 }
+AUTO_STRUCT(setting, free_setting)
 
 /* Cosine of T (x / |x| - a) and T (t - b) by the definition. */
 static double plain_cosine(const kf_model *m, const float *x, const float *t, const double *a,
@@ -261,13 +253,12 @@ static void compare_scores(const setting *s, const kf_model *m, const kf_model *
 }
 
 /* All centrings and numbers of dimensions, whatever centre the model itself has. */
-static void scores_are_those_of_the_definition(void **state) {
-  (void)state;
-  setting s = make_setting(2, KF_ISA_AUTO, 0);
+TEST(scores_are_those_of_the_definition) {
+  AUTO(setting) s = make_setting(2, KF_ISA_AUTO, 0);
   for (uint32_t dim = 4; dim <= D; dim += 10)
     for (int own = KF_CENTRE_NONE; own <= KF_CENTRE_MEAN; own++)
       for (int c = KF_CENTRE_DEFAULT; c <= KF_CENTRE_MODALITY; c++) {
-        kf_model *m, *zero;
+        AUTO(kf_model) *m = NULL, *zero = NULL;
         kf_fit_options o = {.method = KF_METHOD_PAPER,
                             .lambda = {0.1, KF_LAMBDA_RELATIVE},
                             .dim = dim,
@@ -277,17 +268,13 @@ static void scores_are_those_of_the_definition(void **state) {
         assert_int_equal(kf_model_classes(zero), K);
         assert_int_equal(kf_model_dim_out(zero), dim);
         compare_scores(&s, m, zero, c == 0 ? KF_CENTRE_MODALITY : (kf_centre)c);
-        kf_model_free(zero);
-        kf_model_free(m);
       }
-  free_setting(&s);
 }
 
 /* In the original space, text is used as given. */
-static void raw_scores_are_cosines_with_the_text(void **state) {
-  (void)state;
-  setting s = make_setting(1, KF_ISA_AUTO, 0);
-  kf_model *m = fit(s.ctx, s.stats, 0.3, D), *zero;
+TEST(raw_scores_are_cosines_with_the_text) {
+  AUTO(setting) s = make_setting(1, KF_ISA_AUTO, 0);
+  AUTO(kf_model) *m = fit(s.ctx, s.stats, 0.3, D), *zero = NULL;
   assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_CENTRE_NONE, &zero));
   int32_t class;
   double score;
@@ -308,23 +295,19 @@ static void raw_scores_are_cosines_with_the_text(void **state) {
     }
     assert_true(fabs(score - best) < 1e-6);
   }
-  kf_model_free(zero);
-  kf_model_free(m);
-  free_setting(&s);
 }
 
 /* Prototypes, class means and answers, on every instruction set and for any number of threads. */
-static void same_bits_everywhere(void **state) {
-  (void)state;
-  setting first = make_setting(1, KF_ISA_PLAIN, 0);
-  kf_model *map = fit(first.ctx, first.stats, 0.1, 16), *want;
+TEST(same_bits_everywhere) {
+  AUTO(setting) first = make_setting(1, KF_ISA_PLAIN, 0);
+  AUTO(kf_model) *map = fit(first.ctx, first.stats, 0.1, 16), *want = NULL;
   assert_ok(first.ctx,
             kf_model_new_zero_shot(first.ctx, map, first.text, KF_CENTRE_MODALITY, &want));
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 4; threads += 3) {
       if (!test_has_isa((kf_isa)isa)) continue;
-      setting s = make_setting(threads, (kf_isa)isa, 0);
-      kf_model *m = fit(s.ctx, s.stats, 0.1, 16), *zero;
+      AUTO(setting) s = make_setting(threads, (kf_isa)isa, 0);
+      AUTO(kf_model) *m = fit(s.ctx, s.stats, 0.1, 16), *zero = NULL;
       assert_memory_equal(kf_text_rows(s.text), kf_text_rows(first.text), K * D * sizeof(float));
       assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_CENTRE_MODALITY, &zero));
       assert_memory_equal(kf_model_prototypes(zero), kf_model_prototypes(want),
@@ -333,38 +316,25 @@ static void same_bits_everywhere(void **state) {
                           K * sizeof(double));
       assert_memory_equal(kf_model_class_means(zero), kf_model_class_means(want),
                           K * D * sizeof(float));
-      kf_model_free(zero);
-      kf_model_free(m);
-      free_setting(&s);
     }
-  kf_model_free(want);
-  kf_model_free(map);
-  free_setting(&first);
 }
 
-static void what_cannot_be_zero_shot(void **state) {
-  (void)state;
-  setting s = make_setting(1, KF_ISA_AUTO, 0), raw = make_setting(1, KF_ISA_AUTO, 1);
-  kf_model *m = fit(s.ctx, s.stats, 0.3, D), *lengths = fit(raw.ctx, raw.stats, 0.3, D);
+TEST(what_cannot_be_zero_shot) {
+  AUTO(setting) s = make_setting(1, KF_ISA_AUTO, 0), raw = make_setting(1, KF_ISA_AUTO, 1);
+  AUTO(kf_model) *m = fit(s.ctx, s.stats, 0.3, D), *lengths = fit(raw.ctx, raw.stats, 0.3, D);
   kf_model *zero = NULL;
   assert_error(s.ctx, KF_ERR_ARG, "invalid centre",
                kf_model_new_zero_shot(s.ctx, m, s.text, (kf_centre)4, &zero));
   assert_error(s.ctx, KF_ERR_DATA, "keeps the lengths of images",
                kf_model_new_zero_shot(s.ctx, lengths, s.text, KF_CENTRE_NONE, &zero));
   float short_rows[2 * 3] = {1, 2, 3, 4, 5, 6};
-  kf_data *data;
-  kf_text *text;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_text) *text = NULL;
   assert_ok(s.ctx, kf_data_open_memory(s.ctx, short_rows, 2, 3, NULL, NULL, 0, &data));
   assert_ok(s.ctx, kf_text_new(s.ctx, data, &(kf_text_options){.per_class = 1}, &text));
   assert_error(s.ctx, KF_ERR_DATA, "the text embeddings have 3 columns, the images 24",
                kf_model_new_zero_shot(s.ctx, m, text, KF_CENTRE_NONE, &zero));
   assert_null(zero);
-  kf_text_free(text);
-  kf_data_free(data);
-  kf_model_free(m);
-  kf_model_free(lengths);
-  free_setting(&s);
-  free_setting(&raw);
 }
 
 /* --- the paper's observation ----------------------------------------------------------------- */
@@ -378,21 +348,18 @@ typedef struct synth_world {
 
 static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_centre centre,
                           int raw) {
-  kf_model *m = fit(w->ctx, w->stats, lambda, dim), *zero;
+  AUTO(kf_model) *m = fit(w->ctx, w->stats, lambda, dim), *zero = NULL;
   kf_eval_result r;
   kf_eval_options o = {.include_raw = !raw ? KF_OFF : KF_ON,
                        .include_mapped = raw ? KF_OFF : KF_ON};
   assert_ok(w->ctx, kf_model_new_zero_shot(w->ctx, m, w->text, centre, &zero));
   assert_ok(w->ctx, kf_eval(w->ctx, zero, w->test, &o, &r));
-  kf_model_free(zero);
-  kf_model_free(m);
   return (double)(raw ? r.raw_top1 : r.top1) / (double)r.n;
 }
 
 /* Whitening at small lambda destroys zero-shot accuracy; centring each modality brings it back, and
  * so does leaving out the last dimensions, or a large lambda. */
-static void collapse_and_recovery(void **state) {
-  (void)state;
+TEST(collapse_and_recovery) {
   synth_world w = {.ctx = test_ctx(0, KF_ISA_AUTO)};
   kf_synth_options o = {.classes = 200, .per_class = 16};
   kf_data *text;
@@ -420,18 +387,4 @@ static void collapse_and_recovery(void **state) {
   kf_data_free(w.train);
   kf_data_free(w.test);
   kf_ctx_free(w.ctx);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(means_are_those_of_plain_loops),
-      cmocka_unit_test(names_come_from_a_file),
-      cmocka_unit_test(what_cannot_be_averaged),
-      cmocka_unit_test(scores_are_those_of_the_definition),
-      cmocka_unit_test(raw_scores_are_cosines_with_the_text),
-      cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(what_cannot_be_zero_shot),
-      cmocka_unit_test(collapse_and_recovery),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

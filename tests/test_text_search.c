@@ -58,16 +58,15 @@ static double score_by_hand(const kf_model *m, const float *t, const double *mea
 }
 
 /* The same whether the map is centred or not: it is text that is moved. */
-static void the_mean_is_subtracted(void **state) {
-  (void)state;
-  world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+TEST(the_mean_is_subtracted) {
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   double mean[DIM];
-  float *mapped = malloc(N * L * sizeof *mapped);
+  AUTOFREE float *mapped = malloc(N * L * sizeof *mapped);
   mean_of(&q, mean);
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
-    kf_model *m = fit_world(&w, 0, (kf_centre)centre);
-    kf_gallery *g = save_and_load(data, m, KF_METRIC_COSINE);
+    AUTO(kf_model) *m = fit_world(&w, 0, (kf_centre)centre);
+    AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_COSINE);
     assert_ok(ctx, kf_transform(ctx, m, w.rows, N, NULL, mapped));
     answers plain = ask(g, q.rows, NULL, NULL), moved = ask(g, q.rows, mean, NULL);
     assert_memory_not_equal(plain.scores, moved.scores, sizeof plain.scores);
@@ -78,13 +77,7 @@ static void the_mean_is_subtracted(void **state) {
       for (int r = 0; i % K == 0 && r < N; r++) /* none is nearer than the first */
         assert_true(score_by_hand(m, t, mean, mapped + (size_t)r * L) < moved.scores[i] + 1e-6);
     }
-    kf_gallery_free(g);
-    kf_model_free(m);
   }
-  free(mapped);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* Q of the default method has orthonormal rows, and T Q^T is symmetric and positive. */
@@ -119,42 +112,32 @@ static kf_model *fit_by(const world *w, kf_method method) {
 
 /* The query is the prototype of a zero-shot model, to the last digits. */
 static void check_zero_shot(kf_method method) {
-  world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_model *m = fit_by(&w, method), *zero;
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(kf_model) *m = fit_by(&w, method), *zero = NULL;
   int32_t labels[QUERIES];
   for (int i = 0; i < QUERIES; i++) labels[i] = i;
-  kf_data *texts = data_of(q.rows, QUERIES, DIM, labels, 0);
-  kf_text *text;
+  AUTO(kf_data) *texts = data_of(q.rows, QUERIES, DIM, labels, 0);
+  AUTO(kf_text) *text = NULL;
   assert_ok(ctx, kf_text_new(ctx, texts, NULL, &text));
   assert_ok(ctx, kf_zero_shot_new(ctx, m, L, text, KF_CENTRE_MODALITY, &zero));
   double mean[DIM];
   assert_ok(ctx, kf_text_mean(ctx, texts, mean));
-  kf_gallery *g = save_and_load(data, m, KF_METRIC_COSINE);
+  AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_COSINE);
   answers a = ask(g, q.rows, mean, NULL), b;
   assert_ok(ctx, kf_search(ctx, kf_gallery_index(g), kf_model_prototypes(zero), QUERIES, K, NULL,
                            b.rows, b.scores, NULL));
   assert_memory_equal(a.rows, b.rows, sizeof a.rows);
   for (int i = 0; i < QUERIES * K; i++) assert_true(fabs(a.scores[i] - b.scores[i]) < 1e-6);
-  kf_gallery_free(g);
-  kf_text_free(text);
-  kf_data_free(texts);
-  kf_model_free(zero);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
-static void as_zero_shot_does(void **state) {
-  (void)state;
+TEST(as_zero_shot_does) {
   check_zero_shot(KF_METHOD_PAPER);
   check_zero_shot(KF_METHOD_SHRUNK);
 }
 
-static void in_the_original_space(void **state) {
-  (void)state;
-  world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts(), moved = make_texts();
+TEST(in_the_original_space) {
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts(), moved = make_texts();
   double mean[DIM];
   mean_of(&q, mean);
   for (uint64_t i = 0; i < moved.n; i++) {
@@ -163,46 +146,35 @@ static void in_the_original_space(void **state) {
     for (int d = 0; d < DIM; d++) norm2 += (double)x[d] * (double)x[d];
     for (int d = 0; d < DIM; d++) x[d] = (float)((double)x[d] / sqrt(norm2) - mean[d]);
   }
-  kf_gallery *g = plain_gallery(w.rows, N, DIM, NULL, KF_METRIC_COSINE);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, N, DIM, NULL, KF_METRIC_COSINE);
   answers a = ask(g, q.rows, mean, NULL), b = ask(g, moved.rows, NULL, NULL);
   assert_memory_equal(a.rows, b.rows, sizeof a.rows);
   for (int i = 0; i < QUERIES * K; i++) assert_true(fabs(a.scores[i] - b.scores[i]) < 1e-6);
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
-  free_world(&moved);
 }
 
-static void whatever_the_threads(void **state) {
-  (void)state;
-  world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_gallery *g = save_and_load(data, m, KF_METRIC_COSINE);
+TEST(whatever_the_threads) {
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_COSINE);
   double mean[DIM];
   mean_of(&q, mean);
   kf_search_report report = {0};
   answers a = ask(g, q.rows, mean, &report), b = {{0}, {0}};
-  kf_ctx *plain = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_ctx) *plain = test_ctx(1, KF_ISA_PLAIN);
   kf_search_options o = {.text_mean = mean};
   for (uint64_t i = 0; i < QUERIES; i++) /* one at a time */
     assert_ok(plain, kf_gallery_search(plain, g, q.rows + i * DIM, 1, K, &o, b.rows + i * K,
                                        b.scores + i * K, NULL));
   assert_memory_equal(&a, &b, sizeof a);
-  kf_ctx_free(plain);
-  kf_gallery_free(g);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&q);
 }
 
-static void queries_far_from_the_rows_are_counted(void **state) {
-  (void)state;
-  world w = make_world(N, DIM, CLASSES, 1, 7), other = make_world(QUERIES, DIM, CLASSES, 1, 9);
-  world q = make_texts();
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+TEST(queries_far_from_the_rows_are_counted) {
+  AUTO(world)
+  w = make_world(N, DIM, CLASSES, 1, 7), other = make_world(QUERIES, DIM, CLASSES, 1, 9);
+  AUTO(world) q = make_texts();
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
   kf_gallery *g = save_and_load(data, m, KF_METRIC_COSINE);
   kf_search_report of_rows = {0}, of_texts = {.far = 3};
   ask(g, other.rows, NULL, &of_rows);
@@ -215,11 +187,6 @@ static void queries_far_from_the_rows_are_counted(void **state) {
   ask(g, q.rows, NULL, &of_texts);
   assert_int_equal(of_texts.far, 0);
   kf_gallery_free(g);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
-  free_world(&other);
-  free_world(&q);
 }
 
 static void assert_text_refused(const kf_gallery *g, const float *query, const double *mean,
@@ -230,12 +197,11 @@ static void assert_text_refused(const kf_gallery *g, const float *query, const d
   if (strstr(kf_errmsg(ctx), cause) == NULL) fail_msg("%s", kf_errmsg(ctx));
 }
 
-static void what_cannot_be(void **state) {
-  (void)state;
-  world w = make_world(N, DIM, CLASSES, 1, 7);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+TEST(what_cannot_be) {
+  AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   double mean[DIM] = {0};
-  kf_model *raw = fit_world(&w, 1, KF_CENTRE_NONE), *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_model) *raw = fit_world(&w, 1, KF_CENTRE_NONE), *m = fit_world(&w, 0, KF_CENTRE_NONE);
   kf_gallery *g = save_and_load(data, raw, KF_METRIC_EUCLIDEAN);
   assert_text_refused(g, w.rows, mean, KF_ERR_ARG, "keeps the lengths of rows");
   kf_gallery_free(g);
@@ -254,15 +220,10 @@ static void what_cannot_be(void **state) {
   mean[1] = 1;
   assert_text_refused(g, unit, mean, KF_ERR_DATA, "query 0 is the text mean");
   kf_gallery_free(g);
-  kf_model_free(raw);
-  kf_model_free(m);
-  kf_data_free(data);
-  free_world(&w);
 }
 
-static void means_of_data(void **state) {
-  (void)state;
-  world q = make_texts();
+TEST(means_of_data) {
+  AUTO(world) q = make_texts();
   double by_hand[DIM], mean[DIM];
   mean_of(&q, by_hand);
   kf_data *data = data_of(q.rows, q.n, DIM, NULL, 0);
@@ -275,16 +236,14 @@ static void means_of_data(void **state) {
   assert_ok(ctx, kf_data_open(ctx, &path, 1, &(kf_data_options){.skip_bad = 1}, &data));
   assert_int_equal(kf_text_mean(ctx, data, mean), KF_ERR_DATA);
   kf_data_free(data);
-  free_world(&q);
 }
 
-static void texts_are_read_in_blocks(void **state) {
-  (void)state;
+TEST(texts_are_read_in_blocks) {
   static const char *const texts[] = {"a red fox", "two owls", "a photo of an ant", "", "dusk"};
-  kf_encoder *e;
+  AUTO(kf_encoder) *e = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &e));
   uint32_t dim = kf_encoder_dim(e);
-  float *rows = malloc(5 * dim * sizeof *rows);
+  AUTOFREE float *rows = malloc(5 * dim * sizeof *rows);
   assert_ok(ctx, kf_encode_texts(ctx, e, texts, 5, rows));
   kf_reader *r;
   kf_reader_block b;
@@ -309,20 +268,6 @@ static void texts_are_read_in_blocks(void **state) {
   for (uint32_t d = 0; d < dim; d++) norm2 += mean[d] * mean[d];
   assert_true(norm2 > 0 && norm2 < 1); /* of unit rows that are not all alike */
   assert_memory_equal(mean, again, dim * sizeof *mean);
-  kf_encoder_free(e);
-  free(rows);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_mean_is_subtracted),
-      cmocka_unit_test(as_zero_shot_does),
-      cmocka_unit_test(in_the_original_space),
-      cmocka_unit_test(whatever_the_threads),
-      cmocka_unit_test(queries_far_from_the_rows_are_counted),
-      cmocka_unit_test(what_cannot_be),
-      cmocka_unit_test(means_of_data),
-      cmocka_unit_test(texts_are_read_in_blocks),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -78,8 +78,7 @@ static kf_thumbnail read_golden(const char *name, uint32_t side) {
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-static void it_is_the_picture_made_small(void **state) {
-  (void)state;
+TEST(it_is_the_picture_made_small) {
   for (uint32_t side = 8; side <= 40; side += 8) {
     kf_thumbnail t = read_golden("exif1.png", side);
     kf_image whole, small = decoded(&t);
@@ -101,8 +100,7 @@ static void it_is_the_picture_made_small(void **state) {
   }
 }
 
-static void sides_keep_their_proportion(void **state) {
-  (void)state;
+TEST(sides_keep_their_proportion) {
   kf_thumbnail wide = read_golden("exif1.png", 21); /* of 31 x 20 pixels */
   assert_int_equal(wide.width, 21);
   assert_int_equal(wide.height, 14); /* 13.55, rounded */
@@ -126,8 +124,7 @@ static void assert_unreadable(const char *path, kf_status status, const char *ca
   if (strstr(err.message, cause) == NULL) fail_msg("'%s' without '%s'", err.message, cause);
 }
 
-static void what_is_no_picture_fails(void **state) {
-  (void)state;
+TEST(what_is_no_picture_fails) {
   assert_unreadable(at("none.jpg"), KF_ERR_IO, "none.jpg");
   assert_unreadable("http://localhost/a.jpg", KF_ERR_IO, "cannot be opened");
   assert_unreadable(folder, KF_ERR_DATA, "is a directory");
@@ -140,17 +137,16 @@ static void what_is_no_picture_fails(void **state) {
 }
 
 /* In memory the bytes are those of the URI. */
-static void it_is_the_same_in_memory(void **state) {
-  (void)state;
+TEST(it_is_the_same_in_memory) {
   static const char path[] = GOLDEN "exif6-be.jpg";
-  kf_ctx *own;
+  AUTO(kf_ctx) *own = NULL;
   kf_bytes *small;
   kf_thumbnail t;
   size_t n, n_uri;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
-  uint8_t *bytes = malloc(1 << 20);
+  AUTOFREE uint8_t *bytes = malloc(1 << 20);
   assert_non_null(bytes);
   n = fread(bytes, 1, 1 << 20, file);
   fclose(file);
@@ -175,16 +171,6 @@ static void it_is_the_same_in_memory(void **state) {
   kf_bytes_free(small);
   plain.n--;
   assert_int_equal(kf_thumbnail_new(own, &plain, 9, 0, &small), KF_ERR_ARG);
-  free(bytes);
-  kf_ctx_free(own);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_is_the_picture_made_small),
-      cmocka_unit_test(sides_keep_their_proportion),
-      cmocka_unit_test(what_is_no_picture_fails),
-      cmocka_unit_test(it_is_the_same_in_memory),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -7,6 +7,8 @@
 
 #include <sys/stat.h>
 
+AUTO_OBJECT(kf_tokenizer)
+
 #define GOLDEN  KOOFU_SOURCE_DIR "/tests/golden/tokenizer"
 #define CONTEXT 77u
 
@@ -58,7 +60,7 @@ static uint32_t wanted(const kf_json *entry, const char *key, int32_t *tokens) {
 }
 
 static void assert_golden(const char *path, const char *key) {
-  kf_tokenizer *t = load(path);
+  AUTO(kf_tokenizer) *t = load(path);
   uint32_t lines = 0;
   for (const kf_json *entry = kf_json_first(&expected, &expected.nodes[0]); entry != NULL;
        entry = kf_json_next(&expected, entry), lines++) {
@@ -70,7 +72,6 @@ static void assert_golden(const char *path, const char *key) {
       fail_msg("%s: other tokens for line %u, '%s'", path, lines, text);
   }
   assert_true(lines >= 400);
-  kf_tokenizer_free(t);
 }
 
 /* Without zlib packed files are refused, and the message says why. */
@@ -83,8 +84,7 @@ static bool has_zlib(void) {
   return false;
 }
 
-static void test_golden(void **state) {
-  (void)state;
+TEST(golden) {
   assert_golden(GOLDEN "/two", "full");
   assert_golden(GOLDEN "/json", "full");
   assert_golden(GOLDEN "/text", "full");
@@ -92,25 +92,19 @@ static void test_golden(void **state) {
 }
 
 /* Bytes that the vocabulary has not. */
-static void test_unknown(void **state) {
-  (void)state;
-  assert_golden(GOLDEN "/few", "few");
-}
+TEST(unknown) { assert_golden(GOLDEN "/few", "few"); }
 
-static void test_numbers(void **state) {
-  (void)state;
-  kf_tokenizer *t = load(GOLDEN "/two");
+TEST(numbers) {
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   assert_int_equal(t->size, 512 + 96 + 2);
   assert_int_equal(t->start, 512 + 96);
   assert_int_equal(kf_tokenizer_end(t), 512 + 97);
   assert_int_equal(t->pad, 512 + 97);
-  kf_tokenizer_free(t);
 }
 
 /* Cutting keeps the first tokens, and the end. */
-static void test_contexts(void **state) {
-  (void)state;
-  kf_tokenizer *t = load(GOLDEN "/two");
+TEST(contexts) {
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   static const char text[] =
       "A photo of the dog, isn't it? <|endoftext|> \xc3\x89t\xc3\xa9 1234567890";
   int32_t all[200], cut[200];
@@ -124,13 +118,11 @@ static void test_contexts(void **state) {
   }
   uint32_t m;
   assert_int_equal(kf_tokenize_text(t, text, 5, 0, "text", cut, &m, &err), KF_ERR_ARG);
-  kf_tokenizer_free(t);
 }
 
 /* NUL is a byte as any other, and a text need not end in one. */
-static void test_nul(void **state) {
-  (void)state;
-  kf_tokenizer *t = load(GOLDEN "/two");
+TEST(nul) {
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   int32_t with[CONTEXT], a[CONTEXT], b[CONTEXT];
   assert_int_equal(tokenize(t, "a\0b", 3, CONTEXT, with), 5);
   assert_int_equal(tokenize(t, "a", 1, CONTEXT, a), 3);
@@ -140,11 +132,9 @@ static void test_nul(void **state) {
                    256 + 188); /* the first of the bytes that are not printable, as a word */
   assert_int_equal(with[3], b[1]);
   assert_int_equal(tokenize(t, NULL, 0, CONTEXT, a), 2);
-  kf_tokenizer_free(t);
 }
 
-static void test_bad_text(void **state) {
-  (void)state;
+TEST(bad_text) {
   static const struct {
     const char *text;
     size_t byte;
@@ -160,7 +150,7 @@ static void test_bad_text(void **state) {
                {"\xc3\xa9\xe2\x82", 2},
                {"\x80", 0},
                {"a\xf8\x88\x80\x80\x80", 1}};
-  kf_tokenizer *t = load(GOLDEN "/two");
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int32_t tokens[CONTEXT];
     uint32_t n;
@@ -175,15 +165,13 @@ static void test_bad_text(void **state) {
         kf_tokenize_text(t, cases[i].text, strlen(cases[i].text), 1, "line 7", tokens, &n, &err),
         KF_ERR_DATA);
   }
-  kf_tokenizer_free(t);
 }
 
 /* Both ways of merging give the same: a long word that is the short one, many times. */
-static void test_long_words(void **state) {
-  (void)state;
+TEST(long_words) {
   enum { N = 200000 };
-  kf_tokenizer *t = load(GOLDEN "/two");
-  char *text = malloc(N);
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
+  AUTOFREE char *text = malloc(N);
   int32_t *tokens = malloc((N + 2) * sizeof *tokens), few[CONTEXT];
   assert_true(text != NULL && tokens != NULL);
   for (size_t length = 1; length <= 120;
@@ -201,8 +189,6 @@ static void test_long_words(void **state) {
   for (size_t i = 0; i < N; i++) text[i] = "th"[i % 2];
   assert_int_equal(tokenize(t, text, N, N + 2, tokens), N / 2 + 3); /* 't h</w>' is no merge */
   free(tokens);
-  free(text);
-  kf_tokenizer_free(t);
 }
 
 /* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
@@ -251,15 +237,14 @@ static int32_t naive_token(const char *symbol) {
   return symbol[0] - '!' + (symbol[1] == '\0' ? 0 : 256);
 }
 
-static void test_merging(void **state) {
-  (void)state;
+TEST(merging) {
   char lines[512] = "#version\n", word[160], symbols[160][16];
   for (int r = 0; r < NAIVE; r++)
     snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s %s\n", naive_merges[r][0],
              naive_merges[r][1]);
   mkdir(at("merging"), 0777);
   write_text("merging/bpe_simple_vocab_16e6.txt", lines);
-  kf_tokenizer *t = load(at("merging"));
+  AUTO(kf_tokenizer) *t = load(at("merging"));
   uint64_t random = 1;
   for (int i = 0; i < 5000; i++) {
     size_t length = 1 + test_random(&random) % 150, n;
@@ -274,20 +259,18 @@ static void test_merging(void **state) {
     assert_int_equal(tokenize(t, word, length, 200, tokens), n + 2);
     for (size_t k = 0; k < n; k++) assert_int_equal(tokens[k + 1], naive_token(symbols[k]));
   }
-  kf_tokenizer_free(t);
 }
 
 /* --- form C ------------------------------------------------------------------------------------- */
 
 /* Form C of code points, through UTF-8. */
 static size_t nfc(const uint32_t *codes, size_t n, uint32_t *out) {
-  char *text = malloc(4 * n + 1);
+  AUTOFREE char *text = malloc(4 * n + 1);
   assert_non_null(text);
   size_t length = 0, m;
   for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], (unsigned char *)text + length);
   assert_int_equal(kf_utf8_prefix(text, length), length);
   assert_int_equal(kf_unicode_nfc(text, length, out, &m, &err), KF_OK);
-  free(text);
   return m;
 }
 
@@ -302,8 +285,7 @@ static size_t nfc(const uint32_t *codes, size_t n, uint32_t *out) {
 #define S(...)                                                                                     \
   { __VA_ARGS__ }
 
-static void test_compositions(void **state) {
-  (void)state;
+TEST(compositions) {
   assert_nfc(S('e', 0x301), S(0xE9));
   assert_nfc(S(0xE9), S(0xE9));
   assert_nfc(S('a', 0x301, 0x323), S(0x1EA1, 0x301));     /* the lower class comes first */
@@ -323,8 +305,7 @@ static void test_compositions(void **state) {
 }
 
 /* Syllables by their formula, taken apart and put together in every way. */
-static void test_hangul(void **state) {
-  (void)state;
+TEST(hangul) {
   for (uint32_t s = 0; s < 19 * 21 * 28; s++) {
     uint32_t jamo[3] = {0x1100 + s / (21 * 28), 0x1161 + s / 28 % 21, 0x11A7 + s % 28}, out[8];
     uint32_t half[2] = {0xAC00 + s / 28 * 28, jamo[2]};
@@ -339,8 +320,7 @@ static void test_hangul(void **state) {
 }
 
 /* Once more changes nothing; and no table leads out of Unicode. */
-static void test_every_point(void **state) {
-  (void)state;
+TEST(every_point) {
   for (uint32_t c = 0; c < KF_UNICODE_END; c++) {
     if (c >= 0xD800 && c < 0xE000) continue;
     uint32_t once[16], twice[16], given[3] = {'a', c, 0x323};
@@ -355,11 +335,11 @@ static void test_every_point(void **state) {
 }
 
 /* A run of marks is sorted stably, in linear time, whatever its length. */
-static void test_marks(void **state) {
-  (void)state;
+TEST(marks) {
   enum { N = 300000 };
   static const uint32_t marks[] = {0x301, 0x323, 0x345, 0x334, 0x302, 0x316, 0x31B};
-  uint32_t *text = malloc((N + 1) * sizeof *text), *out = malloc((2 * N + 2) * 2 * sizeof *out);
+  AUTOFREE uint32_t *text = malloc((N + 1) * sizeof *text),
+                    *out = malloc((2 * N + 2) * 2 * sizeof *out);
   assert_true(text != NULL && out != NULL);
   const size_t lengths[] = {1, 2, 31, 32, 33, 34, 100, N};
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
@@ -377,12 +357,9 @@ static void test_marks(void **state) {
       }
     assert_int_equal(taken, n + 1);
   }
-  free(out);
-  free(text);
 }
 
-static void test_lower(void **state) {
-  (void)state;
+TEST(lower) {
   static const char text[] = "A\xc4\xb0 \xce\xa3\xce\x91\xce\xa3 \xe1\xba\x9e I\xcc\x87\xcc\xa3";
   const uint32_t right[] = {'a',   'i', 0x307, ' ', 0x3C3,  0x3B1,
                             0x3C3, ' ', 0xDF,  ' ', 0x1ECB, 0x307};
@@ -411,30 +388,24 @@ static const char *folder_with(const char *name, const char *file, const char *c
 }
 
 /* Files that were written elsewhere may end their lines in CR LF. */
-static void test_line_ends(void **state) {
-  (void)state;
+TEST(line_ends) {
   size_t n, length = 0;
-  char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
+  AUTOFREE char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
   assert_non_null(other);
   for (size_t i = 0; i < n; i++) {
     if (merges[i] == '\n') other[length++] = '\r';
     other[length++] = merges[i];
   }
   other[length] = '\0';
-  kf_tokenizer *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
+  AUTO(kf_tokenizer) *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
   int32_t a[CONTEXT], b[CONTEXT];
   static const char text[] = "the photo of the other, theatre";
   assert_int_equal(tokenize(t, text, sizeof text - 1, CONTEXT, a),
                    tokenize(u, text, sizeof text - 1, CONTEXT, b));
   assert_memory_equal(a, b, sizeof a);
-  kf_tokenizer_free(t);
-  kf_tokenizer_free(u);
-  free(other);
-  free(merges);
 }
 
-static void test_specials(void **state) {
-  (void)state;
+TEST(specials) {
   int32_t tokens[CONTEXT];
   kf_tokenizer *t = load(folder_with("bang", "tokenizer_config.json", "{\"pad_token\": \"!\"}"));
   assert_int_equal(t->pad, 0);
@@ -488,8 +459,7 @@ static void assert_not_loaded(const char *path, kf_status status, const char *te
   assert_null(tokenizer);
 }
 
-static void test_bad_folders(void **state) {
-  (void)state;
+TEST(bad_folders) {
   mkdir(at("empty"), 0777);
   assert_not_loaded(at("empty"), KF_ERR_DATA, "has no tokenizer.json, vocab.json");
   assert_not_loaded(at("missing"), KF_ERR_DATA, "has no tokenizer.json");
@@ -499,8 +469,7 @@ static void test_bad_folders(void **state) {
   assert_not_loaded(at("dir"), KF_ERR_DATA, "directory");
 }
 
-static void test_bad_vocabulary(void **state) {
-  (void)state;
+TEST(bad_vocabulary) {
 #define ENDS "\"<|startoftext|>\": 0, \"<|endoftext|>\": 1"
   static const char *const cases[][2] = {
       {"[]", "is not a JSON object"},
@@ -525,8 +494,7 @@ static void test_bad_vocabulary(void **state) {
   assert_not_loaded(at("vocabulary"), KF_ERR_DATA, "has no token '<|endoftext|>'");
 }
 
-static void test_bad_merges(void **state) {
-  (void)state;
+TEST(bad_merges) {
   static const char *const cases[] = {"t h\nth\n", "t h\nth e x\n", "t h\n\n", "t h\n th\n",
                                       "t h\nth \n"};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -555,8 +523,7 @@ static void refuse_json(const char *from, const char *to, const char *message) {
     assert_not_loaded(at("json"), KF_ERR_DATA, message);
 }
 
-static void test_bad_json(void **state) {
-  (void)state;
+TEST(bad_json) {
   static const char *const cases[][3] = {
       {"\"version\"", "\"version\"", NULL},
       {"\"BPE\"", "\"WordPiece\"", "its model is not BPE"},
@@ -597,8 +564,7 @@ static void test_bad_json(void **state) {
     refuse_json(cases[i][0], cases[i][1], cases[i][2]);
 }
 
-static void test_bad_config(void **state) {
-  (void)state;
+TEST(bad_config) {
   static const char *const cases[][2] = {
       {"[1]", "is not a JSON object"},
       {"{\"tokenizer_class\": \"T5Tokenizer\"}", "wants the tokenizer 'T5Tokenizer'"},
@@ -632,8 +598,7 @@ static const char *openai(const char *name, const char *file, const void *bytes,
   return at(name);
 }
 
-static void test_bad_openai(void **state) {
-  (void)state;
+TEST(bad_openai) {
   static const char *const cases[][2] = {
       {"t h\n", "has no '#version'"},
       {"#version\nt h\nth\n", "merge 2 is not two tokens"},
@@ -649,8 +614,7 @@ static void test_bad_openai(void **state) {
 
 /* A packed file at every length but its own, with every byte changed, and one that unpacks to more
  * than any vocabulary. */
-static void test_bad_packed(void **state) {
-  (void)state;
+TEST(bad_packed) {
   if (!has_zlib()) skip();
   static const char name[] = "bpe_simple_vocab_16e6.txt.gz";
   size_t size;
@@ -670,30 +634,4 @@ static void test_bad_packed(void **state) {
   assert_not_loaded(at("bomb"), KF_ERR_DATA, "unpacks to more than 16777216 bytes");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),
-      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_contexts),
-      cmocka_unit_test(test_nul),
-      cmocka_unit_test(test_bad_text),
-      cmocka_unit_test(test_long_words),
-      cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_compositions),
-      cmocka_unit_test(test_hangul),
-      cmocka_unit_test(test_every_point),
-      cmocka_unit_test(test_marks),
-      cmocka_unit_test(test_lower),
-      cmocka_unit_test(test_specials),
-      cmocka_unit_test(test_line_ends),
-      cmocka_unit_test(test_bad_folders),
-      cmocka_unit_test(test_bad_vocabulary),
-      cmocka_unit_test(test_bad_merges),
-      cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_bad_config),
-      cmocka_unit_test(test_bad_openai),
-      cmocka_unit_test(test_bad_packed),
-  };
-  return cmocka_run_group_tests_name("tokenizer", tests, read_expected, forget_expected);
-}
+FIXTURES(.before = read_expected, .after = forget_expected);

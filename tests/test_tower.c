@@ -313,11 +313,10 @@ static void walk(kf_ctx *ctx, const model *m, const float *pixels, size_t pictur
   kf_arena_free(&arena);
 }
 
-static void equals_the_formulas(void **state) {
-  (void)state;
+TEST(equals_the_formulas) {
   static const double tolerance[2] = {2e-5, 0.06};
-  float *pixels = make_pixels();
-  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+  AUTOFREE float *pixels = make_pixels();
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
   for (int s = 0; s < N_SHAPES; s++)
     for (int p = 0; p < 2; p++) {
       model *m = make_model(&shapes[s], p == 0 ? &kf_net_plain_f32 : &kf_net_plain_bf16);
@@ -333,13 +332,10 @@ static void equals_the_formulas(void **state) {
       }
       free_model(m);
     }
-  kf_ctx_free(ctx);
-  free(pixels);
 }
 
 /* Groups of every size, the last one smaller; the threads of a context together; all kernels. */
-static void same_bits(void **state) {
-  (void)state;
+TEST(same_bits) {
   static const size_t groups[] = {1, 7, 13, PICTURES};
   float *pixels = make_pixels(), *want = malloc(PICTURES * MOST_WIDTH * sizeof *want);
   float *got = malloc(PICTURES * MOST_WIDTH * sizeof *got);
@@ -368,8 +364,7 @@ static void same_bits(void **state) {
   free(pixels), free(want), free(got);
 }
 
-static void texts(void **state) {
-  (void)state;
+TEST(texts) {
   static float want[TEXTS * DIM], got[TEXTS * DIM];
   kf_ctx *one = test_ctx(1, KF_ISA_PLAIN), *three = test_ctx(3, KF_ISA_PLAIN);
   for (int s = 0; s < N_SHAPES; s += 2) {
@@ -393,10 +388,4 @@ static void texts(void **state) {
     free_model(plain);
   }
   kf_ctx_free(one), kf_ctx_free(three);
-}
-
-int main(void) {
-  static const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_formulas),
-                                            cmocka_unit_test(same_bits), cmocka_unit_test(texts)};
-  return cmocka_run_group_tests_name("tower", tests, NULL, NULL);
 }

@@ -34,8 +34,7 @@ static void assert_rows(const kf_truth *t, const char *wanted) {
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static void json(void **state) {
-  (void)state;
+TEST(json) {
   kf_truth *t = must_load(write_text("t.json", " [[], [3, 1],[0 ] ,[2,2,1]]\n"), NULL, NULL);
   assert_rows(t, "-|3 1|0|2 1");
   assert_int_equal(kf_truth_classes(t), 4);
@@ -49,18 +48,15 @@ static void json(void **state) {
   kf_truth_free(t);
 }
 
-static void json_by_ids(void **state) {
-  (void)state;
+TEST(json_by_ids) {
   const char *path = write_text("t.json", "[[5],[],[6, 7]]");
   const char *ids = write_text("ids.txt", "val/X_val_00000003.JPEG\nX_val_1\nX_val_00000002.png\n"
                                           "X_val_00000004\nX_val_00000003\n");
-  kf_truth *t = must_load(path, NULL, ids);
+  AUTO(kf_truth) *t = must_load(path, NULL, ids);
   assert_rows(t, "6 7|5|-|-|6 7");
-  kf_truth_free(t);
 }
 
-static void csv(void **state) {
-  (void)state;
+TEST(csv) {
   const char *path = write_text("t.csv", "\xEF\xBB\xBFid,original_label,proposed_labels,extra\r\n"
                                          "a_1.JPEG,4,\"689, 601\",+\r\n"
                                          "\"b,2.JPEG\",4,,*\n"
@@ -76,8 +72,7 @@ static void csv(void **state) {
   kf_truth_free(t);
 }
 
-static void text(void **state) {
-  (void)state;
+TEST(text) {
   kf_truth *t = must_load(write_text("t.txt", "3, 1\n\n0\t2\r\n7,\n"), NULL, NULL);
   assert_rows(t, "3 1|-|0 2|7");
   kf_truth_free(t);
@@ -89,8 +84,7 @@ static void text(void **state) {
   kf_truth_free(t);
 }
 
-static void names_for_numbers(void **state) {
-  (void)state;
+TEST(names_for_numbers) {
   const char *list = write_text("list.txt", "cat\ndog\neel\n");
   kf_truth *t = must_load(write_text("t.txt", "2,0\n1\n"), list, NULL);
   assert_rows(t, "2 0|1");
@@ -109,8 +103,7 @@ static void names_for_numbers(void **state) {
          "entry 1: '3' is no class of");
 }
 
-static void bad_files(void **state) {
-  (void)state;
+TEST(bad_files) {
   static const struct {
     const char *name, *text, *cause;
   } bad[] = {
@@ -148,18 +141,16 @@ static void bad_files(void **state) {
            bad[i].cause);
   refuse(write_bytes("t.txt", "1\n\0\n", 4), NULL, NULL, KF_ERR_DATA, "t.txt", "NUL");
   refuse(at("absent.json"), NULL, NULL, KF_ERR_IO, "absent.json", "");
-  char *huge = malloc((64u << 20) + 1);
+  AUTOFREE char *huge = malloc((64u << 20) + 1);
   memset(huge, ' ', (64u << 20) + 1);
   refuse(write_bytes("huge.json", huge, (64u << 20) + 1), NULL, NULL, KF_ERR_DATA, "huge.json",
          "more than the limit of");
   unlink(at("huge.json"));
   refuse(write_bytes("long.txt", huge, 70000), NULL, NULL, KF_ERR_DATA, "long.txt",
          "line 1 is longer than");
-  free(huge);
 }
 
-static void bad_ids(void **state) {
-  (void)state;
+TEST(bad_ids) {
   const char *csv_path = write_text("t.csv", "id,labels\na.png,1\nb,2\nx/a.JPEG,3\n");
   const char *ids = write_text("ids.txt", "a\nb\n");
   refuse(csv_path, NULL, ids, KF_ERR_DATA, "t.csv", "line 4 repeats the id 'a' of line 2");
@@ -231,12 +222,11 @@ static void check_eval(const kf_model *m, const kf_data *data, const world *w, c
   assert_true(got.top1 > 0 && got.top1 < got.n);
 }
 
-static void eval_by_truth(void **state) {
-  (void)state;
-  world w = make_world(900, DIM, CLASSES, 1, 31);
+TEST(eval_by_truth) {
+  AUTO(world) w = make_world(900, DIM, CLASSES, 1, 31);
   for (uint64_t i = 0; i < w.n * DIM; i++) w.rows[i] *= 1 + 0.02f * (float)(i % 7);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *data = data_of(w.rows, w.n, DIM, NULL, 0); /* labels are not needed */
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, NULL, 0); /* labels are not needed */
   kf_truth *t = must_load(write_truth(&w, 2), NULL, NULL);
   check_eval(m, data, &w, t, NULL, NULL);
 
@@ -259,18 +249,14 @@ static void eval_by_truth(void **state) {
   assert_error(ctx, KF_ERR_DATA, "have names, those of the model only numbers",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
-  kf_data_free(data);
-  kf_model_free(m);
-  free_world(&w);
 }
 
 /* A model with names, and a truth with numbers that stand for them in another order. */
-static void truth_by_name(void **state) {
-  (void)state;
-  world w = make_world(300, DIM, CLASSES, 1, 32);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
-  kf_stats *s;
-  kf_model *m;
+TEST(truth_by_name) {
+  AUTO(world) w = make_world(300, DIM, CLASSES, 1, 32);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  AUTO(kf_stats) *s = NULL;
+  AUTO(kf_model) *m = NULL;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   kf_eval_result by_labels, by_truth;
@@ -293,20 +279,15 @@ static void truth_by_name(void **state) {
   assert_ok(ctx, kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &by_truth));
   assert_true(by_truth.n == 200 && by_truth.n_absent == 100 && by_truth.absent_classes == 2);
   kf_truth_free(t);
-  kf_model_free(m);
-  kf_stats_free(s);
-  kf_data_free(data);
-  free_world(&w);
 }
 
-static void gallery_by_truth(void **state) {
-  (void)state;
-  world w = make_world(300, DIM, CLASSES, 1, 33), q = make_world(240, DIM, CLASSES, 1, 34);
-  kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
-  kf_data *data = data_of(q.rows, q.n, DIM, NULL, 0);
-  kf_truth *t = must_load(write_truth(&q, 1), NULL, NULL);
+TEST(gallery_by_truth) {
+  AUTO(world) w = make_world(300, DIM, CLASSES, 1, 33), q = make_world(240, DIM, CLASSES, 1, 34);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
+  AUTO(kf_data) *data = data_of(q.rows, q.n, DIM, NULL, 0);
+  AUTO(kf_truth) *t = must_load(write_truth(&q, 1), NULL, NULL);
   static const char *const some[] = {"0", "3"};
-  kf_class_set *set;
+  AUTO(kf_class_set) *set = NULL;
   assert_ok(ctx, kf_class_set_new(ctx, some, 2, &set));
   for (int with_set = 0; with_set < 2; with_set++) {
     static const uint32_t k[] = {1, 7};
@@ -344,25 +325,18 @@ static void gallery_by_truth(void **state) {
   kf_hits hits;
   assert_ok(ctx, kf_gallery_eval(ctx, g, NULL, &o, &counts, &hits, NULL));
   assert_true(counts.n == 100 && counts.n_absent == 200 && counts.absent_classes == 4);
-  kf_class_set_free(set);
-  kf_truth_free(t);
-  kf_data_free(data);
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
 }
 
-static void sets(void **state) {
-  (void)state;
+TEST(sets) {
   kf_class_set *set = NULL;
   assert_ok(ctx, kf_class_set_load(ctx, write_text("s.txt", "b\na\n"), &set));
   assert_int_equal(kf_class_set_size(set), 2);
   assert_string_equal(kf_class_set_name(set, 0), "b");
   assert_null(kf_class_set_name(set, 2));
   assert_true(kf_class_set_has(set, "a") && !kf_class_set_has(set, "c"));
-  world w = make_world(60, DIM, CLASSES, 1, 35);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
-  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  AUTO(world) w = make_world(60, DIM, CLASSES, 1, 35);
+  AUTO(kf_model) *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, 0);
   kf_eval_result r;
   assert_error(ctx, KF_ERR_DATA, "line 1 is 'b'",
                kf_eval(ctx, m, data, &(kf_eval_options){.set = set}, &r));
@@ -380,24 +354,6 @@ static void sets(void **state) {
   assert_failed(kf_class_set_load(ctx, write_text("s.txt", "a\nb\na\n"), &set), KF_ERR_DATA,
                 "s.txt", "line 3 repeats");
   assert_null(set);
-  kf_data_free(data);
-  kf_model_free(m);
-  free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(json),
-      cmocka_unit_test(json_by_ids),
-      cmocka_unit_test(csv),
-      cmocka_unit_test(text),
-      cmocka_unit_test(names_for_numbers),
-      cmocka_unit_test(bad_files),
-      cmocka_unit_test(bad_ids),
-      cmocka_unit_test(eval_by_truth),
-      cmocka_unit_test(truth_by_name),
-      cmocka_unit_test(gallery_by_truth),
-      cmocka_unit_test(sets),
-  };
-  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

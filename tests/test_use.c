@@ -3,12 +3,11 @@
 #include "world.h"
 
 /* Numbers of classes that a model does not have, and options of a later header. */
-static void arguments_out_of_range(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(60, 8, 3, 1, 1);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m;
+TEST(arguments_out_of_range) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(60, 8, 3, 1, 1);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = NULL;
   float out[8];
   int32_t class;
   assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
@@ -26,8 +25,8 @@ static void arguments_out_of_range(void **state) {
   assert_error(
       ctx, KF_ERR_ARG, "kf_classify",
       kf_classify(ctx, m, w.rows, 1, &(kf_classify_options){.reserved = {1}}, &class, NULL));
-  kf_data *data;
-  kf_text *text = NULL;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_text) *text = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 8, w.labels, NULL, 3, &data));
   assert_error(ctx, KF_ERR_ARG, "kf_transform_data",
                kf_transform_data(ctx, m, data, &(kf_transform_options){.reserved = {1}}, KF_F32,
@@ -37,21 +36,14 @@ static void arguments_out_of_range(void **state) {
   assert_ok(ctx, kf_text_new(ctx, data, NULL, &text));
   assert_null(kf_text_class_name(text, 0));
   assert_null(kf_text_class_name(text, 3));
-  kf_text_free(text);
-  kf_data_free(data);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* --- two statistics, centring, another class -------------------------------------------------- */
 
-static void two_statistics(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
-  kf_stats *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
+TEST(two_statistics) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
+  AUTO(kf_stats) *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
   kf_model *m;
   assert_ok(ctx,
             kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = t}, &m));
@@ -71,16 +63,10 @@ static void two_statistics(void **state) {
   assert_true(off_diagonal(kf_model_transform_matrix(m), s_b, 24, 24,
                            kf_model_between_eigenvalues(m)) < 1e-9);
   kf_model_free(m);
-  kf_stats *raw = stats_of(ctx, &b, 1);
+  AUTO(kf_stats) *raw = stats_of(ctx, &b, 1);
   assert_error(
       ctx, KF_ERR_DATA, "do not match",
       kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = raw}, &m));
-  kf_stats_free(s);
-  kf_stats_free(t);
-  kf_stats_free(raw);
-  free_world(&a);
-  free_world(&b);
-  kf_ctx_free(ctx);
 }
 
 /* z = T (x / |x| - mean), by the book. */
@@ -95,17 +81,17 @@ static void map_by_hand(const kf_model *m, const float *x, int centred, double *
   }
 }
 
-static void transform_rows(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(333, 40, 6, 2, 1);
-  kf_stats *s = stats_of(ctx, &w, 0);
+TEST(transform_rows) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(333, 40, 6, 2, 1);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
   for (int centred = 0; centred < 2; centred++) {
-    kf_model *m;
+    AUTO(kf_model) *m = NULL;
     kf_fit_options options = {
         .method = KF_METHOD_PAPER, .dim = 17, .centre = centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
     assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
-    float *unit = malloc(w.n * 17 * sizeof *unit), *whole = malloc(w.n * 17 * sizeof *whole);
+    AUTOFREE float *unit = malloc(w.n * 17 * sizeof *unit),
+                   *whole = malloc(w.n * 17 * sizeof *whole);
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, unit));
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF},
                                 whole));
@@ -122,19 +108,13 @@ static void transform_rows(void **state) {
     float alone[17];
     assert_ok(ctx, kf_transform(ctx, m, w.rows + 200 * w.dim, 1, NULL, alone));
     assert_memory_equal(alone, unit + 200 * 17, sizeof alone);
-    free(unit);
-    free(whole);
-    kf_model_free(m);
   }
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_metric metric,
                              int raw) {
-  int32_t *found = malloc(w->n * 3 * sizeof *found);
-  double *scores = malloc(w->n * 3 * sizeof *scores);
+  AUTOFREE int32_t *found = malloc(w->n * 3 * sizeof *found);
+  AUTOFREE double *scores = malloc(w->n * 3 * sizeof *scores);
   kf_classify_options options = {.top = 3, .metric = metric, .raw = raw};
   assert_ok(ctx, kf_classify(ctx, m, w->rows, w->n, &options, found, scores));
   uint32_t dim = raw ? m->map.dim_in : m->map.dim_out;
@@ -165,36 +145,28 @@ static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_
     assert_true(fabs(given - best) < 1e-5 * fmax(1, fabs(best)));
     assert_true(found[i * 3] != found[i * 3 + 1] && found[i * 3 + 1] != found[i * 3 + 2]);
   }
-  free(found);
-  free(scores);
 }
 
-static void classify_rows(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(333, 40, 6, 2, 1);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 0.3, 20);
+TEST(classify_rows) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(333, 40, 6, 2, 1);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 20);
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int raw = 0; raw < 2; raw++) classify_by_hand(ctx, m, &w, (kf_metric)metric, raw);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Equal prototypes: the lower class number wins, everywhere in the list. */
-static void ties_go_to_the_lower_class(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(240, 8, 4, 1, 9);
+TEST(ties_go_to_the_lower_class) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(240, 8, 4, 1, 9);
   for (uint64_t i = 0; i < w.n; i++) /* classes 4 + k and k have the same rows */
     w.labels[i] = (int32_t)(i / 4 % 2 * 4 + i % 4);
   for (uint64_t i = 0; i < w.n; i += 8)
     memcpy(w.rows + (i + 4) * w.dim, w.rows + i * w.dim, 4 * w.dim * sizeof *w.rows);
   w.classes = 8;
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 0.3, 0);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 0);
   int32_t found[240 * 8];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 8}, found, NULL));
   for (size_t i = 0; i < 240; i++)
@@ -205,20 +177,15 @@ static void ties_go_to_the_lower_class(void **state) {
     for (size_t i = 0; i < 240; i++)
       assert_memory_equal(cut + i * top, found + i * 8, top * sizeof *cut);
   }
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void raw_norm_model(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(600, 20, 5, 1, 4);
-  kf_stats *s = stats_of(ctx, &w, 1);
-  kf_model *m = fit(ctx, s, 0.3, 0);
+TEST(raw_norm_model) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(600, 20, 5, 1, 4);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 1);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 0);
   assert_int_equal(kf_model_normalized(m), 0);
-  float *out = malloc(w.n * 20 * sizeof *out);
+  AUTOFREE float *out = malloc(w.n * 20 * sizeof *out);
   assert_ok(ctx,
             kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF}, out));
   for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
@@ -237,24 +204,18 @@ static void raw_norm_model(void **state) {
             kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN},
                         euclidean, NULL));
   assert_memory_equal(by_default, euclidean, sizeof euclidean);
-  free(out);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* By distances, classes count as often as they have rows: the answer is the class with the largest
  * ln n_k - (N - K) d^2 / 2. */
-static void larger_classes_are_likelier(void **state) {
-  (void)state;
+TEST(larger_classes_are_likelier) {
   enum { N = 900, D = 6, K = 3 };
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(N, D, K, 1, 4);
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(N, D, K, 1, 4);
   for (uint64_t i = 0; i < w.n; i++) /* 300, 30 and 3 rows */
     if ((w.labels[i] == 1 && i % 10 > 0) || (w.labels[i] == 2 && i % 100 > 1)) w.labels[i] = -1;
-  kf_stats *s = stats_of(ctx, &w, 1);
-  kf_model *m;
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 1);
+  AUTO(kf_model) *m = NULL;
   kf_fit_options options = {.lambda = {0.01, KF_LAMBDA_RELATIVE}};
   assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
   double unit = (double)(kf_stats_rows(s) - K), distance[N];
@@ -284,22 +245,18 @@ static void larger_classes_are_likelier(void **state) {
     otherwise += best != by_distance;
   }
   assert_true(otherwise > 5);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void another_class(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  world w = make_world(600, 20, 6, 1, 4);
+TEST(another_class) {
+  AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
+  AUTO(world) w = make_world(600, 20, 6, 1, 4);
   uint64_t kept = 0; /* fit without class 5 */
-  float *left = malloc(w.n * 20 * sizeof *left);
-  world few = {.dim = 20,
-               .classes = 5,
-               .rows = malloc(w.n * 20 * sizeof *few.rows),
-               .labels = malloc(w.n * sizeof *few.labels)};
+  AUTOFREE float *left = malloc(w.n * 20 * sizeof *left);
+  AUTO(world)
+  few = {.dim = 20,
+         .classes = 5,
+         .rows = malloc(w.n * 20 * sizeof *few.rows),
+         .labels = malloc(w.n * sizeof *few.labels)};
   for (uint64_t i = 0; i < w.n; i++) {
     if (w.labels[i] == 5) {
       memcpy(left + kept++ * 20, w.rows + i * 20, 20 * sizeof *left);
@@ -308,9 +265,9 @@ static void another_class(void **state) {
       few.labels[few.n++] = w.labels[i];
     }
   }
-  kf_stats *s = stats_of(ctx, &few, 0);
-  kf_model *m = fit(ctx, s, 0.3, 10), *more;
-  kf_data *samples;
+  AUTO(kf_stats) *s = stats_of(ctx, &few, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 10), *more = NULL;
+  AUTO(kf_data) *samples = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, left, kept, 20, NULL, NULL, 0, &samples));
   assert_ok(ctx, kf_model_new_with_class(ctx, m, "new", samples, &more));
   assert_int_equal(kf_model_classes(more), 6);
@@ -320,8 +277,8 @@ static void another_class(void **state) {
   assert_memory_equal(kf_model_transform_matrix(more), kf_model_transform_matrix(m),
                       10 * 20 * sizeof(double));
   /* Its mean is the one that statistics of everything give. */
-  kf_stats *all = stats_of(ctx, &w, 0);
-  kf_model *whole = fit(ctx, all, 0.3, 10);
+  AUTO(kf_stats) *all = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *whole = fit(ctx, all, 0.3, 10);
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
   /* Bad rows that are skipped leave no trace. */
@@ -343,26 +300,15 @@ static void another_class(void **state) {
   kf_model *none;
   assert_error(ctx, KF_ERR_ARG, "'new' is already",
                kf_model_new_with_class(ctx, more, "new", samples, &none));
-  kf_data_free(samples);
-  kf_model_free(m);
-  kf_model_free(more);
-  kf_model_free(whole);
-  kf_stats_free(s);
-  kf_stats_free(all);
-  free_world(&w);
-  free_world(&few);
-  free(left);
-  kf_ctx_free(ctx);
 }
 
 /* --- evaluation ------------------------------------------------------------------------------- */
 
-static void evaluation(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
-  world w = make_world(1500, 24, 7, 1, 4);
-  kf_stats *s = stats_of(ctx, &w, 0);
-  kf_model *m = fit(ctx, s, 0.3, 0);
+TEST(evaluation) {
+  AUTO(kf_ctx) *ctx = test_ctx(3, KF_ISA_AUTO);
+  AUTO(world) w = make_world(1500, 24, 7, 1, 4);
+  AUTO(kf_stats) *s = stats_of(ctx, &w, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 0);
   static int32_t found[1500 * 5];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 5}, found, NULL));
   uint64_t top1 = 0, top5 = 0, n = 0;
@@ -387,22 +333,17 @@ static void evaluation(void **state) {
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, 9, &data));
   assert_error(ctx, KF_ERR_DATA, "none of the 1500 rows", kf_eval(ctx, m, data, NULL, &r));
   kf_data_free(data);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void classes_match_by_name(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(600, 10, 3, 1, 4);
+TEST(classes_match_by_name) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(600, 10, 3, 1, 4);
   const char *const names[] = {"ant", "bee", "cat"}, *const other[] = {"cat", "elk", "ant", "bee"};
   kf_data *data;
-  kf_stats *s;
+  AUTO(kf_stats) *s = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, names, 3, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  kf_model *m = fit(ctx, s, 0.3, 0);
+  AUTO(kf_model) *m = fit(ctx, s, 0.3, 0);
   kf_eval_result a, b;
   assert_ok(ctx, kf_eval(ctx, m, data, NULL, &a));
   kf_data_free(data);
@@ -412,43 +353,31 @@ static void classes_match_by_name(void **state) {
   assert_ok(ctx, kf_eval(ctx, m, data, NULL, &b));
   assert_memory_equal(&a, &b, sizeof a);
   kf_data_free(data);
-  kf_model_free(m);
-  kf_stats_free(s);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
 /* Names on one side and numbers on the other cannot be matched, and are not guessed. */
-static void names_against_numbers(void **state) {
-  (void)state;
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  world w = make_world(300, 10, 3, 1, 4);
+TEST(names_against_numbers) {
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(world) w = make_world(300, 10, 3, 1, 4);
   const char *const names[] = {"ant", "bee", "cat"};
-  kf_data *named, *numbered;
+  AUTO(kf_data) *named = NULL, *numbered = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, names, 3, &named));
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, NULL, 3, &numbered));
   kf_data *const sets[] = {named, numbered};
   for (int i = 0; i < 2; i++) {
-    kf_stats *s;
+    AUTO(kf_stats) *s = NULL;
     kf_eval_result r;
     assert_ok(ctx, kf_stats_new_from_data(ctx, sets[i], NULL, &s));
-    kf_model *m = fit(ctx, s, 0.3, 0);
+    AUTO(kf_model) *m = fit(ctx, s, 0.3, 0);
     assert_ok(ctx, kf_eval(ctx, m, sets[i], NULL, &r));
     assert_error(ctx, KF_ERR_DATA,
                  i == 0 ? "the model have names, those of the data only numbers"
                         : "the data have names, those of the model only numbers",
                  kf_eval(ctx, m, sets[1 - i], NULL, &r));
-    kf_model_free(m);
-    kf_stats_free(s);
   }
-  kf_data_free(named);
-  kf_data_free(numbered);
-  free_world(&w);
-  kf_ctx_free(ctx);
 }
 
-static void intervals(void **state) {
-  (void)state;
+TEST(intervals) {
   double low, high; /* Wilson's interval, from a table */
   kf_interval95(50, 100, &low, &high);
   assert_true(fabs(low - 0.4038315) < 1e-6 && fabs(high - 0.5961685) < 1e-6);
@@ -462,22 +391,4 @@ static void intervals(void **state) {
   }
   kf_interval95(10, 10, &low, &high);
   assert_true(fabs(low - 0.7224672) < 1e-6 && high == 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments_out_of_range),
-      cmocka_unit_test(two_statistics),
-      cmocka_unit_test(transform_rows),
-      cmocka_unit_test(classify_rows),
-      cmocka_unit_test(ties_go_to_the_lower_class),
-      cmocka_unit_test(raw_norm_model),
-      cmocka_unit_test(larger_classes_are_likelier),
-      cmocka_unit_test(another_class),
-      cmocka_unit_test(evaluation),
-      cmocka_unit_test(classes_match_by_name),
-      cmocka_unit_test(names_against_numbers),
-      cmocka_unit_test(intervals),
-  };
-  return cmocka_run_group_tests_name("use", tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@ static kf_gallery *line(const float *at_x, const int32_t *labels, uint64_t n) {
   return plain_gallery(at_x, n, 1, labels, KF_METRIC_EUCLIDEAN);
 }
 
-static void ties(void **state) {
-  (void)state;
+TEST(ties) {
   /* From 0.01 the order is 1, 2, 3, … */
   static const float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
   static const int32_t labels[] = {2, 0, 0, 2, 1, -1, 1, 1};
@@ -18,7 +17,7 @@ static void ties(void **state) {
                                        {2, 0, 1},   {2, 0, 1},  {2, 0, 1},  {1, 2, 0}};
   static const double counted[8][3] = {{1, 0, 0}, {1, 1, 0}, {2, 1, 0}, {2, 2, 0},
                                        {2, 2, 1}, {2, 2, 1}, {2, 2, 2}, {3, 2, 2}};
-  kf_gallery *g = line(x, labels, 8);
+  AUTO(kf_gallery) *g = line(x, labels, 8);
   float query = 0.01f;
   for (uint32_t k = 1; k <= 8; k++) {
     int32_t classes[3];
@@ -28,15 +27,13 @@ static void ties(void **state) {
     assert_memory_equal(classes, wanted[k - 1], sizeof classes);
     for (int t = 0; t < 3; t++) assert_true(votes[t] == counted[k - 1][t]);
   }
-  kf_gallery_free(g);
 }
 
 /* Neighbours without labels do not vote, and a class wins over none. */
-static void unlabelled_neighbours(void **state) {
-  (void)state;
+TEST(unlabelled_neighbours) {
   static const float x[] = {1, 2, 3, 4};
   static const int32_t labels[] = {-1, -1, 5, 5};
-  kf_gallery *g = line(x, labels, 4);
+  AUTO(kf_gallery) *g = line(x, labels, 4);
   float query = 0.01f;
   int32_t class;
   double votes;
@@ -48,14 +45,12 @@ static void unlabelled_neighbours(void **state) {
   assert_ok(ctx, kf_gallery_classify(ctx, g, &query, 1, &o, &class, &votes, NULL));
   assert_int_equal(class, 5);
   assert_true(votes == 1);
-  kf_gallery_free(g);
 }
 
 /* Two neighbours never change what the nearest one says. */
-static void two_is_one(void **state) {
-  (void)state;
-  world w = make_world(200, DIM, CLASSES, 1, 21), q = make_world(150, DIM, CLASSES, 1, 22);
-  kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
+TEST(two_is_one) {
+  AUTO(world) w = make_world(200, DIM, CLASSES, 1, 21), q = make_world(150, DIM, CLASSES, 1, 22);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
   int32_t one[150], two[150];
   for (int weighted = 0; weighted < 2; weighted++) {
     kf_vote_options o = {.k = 1, .weighted = weighted};
@@ -64,9 +59,6 @@ static void two_is_one(void **state) {
     assert_ok(ctx, kf_gallery_classify(ctx, g, q.rows, q.n, &o, two, NULL, NULL));
     assert_memory_equal(one, two, sizeof one);
   }
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* Votes of one query by the book; temperature 0: each counts 1. */
@@ -81,14 +73,13 @@ static void naive_votes(const kf_gallery *g, const int64_t *rows, const double *
   }
 }
 
-static void weighted_votes(void **state) {
-  (void)state;
+TEST(weighted_votes) {
   enum { K = 25, N = 150 };
-  world w = make_world(300, DIM, CLASSES, 1, 23), q = make_world(N, DIM, CLASSES, 1, 24);
+  AUTO(world) w = make_world(300, DIM, CLASSES, 1, 23), q = make_world(N, DIM, CLASSES, 1, 24);
   static const double temperatures[] = {0, 0.001, 0.07, 3};
   int clear = 0;
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
-    kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, (kf_metric)metric);
+    AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, (kf_metric)metric);
     static int64_t rows[N * K];
     static double scores[N * K], votes[N * 2];
     static int32_t classes[N * 2];
@@ -115,28 +106,23 @@ static void weighted_votes(void **state) {
         clear++;
       }
     }
-    kf_gallery_free(g);
   }
   assert_true(clear > 1700); /* of 1800: the comparison has taken place */
   float row[DIM] = {1};
   int32_t class;
-  kf_gallery *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
   for (int i = 0; i < 3; i++) {
     kf_vote_options o = {.weighted = 1, .temperature = (double[]){-1, NAN, INFINITY}[i]};
     assert_error(ctx, KF_ERR_ARG, "temperature",
                  kf_gallery_classify(ctx, g, row, 1, &o, &class, NULL, NULL));
   }
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* More rows than are searched at a time. */
-static void many_rows(void **state) {
-  (void)state;
+TEST(many_rows) {
   enum { N = 5000 };
-  world w = make_world(100, 8, 4, 1, 25), q = make_world(N, 8, 4, 1, 26);
-  kf_gallery *g = plain_gallery(w.rows, w.n, 8, w.labels, KF_METRIC_COSINE);
+  AUTO(world) w = make_world(100, 8, 4, 1, 25), q = make_world(N, 8, 4, 1, 26);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, 8, w.labels, KF_METRIC_COSINE);
   static int32_t all[N * 2], one[2];
   static double votes[N * 2], vote[2];
   kf_search_report report = {0};
@@ -149,9 +135,6 @@ static void many_rows(void **state) {
     assert_memory_equal(one, all + 2 * i, sizeof one);
     assert_memory_equal(vote, votes + 2 * i, sizeof vote);
   }
-  kf_gallery_free(g);
-  free_world(&w);
-  free_world(&q);
 }
 
 /* --- accuracy -------------------------------------------------------------------------------- */
@@ -159,7 +142,7 @@ static void many_rows(void **state) {
 /* Hits by classifying: whether the label is the first, and whether it is among the first five. */
 static void hits_by_hand(const kf_gallery *g, const world *q, uint32_t k, int weighted,
                          uint64_t *top1, uint64_t *top5) {
-  int32_t *classes = malloc(q->n * 5 * sizeof *classes);
+  AUTOFREE int32_t *classes = malloc(q->n * 5 * sizeof *classes);
   kf_vote_options o = {.k = k, .top = 5, .weighted = weighted};
   assert_ok(ctx, kf_gallery_classify(ctx, g, q->rows, q->n, &o, classes, NULL, NULL));
   *top1 = *top5 = 0;
@@ -169,11 +152,9 @@ static void hits_by_hand(const kf_gallery *g, const world *q, uint32_t k, int we
         *top1 += t == 0;
         ++*top5;
       }
-  free(classes);
 }
 
-static void several_k(void **state) {
-  (void)state;
+TEST(several_k) {
   enum { CLASSES_HERE = 30 };
   static const uint32_t k[] = {1, 2, 3, 7, 15, 40};
   world all = make_world(2700, 12, CLASSES_HERE, 1, 27), w = all, q = all;
@@ -181,8 +162,8 @@ static void several_k(void **state) {
   q.n = 1200; /* more than a block */
   q.rows = all.rows + 1500 * 12;
   q.labels = all.labels + 1500;
-  kf_gallery *g = plain_gallery(w.rows, w.n, 12, w.labels, KF_METRIC_COSINE);
-  kf_data *data = data_of(q.rows, q.n, 12, q.labels, 0);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, 12, w.labels, KF_METRIC_COSINE);
+  AUTO(kf_data) *data = data_of(q.rows, q.n, 12, q.labels, 0);
   for (int weighted = 0; weighted < 2; weighted++) {
     kf_eval_result counts, alone;
     kf_hits hits[6], hit;
@@ -207,25 +188,22 @@ static void several_k(void **state) {
     assert_int_equal(hit.k, 15);
     if (!weighted) assert_memory_equal(&hits[4], &hit, sizeof hit);
   }
-  kf_data_free(data);
-  kf_gallery_free(g);
   free_world(&all);
 }
 
 /* Rows of every kind: known by another number, absent, without a label, bad. */
-static void counts_of_rows(void **state) {
-  (void)state;
+TEST(counts_of_rows) {
   static const float x[] = {1, 2, 3, 10, 11, 12};
   static const int32_t labels[] = {0, 0, 0, 1, 1, -1};
   static const float q[] = {1.1f, 11.1f, 1.2f, 5, NAN, 7, 8, 9, 11.2f};
   static const int32_t q_labels[] = {2, 0, 0, 1, 1, -1, 3, 1, 0};
   static const char *const known[] = {"ant", "bee", "cat"};
   static const char *const asked[] = {"bee", "cow", "ant", "cat"};
-  kf_data *data, *test;
+  AUTO(kf_data) *data = NULL, *test = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, x, 6, 1, labels, known, 3, &data));
   assert_ok(ctx, kf_data_open_memory(ctx, q, 9, 1, q_labels, asked, 4, &test));
   test->skip_bad = true;
-  kf_gallery *g = save_and_load(data, NULL, KF_METRIC_EUCLIDEAN);
+  AUTO(kf_gallery) *g = save_and_load(data, NULL, KF_METRIC_EUCLIDEAN);
   kf_eval_result counts;
   kf_hits hits;
   kf_gallery_eval_options o = {.k = (uint32_t[]){3}, .n_k = 1};
@@ -238,9 +216,6 @@ static void counts_of_rows(void **state) {
   assert_int_equal(counts.n_bad, 1);
   assert_int_equal(hits.top1, 3); /* the bee at 1.2 has ants round it */
   assert_int_equal(hits.top5, 3);
-  kf_data_free(test);
-  kf_gallery_free(g);
-  kf_data_free(data);
 }
 
 static void assert_no_score(const kf_gallery *g, const kf_data *data,
@@ -252,9 +227,8 @@ static void assert_no_score(const kf_gallery *g, const kf_data *data,
   assert_int_equal(hits.k, 88);
 }
 
-static void nothing_to_score(void **state) {
-  (void)state;
-  world w = make_world(30, 4, 3, 1, 28);
+TEST(nothing_to_score) {
+  AUTO(world) w = make_world(30, 4, 3, 1, 28);
   int32_t far[30], none[30];
   for (int i = 0; i < 30; i++) {
     far[i] = 9;
@@ -293,15 +267,13 @@ static void nothing_to_score(void **state) {
   kf_gallery_free(g);
   kf_data *all[] = {numbers, wide, named, bare, absent, unlabelled};
   for (int i = 0; i < 6; i++) kf_data_free(all[i]);
-  free_world(&w);
 }
 
 /* Leave one out, by hand on a line: a class of one row is always missed. */
-static void score_itself(void **state) {
-  (void)state;
+TEST(score_itself) {
   static const float x[] = {1, 2, 3.5f, 10, 11, 12.5f, 5, 20};
   static const int32_t labels[] = {0, 0, 0, 1, 1, 1, 2, -1};
-  kf_gallery *g = line(x, labels, 8);
+  AUTO(kf_gallery) *g = line(x, labels, 8);
   kf_eval_result counts;
   kf_hits hits[2];
   kf_gallery_eval_options o = {.k = (uint32_t[]){1, 3}, .n_k = 2};
@@ -315,16 +287,14 @@ static void score_itself(void **state) {
   assert_int_equal(hits[0].top5, 6);
   assert_int_equal(hits[1].top1, 6);
   assert_int_equal(hits[1].top5, 6);
-  kf_gallery_free(g);
 }
 
 /* The same on rows of a world, against searching it with each row left out. */
-static void score_itself_again(void **state) {
-  (void)state;
+TEST(score_itself_again) {
   enum { N = 1300, K = 9 };
-  world w = make_world(N, 10, 8, 1, 29);
+  AUTO(world) w = make_world(N, 10, 8, 1, 29);
   for (int i = 0; i < N; i += 11) w.labels[i] = -1;
-  kf_gallery *g = plain_gallery(w.rows, N, 10, w.labels, KF_METRIC_COSINE);
+  AUTO(kf_gallery) *g = plain_gallery(w.rows, N, 10, w.labels, KF_METRIC_COSINE);
   static int64_t rows[N * K];
   static double scores[N * K];
   assert_ok(ctx, kf_gallery_search_itself(ctx, g, 0, N, K, rows, scores, NULL));
@@ -351,18 +321,6 @@ static void score_itself_again(void **state) {
   assert_ok(ctx, kf_gallery_eval(ctx, g, NULL, &o, &counts, &hits, NULL));
   assert_int_equal(counts.n, n);
   assert_memory_equal(&hits, &want, sizeof hits);
-  kf_gallery_free(g);
-  free_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-
-      cmocka_unit_test(ties),           cmocka_unit_test(unlabelled_neighbours),
-      cmocka_unit_test(two_is_one),     cmocka_unit_test(weighted_votes),
-      cmocka_unit_test(many_rows),      cmocka_unit_test(several_k),
-      cmocka_unit_test(counts_of_rows), cmocka_unit_test(nothing_to_score),
-      cmocka_unit_test(score_itself),   cmocka_unit_test(score_itself_again),
-  };
-  return cmocka_run_group_tests_name("votes", tests, make_test_folder, remove_test_folder);
-}
+FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -39,7 +39,7 @@ static inline void thread_end(thread_rank *r) { pthread_barrier_wait(&r->group->
 static inline int thread_sum(void *self, uint64_t *pairs, uint64_t n) {
   thread_rank *r = self;
   __extension__ typedef unsigned __int128 wide;
-  wide *sums = calloc(n + 1, sizeof *sums);
+  AUTOFREE wide *sums = calloc(n + 1, sizeof *sums);
   thread_show(r, pairs);
   for (uint32_t i = 0; i < r->group->size; i++) {
     const uint64_t *of = r->group->shown[i];
@@ -47,7 +47,6 @@ static inline int thread_sum(void *self, uint64_t *pairs, uint64_t n) {
   }
   thread_end(r);
   memcpy(pairs, sums, n * sizeof *sums);
-  free(sums);
   return thread_step(r);
 }
 
@@ -161,7 +160,7 @@ static const char *ranks_device, *ranks_plugin;
 
 static inline void *session_main(void *argument) {
   session *s = argument;
-  kf_ctx *ctx = NULL;
+  AUTO(kf_ctx) *ctx = NULL;
   kf_ctx_options options = {.threads = s->threads, .isa = s->isa};
   if (s->rank.group != NULL) options.comm = &s->rank.comm;
   if (ranks_device != NULL) options.device = s->rank.group != NULL ? ranks_device : "cpu";
@@ -175,7 +174,6 @@ static inline void *session_main(void *argument) {
     s->status = agreed;
   }
   free_kept();
-  kf_ctx_free(ctx);
   return NULL;
 }
 

@@ -21,7 +21,7 @@ static inline world make_world(uint64_t n, uint32_t dim, uint32_t classes, doubl
   world w = {.dim = dim, .classes = classes, .n = n};
   w.rows = malloc(n * dim * sizeof *w.rows);
   w.labels = malloc(n * sizeof *w.labels);
-  double *centre = malloc((size_t)classes * dim * sizeof *centre);
+  AUTOFREE double *centre = malloc((size_t)classes * dim * sizeof *centre);
   for (size_t i = 0; i < (size_t)classes * dim; i++) centre[i] = 0.3 * test_normal(&seed);
   for (uint64_t i = 0; i < n; i++) {
     w.labels[i] = (int32_t)(i % classes);
@@ -31,13 +31,12 @@ static inline world make_world(uint64_t n, uint32_t dim, uint32_t classes, doubl
       w.rows[i * dim + j] = (float)(at + sigma * test_normal(&seed) + (j == 0 ? 4 : 0));
     }
   }
-  free(centre);
   return w;
 }
 
 /* Turns all rows by one dense orthogonal matrix, so that no column is an axis of the noise. */
 static inline void mix(world *w, uint64_t seed) {
-  double *u = malloc(w->dim * sizeof *u);
+  AUTOFREE double *u = malloc(w->dim * sizeof *u);
   for (int reflection = 0; reflection < 3; reflection++) {
     double norm2 = 0;
     for (uint32_t j = 0; j < w->dim; j++) {
@@ -51,22 +50,21 @@ static inline void mix(world *w, uint64_t seed) {
       for (uint32_t j = 0; j < w->dim; j++) x[j] = (float)((double)x[j] - 2 * dot / norm2 * u[j]);
     }
   }
-  free(u);
 }
 
 static inline void free_world(world *w) {
   free(w->rows);
   free(w->labels);
 }
+AUTO_STRUCT(world, free_world)
 
 static inline kf_stats *stats_of(kf_ctx *ctx, const world *w, int raw) {
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *s;
   assert_ok(ctx,
             kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
   assert_ok(ctx, kf_stats_new_from_data(
                      ctx, data, &(kf_stats_options){.normalize = raw ? KF_OFF : KF_ON}, &s));
-  kf_data_free(data);
   return s;
 }
 

@@ -9,7 +9,7 @@ shift
 axe="build-browser/axe"
 
 cmake -S . -B "$build" -G Ninja -DKOOFU_TESTS=ON -DKOOFU_WERROR="${WERROR:-OFF}" > /dev/null
-cmake --build "$build" --target koofu test_report test_search_page
+cmake --build "$build" --target koofu unit_report
 
 if [ ! -e "$axe/done" ]; then
   rm -rf "$axe"
@@ -22,5 +22,5 @@ if [ ! -e "$axe/done" ]; then
   fi
 fi
 
-python3 tests/report_browser.py "$build/tests/test_report" "$build/tests/test_search_page"
+python3 tests/report_browser.py "$build/tests/unit_report"
 KOOFU_AXE=$axe python3 tests/serve/browser_run.py "$build/koofu" "$@"

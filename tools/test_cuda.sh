@@ -1,17 +1,19 @@
 #!/bin/sh
 # The tests of devices with the real plug-in: as it is; with one GPU offered several times, failing and out of memory
 # for real (tests/between); and under compute-sanitizer. A log of all of it is in BUILD/test-cuda.log. Two minutes.
-# usage: test_cuda.sh BUILD [names of tests, such as test_device_search; then these alone, as they are]
+# usage: test_cuda.sh BUILD [suites, such as device_search; then these alone, as they are]
 set -eu
-[ $# -ge 1 ] || { echo 'usage: test_cuda.sh BUILD [TEST...]' >&2; exit 2; }
+[ $# -ge 1 ] || { echo 'usage: test_cuda.sh BUILD [SUITE...]' >&2; exit 2; }
 build=$(cd "$1" && pwd)
 shift
 plugin=$build/libkoofu-cuda.so
+unit=$build/tests/unit_device
 [ -e "$plugin" ] || { echo "koofu: there is no $plugin; make cuda builds it" >&2; exit 1; }
 some=$*
 if [ $# -eq 0 ]; then
-  for test in "$build"/tests/test_device*; do
-    [ -f "$test" ] && [ -x "$test" ] && set -- "$@" "$(basename "$test")"
+  for source in "$(dirname "$0")"/../tests/test_device*.c; do
+    suite=$(basename "$source" .c)
+    set -- "$@" "${suite#test_}"
   done
 fi
 log=$build/test-cuda.log
@@ -30,9 +32,9 @@ try() {
 
 # Behind a plug-in that shows the GPU several times and spoils it.
 between() {
-  for test in "$@"; do
-    try 120 "$test, between" env "KOOFU_TEST_PLUGIN=$build/tests/libkoofu-between.so" "KOOFU_BETWEEN=$plugin" \
-      "KOOFU_SPOILER=$build/tests/libkoofu-spoil.so" "$build/tests/$test"
+  for suite in "$@"; do
+    try 120 "$suite, between" env "KOOFU_TEST_PLUGIN=$build/tests/libkoofu-between.so" "KOOFU_BETWEEN=$plugin" \
+      "KOOFU_SPOILER=$build/tests/libkoofu-spoil.so" "$unit" "$suite"
   done
 }
 
@@ -57,29 +59,28 @@ sanitize() {
     echo '=== compute-sanitizer is not there'
     return 0
   fi
-  search=$build/tests/test_device_search
   for tool in memcheck initcheck racecheck; do
     check "$tool" koofu-cuda-check -- "$build/koofu-cuda-check" few
-    check "$tool" random KOOFU_TEST_ONLY=random_problems KOOFU_TEST_PROBLEMS=80-90 -- "$search"
-    check "$tool" halves KOOFU_TEST_ONLY=halves -- "$search"
+    check "$tool" random KOOFU_TEST_PROBLEMS=80-90 -- "$unit" device_search random_problems
+    check "$tool" halves -- "$unit" device_search halves
   done
   for tool in memcheck initcheck; do
-    check "$tool" copies 'KOOFU_TEST_ONLY=*copies' -- "$search"
-    check "$tool" less KOOFU_TEST_ONLY=less_of_everything -- "$search"
-    check "$tool" parts KOOFU_TEST_ONLY=lists_in_parts -- "$search"
-    for test in "$@"; do
-      case $test in
-      test_device_search) ;;
-      test_device_lost) ;; # it fails on purpose
-      *) check "$tool" "$test" -- "$build/tests/$test" ;;
+    check "$tool" copies -- "$unit" device_search '*copies'
+    check "$tool" less -- "$unit" device_search less_of_everything
+    check "$tool" parts -- "$unit" device_search lists_in_parts
+    for suite in "$@"; do
+      case $suite in
+      device_search) ;;
+      device_lost) ;; # it fails on purpose
+      *) check "$tool" "$suite" -- "$unit" "$suite" ;;
       esac
     done
   done
   for only in every_type large_sums; do
-    check racecheck stats-$only KOOFU_TEST_ONLY=$only -- "$build/tests/test_device_stats"
+    check racecheck stats-$only -- "$unit" device_stats $only
   done
   for only in transform classify; do
-    check racecheck use-$only KOOFU_TEST_ONLY=$only -- "$build/tests/test_device_use"
+    check racecheck use-$only -- "$unit" device_use $only
   done
   wait
   cat "$log".*check.*
@@ -92,7 +93,7 @@ sanitize() {
     try 60 'koofu-cuda-check' "$build/koofu-cuda-check" 800
     try 60 'koofu-cuda-check mma' "$build/koofu-cuda-check" 300 mma
   fi
-  for test in "$@"; do try 120 "$test" "$build/tests/$test"; done
+  for suite in "$@"; do try 120 "$suite" "$unit" "$suite"; done
   if [ -z "$some" ]; then
     between "$@"
     sanitize "$@"

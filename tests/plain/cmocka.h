@@ -3,7 +3,6 @@
 #ifndef KF_PLAIN_CMOCKA_H
 #define KF_PLAIN_CMOCKA_H
 
-#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,17 +12,14 @@
 
 struct CMUnitTest {
   const char *name;
-  void (*test)(void **state);
-  int (*setup)(void **state);
-  int (*teardown)(void **state);
+  void (*test_func)(void **state);
+  int (*setup_func)(void **state);
+  int (*teardown_func)(void **state);
+  void *initial_state;
 };
-#define cmocka_unit_test(f)                                                                        \
-  { #f, f, NULL, NULL }
-#define cmocka_unit_test_setup_teardown(f, setup, teardown)                                        \
-  { #f, f, setup, teardown }
 
 enum { PLAIN_FAILED = 1, PLAIN_SKIPPED = 2 };
-static jmp_buf plain_end; /* of the case that runs */
+__attribute__((weak)) jmp_buf plain_end; /* of the case that runs; one for all files */
 
 static inline void print_message(const char *format, ...) {
   va_list arguments;
@@ -70,38 +66,31 @@ static inline _Noreturn void plain_skip(void) { longjmp(plain_end, PLAIN_SKIPPED
     PLAIN_CHECK(plain_x == plain_y, #x " is not " #y);                                             \
   } while (0)
 
-static const char *plain_filter; /* a pattern that names of cases match; NULL: all do */
-static inline void cmocka_set_test_filter(const char *pattern) { plain_filter = pattern; }
-
 /* Runs one case; what it ends with. */
 static inline int plain_run(const struct CMUnitTest *test) {
-  void *state = NULL;
+  void *state = test->initial_state;
   print_message("[ RUN      ] %s\n", test->name);
   int volatile end = setjmp(plain_end);
   if (end == 0) {
-    if (test->setup != NULL && test->setup(&state) != 0) fail_msg("the setup failed");
-    test->test(&state);
+    if (test->setup_func != NULL && test->setup_func(&state) != 0) fail_msg("the setup failed");
+    test->test_func(&state);
   }
-  if (test->teardown != NULL && test->teardown(&state) != 0) end = PLAIN_FAILED;
+  if (test->teardown_func != NULL && test->teardown_func(&state) != 0) end = PLAIN_FAILED;
   const char *words[] = {"      OK", " FAILED ", " SKIPPED"};
   print_message("[ %s ] %s\n", words[end], test->name);
   return end;
 }
 
-static inline int plain_run_all(const struct CMUnitTest *tests, size_t n, int (*before)(void **),
-                                int (*after)(void **)) {
+static inline int _cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests,
+                                          size_t n, int (*before)(void **), int (*after)(void **)) {
   void *state = NULL;
   int count[3] = {0};
   if (before != NULL && before(&state) != 0) return 1;
-  for (size_t i = 0; i < n; i++)
-    if (plain_filter == NULL || fnmatch(plain_filter, tests[i].name, 0) == 0)
-      count[plain_run(&tests[i])]++;
+  for (size_t i = 0; i < n; i++) count[plain_run(&tests[i])]++;
   if (after != NULL && after(&state) != 0) count[PLAIN_FAILED]++;
-  print_message("[  PASSED  ] %d test(s), skipped %d, failed %d.\n", count[0], count[PLAIN_SKIPPED],
-                count[PLAIN_FAILED]);
+  print_message("[  PASSED  ] %s: %d test(s), skipped %d, failed %d.\n", name, count[0],
+                count[PLAIN_SKIPPED], count[PLAIN_FAILED]);
   return count[PLAIN_FAILED];
 }
-#define cmocka_run_group_tests(tests, before, after)                                               \
-  plain_run_all(tests, sizeof(tests) / sizeof *(tests), before, after)
 
 #endif
