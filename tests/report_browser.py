@@ -121,6 +121,6 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 2:
         sys.exit(__doc__)
     sys.exit(main())
