@@ -21,7 +21,7 @@ int ranges_out_open(cli_run *cli, ranges_out *out, const char *path, uint64_t n,
                     const char *metric) {
   *out = (ranges_out){.scores = -1, .n = n, .limit = limit, .metric = metric, .waiting = 1};
   TRY(result_of(cli, kf_output_open(cli->ctx, path, &out->file)));
-  out->scores = open_scratch(path);
+  out->scores = open_workspace(path);
   if (out->scores >= 0) return EXIT_OK;
   return fail_with(cli, EXIT_IO, "%s: scores cannot be kept meanwhile: %s", path, strerror(errno));
 }

@@ -14,6 +14,6 @@ const char *stream_name(const cli_run *cli, const char *path);
 void name_streams(const cli_run *cli, const char *text, char *out, size_t size);
 /* A file without a name for what must wait: in the folder of a path, or else where copies of streams are. -1,
  * with the reason in errno: it cannot be had. */
-int open_scratch(const char *path);
+int open_workspace(const char *path);
 
 #endif

@@ -20,8 +20,8 @@ struct sv_journal {
   char *folder;
   int fd; /* of the folder, with the lock; -1: it is not there */
   uint64_t last;
-  bool made;    /* by us */
-  bool scratch; /* it goes with us */
+  bool made;      /* by us */
+  bool temporary; /* it goes with us */
 };
 
 static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
@@ -64,8 +64,8 @@ static void sync_folder(const sv_journal *j, int fd, const char *path, const cha
 
 /* The folder's own name must be on the disk, too, before what is in it. */
 static kf_status make_folder(sv_journal *j, char *message, size_t size) {
-  if (mkdir(j->folder, j->scratch ? 0700 : 0777) != 0)
-    return errno == EEXIST && !j->scratch ? KF_OK : fail(message, size, j, "cannot be made");
+  if (mkdir(j->folder, j->temporary ? 0700 : 0777) != 0)
+    return errno == EEXIST && !j->temporary ? KF_OK : fail(message, size, j, "cannot be made");
   j->made = true;
   char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
   if (slash) slash[slash == parent] = '\0';
@@ -98,7 +98,7 @@ static kf_status take_folder(sv_journal *j, char *message, size_t size) {
   for (int round = 0; round < ROUNDS; round++) {
     int fd = -1;
     errno = ENOENT;
-    if (!j->scratch || j->made) fd = sv_open_folder(j->folder); /* one in /tmp must be our own */
+    if (!j->temporary || j->made) fd = sv_open_folder(j->folder); /* one in /tmp must be our own */
     if (fd < 0 && errno != ENOENT) return fail(message, size, j, "cannot be opened");
     kf_status status = fd < 0 ? make_folder(j, message, size) : lock_folder(j, fd, message, size);
     if (status == KF_OK && is_ours(j, fd)) {
@@ -115,7 +115,7 @@ static kf_status take_folder(sv_journal *j, char *message, size_t size) {
 
 kf_status sv_journal_take(sv_journal *j, char *message, size_t size) {
   if (is_ours(j, j->fd)) return KF_OK;
-  if (j->fd < 0 && (j->scratch || (j->server->options.check && access(j->folder, F_OK) != 0)))
+  if (j->fd < 0 && (j->temporary || (j->server->options.check && access(j->folder, F_OK) != 0)))
     return KF_OK;
   kf_status status = take_folder(j, message, size);
   if (status != KF_ERR_IO || access(j->folder, F_OK) == 0) return status;
@@ -138,12 +138,12 @@ kf_status sv_journal_hold(sv_journal *j, bool *found, char *message, size_t size
   return status;
 }
 
-static kf_status journal_new(sv_server *server, const char *folder, bool scratch,
+static kf_status journal_new(sv_server *server, const char *folder, bool temporary,
                              sv_journal **out) {
   sv_journal *j = calloc(1, sizeof *j);
   *out = NULL;
   if (j)
-    *j = (sv_journal){.server = server, .folder = strdup(folder), .fd = -1, .scratch = scratch};
+    *j = (sv_journal){.server = server, .folder = strdup(folder), .fd = -1, .temporary = temporary};
   if (j && j->folder)
     *out = j;
   else
@@ -318,7 +318,7 @@ static void remove_all(const sv_journal *j) {
 void sv_journal_free(sv_journal *j) {
   if (!j) return;
   if (j->made && is_ours(j, j->fd)) {
-    if (j->scratch) remove_all(j);
+    if (j->temporary) remove_all(j);
     rmdir(j->folder);
   }
   if (j->fd >= 0) close(j->fd);

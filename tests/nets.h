@@ -72,11 +72,11 @@ static inline void stop(const kf_net_kernel *net) {
 
 static inline void run_attention(const kf_net_kernel *net, const kf_net_attention *attention) {
   kf_net_attention a = *attention;
-  a.scratch = used_memory(net->attention_size(a.keys, a.dim));
+  a.workspace = used_memory(net->attention_size(a.keys, a.dim));
   start(net);
   net->attention(&a);
   stop(net);
-  kf_free(a.scratch);
+  kf_free(a.workspace);
 }
 
 static inline uint32_t bits_of(float x) {
@@ -335,7 +335,7 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
   (void)plain;
   enum { KEYS = 3, DIM = 4 };
   float q[DIM] = {1, 1, 1, 1}, k[KEYS * DIM] = {0}, v[KEYS * DIM] = {0}, out[DIM];
-  void *scratch = used_memory(net->attention_size(KEYS, DIM));
+  void *workspace = used_memory(net->attention_size(KEYS, DIM));
   kf_net_attention a = {.q = q,
                         .k = k,
                         .v = v,
@@ -347,7 +347,7 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
                         .scale = 0.5f,
                         .out = out,
                         .out_stride = DIM,
-                        .scratch = scratch};
+                        .workspace = workspace};
   for (uint32_t payload = 0; payload < 512; payload++) {
     uint32_t bits = 0x7fc00000u | payload;
     memcpy(&k[DIM + 2], &bits, sizeof bits);
@@ -357,7 +357,7 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
     for (int c = 0; c < DIM; c++)
       if (!isnan(out[c])) fail_msg("a key of %08x leaves %a", bits, (double)out[c]);
   }
-  kf_free(scratch);
+  kf_free(workspace);
 }
 
 /* Outside, the processor treats denormals as before: the arithmetic of everybody else depends on it. */

@@ -82,7 +82,7 @@ AUTO_STRUCT(problem, free_problem)
 /* R^-1 twice over: R^-1 R^-T A = I, and the bits of the definition. */
 static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   size_t n = p->n, size = n * n * sizeof(double);
-  double *work = malloc(size), *c = malloc(size), *scratch = malloc(size);
+  double *work = malloc(size), *c = malloc(size), *workspace = malloc(size);
   kf_factor f = {.n = n, .r = malloc(size), .inverse = malloc(n * sizeof(double))};
   bool good = false;
   memcpy(work, p->a, size);
@@ -92,9 +92,9 @@ static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   assert_true(good);
   assert_memory_equal(f.r, p->f.r, size);
   assert_memory_equal(f.inverse, p->f.inverse, n * sizeof(double));
-  assert_ok(ctx, kf_whiten(ctx, &f, p->s, scratch, c));
+  assert_ok(ctx, kf_whiten(ctx, &f, p->s, workspace, c));
   assert_memory_equal(c, p->c, size);
-  assert_ok(ctx, kf_whiten(ctx, &f, p->a, scratch, c)); /* A itself becomes I */
+  assert_ok(ctx, kf_whiten(ctx, &f, p->a, workspace, c)); /* A itself becomes I */
   for (size_t i = 0; i < n * n; i++) assert_true(fabs(c[i] - p->identity[i]) < 1e-10);
   memcpy(c, p->identity, size);
   assert_ok(ctx, kf_unwhiten(ctx, &f, n, c));
@@ -116,7 +116,7 @@ static void check_factor(kf_ctx *ctx, const problem *p, double *first_inverse) {
   free(few);
   free(work);
   free(c);
-  free(scratch);
+  free(workspace);
   free(f.r);
   free(f.inverse);
 }

@@ -695,28 +695,28 @@ TEST(fields) {
 
 enum { PASS_ROWS = 1000, PASS_DIM = 3 };
 
-typedef struct pass_scratch {
+typedef struct pass_workspace {
   uint64_t rows; /* seen by this worker */
   int32_t *labels;
-} pass_scratch;
+} pass_workspace;
 
 typedef struct pass_test {
   atomic_int seen[PASS_ROWS];
   uint64_t in_order; /* rows so far, where order matters */
   atomic_int batches, made;
   uint64_t fail_from; /* row */
-  size_t take;        /* labels of the scratch */
+  size_t take;        /* labels of the workspace */
 } pass_test;
 
-static void make_pass_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void make_pass_workspace(const void *argument, void *workspace, kf_arena *arena) {
   pass_test *t = (pass_test *)argument;
   atomic_fetch_add(&t->made, 1);
-  KF_TAKE(arena, ((pass_scratch *)scratch)->labels, t->take);
+  KF_TAKE(arena, ((pass_workspace *)workspace)->labels, t->take);
 }
 
 static kf_status see_batch(void *argument, const kf_batch *b, kf_err *err) {
   pass_test *t = argument;
-  pass_scratch *s = b->scratch;
+  pass_workspace *s = b->workspace;
   atomic_fetch_add(&t->batches, 1);
   if (b->first >= t->fail_from) {
     if (b->first == t->fail_from) usleep(20000); /* the lowest is the last to fail */
@@ -785,8 +785,8 @@ TEST(pass) {
                         .work = see_batch,
                         .finish = check_order,
                         .argument = &t,
-                        .scratch_size = sizeof(pass_scratch),
-                        .make_scratch = make_pass_scratch};
+                        .workspace_size = sizeof(pass_workspace),
+                        .make_workspace = make_pass_workspace};
         assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
         assert_seen_once(&t);
         assert_int_equal(t.in_order, PASS_ROWS);
@@ -923,8 +923,8 @@ TEST(pass_failures) {
       /* Out of memory before the first row. */
       start_pass(&t);
       t.take = SIZE_MAX;
-      pass.scratch_size = sizeof(pass_scratch);
-      pass.make_scratch = make_pass_scratch;
+      pass.workspace_size = sizeof(pass_workspace);
+      pass.make_workspace = make_pass_workspace;
       assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_MEM);
       assert_int_equal(t.batches, 0);
     }

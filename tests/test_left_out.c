@@ -306,12 +306,12 @@ TEST(weighted_loss) {
   kf_likelihood s = kf_likelihood_new(false);
   kf_left_out_point p = {0};
   const double weights[K] = {5, 1, 9, 2, 2, 16, 3};
-  double scores[ROWS][K], scratch[2 * K], sum[2] = {0}, at[2] = {16, 0};
+  double scores[ROWS][K], workspace[2 * K], sum[2] = {0}, at[2] = {16, 0};
   uint64_t random = 4;
   for (int i = 0; i < ROWS; i++) {
     for (int k = 0; k < K; k++) scores[i][k] = (double)(test_random(&random) % 1000) / 1000;
     scores[i][i % K] += 0.5;
-    kf_likelihood_add(&s, scores[i], weights, K, (uint32_t)(i % K), scratch);
+    kf_likelihood_add(&s, scores[i], weights, K, (uint32_t)(i % K), workspace);
   }
   kf_likelihood_find(&s, &p);
   at[1] = p.temperature;
@@ -546,11 +546,11 @@ TEST(temperature_error) {
   for (int i = 0; i < TIMES; i++) {
     kf_likelihood s = kf_likelihood_new(false);
     kf_left_out_point p = {0};
-    double scratch[6], scores[3];
+    double workspace[6], scores[3];
     for (int row = 0; row < ROWS; row++) {
       for (int k = 0; k < 3; k++) scores[k] = (double)(test_random(&random) % 1000) / 4000;
       bool first = scores[0] + (double)(test_random(&random) % 1000) / 5000 > scores[1] + 0.1;
-      kf_likelihood_add(&s, scores, NULL, 3, first ? 0 : 1, scratch);
+      kf_likelihood_add(&s, scores, NULL, 3, first ? 0 : 1, workspace);
     }
     kf_likelihood_find(&s, &p);
     sum += log(p.temperature) / TIMES;
@@ -693,14 +693,14 @@ TEST(same_fit) {
 TEST(far_away) {
   kf_likelihood s = kf_likelihood_new(true);
   kf_left_out_point p;
-  double scratch[6], scores[3] = {-1e30, 0, -1};
-  for (int i = 0; i < 1000; i++) kf_likelihood_add(&s, scores, NULL, 3, 0, scratch);
+  double workspace[6], scores[3] = {-1e30, 0, -1};
+  for (int i = 0; i < 1000; i++) kf_likelihood_add(&s, scores, NULL, 3, 0, workspace);
   kf_likelihood_find(&s, &p);
   assert_true(s.n == 1000 && s.top1 == 0 && s.top5 == 1000);
   assert_true(p.temperature == 0x1p-8 && p.loss > 1e15 && isfinite(p.loss));
   for (int i = 0; i < 9; i++) assert_true(s.slope[i] > 0 && s.square[i] > 0);
   scores[1] = INFINITY; /* 0 * infinity is no number */
-  kf_likelihood_add(&s, scores, NULL, 3, 0, scratch);
+  kf_likelihood_add(&s, scores, NULL, 3, 0, workspace);
   kf_likelihood_find(&s, &p);
   assert_true(isfinite(p.loss));
 }

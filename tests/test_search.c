@@ -317,13 +317,13 @@ TEST(queries_without_end) {
     kf_index_options options = {.metric = (kf_metric)metric};
     assert_ok(ctx, kf_index_new(ctx, rows, 2, 3, &options, &index));
     AUTOFREE int8_t *bytes = malloc(index->padded);
-    double scratch[6];
+    double workspace[6];
     for (int i = 0; i < 3; i++)
       for (int factor = 0; factor < 2; factor++) {
-        kf_query q = kf_query_start(index, ctx->kernels, queries[i], scratch);
+        kf_query q = kf_query_start(index, ctx->kernels, queries[i], workspace);
         assert_true(q.largest == INFINITY);
         memset(bytes, 1, index->padded);
-        kf_query_round(index, ctx->kernels, queries[i], NULL, (float)factor, scratch, &q, bytes);
+        kf_query_round(index, ctx->kernels, queries[i], NULL, (float)factor, workspace, &q, bytes);
         assert_true(q.by_length == INFINITY && q.by_error == INFINITY && q.fixed == INFINITY);
         for (uint32_t b = 0; b < index->padded; b++) assert_int_equal(bytes[b], 0);
       }

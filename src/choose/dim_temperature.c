@@ -34,15 +34,15 @@ static double unit_of(const kf_stats *stats) {
   return stats->normalized ? 1 : kf_distance_unit(stats);
 }
 
-typedef struct fold_scratch {
+typedef struct fold_workspace {
   float *queries; /* [BATCH][dim] */
   double *scores; /* [n] in units of the noise */
   double *powers; /* [2n] */
-} fold_scratch;
+} fold_workspace;
 
-static void take_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void take_workspace(const void *argument, void *workspace, kf_arena *arena) {
   const kf_prototypes *p = ((const folds_job *)argument)->prototypes;
-  fold_scratch *s = scratch;
+  fold_workspace *s = workspace;
   KF_TAKE(arena, s->queries, (uint64_t)BATCH * p->dim);
   KF_TAKE(arena, s->scores, p->n);
   KF_TAKE(arena, s->powers, 2 * (uint64_t)p->n);
@@ -56,15 +56,15 @@ typedef struct scored_batch {
 static void add_row(void *argument, uint64_t row, const double *scores) {
   const scored_batch *s = argument;
   const kf_prototypes *p = s->job->prototypes;
-  fold_scratch *scratch = s->batch->scratch;
-  for (uint32_t j = 0; j < p->n; j++) scratch->scores[j] = scores[j] * s->job->unit;
-  kf_likelihood_add(&s->job->sums[s->batch->worker], scratch->scores, s->job->weights, p->n,
-                    kf_prototypes_place(p, s->batch->labels[row]), scratch->powers);
+  fold_workspace *workspace = s->batch->workspace;
+  for (uint32_t j = 0; j < p->n; j++) workspace->scores[j] = scores[j] * s->job->unit;
+  kf_likelihood_add(&s->job->sums[s->batch->worker], workspace->scores, s->job->weights, p->n,
+                    kf_prototypes_place(p, s->batch->labels[row]), workspace->powers);
 }
 
 static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
   const folds_job *j = argument;
-  fold_scratch *s = b->scratch;
+  fold_workspace *s = b->workspace;
   KF_TRY(kf_prototypes_queries(&j->use, b->rows, b->norm2, b->n, s->queries, err));
   return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
 }
@@ -98,8 +98,8 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
                   .shared = true,
                   .work = score_batch,
                   .argument = j,
-                  .scratch_size = sizeof(fold_scratch),
-                  .make_scratch = take_scratch};
+                  .workspace_size = sizeof(fold_workspace),
+                  .make_workspace = take_workspace};
   kf_prototypes_plan plan = {.rows = rows.n};
   if (status == KF_OK && rows.n > 0) status = kf_prototypes_begin(j->ctx, p, &plan, &j->use);
   if (status == KF_OK && rows.n > 0)

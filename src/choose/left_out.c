@@ -149,15 +149,15 @@ typedef struct reading {
   const kf_data *data; /* the same as a data set */
 } reading;
 
-typedef struct reading_scratch {
+typedef struct reading_workspace {
   int32_t *fixed;  /* [D] */
   double *rows;    /* [MEANS][D] */
   double *columns; /* [D][MEANS] */
-} reading_scratch;
+} reading_workspace;
 
-static void take_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void take_workspace(const void *argument, void *workspace, kf_arena *arena) {
   const reading *r = argument;
-  reading_scratch *s = scratch;
+  reading_workspace *s = workspace;
   KF_TAKE(arena, s->fixed, r->l->dim);
   KF_TAKE(arena, s->rows, (uint64_t)r->l->dim * MEANS);
   KF_TAKE(arena, s->columns, (uint64_t)r->l->dim * MEANS);
@@ -168,21 +168,21 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
   const reading *r = argument;
   const kf_left_out *l = r->l;
   const kf_kernels *kernels = l->ctx->kernels;
-  reading_scratch *scratch = b->scratch;
+  reading_workspace *workspace = b->workspace;
   uint64_t dim = l->dim;
   for (uint64_t i = 0; i < b->n; i++) {
     uint64_t at = r->at[b->first + i];
-    double *to = scratch->rows + i * dim;
+    double *to = workspace->rows + i * dim;
     if (b->labels[i] != l->rows.label[at])
       return kf_fail_row(err, r->data, b->first + i, KF_HINT_NONE, "has changed meanwhile");
     KF_TRY(kf_row_seen(l->stats, kernels, b->rows + i * dim, b->norm2[i], r->data, b->first + i,
-                       scratch->fixed, to, err));
+                       workspace->fixed, to, err));
     if (l->length != NULL) l->length[at] = sqrt(kernels->dot(dim, to, to));
   }
-  kf_turn_rows(kernels, &l->turn, scratch->rows, b->n, scratch->columns, scratch->rows);
+  kf_turn_rows(kernels, &l->turn, workspace->rows, b->n, workspace->columns, workspace->rows);
   for (uint64_t i = 0; i < b->n; i++) {
     uint64_t at = r->at[b->first + i];
-    memcpy(l->turned[at], scratch->rows + i * dim, dim * sizeof *scratch->rows);
+    memcpy(l->turned[at], workspace->rows + i * dim, dim * sizeof *workspace->rows);
   }
   return KF_OK;
 }
@@ -195,8 +195,8 @@ static kf_status read_rows(kf_left_out *l, const uint64_t *at, const uint64_t *r
   kf_pass pass = {.rows = MEANS,
                   .work = read_batch,
                   .argument = &r,
-                  .scratch_size = sizeof(reading_scratch),
-                  .make_scratch = take_scratch};
+                  .workspace_size = sizeof(reading_workspace),
+                  .make_workspace = take_workspace};
   kf_status status = kf_each_batch(ctx, data, &pass);
   kf_data_free(data);
   return status;

@@ -34,8 +34,8 @@ typedef struct again {
   double *values, *gamma;         /* [D] */
   double *map;                    /* [D][D] T in columns */
   double *rows, *means, *removed; /* [r][D], [n][D], [n][D] mapped; removed: the sums */
-  double *a1, *a2, *a3;           /* [D][D] scratch */
-  double *row_columns, *columns;  /* [D][r], [D][n] scratch */
+  double *a1, *a2, *a3;           /* [D][D] workspace */
+  double *row_columns, *columns;  /* [D][r], [D][n] workspace */
   double *row2, *mean2;           /* [r], [n] squared lengths */
 } again;
 

@@ -250,7 +250,7 @@ typedef struct mean_products {
 #define INLINE static inline __attribute__((always_inline))
 
 /* The squared length of the (shrunk) mean; fills in its products. r: b->r, as a constant where it is
- * one. p, y: scratch, [2r]. */
+ * one. p, y: workspace, [2r]. */
 INLINE double mean_length2(const kf_view *v, const kf_block *b, uint32_t r, const class_mean *m,
                            mean_products *to, double *p, double *y) {
   uint32_t r2 = 2 * r;

@@ -41,7 +41,7 @@ typedef struct kf_view {
   float *columns_f32[3]; /* and in the memory of `columns` */
   double *squares[3];    /* [n] squared lengths in the three metrics */
   kf_counts counts;
-  /* Scratch. */
+  /* Workspace. */
   double *whitened, *weighted; /* [D][n], [n][D] */
   double *square, *vectors;    /* [n][n] */
 } kf_view;
@@ -174,8 +174,8 @@ typedef struct kf_block {
   double *length2;      /* [r] x.W^-1 x */
   kf_moved_mean moved;  /* of classes that lose no row */
   kf_moved_mean own;    /* of one that does */
-  double *left;         /* [2r][2r] scratch for solving */
-  double *weighted;     /* [rank][2r] scratch, like what follows */
+  double *left;         /* [2r][2r] workspace for solving */
+  double *weighted;     /* [rank][2r] workspace, like what follows */
   double *columns;      /* [rank][2r] */
   kf_count_grams grams; /* of one row, if the view has nodes */
   double *own_h;        /* [3][2r] */
@@ -210,9 +210,9 @@ typedef struct kf_likelihood {
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);
 /* Adds a row: the scores of n classes, NaN for those that are out. weights: [n] priors of the
- * classes, up to a factor; hits are those of the scores alone. NULL: all are equal. scratch: [2n]. */
+ * classes, up to a factor; hits are those of the scores alone. NULL: all are equal. workspace: [2n]. */
 void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
-                       uint32_t own, double *scratch);
+                       uint32_t own, double *workspace);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* n of them, of rows that ranks have shared out, become those of all rows. */
 kf_status kf_likelihood_add_ranks(kf_ctx *ctx, kf_status status, kf_likelihood *s, size_t n);

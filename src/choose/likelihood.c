@@ -68,8 +68,8 @@ static void add_weighted(double *powers, const double *gaps, const double *weigh
 }
 
 void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
-                       uint32_t own, double *scratch) {
-  double most = -INFINITY, temperature = s->first, *powers = scratch, *gaps = scratch + n;
+                       uint32_t own, double *workspace) {
+  double most = -INFINITY, temperature = s->first, *powers = workspace, *gaps = workspace + n;
   uint32_t before = 0;
   for (uint32_t j = 0; j < n; j++) {
     most = scores[j] > most ? scores[j] : most;

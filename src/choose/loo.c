@@ -202,10 +202,10 @@ typedef struct loo_job {
   kf_arena arena;
 } loo_job;
 
-static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
+static void take_batch(const void *argument, void *workspace, kf_arena *arena) {
   const loo_job *j = argument;
   const kf_loo *loo = j->loo;
-  loo_batch *b = scratch;
+  loo_batch *b = workspace;
   uint64_t dim = loo->dim;
   KF_TAKE(arena, b->queries, BATCH * (uint64_t)kf_loo_width(loo));
   KF_TAKE(arena, b->fixed, dim);
@@ -242,7 +242,7 @@ static kf_status count_point(const loo_job *j, size_t g, loo_batch *b, kf_fuse_p
 
 static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err) {
   const loo_job *j = argument;
-  loo_batch *b = batch->scratch;
+  loo_batch *b = batch->workspace;
   loo_tally *t = &j->tallies[batch->worker];
   KF_TRY(turn_batch(j->loo, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
@@ -274,8 +274,8 @@ static kf_status count_rows(loo_job *j, const char *what, const kf_fuse_point *p
                   .shared = true,
                   .work = count_batch,
                   .argument = j,
-                  .scratch_size = sizeof(loo_batch),
-                  .make_scratch = take_batch};
+                  .workspace_size = sizeof(loo_batch),
+                  .make_workspace = take_batch};
   KF_TRY(prepare_job(j, points));
   return kf_each_batch(j->loo->ctx, j->data, &pass);
 }

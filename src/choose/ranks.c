@@ -44,7 +44,7 @@ typedef struct row_stretch {
 
 typedef struct work {
   double *mapped;         /* [ROWS][dim_out] */
-  double *scratch;        /* for the map */
+  double *workspace;      /* for the map */
   float *z;               /* [most][ROWS] mapped rows divided by their size */
   double *scaled;         /* [ROWS][most] the same numbers */
   double *length;         /* [ROWS][n_dims] of the rows of z at each setting */
@@ -67,7 +67,7 @@ typedef struct ranked_row {
 static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
   uint64_t rows = ROWS;
   KF_TAKE(arena, w->mapped, rows * r->model->map.dim_out);
-  KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(&r->model->map));
+  KF_TAKE(arena, w->workspace, 2 * kf_map_workspace(&r->model->map));
   KF_TAKE(arena, w->z, rows * r->most);
   KF_TAKE(arena, w->scaled, rows * r->most);
   KF_TAKE(arena, w->length, rows * r->n_dims);
@@ -328,7 +328,7 @@ static void map_rows(const kf_ranker *r, work *w, const float *rows, const doubl
   const kf_map *map = &r->model->map;
   for (uint64_t first = 0; first < n; first += KF_MAP_ROWS) {
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
-    kf_map_rows_f64(map, r->kernels, rows + first * map->dim_in, norm2 + first, count, w->scratch,
+    kf_map_rows_f64(map, r->kernels, rows + first * map->dim_in, norm2 + first, count, w->workspace,
                     w->mapped + first * map->dim_out);
   }
 }
@@ -359,7 +359,7 @@ typedef struct rank_job {
 
 static kf_status rank_judged(void *argument, const kf_judged *rows, kf_err *err) {
   const rank_job *j = argument;
-  unsigned char *ranks = rows->scratch; /* [ROWS][n_dims] */
+  unsigned char *ranks = rows->workspace; /* [ROWS][n_dims] */
   KF_TRY(kf_ranker_rank(j->ranker, rows->rows, rows->norm2, rows->n, rows->right, ranks, err));
   for (uint64_t i = 0; i < rows->n; i++)
     j->use(j->argument, rows->worker, rows->number[i], ranks + i * j->ranker->n_dims);
@@ -376,6 +376,6 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
                          .shared = true,
                          .work = rank_judged,
                          .argument = &j,
-                         .scratch_size = ROWS * ranker->n_dims};
+                         .workspace_size = ROWS * ranker->n_dims};
   return kf_each_judged(ctx, data, &pass, counts);
 }

@@ -40,10 +40,10 @@ static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) 
   uint64_t d = map->dim_in, l = map->dim_out;
   uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = stats->n_classes - first;
   uint32_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-  double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(map), sizeof *means);
+  double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_workspace(map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
-  double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
-  kf_map_class_means(map, m->ctx->kernels, stats, first, n, scratch, means, mapped);
+  double *mapped = means + KF_MAP_ROWS * d, *workspace = mapped + KF_MAP_ROWS * l;
+  kf_map_class_means(map, m->ctx->kernels, stats, first, n, workspace, means, mapped);
   kf_shrink_means(r->model, stats->counts + first, n, mapped);
   for (uint32_t t = 0; t < n; t++)
     if (r->place[first + t] >= 0)
@@ -122,19 +122,19 @@ static kf_status plan(kf_ranker *r, kf_err *err) {
 }
 
 /* Stretches in which a prototype grows much become single settings; false if there are none. */
-static bool divide(kf_ranker *r, kf_stretch *scratch) {
+static bool divide(kf_ranker *r, kf_stretch *workspace) {
   size_t n = 0;
   for (size_t s = 0; s < r->n_stretches; s++) {
     const kf_stretch *old = &r->stretches[s];
     if (old->growth <= MOST_GROWTH || old->last == old->first + 1) {
-      scratch[n++] = (kf_stretch){.first = old->first, .last = old->last, .at = old->at};
+      workspace[n++] = (kf_stretch){.first = old->first, .last = old->last, .at = old->at};
       continue;
     }
     for (size_t t = old->first; t < old->last; t++)
-      scratch[n++] = (kf_stretch){.first = t, .last = t + 1, .at = t};
+      workspace[n++] = (kf_stretch){.first = t, .last = t + 1, .at = t};
   }
   bool divided = n > r->n_stretches;
-  if (divided) memcpy(r->stretches, scratch, n * sizeof *scratch);
+  if (divided) memcpy(r->stretches, workspace, n * sizeof *workspace);
   r->n_stretches = n;
   return divided;
 }
@@ -244,7 +244,7 @@ static kf_status measure(making *m) {
 
 /* --- together ---------------------------------------------------------------------------------- */
 
-static kf_status prepare(making *m, const unsigned char *mask, kf_arena *scratch) {
+static kf_status prepare(making *m, const unsigned char *mask, kf_arena *workspace) {
   kf_ranker *r = m->r;
   kf_arena *arena = &r->arena;
   const kf_stats *stats = m->stats;
@@ -263,11 +263,11 @@ static kf_status prepare(making *m, const unsigned char *mask, kf_arena *scratch
   KF_TAKE(arena, r->stretches, r->n_dims);
   KF_TAKE_ZERO(arena, r->zeros, n);
   KF_TAKE(arena, r->ones, n);
-  KF_TAKE(scratch, m->longest, each);
-  KF_TAKE(scratch, m->steepest, each);
-  KF_TAKE(scratch, m->growth, each);
-  KF_TAKE(scratch, divided, r->n_dims);
-  if (arena->failed || scratch->failed) return kf_fail_memory(err);
+  KF_TAKE(workspace, m->longest, each);
+  KF_TAKE(workspace, m->steepest, each);
+  KF_TAKE(workspace, m->growth, each);
+  KF_TAKE(workspace, divided, r->n_dims);
+  if (arena->failed || workspace->failed) return kf_fail_memory(err);
   for (uint64_t j = 0; j < n; j++) r->ones[j] = 1;
   KF_TRY(map_means(m));
   set_priors(r, stats);
@@ -289,9 +289,9 @@ kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stat
   r->n_dims = n_dims;
   r->most = dims[n_dims - 1];
   making m = {.r = r, .ctx = ctx, .stats = stats};
-  kf_arena scratch = {0};
-  kf_status status = prepare(&m, mask, &scratch);
-  kf_arena_free(&scratch);
+  kf_arena workspace = {0};
+  kf_status status = prepare(&m, mask, &workspace);
+  kf_arena_free(&workspace);
   KF_HAND_OUT(status, out, r, kf_ranker_free);
 }
 

@@ -21,14 +21,14 @@ typedef struct lw_job {
   kf_i128 *powers; /* [threads] */
 } lw_job;
 
-typedef struct lw_scratch {
+typedef struct lw_workspace {
   double *d;      /* [D] */
   int32_t *fixed; /* [D] */
-} lw_scratch;
+} lw_workspace;
 
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void make_workspace(const void *argument, void *workspace, kf_arena *arena) {
   uint32_t dim = ((const lw_job *)argument)->stats->dim;
-  lw_scratch *s = scratch;
+  lw_workspace *s = workspace;
   KF_TAKE(arena, s->d, dim);
   KF_TAKE(arena, s->fixed, dim);
 }
@@ -37,9 +37,9 @@ static kf_status add_powers(void *argument, const kf_batch *b, kf_err *err) {
   const lw_job *j = argument;
   const kf_stats *s = j->stats;
   const kf_kernels *kernels = j->ctx->kernels;
-  const lw_scratch *scratch = b->scratch;
-  double *d = scratch->d, unit = ldexp(1.0, -s->exponent);
-  int32_t *fixed = scratch->fixed;
+  const lw_workspace *workspace = b->workspace;
+  double *d = workspace->d, unit = ldexp(1.0, -s->exponent);
+  int32_t *fixed = workspace->fixed;
   for (uint64_t i = 0; i < b->n; i++) {
     const float *row = b->rows + i * s->dim;
     int32_t label = b->labels[i];
@@ -73,8 +73,8 @@ static kf_status shrink(lw_job *j, kf_lambda *out) {
                   .shared = true,
                   .work = add_powers,
                   .argument = j,
-                  .scratch_size = sizeof(lw_scratch),
-                  .make_scratch = make_scratch};
+                  .workspace_size = sizeof(lw_workspace),
+                  .make_workspace = make_workspace};
   KF_TRY(kf_each_batch(ctx, j->data, &pass));
   kf_i128 powers = 0;
   for (unsigned t = 0; t < ctx->threads; t++) powers += j->powers[t];

@@ -126,13 +126,13 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
 }
 
 static kf_status merge_long(token_sink *s, const unsigned char *bytes, size_t n,
-                            kf_arena *scratch) {
+                            kf_arena *workspace) {
   long_word w = {.n = n};
-  KF_TAKE(scratch, w.id, n);
-  KF_TAKE(scratch, w.previous, n);
-  KF_TAKE(scratch, w.next, n);
-  KF_TAKE(scratch, w.heap, 3 * n);
-  if (scratch->failed) return kf_fail_memory(s->err);
+  KF_TAKE(workspace, w.id, n);
+  KF_TAKE(workspace, w.previous, n);
+  KF_TAKE(workspace, w.next, n);
+  KF_TAKE(workspace, w.heap, 3 * n);
+  if (workspace->failed) return kf_fail_memory(s->err);
   for (size_t i = 0; i < n; i++) {
     w.id[i] = byte_token(s->t, bytes, n, i);
     w.previous[i] = (uint32_t)(i == 0 ? n : i - 1);
@@ -146,13 +146,13 @@ static kf_status merge_long(token_sink *s, const unsigned char *bytes, size_t n,
 /* --- 3. words --------------------------------------------------------------------------------- */
 
 static kf_status put_long_word(token_sink *s, const uint32_t *codes, size_t n) {
-  kf_arena scratch = {0};
-  unsigned char *bytes = kf_arena_take(&scratch, n, 4);
+  kf_arena workspace = {0};
+  unsigned char *bytes = kf_arena_take(&workspace, n, 4);
   if (bytes == NULL) return kf_fail_memory(s->err);
   size_t length = 0;
   for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], bytes + length);
-  kf_status status = merge_long(s, bytes, length, &scratch);
-  kf_arena_free(&scratch);
+  kf_status status = merge_long(s, bytes, length, &workspace);
+  kf_arena_free(&workspace);
   return status;
 }
 

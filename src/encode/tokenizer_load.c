@@ -34,8 +34,8 @@ typedef struct loader {
   char *file, *text;       /* a file that is not JSON, and its text once unpacked */
   uint64_t length;         /* of the text */
   kf_json_file json;
-  size_t longest; /* token of the vocabulary */
-  char *scratch;  /* room for any two tokens together */
+  size_t longest;  /* token of the vocabulary */
+  char *workspace; /* room for any two tokens together */
   uint32_t n_merges, room;
   uint16_t character[256]; /* that stands for a byte */
   kf_err *err;
@@ -142,7 +142,7 @@ static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
       return kf_fail_file(l->err, l->path, "token '%.100s' has no whole number", token->key);
     KF_TRY(add_token(l, token->key, strlen(token->key), id));
   }
-  if (KF_TAKE(&l->memory, l->scratch, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
+  if (KF_TAKE(&l->memory, l->workspace, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
   return check_numbers(l, vocabulary);
 }
 
@@ -199,10 +199,10 @@ static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, 
   int64_t left = kf_dict_find(map, a, n_a), right = kf_dict_find(map, b, n_b);
   if (left < 0) return not_a_token(l, a, n_a);
   if (right < 0) return not_a_token(l, b, n_b);
-  memcpy(l->scratch, a, n_a);
-  memcpy(l->scratch + n_a, b, n_b);
-  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
-  if (both < 0) return not_a_token(l, l->scratch, n_a + n_b);
+  memcpy(l->workspace, a, n_a);
+  memcpy(l->workspace + n_a, b, n_b);
+  int64_t both = kf_dict_find(map, l->workspace, n_a + n_b);
+  if (both < 0) return not_a_token(l, l->workspace, n_a + n_b);
   uint32_t rank = l->n_merges++;
   l->t->merged[rank] = (uint32_t)both;
   kf_merge_slot *slot = kf_merge_find(l->t, (uint32_t)left, (uint32_t)right);
@@ -456,7 +456,7 @@ static kf_status load_openai(loader *l, bool packed) {
   uint64_t lines = count_lines(l);
   KF_TRY(merge_room(l, lines < OPENAI_MAX ? lines : OPENAI_MAX));
   char(*symbols)[SYMBOL_BYTES], *tokens;
-  KF_TAKE(&l->memory, l->scratch, l->length + 1); /* a merge is a line */
+  KF_TAKE(&l->memory, l->workspace, l->length + 1); /* a merge is a line */
   KF_TAKE(&l->memory, symbols, 512);
   KF_TAKE(&l->memory, tokens, l->length + 1);
   l->vocabulary.map = kf_dict_new(512 + l->room);

@@ -53,8 +53,8 @@ struct kf_walk {
   unsigned char *wide;
   float *lines; /* [workers][line] */
   size_t line;
-  unsigned char *scratch; /* [workers][scratch_size], for attention */
-  size_t scratch_size;
+  unsigned char *workspace; /* [workers][workspace_size], for attention */
+  size_t workspace_size;
 
   /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
@@ -265,7 +265,7 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
                         .dim = dim,
                         .scale = (float)(1 / sqrt((double)dim)),
                         .causal = w->tokens != NULL && !w->one_query,
-                        .scratch = w->scratch + worker * w->scratch_size};
+                        .workspace = w->workspace + worker * w->workspace_size};
   if (heads_apart(w))
     a.prepared = w->attended, a.row = to, a.column = head * dim, a.depth = d;
   else
@@ -471,7 +471,7 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   if (!heads_apart(w)) wide = larger(wide, rows * d * sizeof(float));
   if (images) wide = larger(wide, net->rows_size(sequences * kf_patches(c), tower->patch.k));
   w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
-  w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
+  w->workspace_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
   KF_TAKE(arena, w->first, sequences + 1);
   KF_TAKE(arena, w->x, rows * d);
   w->room = rows + 1; /* with the probe */
@@ -480,6 +480,6 @@ kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tow
   KF_TAKE(arena, w->attended, net->rows_size(rows, d));
   KF_TAKE(arena, w->wide, wide);
   KF_TAKE(arena, w->lines, w->workers * w->line);
-  KF_TAKE(arena, w->scratch, w->workers * w->scratch_size);
+  KF_TAKE(arena, w->workspace, w->workers * w->workspace_size);
   return arena->failed ? NULL : w;
 }

@@ -52,7 +52,7 @@ typedef struct plan {
   size_t stage;     /* elements that a thread converts at a time */
   uint64_t to_read; /* bytes in files */
   unsigned char *memory;
-  kf_arena scratch;
+  kf_arena workspace;
   staging *stages; /* [threads] */
   atomic_uint_fast64_t done;
 } plan;
@@ -353,12 +353,12 @@ static kf_status make_plan(plan *p, const char *folder, kf_err *err) {
 static kf_status carry_out(plan *p, kf_err *err) {
   KF_TAKE(&p->encoder->memory, p->memory, p->bytes);
   p->encoder->bytes = p->bytes;
-  KF_TAKE_ZERO(&p->scratch, p->stages, p->ctx->threads);
-  for (unsigned t = 0; !p->scratch.failed && t < p->ctx->threads; t++) {
-    KF_TAKE(&p->scratch, p->stages[t].raw, p->stage * sizeof(float));
-    KF_TAKE(&p->scratch, p->stages[t].values, p->stage);
+  KF_TAKE_ZERO(&p->workspace, p->stages, p->ctx->threads);
+  for (unsigned t = 0; !p->workspace.failed && t < p->ctx->threads; t++) {
+    KF_TAKE(&p->workspace, p->stages[t].raw, p->stage * sizeof(float));
+    KF_TAKE(&p->workspace, p->stages[t].values, p->stage);
   }
-  if (p->memory == NULL || p->scratch.failed) return kf_fail_memory(err);
+  if (p->memory == NULL || p->workspace.failed) return kf_fail_memory(err);
   for (size_t i = 0; i < p->n; i++) {
     const unsigned char *at = p->memory + p->items[i].offset;
     memcpy(p->items[i].target, &at, sizeof at);
@@ -376,7 +376,7 @@ kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
   if (status == KF_OK) add_sums(&p, 0, &sums->all);
   if (status == KF_OK) add_sums(&p, p.n_text, &sums->images);
   kf_weights_close(&p.weights);
-  kf_arena_free(&p.scratch);
+  kf_arena_free(&p.workspace);
   kf_free(p.items);
   return status;
 }

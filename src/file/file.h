@@ -407,7 +407,7 @@ typedef struct kf_batch {
   float *rows;     /* [n][dim] */
   int32_t *labels; /* [n] */
   double *norm2;   /* [n] canonical squared lengths; a bad row (skip_bad) has 0 */
-  void *scratch;   /* the worker's own */
+  void *workspace; /* the worker's own */
 } kf_batch;
 
 typedef struct kf_pass {
@@ -428,8 +428,8 @@ typedef struct kf_pass {
   void *argument;
   /* A struct of the caller's for each worker, zeroed, and what takes its arrays from the arena (the
    * pass checks whether that failed). 0 and NULL: none. */
-  size_t scratch_size;
-  void (*make_scratch)(const void *argument, void *scratch, kf_arena *arena);
+  size_t workspace_size;
+  void (*make_workspace)(const void *argument, void *workspace, kf_arena *arena);
 } kf_pass;
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */

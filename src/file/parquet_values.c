@@ -17,7 +17,7 @@ typedef struct reader {
   const kf_pq_page *page;
   kf_pq_block *out;
   const kf_pq_block *dictionary;
-  kf_pq_scratch *scratch;
+  kf_pq_workspace *workspace;
   kf_pq_span rest;     /* what is not read yet of the page */
   unsigned char *defs; /* [n], if there are nulls; NULL: every value is there */
   uint32_t n;          /* values that are there */
@@ -395,7 +395,7 @@ static kf_status decode_texts(reader *r) {
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
   unsigned char *bytes = NULL;
-  KF_TRY(kf_pq_page_load(r->in, r->page, r->scratch, &bytes, r->err));
+  KF_TRY(kf_pq_page_load(r->in, r->page, r->workspace, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
@@ -407,14 +407,14 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
 
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
                        const kf_pq_shape *shape, const kf_pq_block *dictionary,
-                       kf_pq_scratch *scratch, kf_pq_block *out, kf_err *err) {
+                       kf_pq_workspace *workspace, kf_pq_block *out, kf_err *err) {
   *out = (kf_pq_block){0};
   reader r = {.in = in,
               .leaf = leaf,
               .page = page,
               .out = out,
               .dictionary = dictionary,
-              .scratch = scratch,
+              .workspace = workspace,
               .err = err};
   kf_status status = decode(&r, shape);
   if (status != KF_OK) kf_pq_block_free(out);

@@ -111,9 +111,9 @@ static void make_worker(const pass_job *j, size_t number) {
     KF_TAKE(&w->arena, b->rows, j->rows * j->data->dim);
     KF_TAKE(&w->arena, b->norm2, j->rows);
   }
-  if (p->scratch_size > 0) b->scratch = kf_arena_take_zero(&w->arena, 1, p->scratch_size);
-  if (p->make_scratch != NULL && !w->arena.failed)
-    p->make_scratch(p->argument, b->scratch, &w->arena);
+  if (p->workspace_size > 0) b->workspace = kf_arena_take_zero(&w->arena, 1, p->workspace_size);
+  if (p->make_workspace != NULL && !w->arena.failed)
+    p->make_workspace(p->argument, b->workspace, &w->arena);
 }
 
 static kf_status run(pass_job *j, size_t workers) {

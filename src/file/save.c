@@ -143,15 +143,15 @@ static kf_status find_bad(kf_saver *save) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-typedef struct scratch {
+typedef struct workspace {
   float *mapped;        /* [batch][dim], if there is a map */
   unsigned char *bytes; /* the encoded batch */
   uint64_t n;           /* bytes */
-} scratch;
+} workspace;
 
-static void make_scratch(const void *argument, void *own, kf_arena *arena) {
+static void make_workspace(const void *argument, void *own, kf_arena *arena) {
   const kf_saver *save = argument;
-  scratch *s = own;
+  workspace *s = own;
   uint64_t values = save->batch * save->spec->dim;
   if (save->spec->map != NULL) KF_TAKE(arena, s->mapped, values);
   KF_TAKE(arena, s->bytes, values * kf_type_size(save->type));
@@ -166,7 +166,7 @@ static bool all_zero(kf_type type, const unsigned char *bytes, uint32_t dim) {
   return i == dim;
 }
 
-static kf_status encode_row(const kf_saver *save, uint64_t row, const float *values, scratch *s,
+static kf_status encode_row(const kf_saver *save, uint64_t row, const float *values, workspace *s,
                             kf_err *err) {
   const kf_kernels *kernels = save->ctx->kernels;
   uint32_t dim = save->spec->dim;
@@ -187,7 +187,7 @@ static kf_status encode_row(const kf_saver *save, uint64_t row, const float *val
 static kf_status encode_batch(void *argument, const kf_batch *b, kf_err *err) {
   const kf_saver *save = argument;
   const kf_save_spec *spec = save->spec;
-  scratch *s = b->scratch;
+  workspace *s = b->workspace;
   const float *out = b->rows;
   if (spec->map != NULL) {
     KF_TRY(spec->map(spec->argument, save->ctx->kernels, b->rows, b->norm2, b->n, s->mapped, err));
@@ -205,19 +205,19 @@ static kf_status encode_batch(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 static kf_status write_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const scratch *s = b->scratch;
+  const workspace *s = b->workspace;
   return sink_write(&((kf_saver *)argument)->out, s->bytes, s->n, err);
 }
 
 static kf_status keep_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const scratch *s = b->scratch;
+  const workspace *s = b->workspace;
   kf_string *own = &((kf_saver *)argument)->own;
   kf_string_add(own, (const char *)s->bytes, s->n);
   return own->failed ? kf_fail_memory(err) : KF_OK;
 }
 
 static kf_status place_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const scratch *s = b->scratch;
+  const workspace *s = b->workspace;
   kf_saver *save = argument;
   KF_TRY(kf_out_put(save->place, save->at, s->bytes, s->n, err));
   save->at += s->n;
@@ -238,8 +238,8 @@ static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last,
                                   .work = encode_batch,
                                   .finish = finish,
                                   .argument = save,
-                                  .scratch_size = sizeof(scratch),
-                                  .make_scratch = make_scratch});
+                                  .workspace_size = sizeof(workspace),
+                                  .make_workspace = make_workspace});
 }
 
 /* Every rank writes its own rows. *done false: it cannot. */

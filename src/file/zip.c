@@ -338,7 +338,7 @@ static int nameless(const char *folder) {
 }
 
 /* On the disk of the archive, which has room for such files; /tmp may be memory. */
-static kf_status open_scratch(const kf_zip *zip, int *fd, kf_err *err) {
+static kf_status open_workspace(const kf_zip *zip, int *fd, kf_err *err) {
   char *folder = kf_strdup(zip->in.path);
   if (folder == NULL) return kf_fail_memory(err);
   char *slash = strrchr(folder, '/');
@@ -386,7 +386,7 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
 static kf_status unpack(const kf_zip *zip, const kf_zip_member *m, int *fd, kf_err *err) {
   inflater f;
   KF_TRY(start(&f, zip, m, err));
-  kf_status status = open_scratch(zip, fd, err);
+  kf_status status = open_workspace(zip, fd, err);
   if (status == KF_OK) status = unpack_all(&f, *fd, err);
   inflateEnd(&f.z);
   if (status != KF_OK && *fd >= 0) {

@@ -72,7 +72,7 @@ typedef struct kf_net_attention {
   size_t out_stride;
   void *prepared;
   size_t row, column, depth;
-  void *scratch; /* attention_size(keys, dim) bytes, 64-byte aligned */
+  void *workspace; /* attention_size(keys, dim) bytes, 64-byte aligned */
 } kf_net_attention;
 
 typedef struct kf_net_kernel {

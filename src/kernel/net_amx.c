@@ -386,7 +386,7 @@ INLINE void score_strip(const kf_net_attention *a, const attention_space *s, siz
 }
 
 static void amx_attention(const kf_net_attention *a) {
-  attention_space s = divide(&amx, a->scratch, a->keys, a->dim);
+  attention_space s = divide(&amx, a->workspace, a->keys, a->dim);
   for (size_t j = 0; j < a->keys; j += KF_NET_PANEL)
     pack_rows(&amx, a->k + j * a->kv_stride, a->kv_stride, at_most(a->keys - j, KF_NET_PANEL),
               a->dim, s.keys + j / KF_NET_PANEL * panel_bytes(&amx, a->dim));

@@ -182,7 +182,7 @@ static float soften(const rules *r, float *weight, size_t seen, size_t keys) {
 }
 
 static void attention(const rules *r, const kf_net_attention *a) {
-  float *query = a->scratch, *key = query + padded(a->dim);
+  float *query = a->workspace, *key = query + padded(a->dim);
   float *weight = key + padded(a->dim), *column = weight + padded(a->keys);
   for (size_t i = 0; i < a->queries; i++) {
     fill_row(r, a->q + i * a->q_stride, 1, a->dim, query);

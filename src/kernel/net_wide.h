@@ -560,7 +560,7 @@ INLINE void write_attended(const format *f, const kf_net_attention *a, size_t i,
 
 INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                    const kf_net_attention *a) {
-  attention_space s = divide(f, a->scratch, a->keys, a->dim);
+  attention_space s = divide(f, a->workspace, a->keys, a->dim);
   for (size_t j = 0; j < a->keys; j += KF_NET_PANEL)
     pack_rows(f, a->k + j * a->kv_stride, a->kv_stride,
               a->keys - j < KF_NET_PANEL ? a->keys - j : KF_NET_PANEL, a->dim,

@@ -240,8 +240,9 @@ static kf_status mirror(void *argument, size_t i, size_t worker, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *scratch, double *c) {
-  whitening g = {.ctx = ctx, .f = f, .s = s, .left = scratch, .c = c, .columns = f->n};
+kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *workspace,
+                    double *c) {
+  whitening g = {.ctx = ctx, .f = f, .s = s, .left = workspace, .c = c, .columns = f->n};
   KF_TRY(each_share(&g, whiten_left));
   KF_TRY(each_share(&g, whiten_right));
   return kf_parallel(ctx, (f->n + BLOCK - 1) / BLOCK, mirror, &g);

@@ -432,7 +432,7 @@ static kf_status conquer(divide *g) {
 }
 
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
-                    double *scratch[2]) {
+                    double *workspace[2]) {
   divide g = {.ctx = ctx,
               .n = n,
               .ld = ld,
@@ -441,8 +441,8 @@ kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, doub
               .d = d,
               .e = e,
               .q = q,
-              .arranged = scratch[0],
-              .s = scratch[1]};
+              .arranged = workspace[0],
+              .s = workspace[1]};
   while (((n - 1) >> g.depth) + 1 > KF_QL_MOST) g.depth++;
   kf_arena arena = {0};
   if (g.values_alone) {

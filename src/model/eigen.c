@@ -27,7 +27,7 @@ typedef struct eigen {
   const double *a; /* the caller's */
   int power;       /* a is divided by 2^power */
   double *z;       /* [n][ld] eigenvectors in columns */
-  double *scratch[2];
+  double *workspace[2];
   ranked *order; /* [n] */
   double *vectors;
 } eigen;
@@ -79,9 +79,9 @@ static int falling(const void *a, const void *b) {
 static kf_status solve(eigen *g, double *values) {
   size_t n = g->t.n;
   bool vectors = g->vectors != NULL;
-  KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, vectors ? g->z : NULL, g->scratch));
+  KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, vectors ? g->z : NULL, g->workspace));
   KF_TRY(kf_progress_again(g->ctx));
-  if (vectors) KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->scratch[0]));
+  if (vectors) KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->workspace[0]));
   for (size_t i = 0; i < n; i++) g->order[i] = (ranked){.value = g->t.d[i], .index = i};
   qsort(g->order, n, sizeof *g->order, falling);
   for (size_t i = 0; i < n; i++) values[i] = ldexp(g->order[i].value, g->power);
@@ -120,11 +120,11 @@ static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *othe
   KF_TRY(take(&g[0], ctx, n, a, room));
   if (other != NULL) KF_TRY(take(&g[1], ctx, n, other->a, other->room));
   KF_TRY(kf_tridiagonalize(ctx, t, other != NULL ? 2 : 1));
-  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other first: it shares scratch */
+  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other first: it shares workspace */
     g[i].order = order;
     g[i].z = rest;
-    g[i].scratch[0] = rest + matrix;
-    g[i].scratch[1] = rest + 2 * matrix;
+    g[i].workspace[0] = rest + matrix;
+    g[i].workspace[1] = rest + 2 * matrix;
     g[i].vectors = i == 0 ? vectors : NULL;
     KF_TRY(solve(&g[i], i == 0 ? values : other->values));
   }

@@ -17,16 +17,16 @@ typedef struct kf_tridiagonal {
 /* Of `count` matrices of one size, at most KF_EIGEN_MOST. */
 #define KF_EIGEN_MOST 2u
 kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count);
-/* z := Q z, vectors in the first `columns` columns of z [n][ld]; scratch [n][ld]. */
+/* z := Q z, vectors in the first `columns` columns of z [n][ld]; workspace [n][ld]. */
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
-                              double *scratch);
+                              double *workspace);
 
 /* --- divide.c ---------------------------------------------------------------------------------- */
 
 /* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e is
- * destroyed; scratch: two of [n][ld], the second alone without vectors. */
+ * destroyed; workspace: two of [n][ld], the second alone without vectors. */
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
-                    double *scratch[2]);
+                    double *workspace[2]);
 
 /* --- ql.c -------------------------------------------------------------------------------------- */
 

@@ -26,14 +26,14 @@ struct kf_fitter {
   /* At one lambda; NaN: at none. */
   double mapped, turned; /* the lambda of `map` and of u with `scale` */
   double *map;           /* [D][D] T in columns, for scaled columns */
-  double *u;         /* [D][D] rows are the directions in the basis diag(scale) V; or scratch; with
+  double *u;        /* [D][D] rows are the directions in the basis diag(scale) V; or workspace; with
                           * room for the eigenvalues of S_w */
-  double *scale;     /* [D] (w + lambda)^(-1/2) */
-  double *gamma;     /* [D] falling; of whichever of the two is there */
-  kf_factor factor;  /* of S_w + lambda I, in units of a power of two */
-  double *c;         /* [D][D] scratch, with `map` in one place */
-  double *room;      /* of the eigensolver; c is its end */
-  double *matrices;  /* all of these but V and V S_b V^T: spare memory of the context */
+  double *scale;    /* [D] (w + lambda)^(-1/2) */
+  double *gamma;    /* [D] falling; of whichever of the two is there */
+  kf_factor factor; /* of S_w + lambda I, in units of a power of two */
+  double *c;        /* [D][D] workspace, with `map` in one place */
+  double *room;     /* of the eigensolver; c is its end */
+  double *matrices; /* all of these but V and V S_b V^T: spare memory of the context */
   uint64_t checksum; /* of the statistics; 0: not yet */
   kf_arena arena;
 };

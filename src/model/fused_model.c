@@ -26,7 +26,7 @@ typedef struct regression {
   double *values;  /* [D] g */
   double *cross;   /* V X^T Y, [D][D] */
   double strength; /* r */
-  /* scratch */
+  /* workspace */
   double *square;              /* [D][D] */
   double *weights, *predicted; /* [D] */
 } regression;
@@ -115,10 +115,10 @@ typedef struct filling {
   kf_model *model;
   int64_t only;      /* this class alone; -1: all */
   double *text_mean; /* [D] of the text that was given */
-  double *x;         /* [D] scratch, like the others */
+  double *x;         /* [D] workspace, like the others */
   double *turned;    /* [D] */
   double *mapped;    /* [L] */
-  double *scratch;   /* for kf_map_f64 */
+  double *workspace; /* for kf_map_f64 */
   kf_arena arena;
 } filling;
 
@@ -153,7 +153,7 @@ static void set_fused(const filling *f, uint64_t k, const double *centred) {
   kf_model *m = f->model;
   const kf_map *map = &m->map;
   for (uint32_t i = 0; i < map->dim_in; i++) f->x[i] = centred[i] + map->mean[i];
-  kf_map_f64(map, f->ctx->kernels, f->x, 1, f->scratch, f->mapped);
+  kf_map_f64(map, f->ctx->kernels, f->x, 1, f->workspace, f->mapped);
   kf_unit_row(f->ctx->kernels, f->mapped, map->dim_out, m->fused + k * map->dim_out);
 }
 
@@ -211,7 +211,7 @@ kf_status kf_model_complete(kf_ctx *ctx, kf_model *m, int64_t only) {
   KF_TAKE(&f.arena, f.x, m->map.dim_in);
   KF_TAKE(&f.arena, f.turned, m->map.dim_in);
   KF_TAKE(&f.arena, f.mapped, m->map.dim_out);
-  KF_TAKE(&f.arena, f.scratch, kf_map_scratch(&m->map));
+  KF_TAKE(&f.arena, f.workspace, kf_map_workspace(&m->map));
   kf_status status = f.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK) find_text_mean(&f);
   if (status == KF_OK) status = fill_in(&f, true);

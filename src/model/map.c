@@ -84,7 +84,7 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err) {
 
 /* --- f64 ------------------------------------------------------------------------------------- */
 
-uint64_t kf_map_scratch(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
+uint64_t kf_map_workspace(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
 
 /* Rows less the centre, in columns. */
 static void centre_columns(const kf_map *map, const double *x, uint64_t n, double *columns) {
@@ -96,41 +96,42 @@ static void centre_columns(const kf_map *map, const double *x, uint64_t n, doubl
 }
 
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
-                double *scratch, double *out) {
+                double *workspace, double *out) {
   size_t dim_in = map->dim_in, dim_out = map->dim_out;
-  centre_columns(map, x, n, scratch);
+  centre_columns(map, x, n, workspace);
   memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(scratch, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
+  kernels->gemm_tn(workspace, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
 }
 
 /* `shift` is added to the rows before they are mapped; NULL: nothing. */
 static void map_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                        const double *norm2, const double *shift, uint64_t n, double *scratch,
+                        const double *norm2, const double *shift, uint64_t n, double *workspace,
                         double *out) {
   uint32_t dim_in = map->dim_in;
-  double *x = scratch + n * dim_in;
+  double *x = workspace + n * dim_in;
   for (uint64_t i = 0; i < n; i++) {
     double scale = !map->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
     for (uint32_t k = 0; shift != NULL && k < dim_in; k++) x[i * dim_in + k] += shift[k];
   }
-  kf_map_f64(map, kernels, x, n, scratch, out);
+  kf_map_f64(map, kernels, x, n, workspace, out);
 }
 
 void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *scratch, double *out) {
-  map_shifted(map, kernels, rows, norm2, NULL, n, scratch, out);
+                     const double *norm2, uint64_t n, double *workspace, double *out) {
+  map_shifted(map, kernels, rows, norm2, NULL, n, workspace, out);
 }
 
 /* --- class means ------------------------------------------------------------------------------ */
 
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
+                        uint32_t from, uint32_t n, double *workspace, double *means,
+                        double *mapped) {
   uint64_t d = map->dim_in, l = map->dim_out;
   kf_matrix matrix = {.depth = d, .n = l, .b = map->transposed};
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  centre_columns(map, means, n, scratch);
-  kf_matrix_times(kernels, &matrix, scratch, n, mapped);
+  centre_columns(map, means, n, workspace);
+  kf_matrix_times(kernels, &matrix, workspace, n, mapped);
   for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
 }

@@ -145,10 +145,10 @@ double kf_largest_count(const int64_t *counts, uint32_t n) {
 kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
-  double *means = kf_alloc(n * (d + l) + kf_map_scratch(&m->map), sizeof *means);
+  double *means = kf_alloc(n * (d + l) + kf_map_workspace(&m->map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
-  double *mapped = means + n * d, *scratch = mapped + n * l;
-  kf_map_class_means(&m->map, kernels, stats, from, n, scratch, means, mapped);
+  double *mapped = means + n * d, *workspace = mapped + n * l;
+  kf_map_class_means(&m->map, kernels, stats, from, n, workspace, means, mapped);
   kf_shrink_means(m, stats->counts + from, n, mapped);
   kf_model_set_means(m, kernels, k, n, means, mapped);
   memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);

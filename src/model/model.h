@@ -43,16 +43,16 @@ kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err)
 /* KF_ERR_MATH: mapped rows overflow f32. */
 kf_status kf_fail_range(const kf_map *map, kf_err *err);
 
-/* Maps up to KF_MAP_ROWS rows in f64: out[n][L] = T (x - centre). `scratch` has room for
- * kf_map_scratch(map) doubles. */
+/* Maps up to KF_MAP_ROWS rows in f64: out[n][L] = T (x - centre). `workspace` has room for
+ * kf_map_workspace(map) doubles. */
 #define KF_MAP_ROWS 96u /* whole tiles of every product */
-uint64_t kf_map_scratch(const kf_map *map);
+uint64_t kf_map_workspace(const kf_map *map);
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
-                double *scratch, double *out);
+                double *workspace, double *out);
 /* The same for up to KF_MAP_ROWS f32 rows and their squared lengths, scaled first if the map is
- * `normalized`; 2 * kf_map_scratch(map) doubles of scratch. */
+ * `normalized`; 2 * kf_map_workspace(map) doubles of workspace. */
 void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *scratch, double *out);
+                     const double *norm2, uint64_t n, double *workspace, double *out);
 /* The same for any n, rounded to f32; normalize: mapped rows are scaled to unit length. A row with
  * norm2 = 0 gives zeros. */
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
@@ -62,9 +62,10 @@ kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, cons
                               const double *norm2, const double *shift, uint64_t n, bool normalize,
                               float *out, kf_err *err);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
- * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. On any thread. */
+ * and mapped [n][L]; zeros for classes without rows. workspace as for kf_map_f64. On any thread. */
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
-                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped);
+                        uint32_t from, uint32_t n, double *workspace, double *means,
+                        double *mapped);
 
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
  * too long or too short. */
@@ -279,7 +280,7 @@ typedef struct kf_matrix {
 /* c [m][n] of a [depth][m]. On any thread. */
 void kf_matrix_times(const kf_kernels *kernels, const kf_matrix *matrix, const double *a, size_t m,
                      double *c);
-/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: scratch,
+/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: workspace,
  * [D][n]. On any thread. */
 void kf_turn_rows(const kf_kernels *kernels, const kf_matrix *turn, const double *x, size_t n,
                   double *columns, double *out);
@@ -310,7 +311,7 @@ typedef struct kf_factor {
  * squares of R[i][i] are above `least`. */
 kf_status kf_factorize(kf_ctx *ctx, double *a, double least, kf_factor *f, bool *good);
 /* c := R^-T s R^-1 for a symmetric s, all [n][n]. */
-kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *scratch, double *c);
+kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *workspace, double *c);
 /* x := R^-1 x, x [n][columns]. */
 kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x);
 

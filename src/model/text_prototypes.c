@@ -273,14 +273,14 @@ kf_status kf_text_check(const kf_text *t, uint32_t dim, const kf_origin *origin,
 /* Prototypes are t + shift for each class, mapped. */
 static void set_prototypes(kf_model *m, const kf_map *map, const kf_kernels *kernels,
                            const kf_text *t, const double *shift, double *x, double *mapped,
-                           double *scratch) {
+                           double *workspace) {
   uint64_t d = m->map.dim_in;
   for (uint32_t first = 0; first < t->n_classes; first += KF_MAP_ROWS) {
     uint32_t left = t->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
     for (uint64_t k = 0; k < n; k++)
       for (uint64_t i = 0; i < d; i++)
         x[k * d + i] = (double)t->rows[(first + k) * d + i] + shift[i];
-    kf_map_f64(map, kernels, x, n, scratch, mapped);
+    kf_map_f64(map, kernels, x, n, workspace, mapped);
     kf_model_set_means(m, kernels, first, n, x, mapped);
   }
   for (uint32_t k = 0; k < t->n_classes; k++) m->counts[k] = 1;
@@ -288,7 +288,7 @@ static void set_prototypes(kf_model *m, const kf_map *map, const kf_kernels *ker
 
 static kf_status take_text(kf_ctx *ctx, const kf_text *text, kf_centre centre, kf_model *m) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
-  double *shift, *x, *mapped, *scratch;
+  double *shift, *x, *mapped, *workspace;
   kf_arena arena = {0};
   kf_map turned = {0};
   kf_status status = KF_OK;
@@ -296,13 +296,13 @@ static kf_status take_text(kf_ctx *ctx, const kf_text *text, kf_centre centre, k
   KF_TAKE_ZERO(&arena, shift, d);
   KF_TAKE(&arena, x, KF_MAP_ROWS * d);
   KF_TAKE(&arena, mapped, KF_MAP_ROWS * l);
-  KF_TAKE(&arena, scratch, kf_map_scratch(&m->map));
+  KF_TAKE(&arena, workspace, kf_map_workspace(&m->map));
   if (status == KF_OK && arena.failed) status = kf_fail_memory(&ctx->err);
   if (status == KF_OK) {
     if (centre == KF_CENTRE_MODALITY) find_shift(text, m->map.mean, shift);
     turned.centre = m->map.centre;
     set_prototypes(m, turned.transform != NULL ? &turned : &m->map, ctx->kernels, text, shift, x,
-                   mapped, scratch);
+                   mapped, workspace);
   }
   kf_arena_free(&arena);
   return status;

@@ -244,8 +244,8 @@ static kf_status apply_all(void *argument, size_t i, size_t worker, kf_err *err)
 }
 
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
-                              double *scratch) {
-  back g = {.kernels = ctx->kernels, .t = t, .z = z, .columns = columns, .y = scratch};
+                              double *workspace) {
+  back g = {.kernels = ctx->kernels, .t = t, .z = z, .columns = columns, .y = workspace};
   size_t blocks = (t->n + BACK - 1) / BACK;
   g.share = kf_task_rows(ctx, columns);
   kf_arena arena = {0};

@@ -99,19 +99,19 @@ typedef struct judged_job {
   kf_tally *tallies; /* [threads] */
 } judged_job;
 
-typedef struct judged_scratch {
+typedef struct judged_workspace {
   kf_right *right;  /* [rows of a batch] */
   uint64_t *number; /* [rows of a batch] */
   void *own;        /* of the caller */
-} judged_scratch;
+} judged_workspace;
 
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void make_workspace(const void *argument, void *workspace, kf_arena *arena) {
   const kf_judged_pass *p = ((const judged_job *)argument)->pass;
-  judged_scratch *s = scratch;
+  judged_workspace *s = workspace;
   KF_TAKE_ZERO(arena, s->right, p->rows);
   KF_TAKE(arena, s->number, p->rows);
-  if (p->scratch_size > 0) s->own = kf_arena_take_zero(arena, 1, p->scratch_size);
-  if (p->make_scratch != NULL && !arena->failed) p->make_scratch(p->argument, s->own, arena);
+  if (p->workspace_size > 0) s->own = kf_arena_take_zero(arena, 1, p->workspace_size);
+  if (p->make_workspace != NULL && !arena->failed) p->make_workspace(p->argument, s->own, arena);
 }
 
 static bool is_scored(const kf_judged_pass *p, kf_tally *tally, uint64_t row, int32_t label,
@@ -126,7 +126,7 @@ static bool is_scored(const kf_judged_pass *p, kf_tally *tally, uint64_t row, in
 
 static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
   const judged_job *j = argument;
-  const judged_scratch *s = b->scratch;
+  const judged_workspace *s = b->workspace;
   kf_tally *tally = &j->tallies[b->worker];
   uint64_t kept = 0;
   for (uint64_t i = 0; i < b->n; i++) {
@@ -142,7 +142,7 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
                     .number = s->number,
                     .worker = b->worker,
                     .tally = tally,
-                    .scratch = s->own};
+                    .workspace = s->own};
   return j->pass->work(j->pass->argument, &rows, err);
 }
 
@@ -187,8 +187,8 @@ kf_status kf_each_judged(kf_ctx *ctx, const kf_data *data, const kf_judged_pass 
                   .shared = pass->shared,
                   .work = judge_batch,
                   .argument = &j,
-                  .scratch_size = sizeof(judged_scratch),
-                  .make_scratch = make_scratch};
+                  .workspace_size = sizeof(judged_workspace),
+                  .make_workspace = make_workspace};
   kf_status status =
       j.tallies != NULL ? kf_each_batch(ctx, data, &each) : kf_fail_memory(&ctx->err);
   if (status == KF_OK && pass->shared) status = add_over_ranks(ctx, j.tallies, pass->judge, &arena);

@@ -113,8 +113,8 @@ typedef struct kf_judged {
   const kf_right *right;  /* [n] */
   const uint64_t *number; /* [n] rows of the data set */
   size_t worker;
-  kf_tally *tally; /* the worker's own, as is the scratch */
-  void *scratch;
+  kf_tally *tally; /* the worker's own, as is the workspace */
+  void *workspace;
 } kf_judged;
 
 /* As kf_pass, whose members of the same names it has. */
@@ -127,8 +127,8 @@ typedef struct kf_judged_pass {
   bool shared;   /* the counts are those of all ranks; what `work` keeps is not brought together */
   kf_status (*work)(void *argument, const kf_judged *rows, kf_err *err);
   void *argument;
-  size_t scratch_size;
-  void (*make_scratch)(const void *argument, void *scratch, kf_arena *arena);
+  size_t workspace_size;
+  void (*make_workspace)(const void *argument, void *workspace, kf_arena *arena);
 } kf_judged_pass;
 /* Counts all rows and hands the scored ones to `work`. Errors go to the context. */
 kf_status kf_each_judged(kf_ctx *ctx, const kf_data *data, const kf_judged_pass *pass,

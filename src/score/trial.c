@@ -38,15 +38,15 @@ typedef struct trial_job {
   void *argument;
 } trial_job;
 
-typedef struct trial_scratch {
+typedef struct trial_workspace {
   int32_t *answers;   /* [batch][top] */
   double *scores;     /* the same */
   kf_chance *chances; /* [batch] */
-} trial_scratch;
+} trial_workspace;
 
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+static void make_workspace(const void *argument, void *workspace, kf_arena *arena) {
   const trial_job *j = argument;
-  trial_scratch *s = scratch;
+  trial_workspace *s = workspace;
   KF_TAKE(arena, s->answers, j->batch * j->trial->top);
   KF_TAKE(arena, s->scores, j->batch * j->trial->top);
   KF_TAKE(arena, s->chances, j->batch);
@@ -82,7 +82,7 @@ static void set_chance(void *argument, uint64_t row, const kf_odds *odds,
 }
 
 static kf_status answer_with_chances(kf_prototypes_use *use, uint32_t top, const kf_judged *rows,
-                                     trial_scratch *s, kf_err *err) {
+                                     trial_workspace *s, kf_err *err) {
   float *queries = kf_alloc(rows->n * use->p->dim, sizeof *queries);
   if (queries == NULL) return kf_fail_memory(err);
   chance_job j = {use->p, rows, s->chances};
@@ -98,7 +98,7 @@ static kf_status answer_with_chances(kf_prototypes_use *use, uint32_t top, const
 
 static kf_status answer(void *argument, const kf_judged *rows, kf_err *err) {
   const trial_job *j = argument;
-  trial_scratch *s = rows->scratch;
+  trial_workspace *s = rows->workspace;
   uint32_t top = j->trial->top;
   bool chances = j->trial->temperature > 0;
   for (int space = 0; space < 2; space++) {
@@ -134,8 +134,8 @@ static kf_status run_pass(const kf_trial *trial, const kf_data *data, bool unjud
                          .shared = true,
                          .work = answer,
                          .argument = j,
-                         .scratch_size = sizeof(trial_scratch),
-                         .make_scratch = make_scratch};
+                         .workspace_size = sizeof(trial_workspace),
+                         .make_workspace = make_workspace};
   return kf_each_judged(trial->ctx, data, &pass, counts);
 }
 

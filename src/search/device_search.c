@@ -97,7 +97,7 @@ typedef struct job {
   atomic_bool unsound;               /* a list is */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
-  /* scratch of workers */
+  /* workspace of workers */
   double *wide;        /* [threads][2 * dim] */
   float *fetched;      /* [threads][KF_SCORE_ROWS][dim] */
   kf_dev_scored *all;  /* [threads][best] a merged list */
@@ -534,10 +534,10 @@ static uint32_t expand(const job *j, uint32_t i, const kf_dev_scored *x, kf_scor
 
 /* How many of a list it takes to have k rows; best + 1: there are fewer. */
 static uint32_t count_needed(const job *j, uint32_t i, const kf_dev_scored *list,
-                             kf_scored *scratch) {
+                             kf_scored *workspace) {
   uint32_t k = j->r->k, n = 0;
   for (uint32_t t = 0; t < j->best && list[t].row >= 0; t++) {
-    n += expand(j, i, &list[t], scratch, k - n);
+    n += expand(j, i, &list[t], workspace, k - n);
     if (n == k) return t + 1;
   }
   return j->best + 1;

@@ -114,8 +114,8 @@ double kf_query_share(const kf_index *index, double norm2) {
 }
 
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
-                        double *scratch) {
-  double *p = scratch, *other = scratch + index->dim;
+                        double *workspace) {
+  double *p = workspace, *other = workspace + index->dim;
   kf_query q = {.norm2 = kernels->norm2(x, index->dim)};
   double scale = kf_row_scale(index, q.norm2);
   q.largest = kf_centre_row(index, x, scale, p);
@@ -151,7 +151,7 @@ static void set_bounds(const kf_index *index, const kf_query *query, double erro
 }
 
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
-                    const float *seen, float factor, double *scratch, kf_query *query,
+                    const float *seen, float factor, double *workspace, kf_query *query,
                     int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
@@ -163,11 +163,11 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
     query->by_length = query->by_error = query->fixed = INFINITY;
     return;
   }
-  if (seen == NULL) kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch);
-  for (uint32_t i = 0; seen != NULL && i < index->seen; i++) scratch[i] = (double)seen[i];
-  kf_round_row(factor, scratch, index->seen, index->padded, bytes);
+  if (seen == NULL) kf_centre_row(index, x, kf_row_scale(index, query->norm2), workspace);
+  for (uint32_t i = 0; seen != NULL && i < index->seen; i++) workspace[i] = (double)seen[i];
+  kf_round_row(factor, workspace, index->seen, index->padded, bytes);
   for (uint32_t i = 0; i < index->seen; i++) bytes2 += bytes[i] * bytes[i];
-  double error = sqrt(kernels->dot(index->seen, scratch, scratch)) * SLACK;
+  double error = sqrt(kernels->dot(index->seen, workspace, workspace)) * SLACK;
   query->by_error = (double)factor * sqrt(bytes2) * (SLACK * SLACK);
   set_bounds(index, query, error, &query->by_length, &query->fixed);
   if (seen == NULL) return;
@@ -179,9 +179,9 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
 }
 
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
-                         double *scratch, kf_query *query, int8_t *parts) {
+                         double *workspace, kf_query *query, int8_t *parts) {
   const kf_weights unknown = {INFINITY, INFINITY, INFINITY};
-  double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), scratch);
+  double largest = kf_centre_row(index, x, kf_row_scale(index, query->norm2), workspace);
   int8_t *high = parts, *low = parts + index->fine_dim;
   memset(parts, 0, 2 * (size_t)index->fine_dim);
   query->fine_factor = 0;
@@ -192,18 +192,18 @@ void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const
   double inverse = factor > 0 ? 1 / (double)factor : 0, high2 = 0, whole2 = 0, low_error2 = 0;
   const double shift = 0x1.8p52;
   for (uint32_t i = 0; i < index->dim; i++) {
-    double whole = (scratch[i] * inverse + shift) - shift;
+    double whole = (workspace[i] * inverse + shift) - shift;
     high[i] = kf_fine_high((int32_t)whole);
     low[i] = kf_fine_low((int32_t)whole);
-    double error = scratch[i] - (double)factor * (128 * high[i]);
-    scratch[i] -= (double)factor * whole;
+    double error = workspace[i] - (double)factor * (128 * high[i]);
+    workspace[i] -= (double)factor * whole;
     high2 += high[i] * high[i];
     whole2 += whole * whole;
     low_error2 += error * error;
     query->fine_start[0] += 128 * high[i];
     query->fine_start[1] += 128 * low[i];
   }
-  double errors[] = {sqrt(low_error2), sqrt(kernels->dot(index->dim, scratch, scratch))};
+  double errors[] = {sqrt(low_error2), sqrt(kernels->dot(index->dim, workspace, workspace))};
   double lengths[] = {128 * sqrt(high2), sqrt(whole2)};
   for (int i = 0; i < 2; i++) {
     kf_weights *w = &query->fine[i];
@@ -319,7 +319,7 @@ typedef struct build_job {
   kf_index *index;
 } build_job;
 
-typedef struct build_scratch {
+typedef struct build_workspace {
   double *y;       /* [dim + KF_LEAD_TAIL] */
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
@@ -328,7 +328,7 @@ typedef struct build_scratch {
   float *seen;      /* [n][index->seen] */
   float *columns;   /* [dim][KF_LEAD_ROWS] */
   float *products;  /* [KF_LEAD_ROWS][lead.n] */
-} build_scratch;
+} build_workspace;
 
 static kf_row_block start_block(double *largest, uint64_t n) {
   return (kf_row_block){.scale = block_scale(largest, n)};
@@ -336,7 +336,7 @@ static kf_row_block start_block(double *largest, uint64_t n) {
 
 /* Rows whole. */
 static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
-                                uint64_t n, const float *rows, const build_scratch *s) {
+                                uint64_t n, const float *rows, const build_workspace *s) {
   uint64_t dim = index->dim;
   for (uint64_t i = 0; i < n; i++)
     s->largest[i] = kf_centre_row(index, rows + i * dim, kf_row_scale_at(index, first + i), s->y);
@@ -352,7 +352,7 @@ static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint
 
 /* Turns up to KF_LEAD_ROWS rows from row i of the block on, and sets them in fine. */
 static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t i,
-                      uint32_t n, const float *rows, const build_scratch *s) {
+                      uint32_t n, const float *rows, const build_workspace *s) {
   double length2[KF_LEAD_ROWS] = {0};
   for (uint32_t r = 0; r < n; r++) {
     double largest = kf_centre_row(index, rows + (i + r) * index->dim,
@@ -371,7 +371,7 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
 
 /* Leading directions, and rows whole in fine. */
 static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, uint64_t first,
-                                  uint64_t n, const float *rows, const build_scratch *s) {
+                                  uint64_t n, const float *rows, const build_workspace *s) {
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
     turn_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
               rows, s);
@@ -400,8 +400,8 @@ static uint64_t rows_of_block(const kf_index *index, uint64_t number) {
   return left < index->block_rows ? left : index->block_rows;
 }
 
-static kf_status make_scratch(const kf_index *index, uint64_t n, build_scratch *s, kf_arena *arena,
-                              kf_err *err) {
+static kf_status make_workspace(const kf_index *index, uint64_t n, build_workspace *s,
+                                kf_arena *arena, kf_err *err) {
   KF_TAKE(arena, s->y, index->dim + (uint64_t)KF_LEAD_TAIL);
   KF_TAKE(arena, s->largest, n);
   KF_TAKE(arena, s->bytes, index->padded);
@@ -447,9 +447,9 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   const kf_kernels *kernels = j->ctx->kernels;
   uint64_t first = (uint64_t)i * index->block_rows, n = rows_of_block(index, i);
   const float *rows = NULL;
-  build_scratch s = {0};
+  build_workspace s = {0};
   kf_arena arena = {0};
-  kf_status status = make_scratch(index, n, &s, &arena, err);
+  kf_status status = make_workspace(index, n, &s, &arena, err);
   if (status == KF_OK) status = read_rows(index, kernels, first, n, &rows, &arena, err);
   if (status == KF_OK) keep_rows(index, kernels, first, n, rows);
   if (status == KF_OK) {

@@ -93,21 +93,21 @@ typedef struct kf_query {
 
 /* The `share` of a query with this canonical squared length. */
 double kf_query_share(const kf_index *index, double norm2);
-/* Everything but the last three. scratch: [2 * dim]. */
+/* Everything but the last three. workspace: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
-                        double *scratch);
+                        double *workspace);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
 /* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
  * becomes zeros with an infinite error. seen: what the first pass takes for it, [index->seen];
- * NULL: the query itself. scratch: [dim + KF_LEAD_TAIL]. */
+ * NULL: the query itself. workspace: [dim + KF_LEAD_TAIL]. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
-                    const float *seen, float factor, double *scratch, kf_query *query,
+                    const float *seen, float factor, double *workspace, kf_query *query,
                     int8_t *bytes);
 /* Rounds it whole to numbers up to KF_FINE_MOST: [2][fine_dim], their high and their low parts.
- * scratch: [dim]. */
+ * workspace: [dim]. */
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
-                         double *scratch, kf_query *query, int8_t *parts);
+                         double *workspace, kf_query *query, int8_t *parts);
 /* What there is to know about a row before it is rounded. */
 typedef struct kf_measured {
   double largest; /* of the numbers that the first pass takes */
@@ -232,14 +232,14 @@ typedef struct kf_query_groups {
   size_t packed_size; /* bytes of a packed group */
   char *packed;       /* [n_groups][packed_size] */
   kf_hit *hits;       /* [group * block_rows] of the last scan */
-  /* scratch */
+  /* workspace */
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
   double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
   /* with leading directions */
   int8_t *fine;   /* [n][2][fine_dim] by place */
   float *seen;    /* [n][index->seen] by query */
-  float *columns; /* [dim][KF_LEAD_ROWS], scratch, and [KF_LEAD_ROWS][lead.n] */
+  float *columns; /* [dim][KF_LEAD_ROWS], workspace, and [KF_LEAD_ROWS][lead.n] */
 } kf_query_groups;
 
 /* Takes room for up to `most` queries; the caller checks the arena. */

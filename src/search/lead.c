@@ -36,12 +36,12 @@ enum {
 static double error_of(uint32_t n, uint32_t dim) { return 1.01 * sqrt(n) * (dim + 8.0) * 0x1p-24; }
 
 void kf_lead_see(const kf_lead *lead, const kf_kernels *kernels, uint32_t dim, const float *columns,
-                 const double *length2, uint32_t rows, float *scratch, float *out) {
+                 const double *length2, uint32_t rows, float *workspace, float *out) {
   uint32_t n = lead->n;
-  memset(scratch, 0, (uint64_t)rows * n * sizeof *scratch);
-  kernels->gemm_tn_f32(columns, KF_LEAD_ROWS, lead->basis, n, scratch, n, rows, n, dim);
+  memset(workspace, 0, (uint64_t)rows * n * sizeof *workspace);
+  kernels->gemm_tn_f32(columns, KF_LEAD_ROWS, lead->basis, n, workspace, n, rows, n, dim);
   for (uint32_t r = 0; r < rows; r++) {
-    const float *u = scratch + (uint64_t)r * n;
+    const float *u = workspace + (uint64_t)r * n;
     float *to = out + r * ((uint64_t)n + KF_LEAD_TAIL);
     double u2 = kernels->norm2(u, n), length = sqrt(length2[r]) + KF_LEAD_TINY;
     double left2 = length2[r] > u2 ? length2[r] - u2 : 0;

@@ -29,7 +29,7 @@ kf_status kf_lead_find(kf_ctx *ctx, struct kf_index *index, uint32_t given);
 /* What the first pass takes for up to KF_LEAD_ROWS rows, out [rows][n + KF_LEAD_TAIL], from their
  * columns [dim][KF_LEAD_ROWS] and squared lengths. */
 void kf_lead_see(const kf_lead *lead, const kf_kernels *kernels, uint32_t dim, const float *columns,
-                 const double *length2, uint32_t rows, float *scratch, float *out);
+                 const double *length2, uint32_t rows, float *workspace, float *out);
 /* The largest of these numbers. */
 double kf_lead_largest(const kf_lead *lead, const float *seen);
 

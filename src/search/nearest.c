@@ -44,7 +44,7 @@ typedef struct finder {
   double *margin;         /* [batch] in the block at hand */
   double *sign;           /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: none */
   kf_shortlist *lists;    /* [batch] */
-  float *fetched;         /* [KF_SCORE_ROWS][dim], scratch like what follows */
+  float *fetched;         /* [KF_SCORE_ROWS][dim], workspace like what follows */
   int32_t *peaks;         /* [group][KF_PEAKS] */
   double *lowest;         /* [group][KF_PEAKS] */
   kf_pending *sorted;     /* [capacity] */

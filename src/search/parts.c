@@ -25,7 +25,7 @@ typedef struct parts {
   uint32_t *width;          /* [ranks] rows in a list of each rank */
   uint64_t *begin;          /* [ranks] its first list in `lists`, for one query at a time */
   kf_scored *lists;         /* [ranks][some][width] */
-  float *x, *y;             /* [dim] scratch, like what follows */
+  float *x, *y;             /* [dim] workspace, like what follows */
   uint32_t *next;           /* [ranks] */
   kf_arena arena;
 } parts;

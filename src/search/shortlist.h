@@ -59,7 +59,7 @@ typedef struct kf_scorer {
   const kf_query *query;
   const float *x;      /* the query as given */
   float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place or in f16; at least 2 */
-  kf_pending *sorted;  /* [capacity of the list], scratch; NULL: no row is pending */
+  kf_pending *sorted;  /* [capacity of the list], workspace; NULL: no row is pending */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u

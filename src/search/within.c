@@ -176,7 +176,7 @@ static kf_status join_ranks(range_job *j, kf_status status) {
 typedef struct sorter {
   const range_job *job;
   uint32_t query;
-  float *x, *y; /* [dim] scratch */
+  float *x, *y; /* [dim] workspace */
 } sorter;
 
 static kf_status fetch(const range_job *j, uint64_t row, float *to, kf_err *err) {

@@ -78,7 +78,7 @@ static void add_to_class(job *j, int32_t label, const int32_t *x) {
 static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   job *j = argument;
   const kf_stats *stats = j->stats;
-  int32_t *fixed = *(int32_t **)b->scratch; /* [batch][dim] */
+  int32_t *fixed = *(int32_t **)b->workspace; /* [batch][dim] */
   size_t kept = 0;
   for (uint64_t r = 0; r < b->n; r++) {
     int32_t label = b->labels[r];
@@ -96,7 +96,7 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-static void make_scratch(const void *argument, void *own, kf_arena *arena) {
+static void make_workspace(const void *argument, void *own, kf_arena *arena) {
   const job *j = argument;
   KF_TAKE(arena, *(int32_t **)own, j->batch * j->stats->dim);
 }
@@ -113,8 +113,8 @@ static kf_status run(job *j, const char *what) {
                                   .workers = kf_moments_workers(j->moments),
                                   .work = add_batch,
                                   .argument = j,
-                                  .scratch_size = sizeof(int32_t *),
-                                  .make_scratch = make_scratch}));
+                                  .workspace_size = sizeof(int32_t *),
+                                  .make_workspace = make_workspace}));
   return kf_moments_flush(j->moments, 1);
 }
 

@@ -68,7 +68,7 @@ double kf_fixed_scale(bool normalized, int exponent, double norm2);
 /* Fails if a value of the row is too large for the exponent (raw-norm mode). */
 kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const kf_data *data,
                              uint64_t row, kf_err *err);
-/* A row as the statistics see it, in real units: x [D]; fixed: scratch, [D]. number: of the row in
+/* A row as the statistics see it, in real units: x [D]; fixed: workspace, [D]. number: of the row in
  * the data set, for messages. */
 kf_status kf_row_seen(const kf_stats *stats, const kf_kernels *kernels, const float *row,
                       double norm2, const kf_data *data, uint64_t number, int32_t *fixed, double *x,

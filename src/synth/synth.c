@@ -31,12 +31,12 @@ static kf_status fetch_images(const kf_data *data, const kf_kernels *kernels, ui
   const synth_data *synth = (const synth_data *)data;
   if (labels != NULL) fetch_labels(data, first, n, labels);
   if (rows == NULL) return KF_OK;
-  float *scratch = kf_alloc(2 * (uint64_t)data->dim, sizeof *scratch);
-  if (scratch == NULL) return kf_fail_memory(err);
+  float *workspace = kf_alloc(2 * (uint64_t)data->dim, sizeof *workspace);
+  if (workspace == NULL) return kf_fail_memory(err);
   for (uint64_t i = 0; i < n; i++)
-    kf_world_image(synth->world, kernels, synth->options.split, first + i, scratch,
+    kf_world_image(synth->world, kernels, synth->options.split, first + i, workspace,
                    rows + (size_t)i * data->dim);
-  kf_free(scratch);
+  kf_free(workspace);
   return KF_OK;
 }
 

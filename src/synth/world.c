@@ -398,7 +398,7 @@ static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {
 }
 
 void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t split, uint64_t row,
-                    float *scratch, float *out) {
+                    float *workspace, float *out) {
   uint32_t dim = world->dim, k = (uint32_t)(row % world->n_classes);
   uint64_t key = key_of(world->seed, STREAM_IMAGES + (uint64_t)split, row);
   uint64_t key_noise = number(key, 4);
@@ -410,11 +410,11 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
 
   const float *own = world->centre + (size_t)k * dim;
   const float *other = world->centre + (size_t)other_class(world, key, k) * dim;
-  float *latent = scratch;
+  float *latent = workspace;
   for (uint32_t j = 0; j < dim; j++) latent[j] = (float)bell(key_noise, j);
   for (uint32_t j = 0; j < dim; j++)
     latent[j] = own[j] + a * (other[j] - own[j]) + latent[j] * scale * world->noise[j];
-  finish(world, kernels, latent, scratch + dim, out);
+  finish(world, kernels, latent, workspace + dim, out);
 }
 
 /* What text row k sees of the class, and its noise. */

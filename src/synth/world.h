@@ -13,10 +13,10 @@ kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world
                        kf_err *err);
 void kf_world_free(kf_world *world);
 
-/* Image row `row` of a split, of class row mod K: [dim] floats of unit length. scratch: [2][dim].
+/* Image row `row` of a split, of class row mod K: [dim] floats of unit length. workspace: [2][dim].
  * Thread-safe. */
 void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t split, uint64_t row,
-                    float *scratch, float *out);
+                    float *workspace, float *out);
 
 /* All text rows, [n_classes][dim], each of unit length. */
 kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,

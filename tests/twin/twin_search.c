@@ -57,7 +57,7 @@ struct kf_dev_rows {
   kf_dev_tile *tiles;
   void *values;
   double *norm2;
-  float *row; /* [dim] scratch */
+  float *row; /* [dim] workspace */
 };
 
 static uint32_t rows_of_a_tile(void) { return (uint32_t)kf_twin.tile_rows; }
