@@ -3,9 +3,10 @@
 #include "world.h"
 
 #include "choose/choose.h"
+#include "choose/left_out.h"
 
 AUTO_OBJECT(kf_fitter)
-AUTO_OBJECT(kf_loo)
+AUTO_OBJECT(kf_left_out)
 
 enum { D = 12, K = 8, N = 96 };
 
@@ -287,23 +288,31 @@ TEST(prediction) {
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
+static void keep_scores(void *argument, uint64_t row, int32_t label, const double *scores) {
+  (void)label;
+  memcpy((double *)argument + row * K, scores, K * sizeof *scores);
+}
+
+/* The scores [N][K] of rows left out in turn, text + alpha * prototype. */
+static void scores_at(problem *p, kf_left_out *l, double lambda, double alpha, double *scores) {
+  kf_left_out_trial trial = {
+      .lambda = lambda, .hits = true, .see = keep_scores, .argument = scores};
+  kf_left_out_point point = {.alpha = alpha};
+  uint64_t n;
+  assert_ok(p->ctx, kf_left_out_try(l, &trial, &point, 1, &n));
+  assert_int_equal(n, N);
+}
+
 /* Hits by all scores of all rows, for one lambda and alpha. */
-static void count_all(problem *p, kf_loo *loo, const float *text, double lambda, double alpha,
-                      uint64_t *top1, uint64_t *top5) {
-  double all[K];
+static void count_all(problem *p, kf_left_out *l, double lambda, double alpha, uint64_t *top1,
+                      uint64_t *top5) {
+  AUTOFREE double *all = malloc(N * K * sizeof *all);
+  scores_at(p, l, lambda, alpha, all);
   *top1 = *top5 = 0;
   for (uint64_t r = 0; r < N; r++) {
+    const double *scores = all + r * K;
     uint32_t own = (uint32_t)p->w.labels[r], before = 0;
-    assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
-    for (uint32_t k = 0; k < K; k++) {
-      double x[D], y[D];
-      for (int i = 0; i < D; i++) {
-        x[i] = (double)p->w.rows[r * D + (uint64_t)i];
-        y[i] = (double)text[k * D + (uint32_t)i];
-      }
-      all[k] = cosine(x, y, D) + alpha * all[k];
-    }
-    for (uint32_t k = 0; k < K; k++) before += all[k] > all[own];
+    for (uint32_t k = 0; k < K; k++) before += scores[k] > scores[own];
     *top1 += before == 0;
     *top5 += before < 5;
   }
@@ -342,20 +351,34 @@ static double own_without(problem *p, uint64_t row, double lambda, kf_centre cen
 }
 
 TEST(lengths) {
+  AUTOFREE double *all = malloc(N * K * sizeof *all);
+  AUTOFREE float *unit = malloc(K * D * sizeof *unit);
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
     AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
-    AUTO(kf_loo) *loo = NULL;
+    AUTO(kf_left_out) *l = NULL;
     AUTO(kf_fitter) *fitter = NULL;
     assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
-    assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
-    assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
-    for (uint64_t r = 0; r < N; r += 7)
-      for (int i = 0; i < 4; i++) {
-        static const double lambdas[] = {0.01, 0.1, 1, 10};
-        double lambda = lambdas[i], all[K], wanted = own_without(p, r, lambda, (kf_centre)centre);
-        assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
-        assert_true(fabs(all[p->w.labels[r]] - wanted) < 1e-5);
+    for (uint32_t i = 0; i < K * D; i++) {
+      double square = 0;
+      for (uint32_t d = i / D * D; d < i / D * D + D; d++)
+        square += (double)p->text[d] * (double)p->text[d];
+      unit[i] = p->text[i] / (float)sqrt(square);
+    }
+    kf_left_out_options by = {.centre = (kf_centre)centre, .text = unit};
+    assert_ok(p->ctx, kf_left_out_new(fitter, p->data, &by, &l));
+    static const double lambdas[] = {0.01, 0.1, 1, 10};
+    for (int i = 0; i < 4; i++) {
+      scores_at(p, l, lambdas[i], 1, all);
+      for (uint64_t r = 0; r < N; r += 7) {
+        double x[D], text[D], wanted = own_without(p, r, lambdas[i], (kf_centre)centre);
+        uint32_t own = (uint32_t)p->w.labels[r];
+        for (uint32_t d = 0; d < D; d++) {
+          x[d] = (double)p->w.rows[r * D + d];
+          text[d] = (double)unit[own * D + d];
+        }
+        assert_true(fabs(all[r * K + own] - cosine(x, text, D) - wanted) < 1e-5);
       }
+    }
   }
 }
 
@@ -372,17 +395,17 @@ TEST(choice) {
       assert_int_equal(c->n, N);
       assert_int_equal(c->n_points, 5 * 16);
       if (isa == KF_ISA_PLAIN) {
-        kf_loo *loo;
+        kf_left_out *l;
         kf_model *fused;
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
         kf_fitter *fitter;
         assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
-        assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
-        assert_ok(p->ctx, kf_loo_set_text(loo, fused->text));
+        kf_left_out_options by = {.centre = (kf_centre)centre, .text = fused->text};
+        assert_ok(p->ctx, kf_left_out_new(fitter, p->data, &by, &l));
         uint64_t best = 0;
         for (size_t i = 0; i < c->n_points; i++) {
           uint64_t top1, top5;
-          count_all(p, loo, fused->text, c->points[i].lambda, c->points[i].alpha, &top1, &top5);
+          count_all(p, l, c->points[i].lambda, c->points[i].alpha, &top1, &top5);
           assert_int_equal(c->points[i].top1, top1);
           assert_int_equal(c->points[i].top5, top5);
           if (top1 > best) best = top1;
@@ -390,7 +413,7 @@ TEST(choice) {
         assert_int_equal(c->points[c->chosen].top1, best);
         assert_true(c->text_top1 < best);
         kf_model_free(fused);
-        kf_loo_free(loo);
+        kf_left_out_free(l);
         kf_fitter_free(fitter);
         kf_fuse_choice_free(first);
         first = c;

@@ -15,6 +15,7 @@ AUTO_OBJECT(kf_left_out)
 typedef struct refit {
   uint32_t dim;
   bool shrunk, euclidean, equal; /* priors */
+  bool centred;
   double kappa, noise, largest;
   double prior; /* of cosines; 0: none */
   const double *column;
@@ -37,7 +38,8 @@ static void row_seen(kf_ctx *ctx, const world *w, const refit *r, const kf_stats
   assert_ok(ctx, kf_stats_add(ctx, one, w->rows + row * w->dim, &w->labels[row], 1));
   const int64_t *sum = kf_stats_class_sum(one, (uint32_t)w->labels[row]);
   for (uint32_t i = 0; i < w->dim; i++)
-    x[i] = (ldexp((double)sum[i], -kf_stats_exponent(all)) - r->mean[i]) * r->column[i];
+    x[i] = (ldexp((double)sum[i], -kf_stats_exponent(all)) - (r->centred ? r->mean[i] : 0)) *
+           r->column[i];
 }
 
 static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_fitter *fitter,
@@ -95,7 +97,7 @@ static void class_mean(const refit *r, uint32_t k, double count, double *m) {
   double n = (double)kf_stats_count(r->stats, k);
   for (uint32_t i = 0; i < d; i++)
     m[i] = (ldexp((double)kf_stats_class_sum(r->stats, k)[i] / n, -kf_stats_exponent(r->stats)) -
-            r->mean[i]) *
+            (r->centred ? r->mean[i] : 0)) *
            r->column[i];
   if (!r->shrunk) return;
   double *c = malloc((size_t)d * d * sizeof *c), *t = malloc(2 * d * sizeof *t), *y = t + d;
@@ -162,6 +164,7 @@ typedef struct setting {
   const float *text;
   kf_priors priors;
   double prior; /* of cosines */
+  kf_centre centre;
 } setting;
 
 #define ALPHA 0.7
@@ -235,6 +238,7 @@ static void check_scores(const world *w, setting t, double relative) {
   assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, t.method, &fitter));
   assert_ok(ctx, kf_fitter_set_priors(fitter, t.priors));
   kf_left_out_options by = {.metric = t.euclidean ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE,
+                            .centre = t.centre,
                             .groups = t.groups,
                             .text = t.text};
   assert_ok(ctx, kf_left_out_new(fitter, data, &by, &l));
@@ -254,6 +258,7 @@ static void check_scores(const world *w, setting t, double relative) {
     refit r = refit_without(ctx, w, stats, fitter, t.groups, row, lambda, t.euclidean);
     r.equal = t.priors == KF_PRIORS_EQUAL;
     r.prior = t.prior;
+    r.centred = t.euclidean || kf_centre_for(t.centre, t.method) == KF_CENTRE_MEAN;
     row_seen(ctx, w, &r, stats, row, x);
     for (uint32_t k = 0; k < w->classes; k++) {
       double score = s.scores[row * w->classes + k];
@@ -328,7 +333,15 @@ TEST(weighted_loss) {
 
 TEST(paper) {
   check_setting((setting){.method = KF_METHOD_PAPER});
+  check_setting((setting){.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN});
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
+}
+
+/* Two rows a class, and fewer rows than columns. */
+TEST(two_rows) {
+  AUTO(world) w = make_world(16, 20, 8, 1, 5);
+  for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
+    check_scores(&w, (setting){.method = KF_METHOD_PAPER, .centre = (kf_centre)centre}, 0.3);
 }
 
 /* Classes of equally many rows. */
@@ -395,7 +408,9 @@ TEST(groups) {
     groups[i] = w.labels[i] == 3 ? 99 : (uint32_t)(test_random(&random) % 7);
   for (int method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
     for (int euclidean = 0; euclidean < 2; euclidean++)
-      check_scores(&w, (setting){(kf_method)method, euclidean, groups, NULL, 0, 0}, 0.5);
+      check_scores(&w, (setting){(kf_method)method, euclidean, groups, NULL, 0, 0, 0}, 0.5);
+  check_scores(&w, (setting){.method = KF_METHOD_PAPER, .groups = groups, .centre = KF_CENTRE_MEAN},
+               0.5);
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
 }
 
@@ -417,8 +432,8 @@ TEST(large_groups) {
   }
   for (int method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
     for (int way = 0; way < 3; way++)
-      check_scores(&w, (setting){(kf_method)method, way == 1, groups, way == 2 ? text : NULL, 0, 0},
-                   0.5);
+      check_scores(
+          &w, (setting){(kf_method)method, way == 1, groups, way == 2 ? text : NULL, 0, 0, 0}, 0.5);
   check_scores(&w, (setting){.text = text}, 0.5);
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
 }
@@ -464,6 +479,104 @@ TEST(copies) {
   assert_error(ctx, KF_ERR_MATH, "two different rows",
                kf_fit(ctx, data, &(kf_fit_options){.reject = 0.9}, &m, NULL));
   assert_ok(ctx, kf_fit(ctx, data, NULL, &m, NULL));
+}
+
+/* --- hits --------------------------------------------------------------------------------------- */
+
+/* Hits alone are those of all scores, on every instruction set, and all scores are finite. */
+static void check_hits(const world *w, bool raw, const double *lambdas, size_t n_lambdas,
+                       setting t) {
+  for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!test_has_isa((kf_isa)isa)) continue;
+    AUTO(kf_ctx) *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_stats) *stats = NULL;
+    AUTO(kf_fitter) *fitter = NULL;
+    AUTO(kf_left_out) *l = NULL;
+    AUTOFREE double *scores = malloc(w->n * w->classes * sizeof *scores);
+    AUTOFREE unsigned char *there = calloc(w->n, 1);
+    AUTOFREE uint64_t *right = calloc(w->n, sizeof *right);
+    assert_ok(ctx,
+              kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
+    kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
+    assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
+    assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
+    kf_left_out_options by = {.metric = t.euclidean ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE,
+                              .centre = t.centre};
+    assert_ok(ctx, kf_left_out_new(fitter, data, &by, &l));
+    for (size_t g = 0; g < n_lambdas; g++) {
+      seen s = {.classes = w->classes, .scores = scores, .there = there};
+      kf_left_out_point counted = {0}, all = {0};
+      kf_left_out_trial trial = {
+          .lambda = lambdas[g], .hits = true, .right = right, .bit = (unsigned)g};
+      uint64_t n = 0, top1 = 0, top5 = 0;
+      assert_ok(ctx, kf_left_out_try(l, &trial, &counted, 1, &n));
+      trial.right = NULL;
+      trial.see = see;
+      trial.argument = &s;
+      assert_ok(ctx, kf_left_out_try(l, &trial, &all, 1, &n));
+      assert_int_equal(n, kf_left_out_counts(l).planned);
+      for (uint64_t row = 0, at = 0; row < w->n; row++) {
+        if (!there[row]) continue;
+        const double *of_row = scores + row * w->classes;
+        uint32_t own = (uint32_t)w->labels[row], before = 0;
+        for (uint32_t k = 0; k < w->classes; k++) {
+          assert_true(isfinite(of_row[k]) || stats->counts[k] == 0);
+          before += of_row[k] > of_row[own] || (k < own && of_row[k] == of_row[own]);
+        }
+        assert_int_equal(right[at++] >> g & 1, before == 0);
+        top1 += before == 0;
+        top5 += before < 5;
+      }
+      assert_int_equal(counted.top1, top1);
+      assert_int_equal(counted.top5, top5);
+      assert_true(counted.loss == 0 && counted.temperature == 0);
+    }
+  }
+}
+
+static void check_hits_everywhere(const world *w, bool raw, const double *lambdas, size_t n) {
+  for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
+    check_hits(w, raw, lambdas, n, (setting){.centre = (kf_centre)centre});
+  check_hits(w, raw, lambdas, n, (setting){.euclidean = true});
+}
+
+TEST(hits) {
+  static const double lambdas[] = {1e-3, 0.05, 0.4, 2, 50};
+  AUTO(world) few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
+  AUTO(world) equal = make_world(40, 6, 4, 1, 2);
+  for (uint64_t i = 0; i < equal.n; i++) /* classes 2k and 2k + 1 have the same rows */
+    memcpy(equal.rows + i * 6, equal.rows + i / 4 * 4 * 6 + (i % 4 / 2 * 2) * 6,
+           6 * sizeof *equal.rows);
+  check_hits_everywhere(&few, false, lambdas, 5);
+  check_hits_everywhere(&odd, false, lambdas, 5);
+  check_hits_everywhere(&equal, false, lambdas, 5);
+}
+
+/* Raw rows so short next to others that they are zeros in the statistics have no direction; and
+ * lambdas near the ends of f64. */
+TEST(hits_far_off) {
+  static const double lambdas[] = {1e-12, 1e-8, 1e100, 1e249};
+  AUTO(world) w = unbalanced(11, 16, 31);
+  for (uint64_t i = 0; i < w.n; i++)
+    for (uint32_t j = 0; j < w.dim; j++) w.rows[i * w.dim + j] *= i % 7 == 3 ? 1e-19f : 1e-4f;
+  check_hits_everywhere(&w, true, lambdas, 4);
+}
+
+/* Rows opposite to others, fewer than columns, and small lambdas: leaving a row out changes much. */
+TEST(hits_opposite) {
+  static const double lambdas[] = {1e-9, 1e-7, 1e-5, 1e-3, 0.1};
+  for (uint64_t seed = 1; seed <= 12; seed++) {
+    uint64_t s = seed;
+    AUTO(world)
+    w = make_world(20 + seed % 4 * 10, 27, 7 + (uint32_t)seed, (double)(seed % 3 * 4), seed);
+    for (uint64_t i = 3; i < w.n; i++)
+      for (uint32_t j = 0; i % 3 != 0 && j < w.dim; j++) {
+        float other = w.rows[seed % i * w.dim + j]; /* another row, or what is opposite to it */
+        w.rows[i * w.dim + j] = i % 3 == 1 ? -other : other * (1 + 1e-6f * (float)test_normal(&s));
+      }
+    check_hits_everywhere(&w, false, lambdas, 5);
+  }
 }
 
 /* --- fewer rows, fewer digits ------------------------------------------------------------------ */

@@ -1,7 +1,6 @@
 /* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
  *
- * A prototype that a row is left out of keeps its length (loo_algebra.c and left_out_block.c say
- * why). On ImageNet with two rows per class that makes the difference between alpha = 0 to 0.01 and
+ * A prototype that a row is left out of keeps its length (left_out_block.c says why). On ImageNet with two rows per class that makes the difference between alpha = 0 to 0.01 and
  * 0.07, which is two points better on test rows (docs/choosing.md).
  *
  * By likelihood, few rows are enough to choose lambda. Three are usual. Where an outer one is best, or
@@ -44,8 +43,7 @@ typedef struct fuse_job {
   size_t n_lambdas;
   bool more_lambdas; /* beyond these, where they might be better */
   bool every_lambda; /* an alpha is wanted for each */
-  kf_loo *loo;
-  kf_row_list rows;
+  bool by_hits;      /* alone, as in the paper's method: every point on all rows of the sample */
   kf_left_out *left_out;
   kf_fuse_choice *choice;
 } fuse_job;
@@ -68,8 +66,6 @@ static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const floa
   kf_model_free(fused);
   return status;
 }
-
-static kf_status set_text(fuse_job *j, const float *text) { return kf_loo_set_text(j->loo, text); }
 
 /* Of equally good points the smaller alpha, then the larger lambda is taken. */
 static bool is_better(const kf_fuse_choice *c, const kf_fuse_point *p, const kf_fuse_point *b) {
@@ -110,20 +106,6 @@ static void take_best(fuse_job *j) {
   c->alpha = c->points[c->chosen].alpha;
 }
 
-static kf_status leave_out(fuse_job *j) {
-  kf_fuse_choice *c = j->choice;
-  kf_loo_count count;
-  KF_TRY(with_text(j, set_text));
-  KF_TRY(kf_sample_rows(j->ctx, j->data, j->options.sample, &j->rows, &c->rows));
-  KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, NULL, &count));
-  c->n = count.n;
-  c->n_single = count.n_single;
-  take_best(j);
-  return KF_OK;
-}
-
-/* --- by all scores of rows left out ------------------------------------------------------------ */
-
 /* The n points of one lambda; most: rows, 0 for all of the sample. */
 static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64_t most) {
   kf_left_out_point *tried = kf_alloc_zero(n, sizeof *tried);
@@ -132,7 +114,8 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   kf_left_out_trial trial = {.lambda = points[0].lambda,
                              .most = most,
                              .curve = most > 0,
-                             .fast = most > 0,
+                             .fast = most > 0 || (j->by_hits && kf_left_out_is_large(j->left_out)),
+                             .hits = j->by_hits,
                              .what = "fusion"};
   kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
   for (size_t i = 0; i < n; i++) {
@@ -169,8 +152,11 @@ static void keep_near(kf_fuse_choice *c, kf_fuse_point best) {
 }
 
 static kf_status start_left_out(fuse_job *j, const float *text) {
+  uint64_t sample = j->options.sample;
   kf_left_out_options by = {.metric = KF_METRIC_COSINE,
-                            .sample = j->options.sample,
+                            .centre = j->options.centre,
+                            .sample =
+                                j->by_hits ? kf_hits_sample(sample, j->stats->n_classes) : sample,
                             .groups = j->options.groups,
                             .text = text};
   return kf_left_out_new(j->fitter, j->data, &by, &j->left_out);
@@ -204,12 +190,12 @@ static kf_status go_on(fuse_job *j, double end, const double *relative, size_t n
   return KF_OK;
 }
 
-static kf_status by_scores(fuse_job *j) {
+static kf_status leave_out(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   /* An alpha for every lambda is the one that a fit with this lambda takes: by all rows. */
-  uint64_t most = j->every_lambda ? 0 : kf_curve_rows(j->stats->n_classes);
+  bool all_rows = j->every_lambda || j->by_hits;
+  uint64_t most = all_rows ? 0 : kf_curve_rows(j->stats->n_classes);
   size_t each = j->options.n_alphas;
-  KF_TRY(kf_left_out_check(j->fitter, KF_METRIC_COSINE, j->options.centre));
   KF_TRY(with_text(j, start_left_out));
   kf_left_out_count count = kf_left_out_counts(j->left_out);
   c->rows = count.rows;
@@ -224,7 +210,7 @@ static kf_status by_scores(fuse_job *j) {
     KF_TRY(go_on(j, first, lambdas_below, COUNT_OF(lambdas_below), most));
     KF_TRY(go_on(j, last, lambdas_above, COUNT_OF(lambdas_above), most));
   }
-  if (!j->every_lambda) {
+  if (!all_rows) {
     keep_near(c, best_with_usual(c, j->n_lambdas * each));
     KF_TRY(try_alphas(j, c->points, c->n_points, 0));
   }
@@ -248,9 +234,8 @@ static kf_status run(fuse_job *j) {
   if (!pairs || !(c->mean_eigenvalue > 0) || kf_fitter_total(j->fitter)) return KF_OK;
   bool hits =
       c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  j->by_hits = hits && j->options.groups == NULL;
   KF_TRY(list_points(j));
-  if (!hits || j->options.groups != NULL) return by_scores(j);
-  KF_TRY(kf_loo_new(j->fitter, j->data, KF_METRIC_COSINE, j->options.centre, &j->loo));
   return leave_out(j);
 }
 
@@ -277,9 +262,7 @@ static kf_status choose(fuse_job *j) {
   j->choice = kf_alloc_tail(sizeof *j->choice, (j->n_lambdas + MORE_LAMBDAS) * j->options.n_alphas,
                             sizeof *j->choice->points);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
-  kf_loo_free(j->loo);
   kf_left_out_free(j->left_out);
-  kf_row_list_clear(&j->rows);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);
   return status;

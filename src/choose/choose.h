@@ -3,7 +3,6 @@
 #ifndef KF_CHOOSE_H
 #define KF_CHOOSE_H
 
-#include "choose/loo.h"
 #include "choose/ranks.h"
 #include "choose/rows.h"
 

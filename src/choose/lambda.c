@@ -34,15 +34,11 @@ enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HA
 /* Eighths of a decade. */
 enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40, FAR_EIGHTH = -8 };
 
-/* Pairs of a row and a class that hits are counted in, at most, unless a sample is asked for. */
-#define MOST_PAIRS (UINT64_C(1) << 27)
-
 typedef struct lambda_search {
   kf_ctx *ctx;
   kf_fitter *fitter;
-  /* Hits of the paper's method are counted by its own engine, which computes few scores. */
-  kf_loo *loo;
-  kf_lambda_hits *hits;
+  bool by_hits; /* alone, as in the paper's method */
+  kf_lambda_hits hits;
   int first_half, last_half;                /* of the grid so far */
   bool refined[MOST_HALF - LEAST_HALF + 1]; /* eighths around each have been tried */
   kf_left_out *left_out;
@@ -118,17 +114,17 @@ static kf_status settle(lambda_search *s, double lambda, kf_left_out_point *of_c
 /* Adds n relative lambdas to the curve, and finds its best point. */
 static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
-  kf_lambda_point *more = c->points + c->n_points;
-  if (s->left_out != NULL) {
+  for (size_t i = 0; i < n; i++) {
+    double lambda = relative[i] * c->mean_eigenvalue;
     kf_left_out_point p = {0};
-    for (size_t i = 0; i < n; i++) KF_TRY(add_point(s, relative[i] * c->mean_eigenvalue, what, &p));
-    find_best(c);
-    return KF_OK;
+    if (!s->by_hits) {
+      KF_TRY(add_point(s, lambda, what, &p));
+      continue;
+    }
+    c->points[c->n_points] = (kf_lambda_point){.lambda = lambda};
+    KF_TRY(kf_lambda_hits_try(&s->hits, what, &c->points[c->n_points++]));
   }
-  for (size_t i = 0; i < n; i++)
-    more[i] = (kf_lambda_point){.lambda = relative[i] * c->mean_eigenvalue};
-  KF_TRY(kf_lambda_hits_try(s->hits, what, more, n));
-  c->n_points += n;
+  c->n = s->by_hits ? s->hits.n : c->n;
   find_best(c);
   return KF_OK;
 }
@@ -230,11 +226,12 @@ static kf_status try_grid(lambda_search *s) {
 /* Takes more rows while another lambda may still be better by more than MOST_LOSS. */
 static kf_status take_enough_rows(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
-  while (kf_lambda_hits_has_more(s->hits)) {
+  while (kf_lambda_hits_has_more(&s->hits)) {
     double loss;
-    KF_TRY(kf_lambda_hits_loss(s->hits, c->points, c->n_points, c->best, &loss));
+    KF_TRY(kf_lambda_hits_loss(&s->hits, c->points, c->n_points, c->best, &loss));
     if (loss <= MOST_LOSS) return KF_OK;
-    KF_TRY(kf_lambda_hits_take_more(s->hits, "lambda", c->points, c->n_points));
+    KF_TRY(kf_lambda_hits_take_more(&s->hits, "lambda", c->points, c->n_points));
+    c->n = s->hits.n;
     find_best(c);
     KF_TRY(complete_grid(s));
   }
@@ -403,17 +400,13 @@ static kf_status count_with_priors(lambda_search *s) {
 static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
   bool likelihood = c->criterion == KF_CRITERION_LIKELIHOOD;
-  if (s->left_out != NULL && kf_left_out_counts(s->left_out).n == 0)
+  if (kf_left_out_counts(s->left_out).n == 0)
     c->n = 0;
   else if (o->grid != NULL)
     KF_TRY(try_lambdas(s, o->grid, o->n_grid, "lambda"));
   else
     KF_TRY(likelihood ? descend(s) : try_grid(s));
-  if (s->hits != NULL) {
-    KF_TRY(take_enough_rows(s));
-    c->n = kf_lambda_hits_counted(s->hits).n;
-    c->n_single = kf_lambda_hits_counted(s->hits).n_single;
-  }
+  if (s->by_hits && c->n > 0) KF_TRY(take_enough_rows(s));
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows%s",
@@ -421,7 +414,7 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = pick(c, s->largest);
   c->lambda = c->points[c->chosen].lambda;
-  bool whole = s->left_out == NULL || (!s->trial.fast && c->n == kf_left_out_counts(s->left_out).n);
+  bool whole = s->by_hits || (!s->trial.fast && c->n == kf_left_out_counts(s->left_out).n);
   if (whole) {
     c->all = c->points[c->chosen];
     c->n_all = c->n;
@@ -461,21 +454,18 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   c->criterion = kf_criterion_for(o->criterion, kf_fitter_method(fitter));
   if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
   bool hits = c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(fitter) == KF_METHOD_PAPER;
-  if (hits && o->groups == NULL) {
-    kf_row_list rows = {0};
-    KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
-    KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &rows, &c->rows));
-    if (o->sample == 0) kf_row_list_keep(&rows, MOST_PAIRS / kf_fitter_stats(fitter)->n_classes);
-    /* What is within a standard error of the best depends on the number of rows. */
-    bool at_once = o->sample > 0 || o->grid != NULL || s->largest;
-    KF_TRY(kf_lambda_hits_new(s->loo, &rows, at_once, &s->hits));
-    return choose(s, o);
-  }
-  kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};
-  KF_TRY(kf_left_out_check(fitter, c->metric, o->centre));
+  s->by_hits = hits && o->groups == NULL;
+  uint32_t n_classes = kf_fitter_stats(fitter)->n_classes;
+  kf_left_out_options by = {.metric = c->metric,
+                            .centre = o->centre,
+                            .sample = s->by_hits ? kf_hits_sample(o->sample, n_classes) : o->sample,
+                            .groups = o->groups};
   KF_TRY(kf_left_out_new(fitter, data, &by, &s->left_out));
   c->rows = kf_left_out_counts(s->left_out).rows;
   c->n_single = kf_left_out_counts(s->left_out).n_single;
+  /* What is within a standard error of the best depends on the number of rows. */
+  bool at_once = o->sample > 0 || o->grid != NULL || s->largest;
+  if (s->by_hits) KF_TRY(kf_lambda_hits_start(&s->hits, s->ctx, s->left_out, at_once));
   return choose(s, o);
 }
 
@@ -509,8 +499,7 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                      .settled = (double)NAN};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
-  kf_lambda_hits_free(s.hits);
-  kf_loo_free(s.loo);
+  kf_lambda_hits_clear(&s.hits);
   kf_left_out_free(s.left_out);
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
 }

@@ -26,6 +26,9 @@
  * space, and turned to the directions of Gamma that class means have a part in, at most K - 1. In
  * all other directions D is 1.
  *
+ * Without shrinking, as in the paper, S_b has no part in the scores: no directions are found, and
+ * the metric I is all that is needed. Then rows need not be centred either, and no mean moves.
+ *
  * Held at their values of all rows are the scales of columns and kappa. Rows are the integers that
  * the statistics were made of. */
 #include "choose/left_out_internal.h"
@@ -34,7 +37,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEANS 96u /* class means, or rows, that are turned together */
+#define MEANS       96u /* class means, or rows, that are turned together */
+#define MANY_SCORES (1u << 22)
 
 /* --- making it --------------------------------------------------------------------------------- */
 
@@ -103,8 +107,9 @@ static kf_status turn_classes(kf_left_out *l) {
   for (uint64_t d = 0; d < dim; d++)
     for (uint64_t i = 0; i < dim; i++) turn[d * dim + i] *= column[d];
   l->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
-  kf_turn_rows(l->ctx->kernels, &l->turn, kf_fitter_mean(l->fitter), 1, columns, less);
-  for (uint64_t d = 0; d < dim; d++) less[d] = -less[d];
+  if (l->centred)
+    kf_turn_rows(l->ctx->kernels, &l->turn, kf_fitter_mean(l->fitter), 1, columns, less);
+  for (uint64_t d = 0; d < dim; d++) less[d] = l->centred ? -less[d] : 0;
   l->turn.start = less;
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
 }
@@ -124,7 +129,7 @@ static kf_status turn_text(kf_left_out *l, const float *text) {
     double product = 0;
     for (uint64_t d = 0; d < dim; d++) {
       scaled[d] = (double)t[d] / column[d];
-      product += (double)t[d] * mean[d];
+      product += l->centred ? (double)t[d] * mean[d] : 0;
     }
     start[j] = product;
     for (uint64_t i = 0; i < dim; i++)
@@ -235,15 +240,6 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   return l->arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;
 }
 
-kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre) {
-  if (metric == KF_METRIC_EUCLIDEAN ||
-      kf_centre_for(centre, kf_fitter_method(fitter)) == KF_CENTRE_MEAN)
-    return KF_OK;
-  return kf_fail_hint(&kf_fitter_ctx(fitter)->err, KF_ERR_ARG, KF_HINT_CENTRE,
-                      "rows that are not centred are left out one by one, and by accuracy alone; "
-                      "groups and the likelihood need centred rows");
-}
-
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
@@ -252,6 +248,14 @@ kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
   if (kf_fitter_total(fitter))
     return kf_fail(&ctx->err, KF_ERR_MATH,
                    "no class has two different rows, so leaving rows out says nothing");
+  kf_method method = kf_fitter_method(fitter);
+  bool euclidean = options->metric == KF_METRIC_EUCLIDEAN;
+  bool centred = euclidean || kf_centre_for(options->centre, method) == KF_CENTRE_MEAN;
+  if (!centred && method == KF_METHOD_SHRUNK)
+    return kf_fail_hint(
+        &ctx->err, KF_ERR_ARG, KF_HINT_CENTRE,
+        "class means are shrunk towards the mean of all rows, so rows must be centred "
+        "on it when some are left out");
   kf_left_out *l = kf_alloc_zero(1, sizeof *l);
   if (l == NULL) return kf_fail_memory(&ctx->err);
   l->ctx = ctx;
@@ -260,7 +264,8 @@ kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
   l->data = data;
   l->groups = options->groups;
   l->dim = stats->dim;
-  l->euclidean = options->metric == KF_METRIC_EUCLIDEAN;
+  l->euclidean = euclidean;
+  l->centred = centred;
   KF_HAND_OUT(prepare(l, options), out, l, kf_left_out_free);
 }
 
@@ -272,3 +277,6 @@ void kf_left_out_free(kf_left_out *l) {
 }
 
 kf_left_out_count kf_left_out_counts(const kf_left_out *l) { return l->count; }
+bool kf_left_out_is_large(const kf_left_out *l) {
+  return !l->euclidean && l->rows.n * l->n > MANY_SCORES;
+}

@@ -8,6 +8,7 @@ typedef struct kf_left_out kf_left_out;
 
 typedef struct kf_left_out_options {
   kf_metric metric;       /* cosine or Euclidean */
+  kf_centre centre;       /* of cosines: what is subtracted from rows before they are mapped */
   uint64_t sample;        /* leave out about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
   const uint32_t *groups; /* [rows of the data set] left out together; NULL: each row alone */
   const float *text;      /* [n_classes][D] text prototypes of unit length; NULL: none */
@@ -15,20 +16,33 @@ typedef struct kf_left_out_options {
 
 #define KF_LEFT_OUT_LARGEST 16384u /* rows in a group */
 
-/* Rows are centred here. So is a map that is chosen by them, unless distances decide. */
-kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre);
+/* Where hits alone are counted, by the paper's method, more rows are needed, and each costs less. */
+#define KF_HITS_SAMPLE 50000u
+#define KF_HITS_PAIRS  (UINT64_C(1) << 24) /* of a row and a class, unless that makes too few rows */
+#define KF_HITS_LEAST  1000u
+static inline uint64_t kf_hits_sample(uint64_t asked, uint32_t n_classes) {
+  uint64_t rows = KF_HITS_PAIRS / n_classes;
+  if (asked > 0) return asked;
+  return rows < KF_HITS_LEAST ? KF_HITS_LEAST : rows < KF_HITS_SAMPLE ? rows : KF_HITS_SAMPLE;
+}
+
 /* The fitter, its statistics, the data set, groups and text must outlive it. KF_ERR_MATH if there is
- * no scatter within classes. */
+ * no scatter within classes; KF_ERR_ARG if class means are shrunk, which is towards the mean of all
+ * rows, but cosines are not centred on it. */
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out);
 void kf_left_out_free(kf_left_out *l);
 
 typedef struct kf_left_out_count {
   uint64_t rows;     /* of the data set that have a label */
-  uint64_t n;        /* rows to leave out */
+  uint64_t n;        /* rows to leave out that can be judged */
+  uint64_t planned;  /* rows to leave out, with those of groups that cannot be judged */
   uint64_t n_single; /* rows without others of their class, or outside their group */
 } kf_left_out_count;
 kf_left_out_count kf_left_out_counts(const kf_left_out *l);
+/* Whether there are so many scores that hits should be counted with `fast` products: one row in
+ * 100,000 may then be taken for a hit, or not, that in f64 is none, or one. */
+bool kf_left_out_is_large(const kf_left_out *l);
 
 /* At one lambda, and with text one alpha: a class has the score text + alpha * prototype. */
 typedef struct kf_left_out_point {
@@ -54,6 +68,13 @@ typedef struct kf_left_out_trial {
    * [n_points]. 0, NULL: not wanted. */
   uint64_t part;
   kf_left_out_point *of_part;
+  /* Rows that a trial with `most` this large leaves out are skipped. */
+  uint64_t skip;
+  bool hits; /* count hits only; points have no loss and no temperature */
+  /* With `hits`: [planned] `bit` is set where a row of this rank is a hit at the first point; NULL:
+   * not wanted. */
+  uint64_t *right;
+  unsigned bit;
   /* Where larger classes are likelier by cosine (kf_fitter_weighs): with 0 the likelihood says so, and
    * hits are those of cosines; otherwise scores are cosines with this prior, as a model has them. */
   double prior;

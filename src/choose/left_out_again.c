@@ -138,6 +138,10 @@ static kf_status set_map(again *a) {
     for (uint64_t d = 0; d < dim; d++) whiten[i * dim + d] *= scale;
   }
   transpose(whiten, dim, dim, columns);
+  if (!a->v->shrunk) { /* any T with T W T^T = I will do */
+    memcpy(a->map, columns, dim * dim * sizeof *columns);
+    return KF_OK;
+  }
   product.a = a->b;
   product.b = columns;
   product.c = a->a3;
@@ -233,7 +237,7 @@ kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, con
                          double *scores) {
   kf_arena arena = {0};
   again a = {.v = v, .r = r, .label = label};
-  a.inverse_left = 1 / (double)(v->l->stats->rows - r);
+  a.inverse_left = v->l->centred ? 1 / (double)(v->l->stats->rows - r) : 0;
   take(&a, &arena);
   kf_status status = arena.failed ? kf_fail_memory(&v->l->ctx->err) : run(&a, turned, scores);
   kf_arena_free(&arena);

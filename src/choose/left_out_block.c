@@ -409,7 +409,7 @@ static bool first_of_class(const kf_block *b, uint32_t i) {
 
 void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   const kf_left_out *l = v->l;
-  b->inverse_left = 1 / (double)(l->stats->rows - b->r);
+  b->inverse_left = l->centred ? 1 / (double)(l->stats->rows - b->r) : 0;
   set_gram(v, b);
   set_within(v, b);
   set_queries(b);

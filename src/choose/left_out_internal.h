@@ -24,7 +24,7 @@ typedef struct kf_counts {
  * only. */
 typedef struct kf_view {
   const kf_left_out *l;
-  bool shrunk;
+  bool shrunk; /* otherwise directions are the columns: rank = D */
   double kappa;
   double noise;   /* 1 / the variance of a row in any direction of the whitened space: N - K */
   double prior;   /* of kf_prior2, by distances; 0: none */
@@ -53,6 +53,7 @@ struct kf_left_out {
   const kf_data *data;
   const uint32_t *groups;
   bool euclidean;
+  bool centred; /* on the mean of all rows, as always by distances */
   uint32_t dim;
   uint32_t n;        /* classes with rows */
   int32_t *number;   /* [n] of each */
@@ -102,6 +103,8 @@ void kf_benches_make(kf_left_out *l, kf_arena *arena);
 
 /* --- a lambda (left_out_view.c) ---------------------------------------------------------------- */
 
+/* The largest rank. */
+uint64_t kf_view_most_directions(const kf_left_out *l);
 /* Takes the memory. */
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
 /* Goes to a lambda (absolute). fast: products of cosines in f32 are good enough. */
@@ -163,9 +166,10 @@ typedef struct kf_block {
   const double *wide;   /* [2r][D] U in the whitened space */
   const double *u;      /* [2r][rank] along the directions of class means */
   double *product[3];   /* [2r][n] with class means, in the three metrics */
-  double inverse_left;  /* 1 / (N - g) */
-  double *omega;        /* [r][r] */
-  double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */
+  double
+      inverse_left; /* 1 / (N - g), by which the mean of all rows moves; 0 if it is not subtracted */
+  double *omega;    /* [r][r] */
+  double *b;        /* [r][r] (Omega^-1 - V V^T)^-1 */
   double *g0, *g1, *g2; /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
   double *e;            /* [2r][2r] of one count */
   double *query;        /* [r][2r] the row itself is U^T query */
@@ -213,6 +217,8 @@ kf_likelihood kf_likelihood_new(bool euclidean);
  * classes, up to a factor; hits are those of the scores alone. NULL: all are equal. workspace: [2n]. */
 void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
                        uint32_t own, double *workspace);
+/* Counts a row as a hit, or not, without its likelihood. Returns how many classes come before its own. */
+uint32_t kf_likelihood_count(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* n of them, of rows that ranks have shared out, become those of all rows. */
 kf_status kf_likelihood_add_ranks(kf_ctx *ctx, kf_status status, kf_likelihood *s, size_t n);

@@ -95,5 +95,7 @@ static kf_status plan_groups(kf_left_out *l, uint64_t sample) {
 }
 
 kf_status kf_left_out_plan(kf_left_out *l, uint64_t sample) {
-  return l->groups != NULL ? plan_groups(l, sample) : plan_single_rows(l, sample);
+  KF_TRY(l->groups != NULL ? plan_groups(l, sample) : plan_single_rows(l, sample));
+  l->count.planned = l->rows.n;
+  return KF_OK;
 }

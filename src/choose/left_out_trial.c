@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PRODUCTS    (1u << 17) /* numbers in a product of matrices, about */
+#define WIDE_BATCH  64u        /* rows, however many classes: each call packs all class means */
 #define LEAST_BATCH 16u        /* rows, unless there are fewer */
 #define MOST_BATCH  512u       /* rows, unless a group has more */
 
@@ -58,13 +59,14 @@ typedef struct trial {
 /* Rows of a batch: many for the products, but enough batches for all threads of all ranks. */
 static uint64_t batch_limit(const kf_left_out *l) {
   uint64_t limit = PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->ranks.threads);
+  if (limit < WIDE_BATCH) limit = WIDE_BATCH;
   if (limit > each) limit = each;
-  return limit < LEAST_BATCH ? LEAST_BATCH : limit > MOST_BATCH ? MOST_BATCH : limit;
+  return limit > MOST_BATCH ? MOST_BATCH : limit < LEAST_BATCH ? LEAST_BATCH : limit;
 }
 
 static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   uint64_t dim = l->dim, rows = l->most_rows, n = l->n, r2 = 2 * l->largest;
-  uint64_t rank = n < dim ? n : dim;
+  uint64_t rank = kf_view_most_directions(l);
   KF_TAKE(arena, b->at, rows);
   KF_TAKE(arena, b->own, rows);
   KF_TAKE(arena, b->classes, rows);
@@ -138,10 +140,21 @@ static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_
                  b->product_f32[m]);
 }
 
+/* Without shrinking, rows are not turned. */
+static void whiten_rows(const kf_view *v, kf_bench *b, uint64_t n) {
+  size_t dim = v->l->dim;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++) b->z[i * dim + d] = v->l->turned[b->at[i]][d] * v->root[d];
+}
+
 /* The n rows of a batch to the directions of class means. */
 static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
   const kf_left_out *l = v->l;
   size_t dim = l->dim;
+  if (!v->shrunk) {
+    whiten_rows(v, b, n);
+    return;
+  }
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
   kf_matrix turn = {.depth = dim, .n = v->rank, .b = v->directions};
@@ -152,6 +165,11 @@ static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
 static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
   const kf_left_out *l = v->l;
   size_t dim = l->dim, rank = v->rank;
+  if (!v->shrunk) {
+    whiten_rows(v, b, n);
+    for (size_t i = 0; i < n * rank; i++) b->z_f32[i] = (float)b->z[i];
+    return;
+  }
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++)
       b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
@@ -262,6 +280,7 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
     uint64_t at = b->at[i + k];
     uint32_t own = (uint32_t)l->place[l->rows.label[at]];
     const double *scores = b->scores + (size_t)k * l->n, *given = scores;
+    bool hit = false;
     if (isnan(scores[own])) continue;
     for (size_t p = 0; p < t->n_points; p++) {
       if (l->with_text) {
@@ -269,7 +288,12 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
           b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
         given = b->both;
       }
-      kf_likelihood_add(&sums[p], given, lowered ? NULL : b->weights, l->n, own, b->powers);
+      if (t->asked->hits)
+        hit = kf_likelihood_count(&sums[p], given, l->n, own) == 0;
+      else
+        kf_likelihood_add(&sums[p], given, lowered ? NULL : b->weights, l->n, own, b->powers);
+      if (p == 0 && hit && t->asked->right != NULL)
+        t->asked->right[at] |= UINT64_C(1) << t->asked->bit;
       if (p == 0 && t->asked->see != NULL) show_scores(t, b, at, given);
     }
   }
@@ -344,14 +368,16 @@ static uint64_t blocks_for(const kf_left_out *l, uint64_t rows) {
   return share > 0 ? share : 1;
 }
 
-/* Which blocks are left out: the part, spread evenly, and so many of the others, spread evenly. */
+/* Which blocks are left out: the part, spread evenly, and others, spread evenly. */
 static void choose_blocks(trial *t) {
   const kf_left_out *l = t->l;
   uint64_t part = t->asked->part > 0 ? blocks_for(l, t->asked->part) : 0, seen = 0;
   uint64_t all = blocks_for(l, t->asked->most), others = l->n_blocks - part;
+  uint64_t skip = t->asked->skip > 0 ? blocks_for(l, t->asked->skip) : 0;
   for (uint64_t k = 0; k < l->n_blocks; k++) {
     t->in_part[k] = kf_takes(k, part, l->n_blocks);
     t->chosen[k] = t->in_part[k] || (all > part && kf_takes(seen++, all - part, others));
+    if (kf_takes(k, skip, l->n_blocks)) t->chosen[k] = false;
   }
 }
 
@@ -417,6 +443,15 @@ static kf_status try_own(trial *t) {
   return kf_parallel(ctx, (size_t)n_in(t->own), try_batch, t);
 }
 
+static void find_point(const trial *t, const kf_likelihood *sums, kf_left_out_point *point) {
+  if (!t->asked->hits) {
+    kf_likelihood_find(sums, point);
+    return;
+  }
+  point->top1 = sums->top1;
+  point->top5 = sums->top5;
+}
+
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
@@ -429,9 +464,9 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
     kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
   if (t->asked->see == NULL) KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->softmax, 2 * n_points));
   for (size_t p = 0; p < n_points; p++) {
-    if (t->asked->of_part != NULL) kf_likelihood_find(&part[p], &t->asked->of_part[p]);
+    if (t->asked->of_part != NULL) find_point(t, &part[p], &t->asked->of_part[p]);
     kf_likelihood_join(&others[p], &part[p]);
-    kf_likelihood_find(&others[p], &points[p]);
+    find_point(t, &others[p], &points[p]);
     *n = others[p].n;
   }
   return KF_OK;

@@ -10,8 +10,27 @@
 #define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
 #define MEANS      96u   /* class means that are turned together */
 
+uint64_t kf_view_most_directions(const kf_left_out *l) {
+  bool fewer = l->n < l->dim && kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
+  return fewer ? l->n : l->dim;
+}
+
+/* What finding directions takes. */
+static void take_directions(kf_view *v, uint64_t rank, kf_arena *arena) {
+  uint64_t dim = v->l->dim, n = v->l->n;
+  KF_TAKE(arena, v->gamma, dim);
+  KF_TAKE(arena, v->directions, dim * rank);
+  if (!v->l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
+  if (n <= dim) {
+    KF_TAKE(arena, v->whitened, dim * n);
+    KF_TAKE(arena, v->weighted, n * dim);
+    KF_TAKE(arena, v->square, n * n);
+    KF_TAKE(arena, v->vectors, n * n);
+  }
+}
+
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
-  uint64_t dim = l->dim, n = l->n, rank = n < dim ? n : dim;
+  uint64_t dim = l->dim, n = l->n, rank = kf_view_most_directions(l);
   v->l = l;
   v->shrunk = kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
   v->metrics = v->shrunk ? 3 : 1;
@@ -20,22 +39,14 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   v->prior = l->euclidean ? kf_fitter_prior(l->fitter) : 0;
   v->largest = kf_largest_count(l->stats->counts, l->stats->n_classes);
   KF_TAKE(arena, v->root, dim);
-  KF_TAKE(arena, v->gamma, dim);
-  KF_TAKE(arena, v->directions, dim * rank);
   KF_TAKE(arena, v->means, n * rank);
-  if (!l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
-  if (n <= dim) {
-    KF_TAKE(arena, v->whitened, dim * n);
-    KF_TAKE(arena, v->weighted, n * dim);
-    KF_TAKE(arena, v->square, n * n);
-    KF_TAKE(arena, v->vectors, n * n);
-  }
+  if (v->shrunk) take_directions(v, rank, arena);
   for (uint32_t m = 0; m < v->metrics; m++) {
     KF_TAKE(arena, v->squares[m], n);
     KF_TAKE(arena, v->columns[m], rank * n);
     v->columns_f32[m] = (float *)(void *)v->columns[m];
   }
-  if (n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
+  if (v->shrunk && n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
   if (v->shrunk) {
     kf_counts_make(&v->counts, l->kinds, l->n_kinds, arena);
     if (v->counts.n > 0) KF_TAKE(arena, v->counts.weights, rank * 2 * v->counts.n);
@@ -160,6 +171,26 @@ static kf_status many_classes(kf_view *v, double lambda, bool curve) {
           .a = v->whitened, .b = v->directions, .c = v->means, .m = n, .n = v->rank, .depth = dim});
 }
 
+/* Without shrinking the whitened class means are all there is. */
+static kf_status whiten_means(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_view *v = argument;
+  uint64_t dim = v->l->dim;
+  span s = span_of(v->l, i);
+  for (uint64_t j = s.first; j < s.first + s.n; j++)
+    for (uint64_t d = 0; d < dim; d++)
+      v->means[j * dim + d] = v->l->means[j * dim + d] * v->root[d];
+  return KF_OK;
+}
+
+static kf_status set_directions(kf_view *v, double lambda, bool curve) {
+  const kf_left_out *l = v->l;
+  if (v->shrunk) return l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve);
+  v->rank = l->dim;
+  return each_span(l, whiten_means, v);
+}
+
 /* D^-1 of each class of a span, [rank]; classes of one count share it. */
 static void find_narrowings(const kf_view *v, span s, double *room, const double **of_class) {
   const kf_left_out *l = v->l;
@@ -211,9 +242,11 @@ kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   double least = values[l->dim - 1] + lambda; /* values fall */
   if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
+  if (!(lambda < 1e250))
+    return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too large for double precision", lambda);
   v->fast = fast && !l->euclidean;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve));
+  KF_TRY(set_directions(v, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
   return kf_counts_set(v);
 }

@@ -67,17 +67,21 @@ static void add_weighted(double *powers, const double *gaps, const double *weigh
   *moment = (moments[0] + moments[1]) + (moments[2] + moments[3]);
 }
 
-void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
-                       uint32_t own, double *workspace) {
-  double most = -INFINITY, temperature = s->first, *powers = workspace, *gaps = workspace + n;
+uint32_t kf_likelihood_count(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own) {
   uint32_t before = 0;
-  for (uint32_t j = 0; j < n; j++) {
-    most = scores[j] > most ? scores[j] : most;
-    before += scores[j] > scores[own] || (j < own && scores[j] == scores[own]);
-  }
+  for (uint32_t j = 0; j < own; j++) before += scores[j] >= scores[own];
+  for (uint32_t j = own + 1; j < n; j++) before += scores[j] > scores[own];
   s->n++;
   s->top1 += before == 0;
   s->top5 += before < TOP;
+  return before;
+}
+
+void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
+                       uint32_t own, double *workspace) {
+  double most = -INFINITY, temperature = s->first, *powers = workspace, *gaps = workspace + n;
+  for (uint32_t j = 0; j < n; j++) most = scores[j] > most ? scores[j] : most;
+  kf_likelihood_count(s, scores, n, own);
   for (uint32_t j = 0; j < n; j++) {
     bool out = isnan(scores[j]);
     gaps[j] = out ? 0 : scores[j] - most;

@@ -24,10 +24,10 @@ double kf_score_reached_by(double *scores, uint64_t n, double share) {
 }
 
 /* The largest of some scores, without NaN; NaN if there is none. */
-static double best_of(const double *scores, uint32_t n, double sign) {
+static double best_of(const double *scores, uint32_t n) {
   double best = (double)NAN;
   for (uint32_t k = 0; k < n; k++)
-    if (!isnan(scores[k]) && !(sign * scores[k] <= best)) best = sign * scores[k];
+    if (!isnan(scores[k]) && !(scores[k] <= best)) best = scores[k];
   return best;
 }
 
@@ -40,24 +40,28 @@ typedef struct best_scores {
   double *at; /* [rows of the data set] larger is better; NaN: not left out */
 } best_scores;
 
-/* --- the shrunk method ------------------------------------------------------------------------ */
-
 static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
   (void)label;
   const best_scores *best = argument;
-  best->at[row] = best_of(scores, best->stats->n_classes, 1);
+  best->at[row] = best_of(scores, best->stats->n_classes);
 }
 
-static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
-                             const kf_reject_options *o) {
-  kf_left_out_options by = {
-      .metric = o->metric, .sample = o->sample, .groups = o->groups, .text = o->text};
-  kf_left_out_trial trial = {
-      .lambda = o->lambda, .prior = o->prior, .what = "reject", .see = see, .argument = best};
+static kf_status leave_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
+                           const kf_reject_options *o) {
+  kf_left_out_options by = {.metric = o->metric,
+                            .centre = o->centre,
+                            .sample = o->sample,
+                            .groups = o->groups,
+                            .text = o->text};
+  kf_left_out_trial trial = {.lambda = o->lambda,
+                             .hits = true,
+                             .prior = o->prior,
+                             .what = "reject",
+                             .see = see,
+                             .argument = best};
   kf_left_out_point point = {.alpha = o->alpha};
   kf_left_out *l;
   uint64_t n = 0;
-  KF_TRY(kf_left_out_check(fitter, o->metric, o->centre));
   KF_TRY(kf_left_out_new(fitter, data, &by, &l));
   kf_status status =
       kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &point, 1, &n) : KF_OK;
@@ -67,45 +71,6 @@ static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data
     best->at[i] = -root_of(-2 * best->at[i] / unit);
   return status;
 }
-
-/* --- the paper's method ----------------------------------------------------------------------- */
-
-static kf_status score_rows(best_scores *best, kf_loo *loo, const kf_row_list *rows,
-                            const kf_reject_options *o) {
-  uint32_t k = best->stats->n_classes;
-  double *scores = kf_alloc(k, sizeof *scores);
-  if (scores == NULL) return kf_fail_memory(&best->ctx->err);
-  kf_status status = KF_OK;
-  bool distances = o->metric == KF_METRIC_EUCLIDEAN;
-  for (uint64_t i = 0; status == KF_OK && i < rows->n; i++) {
-    status = kf_progress(best->ctx, "reject", i, rows->n);
-    if (status == KF_OK) status = kf_loo_scores(loo, rows->row[i], o->lambda, scores);
-    if (status != KF_OK) break;
-    double score = best_of(scores, k, distances ? -1 : 1);
-    best->at[rows->row[i]] = distances ? -root_of(-score) : score;
-  }
-  kf_free(scores);
-  return status;
-}
-
-static kf_status by_loo(best_scores *best, kf_fitter *fitter, const kf_data *data,
-                        const kf_reject_options *o) {
-  if (o->text != NULL)
-    return kf_fail(&best->ctx->err, KF_ERR_ARG,
-                   "a threshold for unknown rows of the paper's method cannot be chosen with text");
-  kf_loo *loo;
-  kf_row_list rows = {0};
-  uint64_t labelled;
-  uint64_t most = o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE;
-  KF_TRY(kf_loo_new(fitter, data, o->metric, o->centre, &loo));
-  kf_status status = kf_sample_rows(best->ctx, data, most, &rows, &labelled);
-  if (status == KF_OK) status = score_rows(best, loo, &rows, o);
-  kf_row_list_clear(&rows);
-  kf_loo_free(loo);
-  return status;
-}
-
-/* --- both ------------------------------------------------------------------------------------- */
 
 /* A threshold among the scores there can be: leaving out by formula may go past them by rounding. */
 static double limit(double score, const kf_reject_options *o) {
@@ -121,8 +86,7 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
   best.at = kf_alloc(data->rows, sizeof *best.at);
   if (best.at == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < data->rows; i++) best.at[i] = (double)NAN;
-  bool alone = kf_fitter_method(fitter) == KF_METHOD_PAPER && o->groups == NULL;
-  kf_status status = (alone ? by_loo : by_left_out)(&best, fitter, data, o);
+  kf_status status = leave_out(&best, fitter, data, o);
   uint64_t n = 0;
   for (uint64_t i = 0; i < data->rows; i++)
     if (!isnan(best.at[i])) best.at[n++] = best.at[i];

@@ -288,22 +288,11 @@ static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 static kf_status count_hits(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
                             uint64_t *rows) {
   const kf_sweep_options *o = &j->plan->options;
-  kf_row_list sample = {0};
-  kf_loo *loo = NULL;
-  kf_loo_count count = {0};
-  kf_status status = kf_sample_rows(j->ctx, j->train, o->sample, &sample, &j->sweep->counts.rows);
-  if (status == KF_OK) status = kf_loo_new(j->fitter, j->train, metric, o->centre, &loo);
-  if (status == KF_OK) status = kf_loo_count_hits(loo, &sample, "sweep", points, n, NULL, &count);
-  *rows = count.n;
-  kf_loo_free(loo);
-  kf_row_list_clear(&sample);
-  return status;
-}
-
-/* The same by all scores, for shrunk means. */
-static kf_status count_by_scores(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
-                                 uint64_t *rows) {
-  kf_left_out_options by = {.metric = metric, .sample = j->plan->options.sample};
+  bool paper = kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  kf_left_out_options by = {.metric = metric,
+                            .centre = o->centre,
+                            .sample =
+                                paper ? kf_hits_sample(o->sample, j->stats->n_classes) : o->sample};
   kf_left_out *l;
   KF_TRY(kf_left_out_new(j->fitter, j->train, &by, &l));
   kf_status status = KF_OK;
@@ -311,7 +300,10 @@ static kf_status count_by_scores(kf_sweep_job *j, kf_metric metric, kf_fuse_poin
   j->sweep->counts.rows = kf_left_out_counts(l).rows;
   for (size_t i = 0; status == KF_OK && *rows > 0 && i < n; i++) {
     kf_left_out_point p = {0};
-    kf_left_out_trial trial = {.lambda = points[i].lambda, .what = "sweep"};
+    kf_left_out_trial trial = {.lambda = points[i].lambda,
+                               .hits = true,
+                               .fast = paper && kf_left_out_is_large(l),
+                               .what = "sweep"};
     status = kf_left_out_try(l, &trial, &p, 1, rows);
     points[i].top1 = p.top1;
     points[i].top5 = p.top5;
@@ -328,8 +320,7 @@ static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   if (KF_TAKE_ZERO(&j->arena, points, n) == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; i < n; i++)
     KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w[i].lambda], &points[i].lambda));
-  bool paper = kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
-  KF_TRY((paper ? count_hits : count_by_scores)(j, metric, points, n, &rows));
+  KF_TRY(count_hits(j, metric, points, n, &rows));
   if (rows == 0)
     return kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
   double mean = j->sweep->mean_eigenvalue;
