@@ -268,7 +268,7 @@ kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_mo
   KF_TRY(kf_map_check_data(&model->map, data, err));
   kf_stats_options how = {.normalize = model->map.normalized ? KF_ON : KF_OFF};
   kf_stats *stats;
-  KF_TRY(kf_stats_new_from_data(ctx, data, &how, &stats));
+  KF_TRY(kf_stats_of_data(ctx, data, &how, &stats));
   kf_status status = may_be_of(model, stats)
                          ? kf_k_choice_new_by_folds(ctx, stats, data, model, &o, out)
                          : choose_in_turn(ctx, data, model, &o, out);

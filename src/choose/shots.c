@@ -155,7 +155,7 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   kf_lambda lambda;
   KF_TRY(kf_draw_rows(&j->all, seed, shots, &d->rows, &ctx->err));
   KF_TRY(kf_data_new_pick(j->data, d->rows.row, d->rows.n, &d->data, &ctx->err));
-  KF_TRY(kf_stats_new_from_data(ctx, d->data, NULL, &d->stats));
+  KF_TRY(kf_stats_of_data(ctx, d->data, &(kf_stats_options){0}, &d->stats));
   KF_TRY(kf_fitter_new(ctx, d->stats, NULL, j->options.method, &d->fitter));
   KF_TRY(choose_lambda(d, &lambda));
   KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_DEFAULT, &d->model));

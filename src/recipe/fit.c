@@ -212,7 +212,12 @@ static kf_status take_statistics(kf_fit_job *j) {
   kf_ctx *ctx = j->ctx;
   const kf_fit_options *o = &j->options;
   if (j->stats == NULL) {
-    KF_TRY(kf_stats_new_from_data(ctx, j->data, &o->stats_options, &j->own));
+    if (o->stats_options.checkpoint != NULL)
+      return kf_fail(
+          &ctx->err, KF_ERR_ARG,
+          "a fit keeps no checkpoint: make the statistics first, with one, and give them "
+          "to the fit");
+    KF_TRY(kf_stats_of_data(ctx, j->data, &o->stats_options, &j->own));
     j->stats = j->own;
   } else if (j->data != NULL) {
     KF_TRY(kf_check_statistics_of(j->stats, j->data, &ctx->err));

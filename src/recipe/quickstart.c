@@ -64,7 +64,7 @@ static kf_status embed(quickstart *q) {
   if (path == NULL) return kf_fail_memory(&q->ctx->err);
   KF_TRY(kf_embed(q->ctx, q->encoder, q->pictures, &q->options.embed, path, &q->result.embed));
   KF_TRY(kf_data_open(q->ctx, &path, 1, NULL, &q->rows));
-  KF_TRY(kf_stats_new_from_data(q->ctx, q->rows, NULL, &q->stats));
+  KF_TRY(kf_stats_of_data(q->ctx, q->rows, &(kf_stats_options){0}, &q->stats));
   return check_counts(q, q->stats->counts, q->stats->n_classes); /* of those that could be read */
 }
 

@@ -159,25 +159,46 @@ static kf_status fail_without_label(const kf_data *data, kf_err *err) {
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "no row of the data set has a label");
 }
 
+/* Empty statistics of the classes and the unit of a data set. */
+static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_options *o,
+                         kf_stats **out) {
+  kf_err *err = &ctx->err;
+  KF_TRY(kf_check_reserved(o->reserved, sizeof o->reserved, "kf_stats_new_from_data", err));
+  if (!data->has_labels)
+    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABEL_TENSOR, "the rows have no labels");
+  if (data->n_classes == 0) return fail_without_label(data, err);
+  bool normalize = o->normalize != KF_OFF;
+  int exponent = normalize ? KF_FIXED_BITS : o->exponent;
+  if (!normalize && !o->fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
+  kf_stats *s;
+  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
+  s->origin = data->origin;
+  KF_HAND_OUT(name_after(s, data, err), out, s, kf_stats_free);
+}
+
+static kf_status check_counted(const kf_stats *s, const kf_data *data, kf_err *err) {
+  return s->rows > 0 ? KF_OK : fail_without_label(data, err);
+}
+
+kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
+                           kf_stats **out) {
+  kf_stats *s = NULL;
+  KF_TRY(new_for(ctx, data, options, &s));
+  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  if (status == KF_OK) status = check_counted(s, data, &ctx->err);
+  KF_HAND_OUT(status, out, s, kf_stats_free);
+}
+
 kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                                  kf_stats **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
-  if (!data->has_labels)
-    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABEL_TENSOR, "the rows have no labels");
-  if (data->n_classes == 0) return fail_without_label(data, err);
-  bool normalize = o.normalize != KF_OFF;
-  int exponent = normalize ? KF_FIXED_BITS : o.exponent;
-  if (!normalize && !o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
-  kf_stats *s;
-  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
-  s->origin = data->origin;
-  kf_status status = name_after(s, data, err);
-  if (status == KF_OK)
-    status = o.checkpoint != NULL ? kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats")
-                                  : kf_stats_accumulate(ctx, s, data, NULL, "stats");
-  if (status == KF_OK && s->rows == 0) status = fail_without_label(data, err);
+  if (o.checkpoint == NULL) return kf_stats_of_data(ctx, data, &o, out);
+  kf_stats *s = NULL;
+  KF_TRY(new_for(ctx, data, &o, &s));
+  kf_status status = kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats");
+  if (status == KF_OK) status = check_counted(s, data, err);
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 

@@ -35,6 +35,9 @@ void kf_stats_add_sums(kf_stats *to, const kf_stats *from);
 /* Names what they are statistics of; NULL: nothing. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 
+/* kf_stats_new_from_data without a checkpoint. */
+kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
+                           kf_stats **out);
 /* The checksum of the file that kf_stats_save would write. */
 kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
