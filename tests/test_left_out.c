@@ -354,49 +354,12 @@ TEST(balanced) {
   }
 }
 
-/* Classes of 1 to 37 rows, of which there are more than nodes. */
+/* Classes of 1 to 37 rows. */
 TEST(many_sizes) {
   for (uint32_t dim = 5; dim <= 45; dim += 40) {
     AUTO(world) w = unbalanced(dim, 38, 8);
     check_scores(&w, (setting){.method = KF_METHOD_SHRUNK, .euclidean = dim == 5}, 0.3);
   }
-}
-
-/* D^-1 and D^-2 of n sizes between two, from those at nodes; there should be so many nodes. */
-static void check_nodes(double least, double most, uint32_t n, uint32_t nodes) {
-  kf_arena arena = {0};
-  kf_counts c;
-  AUTOFREE kf_class_kind *kinds = calloc(n, sizeof *kinds);
-  for (uint32_t k = 0; k < n; k++) kinds[k].count = floor(least + (most - least) * k / (n - 1));
-  kf_counts_make(&c, kinds, n, &arena);
-  assert_false(arena.failed);
-  assert_int_equal(c.n, nodes);
-  assert_int_equal(c.between != NULL, nodes > 0 && nodes < n);
-  for (double g = 1e-9; nodes > 0 && g < 1e5; g *= 3)
-    for (uint32_t k = 0; k < n; k++) {
-      double right = 1 / (1 + kinds[k].count * g), sum[2] = {0};
-      for (uint32_t j = 0; j < c.n; j++) {
-        double at = 1 / (1 + c.count[j] * g);
-        double part = c.between != NULL ? c.between[j * n + k] : (j == k ? 1 : 0);
-        sum[0] += part * at;
-        sum[1] += part * at * at;
-      }
-      assert_true(fabs(sum[0] - right) < 1e-14 && fabs(sum[1] - right * right) < 1e-14);
-    }
-  kf_arena_free(&arena);
-}
-
-TEST(nodes) {
-  check_nodes(60, 200, 141, 16);
-  check_nodes(1e6, 3.5e6, 50, 16);
-  check_nodes(1, 65, 65, 32);
-  check_nodes(10, 650, 641, 32);
-  check_nodes(1, 16000, 5000, 64);
-  check_nodes(1, 1e8, 3000, 128);
-  check_nodes(1, 1e10, 100, 100);
-  check_nodes(1, 1e10, 300, 0); /* too far apart */
-  check_nodes(5, 20, 16, 16);   /* no more than there are sizes */
-  check_nodes(2, 3, 2, 0);      /* one by one */
 }
 
 /* Groups of several sizes across classes; one holds a whole class. */

@@ -29,7 +29,7 @@ void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_
   KF_TAKE(arena, b->weighted, rank * r2);
   KF_TAKE(arena, b->columns, rank * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
-  kf_counts_take(&v->counts, rank, arena, &b->grams);
+  kf_counts_take(v, rank, arena, &b->grams);
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
 
@@ -218,7 +218,7 @@ static void set_kind(const kf_view *v, kf_block *b, uint32_t kind, bool summed) 
     set_count(v, b, count);
     return;
   }
-  kf_counts_grams(&v->counts, &b->grams, kind, b->g1, b->g2);
+  kf_counts_grams(v, &b->grams, kind, b->g1, b->g2);
   set_narrowed(v, b, count);
 }
 
@@ -414,8 +414,8 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   set_within(v, b);
   set_queries(b);
   for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
-  bool summed = b->r == 1 && v->counts.n > 0;
-  if (summed) kf_counts_sum(l->ctx->kernels, &v->counts, v->rank, b->columns, b->g0, &b->grams);
+  bool summed = b->r == 1 && v->narrowings != NULL;
+  if (summed) kf_counts_sum(v, b->columns, b->g0, &b->grams);
   for (uint32_t k = 0; k < l->n_kinds; k++) {
     set_kind(v, b, k, summed);
     set_moved(v, b, &b->moved);

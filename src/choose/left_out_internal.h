@@ -11,15 +11,6 @@ typedef struct kf_class_kind {
   uint32_t first, last; /* in by_kind */
 } kf_class_kind;
 
-/* Numbers of rows at which sums over directions are made (left_out_counts.c). */
-typedef struct kf_counts {
-  uint32_t n_kinds;
-  uint32_t n;      /* nodes; 0: all is done for one kind after the other */
-  double *count;   /* [n] */
-  double *between; /* [n][n_kinds] what a kind has of each node; NULL: nodes are the kinds */
-  double *weights; /* [rank][2n] D^-1 - 1, then D^-2 - 1, at one lambda */
-} kf_counts;
-
 /* Everything that depends on lambda (left_out_view.c). Class means have a part in `rank` directions
  * only. */
 typedef struct kf_view {
@@ -40,7 +31,8 @@ typedef struct kf_view {
   float *directions_f32; /* the same, if products are in f32 */
   float *columns_f32[3]; /* and in the memory of `columns` */
   double *squares[3];    /* [n] squared lengths in the three metrics */
-  kf_counts counts;
+  /* [rank][2 n_kinds] D^-1 - 1, then D^-2 - 1, of each kind; NULL: kinds are taken one by one */
+  double *narrowings;
   /* Workspace. */
   double *whitened, *weighted; /* [D][n], [n][D] */
   double *square, *vectors;    /* [n][n] */
@@ -128,26 +120,23 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
   return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
 
-/* --- classes of many sizes (left_out_counts.c) ------------------------------------------------- */
+/* --- classes of several sizes (left_out_counts.c) ----------------------------------------------- */
 
 /* U D^-1 U^T and U D^-2 U^T of one row, for all kinds. */
 typedef struct kf_count_grams {
   double *squares;  /* [rank][3] v v, v z, z z in each direction */
-  double *at_nodes; /* [3][2n], then [n][6]: of both */
-  double *of_kinds; /* [6][n_kinds] their three different elements, then those of the second */
+  double *elements; /* [3][2 n_kinds] of the first, then of the second */
 } kf_count_grams;
 
-/* Finds the nodes, for kinds in rising order; takes the memory but for `weights`. */
-void kf_counts_make(kf_counts *counts, const kf_class_kind *kinds, uint32_t n_kinds,
-                    kf_arena *arena);
-void kf_counts_take(const kf_counts *counts, uint64_t rank, kf_arena *arena, kf_count_grams *g);
+/* Takes the memory of the view, and of a worker. */
+void kf_counts_make(kf_view *v, kf_arena *arena);
+void kf_counts_take(const kf_view *v, uint64_t rank, kf_arena *arena, kf_count_grams *g);
 /* Goes to the lambda of the view. */
 kf_status kf_counts_set(kf_view *v);
 /* Of the row with these columns [rank][2], of U; g0: U U^T. On any thread. */
-void kf_counts_sum(const kf_kernels *kernels, const kf_counts *counts, uint64_t rank,
-                   const double *columns, const double *g0, kf_count_grams *g);
+void kf_counts_sum(const kf_view *v, const double *columns, const double *g0, kf_count_grams *g);
 /* Both [2][2], after that. */
-void kf_counts_grams(const kf_counts *counts, const kf_count_grams *g, uint32_t kind, double *g1,
+void kf_counts_grams(const kf_view *v, const kf_count_grams *g, uint32_t kind, double *g1,
                      double *g2);
 
 /* --- one block (left_out_block.c) -------------------------------------------------------------- */
@@ -181,7 +170,7 @@ typedef struct kf_block {
   double *left;         /* [2r][2r] workspace for solving */
   double *weighted;     /* [rank][2r] workspace, like what follows */
   double *columns;      /* [rank][2r] */
-  kf_count_grams grams; /* of one row, if the view has nodes */
+  kf_count_grams grams; /* of one row, if the view has narrowings */
   double *own_h;        /* [3][2r] */
   double *t[4];         /* [2r] */
 } kf_block;

@@ -47,10 +47,7 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     v->columns_f32[m] = (float *)(void *)v->columns[m];
   }
   if (v->shrunk && n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
-  if (v->shrunk) {
-    kf_counts_make(&v->counts, l->kinds, l->n_kinds, arena);
-    if (v->counts.n > 0) KF_TAKE(arena, v->counts.weights, rank * 2 * v->counts.n);
-  }
+  kf_counts_make(v, arena);
 }
 
 /* How many of the eigenvalues, which fall, are more than rounding. */
