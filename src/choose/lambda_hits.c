@@ -6,6 +6,7 @@
 #include "choose/lambda_hits.h"
 
 #include <math.h>
+#include <string.h>
 
 #define FIRST_ROWS 6250u /* at least; a sample with fewer than twice as many is taken at once */
 #define FIRST_PART 8u    /* of the sample, one in so many rows */
@@ -51,8 +52,8 @@ kf_status kf_lambda_hits_try(kf_lambda_hits *h, const char *what, kf_lambda_poin
   return count(h, h->n_lambdas - 1, 0, h->taken, what, point, &h->n);
 }
 
-static size_t number_of(const kf_lambda_hits *h, double lambda) {
-  size_t g = 0;
+static unsigned number_of(const kf_lambda_hits *h, double lambda) {
+  unsigned g = 0;
   while (g + 1 < h->n_lambdas && h->lambda[g] != lambda) g++;
   return g;
 }
@@ -69,20 +70,23 @@ kf_status kf_lambda_hits_take_more(kf_lambda_hits *h, const char *what, kf_lambd
 
 kf_status kf_lambda_hits_loss(const kf_lambda_hits *h, const kf_lambda_point *points, size_t n,
                               size_t best, double *out) {
-  /* Of each point: rows that were hits at it alone, and at the best alone. */
-  uint64_t differ[2 * KF_LAMBDAS_MOST] = {0};
-  uint64_t of_best = UINT64_C(1) << number_of(h, points[best].lambda);
-  for (size_t p = 0; p < n; p++) {
-    uint64_t of_other = UINT64_C(1) << number_of(h, points[p].lambda);
-    for (uint64_t i = 0; i < h->count.planned; i++) {
-      bool other = (h->right[i] & of_other) != 0, own = (h->right[i] & of_best) != 0;
-      differ[2 * p] += other && !own;
-      differ[2 * p + 1] += own && !other;
-    }
-  }
-  KF_TRY(kf_sum_u64(h->ctx, KF_OK, differ, 2 * n));
+  /* A row may be left out on different ranks at different lambdas; each bit is set on one at most. */
+  uint64_t *right = kf_alloc(h->count.planned, sizeof *right);
+  kf_status status = right != NULL ? KF_OK : kf_fail_memory(&h->ctx->err);
+  if (status == KF_OK) memcpy(right, h->right, h->count.planned * sizeof *right);
+  status = kf_sum_u64(h->ctx, status, right, h->count.planned);
+  unsigned of_best = number_of(h, points[best].lambda);
   *out = 0;
-  for (size_t p = 0; p < n; p++)
-    if (p != best) *out = fmax(*out, kf_loss_upper95(differ[2 * p], differ[2 * p + 1], h->n));
-  return KF_OK;
+  for (size_t p = 0; status == KF_OK && p < n; p++) {
+    unsigned of_other = number_of(h, points[p].lambda);
+    uint64_t gains = 0, losses = 0; /* rows that are hits at the other alone, at the best alone */
+    for (uint64_t i = 0; i < h->count.planned; i++) {
+      bool other = (right[i] >> of_other & 1) != 0, own = (right[i] >> of_best & 1) != 0;
+      gains += other && !own;
+      losses += own && !other;
+    }
+    if (p != best) *out = fmax(*out, kf_loss_upper95(gains, losses, h->n));
+  }
+  kf_free(right);
+  return status;
 }

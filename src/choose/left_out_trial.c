@@ -364,7 +364,7 @@ static kf_status try_large(trial *t, uint64_t i) {
 /* How many of the blocks make about this many rows; 0: all. */
 static uint64_t blocks_for(const kf_left_out *l, uint64_t rows) {
   if (rows == 0 || rows >= l->rows.n) return l->n_blocks;
-  uint64_t share = (uint64_t)((double)l->n_blocks * ((double)rows / (double)l->rows.n));
+  uint64_t share = (uint64_t)((kf_i128)l->n_blocks * rows / l->rows.n);
   return share > 0 ? share : 1;
 }
 
