@@ -239,7 +239,7 @@ TEST(answers_by_truth) {
   static const struct {
     const char *text, *cause;
   } bad[] = {
-      {"row\tclass2\tcosine\n", "this is no table of answers"},
+      {"row\tclass2\tcosine\n", "this is not a table of answers"},
       {"row\tclass1\tcosine1\nx\tcat\t1\n", "line 2 does not begin with a row number"},
       {"row\tclass1\tcosine1\n6\tcat\t1\n", "line 2 answers row 6, but there are 6 rows"},
       {"row\tclass1\tcosine1\n99999999999999999999999\tcat\t1\n", "line 2 answers row"},

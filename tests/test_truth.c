@@ -96,11 +96,11 @@ TEST(names_for_numbers) {
   assert_rows(t, "2 0|1");
   kf_truth_free(t);
   refuse(write_text("t.txt", "2\n0,3\n"), list, NULL, KF_ERR_DATA, "t.txt",
-         "line 2: '3' is no class of");
+         "line 2: '3' is not a class of");
   refuse(write_text("t.txt", "eel\n\ncow\n"), list, NULL, KF_ERR_DATA, "t.txt",
-         "line 3: 'cow' is no class of");
+         "line 3: 'cow' is not a class of");
   refuse(write_text("t.json", "[[1],[2,3]]"), list, NULL, KF_ERR_DATA, "t.json",
-         "entry 1: '3' is no class of");
+         "entry 1: '3' is not a class of");
 }
 
 TEST(bad_files) {
@@ -110,22 +110,22 @@ TEST(bad_files) {
       {"t.json", "[[1],[2,3]", "is not valid JSON at its byte 10"},
       {"t.json", "[[1],2]", "entry 1 is not a list of classes"},
       {"t.json", "[[1],[null]]", "entry 1 holds something other than classes"},
-      {"t.json", "[[1],[2.5]]", "entry 1: '2.5' is no whole number"},
-      {"t.json", "[[1],[1e3]]", "'1e3' is no whole number"},
+      {"t.json", "[[1],[2.5]]", "entry 1: '2.5' is not a whole number"},
+      {"t.json", "[[1],[1e3]]", "'1e3' is not a whole number"},
       {"t.json", "[[NaN]]", "is not valid JSON at its byte 2"},
       {"t.json", "[[1],[\"a\"]]", "is a name, but the classes before it are numbers"},
       {"t.json", "[[\"a\"],[1]]", "is a number, but the classes before it are names"},
-      {"t.json", "[[\"\"]]", "is no class"},
+      {"t.json", "[[\"\"]]", "is not a class"},
       {"t.json", "{\"a\": []}", "is not a list of lists of classes"},
       {"t.json", "[]", "the file has no entries"},
       {"t.json", "", "is empty"},
       {"t.json", "[[-1]]", "'-1' is negative"},
       {"t.json", "[[4194304]]", "'4194304' is too large"},
       {"t.json", "[[99999999999999999999999999]]", "is too large"},
-      {"t.txt", "1\nnan\n", "line 2: 'nan' is no class number"},
+      {"t.txt", "1\nnan\n", "line 2: 'nan' is not a class number"},
       {"t.txt", "1\n2,,3\n", "line 2: '2,,3' has an empty class"},
       {"t.txt", "1\n-2\n", "line 2: '-2' is negative"},
-      {"t.txt", "1\n2.0\n", "'2.0' is no class number"},
+      {"t.txt", "1\n2.0\n", "'2.0' is not a class number"},
       {"t.txt", "", "is empty"},
       {"t.txt", "a\n\xff\n", "line 2 is not valid UTF-8"},
       {"t.csv", "", "is empty"},
@@ -133,7 +133,7 @@ TEST(bad_files) {
       {"t.csv", "id,labels\n", "the file has no entries"},
       {"t.csv", "id,labels\na\n", "line 2 has 1 fields, but the header needs 2"},
       {"t.csv", "id,labels\na,\"1\n", "line 2: 'a,\"1' has a quotation mark that is not closed"},
-      {"t.csv", "id,labels\na,\"1\"2\n", "goes on after a quoted field"},
+      {"t.csv", "id,labels\na,\"1\"2\n", "has text after a quoted field"},
       {"t.csv", "id,labels\n.,1\n,1\n", "line 3 has no id"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

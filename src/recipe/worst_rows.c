@@ -1,4 +1,4 @@
-/* worst_rows.c - the rows that went wrong by the widest margin, with their ids and pictures, for the
+/* worst_rows.c - the wrong answers with the widest margins, with ids and pictures, for the
  * report. */
 #include "encode/encode.h"
 #include "recipe/recipe.h"
@@ -15,7 +15,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->mistake->row > y->mistake->row) - (x->mistake->row < y->mistake->row);
 }
 
-/* An id that is no picture's path, or a damaged picture, leaves the row without one. */
+/* The row gets no picture if its id is not the path of one, or the file is damaged. */
 static void take_picture(kf_worst_row *row) {
   kf_err ignored;
   kf_thumbnail picture;

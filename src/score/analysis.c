@@ -1,8 +1,8 @@
-/* analysis.c - errors by class, which classes are taken for which, and accuracy by margin.
+/* analysis.c - errors by class, confusions, and accuracy by margin.
  *
- * The pass keeps 17 bytes for each row: class, answer, rank of the right one, margin. The rest is
- * sorting and counting these on one thread, so the order of the work does not matter. */
-#include "score/trial.h"
+ * The pass keeps 17 bytes for each row: class, answer, position of the right one, margin. Then one
+ * thread sorts and counts them, so the result does not depend on the order of the pass. */
+#include "score/evaluation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +15,24 @@ typedef struct outcome {
 } outcome;
 
 typedef struct outcomes {
-  outcome *rows;       /* [rows of the data set] */
-  unsigned char *rank; /* [rows] of the right class among the answers; KF_TOP: not among them */
+  outcome *rows;           /* [rows of the data set] */
+  unsigned char *position; /* [rows] of the right class among the answers; KF_TOP: not among them */
   kf_mistake_list *mistakes; /* [threads]; NULL: not wanted */
   kf_chance_sums *chances;   /* [threads] */
 } outcomes;
 
 static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   const outcomes *all = argument;
-  uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
+  uint32_t position = kf_right_position(&row->right, row->answers, row->top);
   double margin = row->top > 1 ? row->scores[0] - row->scores[1] : 0;
   all->rows[row->row] = (outcome){.margin = margin < 0 ? -margin : margin,
                                   .truth = row->right.classes[0],
                                   .answer = row->answers[0]};
-  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : KF_TOP);
-  tally->sum.top1 += rank == 0;
-  tally->sum.top5 += rank < row->top;
-  if (row->chance != NULL) kf_chance_add(&all->chances[row->worker], row->chance, rank == 0);
-  if (rank > 0 && all->mistakes != NULL)
+  all->position[row->row] = (unsigned char)(position < row->top ? position : KF_TOP);
+  tally->sum.top1 += position == 0;
+  tally->sum.top5 += position < row->top;
+  if (row->chance != NULL) kf_chance_add(&all->chances[row->worker], row->chance, position == 0);
+  if (position > 0 && all->mistakes != NULL)
     kf_mistake_add(&all->mistakes[row->worker], row, all->rows[row->row].margin);
 }
 
@@ -44,21 +44,20 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
     if (o->truth < 0) continue;
     kf_class_result *of = &classes[o->truth];
     of->n++;
-    of->top1 += all->rank[i] == 0;
-    of->top5 += all->rank[i] < KF_TOP;
+    of->top1 += all->position[i] == 0;
+    of->top5 += all->position[i] < KF_TOP;
     classes[o->answer].answers++;
   }
 }
 
-/* Moves scored rows to the front. From here on a right answer is one that equals the truth: a
- * row with several right classes that was answered by another than the first takes that as its
- * truth. */
+/* Moves scored rows to the front. From here on an answer is right if it equals the truth: a row
+ * with several right classes takes the one that was answered as its truth. */
 static uint64_t pack(outcomes *all, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++) {
     if (all->rows[i].truth < 0) continue;
     all->rows[n] = all->rows[i];
-    if (all->rank[i] == 0) all->rows[n].truth = all->rows[i].answer;
+    if (all->position[i] == 0) all->rows[n].truth = all->rows[i].answer;
     n++;
   }
   return n;
@@ -106,7 +105,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->margin > y->margin) - (x->margin < y->margin);
 }
 
-/* Rows of equal margins stay in one bin, so bins may be larger, or missing. */
+/* Rows of equal margin share a bin, so bins may be larger, or missing. */
 static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
   qsort(rows, n, sizeof *rows, by_margin);
   uint64_t at = 0;
@@ -126,44 +125,44 @@ static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
 
 /* --- kf_analysis_new -------------------------------------------------------------------------- */
 
-/* The temperature of these scores; 0: there is none, and none was given. */
-static kf_status find_temperature(kf_trial *trial, double given) {
-  const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
+/* The temperature of these scores; 0: none is known, and none was given. */
+static kf_status find_temperature(kf_evaluation *e, double given) {
+  const kf_prototypes *p = e->mapped != NULL ? e->mapped : e->raw;
   if (given == 0 && !(p->model->temperature > 0 && kf_prototypes_own(p))) return KF_OK;
-  return kf_prototypes_temperature(p, given, &trial->temperature, &trial->ctx->err);
+  return kf_prototypes_temperature(p, given, &e->temperature, &e->ctx->err);
 }
 
-static kf_status fill_calibration(const kf_trial *trial, const outcomes *all, kf_analysis *out) {
-  if (!(trial->temperature > 0)) return KF_OK;
+static kf_status fill_calibration(const kf_evaluation *e, const outcomes *all, kf_analysis *out) {
+  if (!(e->temperature > 0)) return KF_OK;
   out->calibration = kf_alloc_zero(1, sizeof *out->calibration);
-  if (out->calibration == NULL) return kf_fail_memory(&trial->ctx->err);
-  kf_calibration_fill(out->calibration, all->chances, trial->ctx->threads, trial->temperature,
+  if (out->calibration == NULL) return kf_fail_memory(&e->ctx->err);
+  kf_calibration_fill(out->calibration, all->chances, e->ctx->threads, e->temperature,
                       &out->totals);
   return KF_OK;
 }
 
-static kf_status analyse(kf_trial *trial, const kf_analysis_options *o, kf_arena *arena,
+static kf_status analyse(kf_evaluation *e, const kf_analysis_options *o, kf_arena *arena,
                          kf_analysis *out) {
-  kf_ctx *ctx = trial->ctx;
-  uint64_t rows = trial->data->rows;
+  kf_ctx *ctx = e->ctx;
+  uint64_t rows = e->data->rows;
   outcomes all = {0};
   KF_TAKE(arena, all.rows, rows);
-  KF_TAKE(arena, all.rank, rows);
+  KF_TAKE(arena, all.position, rows);
   KF_TAKE_ZERO(arena, all.chances, ctx->threads);
   if (o->mistakes) KF_TAKE_ZERO(arena, all.mistakes, ctx->threads);
   if (arena->failed) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < rows; i++) all.rows[i].truth = -1;
-  KF_TRY(find_temperature(trial, o->temperature));
-  kf_status status = kf_trial_run(trial, NULL, keep, &all, &out->totals);
-  if (status == KF_OK) status = kf_join_rows(ctx, trial->data, all.rows, sizeof *all.rows);
-  if (status == KF_OK) status = kf_join_rows(ctx, trial->data, all.rank, 1);
+  KF_TRY(find_temperature(e, o->temperature));
+  kf_status status = kf_evaluation_run(e, NULL, keep, &all, &out->totals);
+  if (status == KF_OK) status = kf_join_rows(ctx, e->data, all.rows, sizeof *all.rows);
+  if (status == KF_OK) status = kf_join_rows(ctx, e->data, all.position, 1);
   if (o->mistakes) {
     kf_status joined =
         kf_mistakes_join(ctx, all.mistakes, ctx->threads, &out->mistakes, &out->n_mistakes);
     if (status == KF_OK) status = joined;
   }
   if (status == KF_OK) status = kf_chance_add_ranks(ctx, all.chances, ctx->threads);
-  if (status == KF_OK) status = fill_calibration(trial, &all, out);
+  if (status == KF_OK) status = fill_calibration(e, &all, out);
   KF_TRY(status);
   count_classes(&all, rows, out->classes);
   uint64_t n = pack(&all, rows);
@@ -186,10 +185,10 @@ kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   analysis->bins = (kf_margin_bin *)(analysis + 1);
   analysis->classes = (kf_class_result *)(analysis->bins + BINS);
   analysis->n_classes = model->n_classes;
-  kf_trial trial;
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
-  if (status == KF_OK) status = analyse(&trial, &o, &arena, analysis);
-  kf_trial_clear(&trial);
+  kf_evaluation e;
+  kf_status status = kf_evaluation_start(&e, ctx, model, data, &space, KF_TOP);
+  if (status == KF_OK) status = analyse(&e, &o, &arena, analysis);
+  kf_evaluation_clear(&e);
   kf_arena_free(&arena);
   KF_HAND_OUT(status, out, analysis, kf_analysis_free);
 }

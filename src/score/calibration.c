@@ -1,9 +1,9 @@
 /* calibration.c - how far probabilities can be trusted: log-likelihood, Brier score and calibration
  * error, in one pass without memory for rows.
  *
- * The values of a row are rounded to multiples of 2^-40 and added as whole numbers, so the result
- * does not depend on which worker has which rows. */
-#include "score/trial.h"
+ * The values of a row are rounded to multiples of 2^-40 and added as integers, so the result does
+ * not depend on which worker has which rows. */
+#include "score/evaluation.h"
 
 #include <math.h>
 
@@ -90,23 +90,23 @@ void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsign
 
 static void add(void *argument, kf_tally *tally, const kf_answer *row) {
   kf_chance_sums *sums = argument;
-  uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
-  tally->sum.top1 += rank == 0;
-  tally->sum.top5 += rank < row->top;
-  kf_chance_add(&sums[row->worker], row->chance, rank == 0);
+  uint32_t position = kf_right_position(&row->right, row->answers, row->top);
+  tally->sum.top1 += position == 0;
+  tally->sum.top5 += position < row->top;
+  kf_chance_add(&sums[row->worker], row->chance, position == 0);
 }
 
-static kf_status calibrate(kf_trial *trial, double given, kf_calibration *out) {
-  kf_err *err = &trial->ctx->err;
-  unsigned workers = trial->ctx->threads;
+static kf_status calibrate(kf_evaluation *e, double given, kf_calibration *out) {
+  kf_err *err = &e->ctx->err;
+  unsigned workers = e->ctx->threads;
   kf_eval_result counts;
-  const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
-  KF_TRY(kf_prototypes_temperature(p, given, &trial->temperature, err));
+  const kf_prototypes *p = e->mapped != NULL ? e->mapped : e->raw;
+  KF_TRY(kf_prototypes_temperature(p, given, &e->temperature, err));
   kf_chance_sums *sums = kf_alloc_zero(workers, sizeof *sums);
   if (sums == NULL) return kf_fail_memory(err);
-  kf_status status = kf_trial_run(trial, NULL, add, sums, &counts);
-  if (status == KF_OK) status = kf_chance_add_ranks(trial->ctx, sums, workers);
-  if (status == KF_OK) kf_calibration_fill(out, sums, workers, trial->temperature, &counts);
+  kf_status status = kf_evaluation_run(e, NULL, add, sums, &counts);
+  if (status == KF_OK) status = kf_chance_add_ranks(e->ctx, sums, workers);
+  if (status == KF_OK) kf_calibration_fill(out, sums, workers, e->temperature, &counts);
   kf_free(sums);
   return status;
 }
@@ -119,10 +119,10 @@ kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *
   kf_eval_options space = kf_one_space(&o);
   kf_calibration *result = kf_alloc_zero(1, sizeof *result);
   if (result == NULL) return kf_fail_memory(err);
-  kf_trial trial;
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
-  if (status == KF_OK) status = calibrate(&trial, o.temperature, result);
-  kf_trial_clear(&trial);
+  kf_evaluation e;
+  kf_status status = kf_evaluation_start(&e, ctx, model, data, &space, KF_TOP);
+  if (status == KF_OK) status = calibrate(&e, o.temperature, result);
+  kf_evaluation_clear(&e);
   KF_HAND_OUT(status, out, result, kf_calibration_free);
 }
 

@@ -1,4 +1,4 @@
-/* class_set.c - sets of classes by name, and the classes of a model or gallery that they mean. */
+/* class_set.c - sets of classes by name, and the classes of a model or gallery that they select. */
 #include "score/score.h"
 
 #include <string.h>

@@ -1,14 +1,14 @@
 /* compare.c - intervals of accuracies, and two classifiers on the same rows.
  *
  * McNemar's test looks at the rows that one of them alone has right. If both were equally good,
- * each such row would be a throw of a fair coin; the p-value is the chance that b + c = n throws
- * fall at least as unevenly as min(b, c) to max(b, c):
+ * each such row would be the toss of a fair coin; the p-value is the probability that n = b + c
+ * tosses fall at least as unevenly as min(b, c) to max(b, c):
  *
  *     p = min(1, 2 P(X <= min(b, c))),   X ~ Binomial(n, 1/2).
  *
  * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each
- * is its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than
- * the smallest number vanishes. The sum over all k divides the sum of the tail.
+ * is its neighbour times a ratio below 1, so no logarithms are needed, and terms below the smallest
+ * number vanish. The sum over all k divides the sum of the tail.
  *
  * The upper bound of a paired loss is that of Tango's score interval (1998). With b rows lost and c
  * won of n, the loss is (b - c) / n. If it were d, the most likely share q of rows won would be the
@@ -16,10 +16,10 @@
  *
  *     (b - c - n d) / sqrt(n (2 q + d (1 - d)))
  *
- * would be about normal. It falls as d rises; the bound is the d at which it reaches -z. Without
- * any row that only one of them has right, that is z^2 / (n + z^2), about 2.7 / n: a few rows that
- * agree prove little, where an interval from the standard error alone would have no width. */
-#include "score/trial.h"
+ * would be about normal. It falls as d rises; the bound is the d at which it reaches -z. If the two
+ * never differ, that is z^2 / (n + z^2), about 2.7 / n: agreement on a few rows proves little, but
+ * an interval from the standard error alone would have no width. */
+#include "score/evaluation.h"
 
 #include <math.h>
 
@@ -83,7 +83,7 @@ static double score_of_loss(double b, double c, double n, double d) {
 double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n) {
   if (n == 0 || lost > n || won > n - lost) return 1;
   double b = (double)lost, c = (double)won, m = (double)n, low = 0, high = 1;
-  /* Losses and gains are alike under d -> -d, and b <-> c; below 0 the bound is that of a gain. */
+  /* Losses and gains are symmetric under d -> -d, b <-> c; a bound below 0 is that of a gain. */
   bool gain = b < c && score_of_loss(b, c, m, 0x1p-60) < -NORMAL_95;
   for (int i = 0; i < 60; i++) {
     double d = (low + high) / 2;

@@ -59,7 +59,7 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
     return kf_fail_file(err, r->path, "line %" PRIu64 " is not a class, a tab and its name", line);
   int32_t class;
   kf_name_set *set = &r->h->classes;
-  size_t next = set->n; /* the place of a class that is new */
+  size_t next = set->n; /* where a new class would go */
   if (!kf_grow((void **)&r->h->names, &r->names_room, next, sizeof *r->h->names))
     return kf_fail_memory(err);
   r->h->names[next] = NULL;
@@ -75,7 +75,7 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
   return KF_OK;
 }
 
-/* Room for the names of all classes that the hierarchy has; more come with the lines. */
+/* Allocates names for all classes of the hierarchy; lines may add more. */
 static kf_status read_names(reader *r, const char *path, kf_err *err) {
   if (path == NULL) return KF_OK;
   r->names_room = r->h->classes.n;
@@ -108,7 +108,7 @@ static uint64_t begin_of(const kf_links *links, uint32_t k) {
   return k > 0 ? links->ends[k - 1] : 0;
 }
 
-/* Removes classes all of whose parents are gone; what is left is on a cycle, or below one. */
+/* Removes classes whose parents are all gone; those left are on a cycle, or below one. */
 static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
   size_t n = h->classes.n, done = 0, found = 0;
   kf_arena arena = {0};
@@ -127,7 +127,7 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
       if (--parents[h->children.list[i]] == 0) queue[found++] = h->children.list[i];
   }
   if (status == KF_OK && found < n) {
-    /* Going up among those that are left, one must come back to a class one has seen. */
+    /* Walking up among those left must reach a class for the second time. */
     uint32_t at = 0;
     while (parents[at] == 0) at++;
     for (size_t step = 0; step < n; step++) {

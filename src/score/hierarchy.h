@@ -1,4 +1,4 @@
-/* hierarchy.h - a graph of classes; no other room sees it. */
+/* hierarchy.h - a graph of classes; private to this room. */
 #ifndef KF_SCORE_HIERARCHY_H
 #define KF_SCORE_HIERARCHY_H
 

@@ -1,8 +1,7 @@
 /* judged.c - counting rows, and the one pass over rows that are scored.
  *
- * Every worker counts in a tally of its own; sums of whole numbers do not depend on the order.
- * Scored rows are moved to the front of their batch, so that what is done with them sees no
- * gaps. */
+ * Every worker has its own tally; sums of integers do not depend on the order. Scored rows are
+ * moved to the front of their batch, without gaps. */
 #include "score/score.h"
 
 #include <string.h>
@@ -146,7 +145,7 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
   return j->pass->work(j->pass->argument, &rows, err);
 }
 
-/* The tallies of this rank become those of all, in the first one. */
+/* Sums the tallies over workers and ranks, into the first one. */
 static kf_status add_over_ranks(kf_ctx *ctx, kf_tally *tallies, const kf_judge *judge,
                                 kf_arena *arena) {
   if (!kf_is_shared(&ctx->ranks)) return KF_OK;

@@ -1,8 +1,8 @@
-/* knn.c - k-nearest-neighbour accuracy of a gallery: over a data set, or leaving one out.
+/* knn.c - k-nearest-neighbour accuracy of a gallery: over a data set, or leave-one-out.
  *
- * One search with the largest k serves all smaller ones, since the neighbours of a smaller k are
- * the first of those of a larger. A batch of rows is mapped and searched on all threads; its
- * votes are counted on the calling one, which takes next to no time. */
+ * One search with the largest k serves the smaller ones, whose neighbours come first among its own.
+ * All threads map and search a batch of rows; the calling thread counts the votes, which takes
+ * almost no time. */
 #include "score/score.h"
 
 static const char stage[] = "eval k-NN";
@@ -26,12 +26,12 @@ typedef struct knn_job {
 
 /* --- counting -------------------------------------------------------------------------------- */
 
-/* The rank of the right class with the most votes. */
-static uint32_t best_rank(const kf_poll *poll, const kf_right *right) {
+/* The position of the right class with the most votes. */
+static uint32_t best_position(const kf_poll *poll, const kf_right *right) {
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < right->n; i++) {
-    uint32_t rank = kf_poll_rank(poll, right->classes[i]);
-    if (rank < best) best = rank;
+    uint32_t position = kf_poll_rank(poll, right->classes[i]);
+    if (position < best) best = position;
   }
   return best;
 }
@@ -42,9 +42,9 @@ static void count_votes(knn_job *j, uint64_t i, const kf_right *right) {
   for (size_t t = 0; t < j->n_k; t++) {
     kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, from, j->k[t]);
     from = j->k[t];
-    uint32_t rank = best_rank(&j->poll, right);
-    j->hits[t].top1 += rank == 0;
-    j->hits[t].top5 += rank < 5;
+    uint32_t position = best_position(&j->poll, right);
+    j->hits[t].top1 += position == 0;
+    j->hits[t].top5 += position < 5;
   }
 }
 

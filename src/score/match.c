@@ -1,9 +1,9 @@
-/* match.c - classes of labels or of a truth, in the numbers of a model or gallery.
+/* match.c - translates the classes of labels or of a truth to those of a model or gallery.
  *
  * A row is judged by its label or, if a truth is given, by the set of classes that this has for
- * it. Either way classes are translated to the numbers of the model (or gallery) once, before
- * the pass over the rows. A set keeps those of its classes that are known and take part; a row
- * whose set is empty then is counted as absent. */
+ * it. Either way classes are translated to the numbers of the model (or gallery) once, before the
+ * pass over the rows. Classes that are unknown or do not take part are dropped from a set; a row
+ * whose set becomes empty is counted as absent. */
 #include "score/score.h"
 
 kf_known kf_known_model(const kf_model *model, kf_part part) {
@@ -120,8 +120,8 @@ bool kf_is_right(const kf_right *right, int32_t class) {
   return false;
 }
 
-uint32_t kf_right_rank(const kf_right *right, const int32_t *answers, uint32_t top) {
-  uint32_t rank = 0;
-  while (rank < top && !kf_is_right(right, answers[rank])) rank++;
-  return rank;
+uint32_t kf_right_position(const kf_right *right, const int32_t *answers, uint32_t top) {
+  uint32_t position = 0;
+  while (position < top && !kf_is_right(right, answers[position])) position++;
+  return position;
 }

@@ -1,6 +1,6 @@
-/* mistakes.c - the rows that went wrong. Workers list their own; the lists are joined and sorted by
- * row at the end, so the order of the work does not matter. */
-#include "score/trial.h"
+/* mistakes.c - the wrong answers. Each worker lists its own; the lists are joined and sorted by row
+ * at the end, so the order of the work does not matter. */
+#include "score/evaluation.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* open_set.c - how well the score of the nearest prototype tells rows of known classes from others.
  *
- * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances change
- * sign. The area under the ROC curve is the share of pairs of a known and an unknown row in
- * which the known one has the larger score, ties counting half. Twice the number of such pairs
- * is a whole number, so only the last division rounds. */
-#include "score/trial.h"
+ * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances are negated.
+ * The area under the ROC curve is the share of pairs of a known and an unknown row in which the
+ * known one has the larger score, ties counting half. Twice the number of such pairs is a whole
+ * number, so only the last division rounds. */
+#include "score/evaluation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static double share_reaching(const score_list *scores, uint64_t n, double thresh
   return (double)reaching / (double)n;
 }
 
-/* What the threshold of the model does. */
+/* Measures the threshold of the model. */
 static void apply_threshold(const kf_prototypes *p, const score_list *known,
                             const score_list *unknown, kf_open_set_result *out) {
   const kf_model *m = p->model;
@@ -76,23 +76,23 @@ static void apply_threshold(const kf_prototypes *p, const score_list *known,
   out->refused = 1 - share_reaching(unknown, out->n_unknown, known->sign * m->reject);
 }
 
-static kf_status measure(const kf_trial *trial, const kf_data *others, kf_arena *arena,
+static kf_status measure(const kf_evaluation *e, const kf_data *others, kf_arena *arena,
                          kf_open_set_result *out) {
-  kf_err *err = &trial->ctx->err;
-  const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
+  kf_err *err = &e->ctx->err;
+  const kf_prototypes *p = e->mapped != NULL ? e->mapped : e->raw;
   bool distances = p->metric == KF_METRIC_EUCLIDEAN;
   kf_eval_result counts;
-  score_list known = make(arena, trial->data->rows, distances);
+  score_list known = make(arena, e->data->rows, distances);
   score_list unknown = make(arena, others->rows, distances);
   if (arena->failed) return kf_fail_memory(err);
-  KF_TRY(kf_trial_run(trial, NULL, keep, &known, &counts));
-  KF_TRY(kf_join_rows(trial->ctx, trial->data, known.at, sizeof *known.at));
+  KF_TRY(kf_evaluation_run(e, NULL, keep, &known, &counts));
+  KF_TRY(kf_join_rows(e->ctx, e->data, known.at, sizeof *known.at));
   out->n_known = counts.n;
-  KF_TRY(kf_trial_run(trial, others, keep, &unknown, &counts));
-  KF_TRY(kf_join_rows(trial->ctx, others, unknown.at, sizeof *unknown.at));
+  KF_TRY(kf_evaluation_run(e, others, keep, &unknown, &counts));
+  KF_TRY(kf_join_rows(e->ctx, others, unknown.at, sizeof *unknown.at));
   out->n_unknown = counts.n;
   if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all rows of unknown classes are bad");
-  sort(&known, trial->data->rows);
+  sort(&known, e->data->rows);
   sort(&unknown, others->rows);
   summarise(&known, &unknown, out);
   apply_threshold(p, &known, &unknown, out);
@@ -105,14 +105,14 @@ kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
   KF_ENTER(ctx, model != NULL && known != NULL && unknown != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   KF_TRY(kf_map_check_data(&model->map, unknown, err));
-  kf_trial trial;
+  kf_evaluation e;
   kf_arena arena = {0};
   kf_open_set_result result = {0};
   kf_eval_options space = kf_one_space(&o);
-  kf_status status = kf_trial_start(&trial, ctx, model, known, &space, 1);
-  if (status == KF_OK) status = measure(&trial, unknown, &arena, &result);
+  kf_status status = kf_evaluation_start(&e, ctx, model, known, &space, 1);
+  if (status == KF_OK) status = measure(&e, unknown, &arena, &result);
   if (status == KF_OK) *out = result;
-  kf_trial_clear(&trial);
+  kf_evaluation_clear(&e);
   kf_arena_free(&arena);
   return status;
 }

@@ -1,5 +1,5 @@
-/* score.h - which rows of a data set can be scored, which classes are right for them, and the
- * one pass over such rows. Shared with the rooms above. */
+/* score.h - which rows of a data set can be scored, which classes are right for them, and the pass
+ * over such rows. */
 #ifndef KF_SCORE_H
 #define KF_SCORE_H
 
@@ -18,7 +18,7 @@ typedef struct kf_known {
 kf_known kf_known_model(const kf_model *model, kf_part part);
 kf_known kf_known_gallery(const kf_gallery *gallery);
 
-/* Reads a whole number of digits alone, cut at `most`; false: it is none. */
+/* Reads a decimal number, capped at `most`; false: something other than digits. */
 bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out);
 
 /* --- class sets (class_set.c) ----------------------------------------------------------------- */
@@ -50,7 +50,7 @@ typedef struct kf_right {
   uint32_t n;
 } kf_right;
 
-/* What becomes of a row. */
+/* Whether a row is scored, or why not. */
 typedef enum kf_fate {
   KF_FATE_SCORED,
   KF_FATE_UNLABELLED, /* no label */
@@ -78,17 +78,17 @@ typedef struct kf_judge {
 kf_status kf_judge_start(kf_ctx *ctx, kf_judge *judge, kf_known known, const kf_class_set *set,
                          const kf_data *data, uint64_t rows, const kf_truth *truth);
 void kf_judge_clear(kf_judge *judge);
-/* What becomes of a row with this label; if it is scored, *right is filled in. */
+/* The fate of a row with this label; if it is scored, *right is filled in. */
 kf_fate kf_judge_row(const kf_judge *judge, uint64_t row, int32_t label, kf_right *right);
 
 bool kf_is_right(const kf_right *right, int32_t class);
-/* The place of the first right answer among `top`, best first; `top` if there is none. */
-uint32_t kf_right_rank(const kf_right *right, const int32_t *answers, uint32_t top);
+/* The position of the first right answer among `top`, best first; `top` if none is right. */
+uint32_t kf_right_position(const kf_right *right, const int32_t *answers, uint32_t top);
 
 /* --- counting rows (judged.c) ----------------------------------------------------------------- */
 
 typedef struct kf_tally {
-  kf_eval_result sum;    /* counts of rows; hits are for others to add */
+  kf_eval_result sum;    /* counts of rows; the caller adds the hits */
   unsigned char *absent; /* [judge classes] 1: rows of this class were left out */
 } kf_tally;
 
@@ -97,7 +97,7 @@ kf_tally *kf_tallies_take(kf_arena *arena, const kf_judge *judge, unsigned n);
 /* All of them together, absent_classes and hits included; bytes between members are zero. */
 void kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge,
                     kf_eval_result *sum);
-/* Counts a row and says what becomes of it. */
+/* Counts a row and returns its fate. */
 kf_fate kf_count_row(kf_tally *tally, const kf_judge *judge, uint64_t row, int32_t label,
                      kf_right *right);
 /* KF_ERR_DATA if no row could be scored. */
@@ -105,7 +105,7 @@ kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_e
 
 /* --- one pass over judged rows (judged.c) ----------------------------------------------------- */
 
-/* The scored rows of a batch, in the hands of a worker. */
+/* The scored rows of a batch, as a worker gets them. */
 typedef struct kf_judged {
   uint64_t n;
   const float *rows; /* [n][dim] */
@@ -117,14 +117,14 @@ typedef struct kf_judged {
   void *workspace;
 } kf_judged;
 
-/* As kf_pass, whose members of the same names it has. */
+/* Members as in kf_pass, where the names are the same. */
 typedef struct kf_judged_pass {
   const char *what;
   uint64_t rows;
   size_t workers;
   const kf_judge *judge;
   bool unjudged; /* score every row that is not bad, without right classes */
-  bool shared;   /* the counts are those of all ranks; what `work` keeps is not brought together */
+  bool shared;   /* counts are summed over all ranks; results of `work` are not */
   kf_status (*work)(void *argument, const kf_judged *rows, kf_err *err);
   void *argument;
   size_t workspace_size;

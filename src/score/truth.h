@@ -1,12 +1,12 @@
-/* truth.h - the entries of a truth file, which truth_read.c reads and truth.c assigns to rows;
- * no other room sees it. */
+/* truth.h - the entries of a truth file, read by truth_read.c and assigned to rows by truth.c;
+ * private to this room. */
 #ifndef KF_SCORE_TRUTH_H
 #define KF_SCORE_TRUTH_H
 
 #include "base/json.h"
 #include "score/score.h"
 
-/* What a file says, entry by entry. */
+/* The entries of a file. */
 typedef struct kf_entries {
   const char *path;
   uint64_t n;

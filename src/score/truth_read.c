@@ -1,8 +1,8 @@
 /* truth_read.c - reads the right classes of rows from JSON, CSV or text.
  *
  * All three hold entries, each with its classes. Text and CSV are streamed, a JSON file is read
- * whole. The first class of a file decides whether its classes are numbers or names, so that a
- * slip in a file of numbers is an error and not a class called 'nan'. */
+ * whole. The first class of a file decides whether classes are numbers or names, so that a typo in
+ * a file of numbers is an error and not a class called 'nan'. */
 #include "score/truth.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static kf_status bad(const reader *r, kf_err *err, const char *reason, const cha
 
 static kf_status no_class(const reader *r, kf_err *err, const char *text, size_t length) {
   char reason[KF_WHERE_SIZE];
-  snprintf(reason, sizeof reason, "is no class of %s", r->classes);
+  snprintf(reason, sizeof reason, "is not a class of %s", r->classes);
   return bad(r, err, reason, text, length);
 }
 
@@ -48,7 +48,7 @@ static kf_status read_number(const reader *r, const char *text, size_t length, i
   uint32_t most = r->names->n > 0 ? r->names->n : KF_MAX_CLASSES;
   uint64_t value;
   if (!looks_like_number(text, length))
-    return bad(r, err, "is no class number, but the classes before it are", text, length);
+    return bad(r, err, "is not a class number, but the classes before it are", text, length);
   if (!kf_read_digits(text, length, most, &value))
     return bad(r, err, "is negative: class numbers begin at 0", text, length);
   if (value < most) {
@@ -84,8 +84,8 @@ static kf_status add_class(reader *r, const char *text, size_t length, kf_err *e
   return KF_OK;
 }
 
-/* "970, 795": every part is a class, without the spaces around it. The last separator may be
- * followed by nothing. */
+/* "970, 795": every part is a class, with the spaces around it removed. A trailing separator is
+ * allowed. */
 static kf_status add_classes(reader *r, const char *text, size_t length, char separator,
                              kf_err *err) {
   for (size_t at = 0; at < length;) {
@@ -146,12 +146,12 @@ static kf_status next_field(reader *r, const char *text, size_t length, size_t *
   }
   for (; !quoted && i < length && text[i] != ','; i++) kf_string_add(&r->field, text + i, 1);
   if (i < length && text[i] != ',')
-    return bad(r, err, "goes on after a quoted field", text, length);
+    return bad(r, err, "has text after a quoted field", text, length);
   *at = i + 1;
   return r->field.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* The column of classes may have several names; the first of them that is present counts. */
+/* The column of classes may have several names; the first one present counts. */
 static kf_status csv_header(reader *r, const char *text, size_t length, kf_err *err) {
   static const char *const names[] = {"proposed_labels", "labels", "label"};
   size_t best = 3;
@@ -220,14 +220,14 @@ static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
                         r->place);
   size_t length = number ? strspn(text, "+-.eE0123456789") : strlen(text);
   if (number && !looks_like_number(text, length))
-    return bad(r, err, "is no whole number", text, length);
+    return bad(r, err, "is not a whole number", text, length);
   if (e->kind == KF_CLASSES_UNKNOWN) e->kind = number ? KF_CLASSES_NUMBERS : KF_CLASSES_NAMES;
   if (number != (e->kind == KF_CLASSES_NUMBERS))
     return bad(r, err,
                number ? "is a number, but the classes before it are names"
                       : "is a name, but the classes before it are numbers",
                text, length);
-  if (length == 0) return bad(r, err, "is no class", text, length);
+  if (length == 0) return bad(r, err, "is not a class", text, length);
   return add_class(r, text, length, err);
 }
 

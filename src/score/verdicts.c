@@ -1,5 +1,5 @@
 /* verdicts.c - right or wrong, row by row: of a model, or of answers in a file. */
-#include "score/trial.h"
+#include "score/evaluation.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   v->rows = data->rows;
   v->origin = model->map.origin;
   kf_eval_options space = kf_one_space(&o);
-  kf_status status = kf_trial_once(ctx, model, data, &space, 1, keep, v, &v->counts);
+  kf_status status = kf_evaluate(ctx, model, data, &space, 1, keep, v, &v->counts);
   if (status == KF_OK) status = kf_join_rows(ctx, data, v->of, 1);
   KF_HAND_OUT(status, out, v, kf_verdicts_free);
 }
@@ -77,7 +77,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
   if (line == 1) {
     if (length > sizeof header - 1 && memcmp(text, header, sizeof header - 1) == 0) return KF_OK;
     return kf_fail_file(err, a->path,
-                        "this is no table of answers: its first line does not begin with the "
+                        "this is not a table of answers: its first line does not begin with the "
                         "columns 'row' and 'class1'");
   }
   const char *tab = memchr(text, '\t', length);

@@ -1,13 +1,13 @@
-/* trial.h - the nearest prototypes of judged rows, which accuracies, errors by class, open sets and
- * comparisons share, and verdicts on rows; no other room sees it. */
-#ifndef KF_SCORE_TRIAL_H
-#define KF_SCORE_TRIAL_H
+/* evaluation.h - the nearest prototypes of judged rows, shared by accuracies, errors by class, open
+ * sets, comparisons and verdicts; private to this room. */
+#ifndef KF_SCORE_EVALUATION_H
+#define KF_SCORE_EVALUATION_H
 
 #include "score/score.h"
 
 #define KF_TOP 5u /* answers for each row, at most */
 
-/* One space, as kf_analysis_options has it. */
+/* Options for the one space of kf_analysis_options. */
 static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
   return (kf_eval_options){.metric = o->metric,
                            .include_raw = o->raw ? KF_ON : KF_OFF,
@@ -16,14 +16,14 @@ static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
                            .set = o->set};
 }
 
-typedef struct kf_trial {
+typedef struct kf_evaluation {
   kf_ctx *ctx;
   const kf_data *data;
   kf_judge judge;
   kf_prototypes *mapped, *raw; /* NULL: not wanted */
   uint32_t top;
-  double temperature; /* 0: no probabilities. Set after the start, if there is one space */
-} kf_trial;
+  double temperature; /* 0: no probabilities. May be set after the start if there is one space */
+} kf_evaluation;
 
 /* Probabilities of a row. */
 typedef struct kf_chance {
@@ -47,36 +47,36 @@ typedef struct kf_answer {
 /* Called by any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
-/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. The trial must be
+/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. It must be
  * cleared on failure, too. Errors go to the context. */
-kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                         const kf_eval_options *options, uint32_t top);
-/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. If `others` is
- * not NULL, its rows instead: all that are not bad, without right classes. */
-kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
-                       void *argument, kf_eval_result *counts);
-void kf_trial_clear(kf_trial *trial);
-/* A whole trial. The counts are left alone on failure. */
-kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                        const kf_eval_options *options, uint32_t top, kf_answer_fn use,
-                        void *argument, kf_eval_result *counts);
+kf_status kf_evaluation_start(kf_evaluation *e, kf_ctx *ctx, const kf_model *model,
+                              const kf_data *data, const kf_eval_options *options, uint32_t top);
+/* Counts the rows, including what `use` adds to the tallies; KF_ERR_DATA if none is scored. If
+ * `others` is not NULL, takes its rows instead: all that are not bad, without right classes. */
+kf_status kf_evaluation_run(const kf_evaluation *e, const kf_data *others, kf_answer_fn use,
+                            void *argument, kf_eval_result *counts);
+void kf_evaluation_clear(kf_evaluation *e);
+/* Start, run and clear. The counts are left alone on failure. */
+kf_status kf_evaluate(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                      const kf_eval_options *options, uint32_t top, kf_answer_fn use,
+                      void *argument, kf_eval_result *counts);
 
-/* --- calibration (calibration.c) ---------------------------------------------------------------- */
+/* --- calibration (calibration.c) -------------------------------------------------------------- */
 
-/* What the rows of one worker add up to. In units of 2^-40, whose sums do not depend on the order. */
+/* Sums over the rows of one worker, in units of 2^-40, so that they do not depend on the order. */
 typedef struct kf_chance_sums {
   kf_i128 nll, brier;
   uint64_t n[KF_CALIBRATION_BINS], top1[KF_CALIBRATION_BINS];
   kf_i128 confidence[KF_CALIBRATION_BINS];
 } kf_chance_sums;
 void kf_chance_add(kf_chance_sums *sums, const kf_chance *chance, bool right);
-/* Adds the sums of all ranks, in those of worker 0. */
+/* Adds the sums of all ranks, into those of worker 0. */
 kf_status kf_chance_add_ranks(kf_ctx *ctx, kf_chance_sums *sums, unsigned workers);
 /* Of all workers together; the counts are of the rows. */
 void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsigned workers,
                          double temperature, const kf_eval_result *counts);
 
-/* --- rows that went wrong (mistakes.c) ---------------------------------------------------------- */
+/* --- wrong answers (mistakes.c) ---------------------------------------------------------- */
 
 /* Those of one worker. Zero-initialise. */
 typedef struct kf_mistake_list {
@@ -91,14 +91,14 @@ void kf_mistake_add(kf_mistake_list *list, const kf_answer *row, double margin);
 kf_status kf_mistakes_join(kf_ctx *ctx, kf_mistake_list *lists, unsigned n, kf_mistake **out,
                            size_t *n_out);
 
-/* --- verdicts (verdicts.c) ---------------------------------------------------------------------- */
+/* --- verdicts (verdicts.c) -------------------------------------------------------------------- */
 
 enum { KF_VERDICT_NONE = 0, KF_VERDICT_RIGHT = 1, KF_VERDICT_WRONG = 2 };
 
 struct kf_verdicts {
   uint64_t rows;
   kf_eval_result counts;
-  kf_origin origin;   /* of the model; answers in a file do not say */
+  kf_origin origin;   /* of the model; unknown for answers from a file */
   unsigned char of[]; /* [rows] */
 };
 
