@@ -238,10 +238,11 @@ static const broken cases[] = {
 };
 /* clang-format on */
 
-static unsigned kind_of(const char *base) {
-  if (strcmp(base, STATS) == 0) return KF_KIND_STATS;
-  if (strcmp(base, DATASET) == 0) return KF_KIND_SET;
-  return strcmp(base, MAPPED) == 0 || strcmp(base, PLAIN) == 0 ? KF_KIND_GALLERY : KF_KIND_MODEL;
+static const kf_rules *rules_of(const char *base) {
+  if (strcmp(base, STATS) == 0) return &kf_stats_rules;
+  if (strcmp(base, DATASET) == 0) return &kf_set_rules;
+  bool gallery = strcmp(base, MAPPED) == 0 || strcmp(base, PLAIN) == 0;
+  return gallery ? &kf_gallery_rules : &kf_model_rules;
 }
 
 /* A file in the making: the header as text, then the data. */
@@ -360,58 +361,73 @@ TEST(each_is_refused) {
   }
 }
 
-static bool is_about(const broken *b, const kf_rule *rule, unsigned kind) {
-  return kind_of(b->base) == kind && strcmp(b->subject, rule->subject) == 0 &&
+/* Calls a function with each rule of a kind of file. */
+typedef void (*rule_fn)(const kf_rules *rules, const kf_rule *rule, void *argument);
+static void each_rule(const kf_rules *rules, rule_fn use, void *argument) {
+  for (size_t i = 0; i < KF_RULE_LISTS; i++)
+    for (const kf_rule *r = rules->lists[i]; r != NULL && r->subject != NULL; r++)
+      use(rules, r, argument);
+}
+
+static bool is_about(const broken *b, const kf_rules *rules, const kf_rule *rule) {
+  return rules_of(b->base) == rules && strcmp(b->subject, rule->subject) == 0 &&
          strstr(rule->says, b->says) != NULL;
 }
 
+static void find_cases(const kf_rules *rules, const kf_rule *rule, void *argument) {
+  unsigned *about = argument, found = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (is_about(&cases[i], rules, rule)) {
+      found++;
+      about[i]++;
+    }
+  if (found == 0) fail_msg("nothing breaks '%s: %s'", rule->subject, rule->says);
+}
+
+static const struct {
+  const kf_rules *rules;
+  const char *heading; /* of the table in docs/formats.md */
+} kinds[] = {{&kf_set_rules, "**Rules for data sets.**"},
+             {&kf_stats_rules, "**Rules for statistics.**"},
+             {&kf_model_rules, "**Rules for models.**"},
+             {&kf_gallery_rules, "**Rules for galleries.**"}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* Every rule is broken for every kind of file that has it, and every case is about one rule. */
 TEST(each_has_a_case) {
-  size_t n;
-  const kf_rule *rules = kf_rules(&n);
   unsigned about[sizeof cases / sizeof *cases] = {0};
-  for (size_t r = 0; r < n; r++)
-    for (unsigned kind = 1; kind <= KF_KIND_SET; kind *= 2) {
-      unsigned found = 0;
-      for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if ((rules[r].of & kind) != 0 && is_about(&cases[i], &rules[r], kind)) {
-          found++;
-          about[i]++;
-        }
-      if ((rules[r].of & kind) != 0 && found == 0)
-        fail_msg("nothing breaks '%s: %s' of kind %u", rules[r].subject, rules[r].says, kind);
-    }
+  for (size_t k = 0; k < KINDS; k++) each_rule(kinds[k].rules, find_cases, about);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (about[i] != 1) fail_msg("case %zu, '%s', is about %u rules", i, cases[i].message, about[i]);
 }
 
+typedef struct documented {
+  const char *first, *end; /* of the table */
+  size_t lines;
+} documented;
+
+static void find_line(const kf_rules *rules, const kf_rule *rule, void *argument) {
+  (void)rules;
+  documented *d = argument;
+  char line[256];
+  d->lines--;
+  snprintf(line, sizeof line, "| `%s` | %s |\n", rule->subject, rule->says);
+  if (memmem(d->first, (size_t)(d->end + 1 - d->first), line, strlen(line)) == NULL)
+    fail_msg("docs/formats.md lacks '%s'", line);
+}
+
 /* docs/formats.md has every rule in the table of its kind of file, and no other. */
 TEST(each_is_documented) {
-  static const struct {
-    kf_kind kind;
-    const char *heading;
-  } tables[] = {{KF_KIND_SET, "**Rules for data sets.**"},
-                {KF_KIND_STATS, "**Rules for statistics.**"},
-                {KF_KIND_MODEL, "**Rules for models.**"},
-                {KF_KIND_GALLERY, "**Rules for galleries.**"}};
-  size_t n, size;
-  const kf_rule *rules = kf_rules(&n);
+  size_t size;
   AUTOFREE char *page = test_read(KOOFU_SOURCE_DIR "/docs/formats.md", &size);
-  for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-    const char *table = memmem(page, size, tables[t].heading, strlen(tables[t].heading));
+  for (size_t k = 0; k < KINDS; k++) {
+    const char *table = memmem(page, size, kinds[k].heading, strlen(kinds[k].heading));
     assert_non_null(table);
-    const char *first = strstr(table, "| --- | --- |\n") + 14, *end = strstr(first, "\n\n");
-    size_t lines = 0;
-    for (const char *at_line = first; at_line <= end; at_line++) lines += *at_line == '\n';
-    for (size_t r = 0; r < n; r++) {
-      char line[256];
-      if ((rules[r].of & tables[t].kind) == 0) continue;
-      lines--;
-      snprintf(line, sizeof line, "| `%s` | %s |\n", rules[r].subject, rules[r].says);
-      if (memmem(first, (size_t)(end + 1 - first), line, strlen(line)) == NULL)
-        fail_msg("docs/formats.md lacks '%s' after %s", line, tables[t].heading);
-    }
-    assert_int_equal(lines, 0);
+    documented d = {.first = strstr(table, "| --- | --- |\n") + 14};
+    d.end = strstr(d.first, "\n\n");
+    for (const char *at_line = d.first; at_line <= d.end; at_line++) d.lines += *at_line == '\n';
+    each_rule(kinds[k].rules, find_line, &d);
+    assert_int_equal(d.lines, 0);
   }
 }
 

@@ -164,16 +164,13 @@ kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n
 /* The most that prototypes may count next to text, so that no score overflows. */
 #define KF_MAX_ALPHA 1e6
 
-typedef enum kf_kind {
-  KF_KIND_MODEL = 1,
-  KF_KIND_GALLERY = 2,
-  KF_KIND_STATS = 4,
-  KF_KIND_SET = 8 /* a data set */
-} kf_kind;
+/* What must hold of a kind of file (rules.c). */
+typedef struct kf_rules kf_rules;
+extern const kf_rules kf_model_rules, kf_gallery_rules, kf_stats_rules, kf_set_rules;
 
 /* What a file holds, or a part of it. Rules about what is not there are left out. */
 typedef struct kf_contents {
-  kf_kind kind;
+  const kf_rules *rules;
   const char *path;
   const kf_st *st; /* the header; NULL: rules about metadata are left out */
   const kf_st_field *fields;
@@ -188,7 +185,7 @@ typedef struct kf_contents {
 /* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in
  * docs/formats.md is broken: those of the header, before memory is taken for tensors, and those of
  * tensors in memory. */
-kf_status kf_check_header(kf_kind kind, const kf_st *st, kf_err *err);
+kf_status kf_check_header(const kf_rules *rules, const kf_st *st, kf_err *err);
 kf_status kf_check_tensors(const kf_contents *contents, kf_err *err);
 
 /* --- which encoder embeddings come from (origin.c) --------------------------------------------- */

@@ -15,7 +15,7 @@ enum { IDS_AT_ONCE = 256 };
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
   *ids = (kf_ids){0};
-  KF_TRY(kf_check_header(KF_KIND_SET, st, err));
+  KF_TRY(kf_check_header(&kf_set_rules, st, err));
   if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL) return KF_OK;
   KF_TRY(
       kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
@@ -40,10 +40,12 @@ static kf_status check(const kf_ids *ids, const kf_in *in, uint64_t first, size_
                        char *bytes, kf_err *err) {
   const kf_st_field fields[] = {{KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, {n + 1, 1}, ends},
                                 {KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, {ids->n_bytes, 1}, bytes}};
-  return kf_check_tensors(
-      &(kf_contents){
-          .kind = KF_KIND_SET, .path = in->path, .fields = fields, .n_fields = 2, .first = first},
-      err);
+  return kf_check_tensors(&(kf_contents){.rules = &kf_set_rules,
+                                         .path = in->path,
+                                         .fields = fields,
+                                         .n_fields = 2,
+                                         .first = first},
+                          err);
 }
 
 static kf_status fetch_few(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,

@@ -1,5 +1,5 @@
-/* rules.h - the table of what must hold of the files of koofu, for its checks and for tests. Stays in
- * its room. */
+/* rules.h - the lists of what must hold of the files of koofu, for checks and tests. Private to
+ * this room. */
 #ifndef KF_RULES_H
 #define KF_RULES_H
 
@@ -9,7 +9,6 @@ typedef struct kf_rule kf_rule;
 typedef kf_status (*kf_rule_fn)(const kf_rule *rule, const kf_contents *c, kf_err *err);
 
 struct kf_rule {
-  unsigned of;         /* kf_kind of the files that have it, or several */
   const char *subject; /* a tensor, or a key of the metadata */
   const char *says;    /* what must hold, as in docs/formats.md */
   kf_rule_fn check;
@@ -18,8 +17,11 @@ struct kf_rule {
   bool header;       /* it can be checked before tensors are in memory */
 };
 
-/* All of them, in the order of checking. */
-const kf_rule *kf_rules(size_t *n);
+/* Checked in this order; a list ends with a rule without a subject. */
+#define KF_RULE_LISTS 3
+struct kf_rules {
+  const kf_rule *lists[KF_RULE_LISTS]; /* NULL: none */
+};
 
 /* --- checks of metadata (rules_header.c) ------------------------------------------------------ */
 

@@ -245,7 +245,7 @@ kf_status kf_rule_labels(const kf_rule *rule, const kf_contents *c, kf_err *err)
 
 kf_status kf_rule_id_ends(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c), *bytes = kf_field(c, KF_TENSOR_ID_BYTES);
-  if (f == NULL || bytes == NULL || c->kind != KF_KIND_SET) return KF_OK;
+  if (f == NULL || bytes == NULL || c->rules != &kf_set_rules) return KF_OK;
   const int64_t *ends = f->memory;
   for (uint64_t i = 0; i + 1 < f->shape[0]; i++)
     if (ends[i] < 0 || ends[i + 1] <= ends[i] || (uint64_t)ends[i + 1] > bytes->shape[0] ||
@@ -259,7 +259,7 @@ kf_status kf_rule_id_ends(const kf_rule *rule, const kf_contents *c, kf_err *err
 
 kf_status kf_rule_id_bytes(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c), *all = kf_field(c, KF_TENSOR_ID_ENDS);
-  if (f == NULL || all == NULL || c->kind != KF_KIND_SET) return KF_OK;
+  if (f == NULL || all == NULL || c->rules != &kf_set_rules) return KF_OK;
   const int64_t *ends = all->memory;
   for (uint64_t i = 0; i + 1 < all->shape[0]; i++) {
     const char *id = (const char *)f->memory + (ends[i] - ends[0]);

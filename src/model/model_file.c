@@ -17,7 +17,7 @@ static void map_fields(const kf_map *map, kf_st_field *to) {
   to[1] = (kf_st_field){"mean", KF_TYPE_F64, 1, {d, 1}, map->mean};
 }
 
-/* What a model may have or lack. */
+/* Optional parts of a model. */
 typedef struct model_parts {
   bool signal, text;
 } model_parts;
@@ -85,7 +85,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
   KF_TRY(write_map_meta(w, &m->map, err));
   KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
-  KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
+  KF_TRY(kf_stw_meta_i64(w, "within_rank", m->dims_within, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
   if (m->prior > 0) KF_TRY(kf_stw_meta_f64(w, "prior", m->prior, err));
@@ -116,7 +116,7 @@ kf_status kf_bytes_new_of_model(kf_ctx *ctx, const kf_model *model, kf_bytes **o
 
 /* --- reading a map --------------------------------------------------------------------------- */
 
-/* Sizes, from a tensor that is known to be in the file. */
+/* Reads the sizes from the transform. */
 static kf_status read_dims(const kf_st *st, uint32_t *dim_in, uint32_t *dim_out, kf_err *err) {
   const kf_st_tensor *transform;
   KF_TRY(kf_st_expect(st, "transform", KF_TYPE_F64, 2, (int64_t[]){-1, -1}, &transform, err));
@@ -159,7 +159,7 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
   kf_st_field fields[MAP_FIELDS];
   map_fields(map, fields);
   KF_TRY(kf_st_read_fields(st, fields, MAP_FIELDS, err));
-  KF_TRY(kf_check_tensors(&(kf_contents){.kind = KF_KIND_GALLERY,
+  KF_TRY(kf_check_tensors(&(kf_contents){.rules = &kf_gallery_rules,
                                          .path = st->in.path,
                                          .st = st,
                                          .fields = fields,
@@ -189,18 +189,18 @@ static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_e
   return status;
 }
 
-/* What a model may have. */
+/* Reads an optional number. */
 static kf_status read_if_there(const kf_st *st, const char *key, double *out, kf_err *err) {
   return kf_st_meta(st, key) != NULL ? kf_st_meta_f64(st, key, out, err) : KF_OK;
 }
 
 static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
-  int64_t rows, rank;
+  int64_t rows, dims_within;
   KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
-  KF_TRY(kf_st_meta_i64(st, "within_rank", &rank, err));
+  KF_TRY(kf_st_meta_i64(st, "within_rank", &dims_within, err));
   KF_TRY(kf_st_meta_f64(st, "mean_eigenvalue", &m->mean_eigenvalue, err));
   m->rows = (uint64_t)rows;
-  m->rank = (uint32_t)rank;
+  m->dims_within = (uint32_t)dims_within;
   KF_TRY(read_if_there(st, "alpha", &m->alpha, err));
   KF_TRY(read_if_there(st, "temperature", &m->temperature, err));
   KF_TRY(read_if_there(st, "reject", &m->reject, err));
@@ -214,14 +214,14 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
 
 static kf_status read_all(const kf_st *st, const kf_kernels *kernels, kf_model **out, kf_err *err) {
   KF_TRY(kf_st_check_file(st, FORMAT, "a koofu model", err));
-  KF_TRY(kf_check_header(KF_KIND_MODEL, st, err));
+  KF_TRY(kf_check_header(&kf_model_rules, st, err));
   model_parts parts = {.signal = kf_st_find(st, "signal") != NULL,
                        .text = kf_st_meta(st, "alpha") != NULL};
   kf_st_field fields[MOST_FIELDS];
   KF_TRY(create(st, parts, out, err));
   if (parts.signal) KF_TRY(kf_model_make_signal(*out, err));
   if (parts.text) KF_TRY(kf_model_make_text(*out, err));
-  kf_contents contents = {.kind = KF_KIND_MODEL,
+  kf_contents contents = {.rules = &kf_model_rules,
                           .path = st->in.path,
                           .st = st,
                           .fields = fields,

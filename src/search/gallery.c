@@ -224,7 +224,7 @@ static kf_status shift_to_space(const kf_space *space, const kf_kernels *kernels
                                 kf_err *err) {
   bool unit = space->metric == KF_METRIC_COSINE; /* then no map puts rows out of range */
   if (space->map != NULL)
-    return kf_map_rows_shifted(space->map, kernels, rows, norm2, shift, n, unit, out, err);
+    return kf_map_rows(space->map, kernels, rows, norm2, shift, n, unit, out, err);
   if (shift != NULL) return shift_rows(kernels, rows, norm2, shift, n, space->dim, out, err);
   memcpy(out, rows, n * space->dim * sizeof *out);
   return KF_OK;
@@ -300,7 +300,7 @@ static kf_status find_text_map(kf_ctx *ctx, const kf_gallery *gallery, const kf_
   return KF_OK;
 }
 
-/* What brings a text to where pictures are, for kf_map_rows_shifted. */
+/* What brings a text to where pictures are, for kf_map_rows. */
 static kf_status find_shift(kf_ctx *ctx, ready_job *j, const double *text_mean, kf_arena *arena) {
   kf_err *err = &ctx->err;
   const kf_space *space = &j->gallery->space;

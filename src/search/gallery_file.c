@@ -32,7 +32,7 @@ static kf_status check(const kf_gallery *g, const kf_gallery_part *part, const k
                        const kf_st_field *fields, size_t n, uint64_t first, uint32_t n_classes,
                        kf_err *err) {
   bool cosine = g->space.metric == KF_METRIC_COSINE;
-  return kf_check_tensors(&(kf_contents){.kind = KF_KIND_GALLERY,
+  return kf_check_tensors(&(kf_contents){.rules = &kf_gallery_rules,
                                          .path = part->in.path,
                                          .fields = fields,
                                          .n_fields = n,
@@ -344,7 +344,7 @@ static kf_status read_all(reading *r, kf_gallery_depth depth, bool verify, kf_er
   kf_gallery *g = r->g;
   KF_TRY((verify ? kf_st_check_file : kf_st_check_format)(st, KF_GALLERY_FORMAT, "a koofu gallery",
                                                           err));
-  KF_TRY(kf_check_header(KF_KIND_GALLERY, st, err));
+  KF_TRY(kf_check_header(&kf_gallery_rules, st, err));
   KF_TRY(kf_st_origin(st, &g->origin, err));
   KF_TRY(read_space(st, g, err));
   g->has_labels = kf_st_find(st, KF_TENSOR_LABELS) != NULL;

@@ -9,7 +9,7 @@
 
 enum { MOMENTS_AT_ONCE = 65536 };
 
-/* The tensors in their order; the moments are not in memory as they are in the file. */
+/* The tensors in the order of the file. Moments are laid out differently in memory. */
 enum { COUNTS, SUMS, HIGH, LOW, FIELDS };
 static void list_fields(kf_st_field fields[FIELDS], uint32_t dim, uint32_t classes) {
   uint64_t triangle = kf_triangle(dim);
@@ -103,7 +103,7 @@ typedef struct header {
 
 static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
   KF_TRY(kf_st_check_file(st, FORMAT, "a koofu statistics file", err));
-  KF_TRY(kf_check_header(KF_KIND_STATS, st, err));
+  KF_TRY(kf_check_header(&kf_stats_rules, st, err));
   KF_TRY(kf_st_meta_i64(st, "dim", &h->dim, err));
   KF_TRY(kf_st_meta_i64(st, "rows", &h->rows, err));
   KF_TRY(kf_st_meta_i64(st, "normalized", &h->normalized, err));
@@ -119,7 +119,7 @@ static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t
   KF_TRY(kf_st_read_fields(st, fields, HIGH, err));
   KF_TRY(read_half(st, "moments_high", s, 64, err));
   KF_TRY(read_half(st, "moments_low", s, 0, err));
-  KF_TRY(kf_check_tensors(&(kf_contents){.kind = KF_KIND_STATS,
+  KF_TRY(kf_check_tensors(&(kf_contents){.rules = &kf_stats_rules,
                                          .path = st->in.path,
                                          .st = st,
                                          .fields = fields,
