@@ -89,62 +89,6 @@ TEST(arena) {
   kf_arena_free(&a);
 }
 
-/* Lent memory is used first, by all arenas that share it, and its owner frees it. */
-TEST(lent_memory) {
-  enum { BYTES = 1024 };
-  _Alignas(64) char memory[BYTES];
-  memset(memory, 7, sizeof memory);
-  kf_lent lent = {.at = memory, .left = BYTES};
-  kf_arena a = {.lent = &lent}, b = {.lent = &lent};
-  char *first, *second, *zeros, *beyond, *none;
-  KF_TAKE(&a, first, 100);
-  KF_TAKE_ZERO(&b, zeros, 200);
-  KF_TAKE(&a, none, 0);
-  KF_TAKE(&a, second, 1);
-  assert_ptr_equal(first, memory);
-  assert_ptr_equal(zeros, memory + 128);
-  assert_ptr_equal(none, memory + 384);
-  assert_ptr_equal(second, memory + 448);
-  for (int i = 0; i < 200; i++) assert_int_equal(zeros[i], 0);
-  assert_int_equal(lent.left, BYTES - 512);
-  KF_TAKE(&b, beyond, 512); /* there must be room for whole vectors after it */
-  assert_true(beyond < memory || beyond >= memory + BYTES);
-  memset(beyond, 1, 512);
-  KF_TAKE(&b, beyond, UINT64_MAX);
-  assert_null(beyond);
-  KF_TAKE(&b, beyond, 1); /* after a failure nothing, lent or not */
-  assert_null(beyond);
-  kf_arena_free(&a);
-  kf_arena_free(&b);
-}
-
-/* Memory that was given back is there again, unless it is too small, in use, or too much to be kept. */
-TEST(spare_memory) {
-  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-  char *first = kf_spare_take(ctx, 1000, 10), *second = kf_spare_take(ctx, 1000, 10);
-  assert_non_null(first);
-  assert_non_null(second);
-  assert_ptr_not_equal(first, second);
-  memset(second, 1, 10000);
-  kf_spare_give(ctx, second);
-  kf_spare_give(ctx, first);
-  assert_ptr_equal(kf_spare_take(ctx, 50, 2), first);
-  kf_spare_give(ctx, first);
-  char *larger = kf_spare_take(ctx, 10001, 1);
-  memset(larger, 2, 10001);
-  kf_spare_give(ctx, larger);
-  assert_ptr_equal(kf_spare_take(ctx, 10001, 1), larger);
-  kf_spare_give(ctx, larger);
-  char *large = kf_spare_take(ctx, (uint64_t)65 << 20, 1); /* is freed when it is given back */
-  assert_non_null(large);
-  kf_spare_give(ctx, large);
-  assert_ptr_equal(kf_spare_take(ctx, 1, 1), larger);
-  assert_null(kf_spare_take(ctx, UINT64_MAX, 1));
-  assert_null(kf_spare_take(ctx, UINT64_MAX, 2));
-  kf_spare_give(ctx, larger);
-  kf_spare_give(ctx, NULL);
-}
-
 TEST(classes_are_matched) {
   char *abc[] = {"a", "b", "c"}, *cxa[] = {"c", "x", "a", "y"};
   kf_names none = {0}, three = {3, abc}, four = {4, cxa};

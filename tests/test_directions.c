@@ -200,7 +200,7 @@ TEST(two_ways) {
     assert_ok(ctx, kf_fitter_lambda(fitter, (kf_lambda){relative[i], KF_LAMBDA_RELATIVE}, &lambda));
     assert_ok(ctx, kf_fitter_decompose(fitter, lambda, true, &found));
     memcpy(gamma, found.gamma, sizeof gamma);
-    map_of_curve(&found, kf_fitter_vectors(fitter), D, t);
+    map_of_curve(&found, fitter->vectors, D, t);
     for (size_t d = 0; d < D; d++) s_w[d * D + d] += lambda;
     double by_vectors = off_diagonal(t, s_w, D, D, NULL);
     assert_ok(ctx, kf_fitter_fit(fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, 0,
@@ -211,7 +211,7 @@ TEST(two_ways) {
       assert_true(fabs(m->between[d] - gamma[d]) < 1e-12 * gamma[0] + by_vectors * gamma[d]);
     /* The model's way in the basis of V: T is the same but for signs. */
     assert_ok(ctx, kf_fitter_decompose(fitter, lambda, false, &found));
-    map_of_curve(&found, kf_fitter_vectors(fitter), D, t);
+    map_of_curve(&found, fitter->vectors, D, t);
     for (size_t l = 0; l < D; l++) {
       double size = 0, plus = 0, minus = 0;
       for (size_t d = 0; d < D; d++) {
@@ -242,7 +242,7 @@ TEST(whatever_came_before) {
       const double *between;
       double value, unit;
       assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_SHRUNK, &fitter));
-      unit = kf_fitter_mean_eigenvalue(fitter);
+      unit = fitter->mean_eigenvalue;
       value = relative[i] * unit;
       if (before == 1) assert_ok(ctx, kf_fitter_turn(fitter));
       if (before == 2) assert_ok(ctx, kf_fitter_decompose(fitter, value, true, &found));

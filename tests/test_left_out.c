@@ -45,8 +45,8 @@ static void row_seen(kf_ctx *ctx, const world *w, const refit *r, const kf_stats
 static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_fitter *fitter,
                            const uint32_t *groups, uint64_t row, double lambda, bool euclidean) {
   uint32_t d = w->dim, filled = 0;
-  refit r = {.dim = d, .euclidean = euclidean, .column = kf_fitter_column(fitter)};
-  r.shrunk = kf_fitter_method(fitter) == KF_METHOD_SHRUNK;
+  refit r = {.dim = d, .euclidean = euclidean, .column = fitter->column};
+  r.shrunk = fitter->method == KF_METHOD_SHRUNK;
   r.kappa = kf_fitter_kappa(fitter);
   for (uint32_t k = 0; k < w->classes; k++) {
     filled += kf_stats_count(all, k) > 0;
@@ -242,7 +242,7 @@ static void check_scores(const world *w, setting t, double relative) {
                             .groups = t.groups,
                             .text = t.text};
   assert_ok(ctx, kf_left_out_new(fitter, data, &by, &l));
-  double lambda = relative * kf_fitter_mean_eigenvalue(fitter);
+  double lambda = relative * fitter->mean_eigenvalue;
   seen s = {.classes = w->classes,
             .scores = malloc(w->n * w->classes * sizeof *s.scores),
             .there = calloc(w->n, 1)};
@@ -579,7 +579,7 @@ TEST(fast) {
   for (uint32_t classes = 10; classes <= 90; classes += 80) {
     AUTO(bench) b = make_bench(450, 40, classes, 2);
     for (size_t i = 0; i < 4; i++) {
-      kf_left_out_trial trial = {.lambda = relative[i] * kf_fitter_mean_eigenvalue(b.fitter)};
+      kf_left_out_trial trial = {.lambda = relative[i] * b.fitter->mean_eigenvalue};
       kf_left_out_point exact = {0}, fast = {0};
       uint64_t n;
       assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &exact, 1, &n));
@@ -596,7 +596,7 @@ TEST(fast) {
 TEST(part) {
   AUTO(bench) b = make_bench(450, 40, 90, 2);
   kf_left_out_point alone = {0}, part = {0}, all = {0}, most = {0};
-  kf_left_out_trial trial = {.lambda = kf_fitter_mean_eigenvalue(b.fitter), .most = 100};
+  kf_left_out_trial trial = {.lambda = b.fitter->mean_eigenvalue, .most = 100};
   uint64_t n;
   assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &alone, 1, &n));
   assert_int_equal(n, 100);
@@ -680,8 +680,7 @@ static bench make_mixed(uint64_t n, uint64_t seed) {
 }
 
 static double loss_of_eighth(bench *b, int eighth) {
-  kf_left_out_trial trial = {.lambda =
-                                 kf_fitter_mean_eigenvalue(b->fitter) * pow(10, eighth / 8.0)};
+  kf_left_out_trial trial = {.lambda = b->fitter->mean_eigenvalue * pow(10, eighth / 8.0)};
   kf_left_out_point p = {0};
   uint64_t n;
   assert_ok(b->ctx, kf_left_out_try(b->l, &trial, &p, 1, &n));
@@ -708,7 +707,7 @@ TEST(search) {
   for (uint64_t each = 4; each <= 40; each += 12)
     for (uint64_t seed = 1; seed <= 4; seed++) {
       AUTO(bench) b = make_mixed(each * 12, seed);
-      double loss[HALVES], unit = kf_fitter_mean_eigenvalue(b.fitter);
+      double loss[HALVES], unit = b.fitter->mean_eigenvalue;
       AUTO(kf_lambda_choice) *c = NULL;
       for (int i = 0; i < HALVES; i++) loss[i] = loss_of_eighth(&b, -4 * i);
       assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
@@ -731,7 +730,7 @@ TEST(one_se) {
               kf_lambda_choice_new(b.ctx, b.stats, b.data, &(kf_lambda_options){.one_se = 1}, &c));
     const kf_lambda_point *best = &c->points[c->best];
     for (int i = 0; i < HALVES; i++) {
-      double lambda = kf_fitter_mean_eigenvalue(b.fitter) * pow(10, -i / 2.0);
+      double lambda = b.fitter->mean_eigenvalue * pow(10, -i / 2.0);
       bool tried = lambda < best->lambda * 0.99;
       for (size_t k = 0; k < c->n_points; k++)
         tried |= fabs(c->points[k].lambda / lambda - 1) < 1e-9;
@@ -747,7 +746,7 @@ TEST(one_se) {
 /* A fitter that has left rows out gives the model of a fresh one. */
 TEST(same_fit) {
   AUTO(bench) b = make_bench(450, 40, 90, 2);
-  double lambda = kf_fitter_mean_eigenvalue(b.fitter);
+  double lambda = b.fitter->mean_eigenvalue;
   kf_left_out_point p = {0};
   kf_model *fresh, *after;
   uint64_t n;

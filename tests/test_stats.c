@@ -300,26 +300,6 @@ static void assert_trace(kf_ctx *ctx, const kf_stats *s, const double *s_w) {
   assert_true(measured == want);
 }
 
-/* In memory that is lent, however much of it and whatever it holds. */
-static void assert_scatter_in(kf_ctx *ctx, const kf_stats *s, const double *s_w,
-                              const double *s_b) {
-  enum { MOST = 1 << 21 };
-  static double w[D * D], b[D * D];
-  char *memory = kf_alloc(MOST, 1);
-  assert_non_null(memory);
-  for (uint64_t bytes = 0; bytes <= MOST; bytes = bytes * 2 + 4096) {
-    memset(memory, 0xff, MOST);
-    assert_ok(ctx, kf_scatter_in(ctx, s, w, b, NULL, (kf_lent){.at = memory, .left = bytes}));
-    assert_memory_equal(w, s_w, sizeof w);
-    assert_memory_equal(b, s_b, sizeof b);
-    uint64_t used = 0;
-    for (uint64_t i = 0; i < MOST; i++) used += memory[i] != (char)0xff;
-    for (uint64_t i = bytes; i < MOST; i++) assert_int_equal(memory[i], (char)0xff);
-    assert_true(bytes < MOST / 2 || used > sizeof w); /* F alone takes that */
-  }
-  kf_free(memory);
-}
-
 /* Against sums over the integer rows in long double, around the true means. */
 TEST(scatter_matrices) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -333,7 +313,6 @@ TEST(scatter_matrices) {
   memset(b, 0, sizeof b);
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, s_b, mean));
   assert_trace(ctx, s, s_w);
-  assert_scatter_in(ctx, s, s_w, s_b);
   for (size_t i = 0; i < N; i++) {
     int64_t fixed[D];
     fixed_row(rows + i * D, fixed);

@@ -83,18 +83,10 @@ char *kf_strdup(const char *text);
 /* Makes room for one more element of `size` bytes after the `used` ones in *block. */
 bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
-/* Memory of the caller that is not in use at the moment, 64-byte aligned. */
-typedef struct kf_lent {
-  char *at;
-  uint64_t left; /* bytes */
-} kf_lent;
-
-/* Memory that is freed together. Each array is its own allocation, so sanitizers see its ends, unless
- * there is lent memory for it. After a failure the arena is `failed`, so one check covers all arrays.
- * Zero-initialise. */
+/* Memory that is freed together. Each array is its own allocation, so sanitizers see its ends.
+ * After a failure the arena is `failed`, so one check covers all arrays. Zero-initialise. */
 typedef struct kf_arena {
   struct kf_arena_link *last;
-  kf_lent *lent; /* may be NULL; arenas may share it */
   bool failed;
 } kf_arena;
 void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size); /* as kf_alloc */
@@ -267,21 +259,11 @@ struct kf_ctx {
   void (*free_devices)(struct kf_devices *devices);
   kf_ranks ranks;
   struct {
-    void *memory; /* NULL: none yet */
-    uint64_t bytes;
-    bool taken;
-  } spare; /* spare.c */
-  struct {
     char what[64]; /* cut, if longer; empty: nothing was reported in this call */
     uint64_t done, total;
   } reported; /* the last progress, for kf_progress_again */
   kf_err err;
 };
-
-/* As kf_alloc, but what is given back, up to 64 MiB, may stay with the context for the next who takes.
- * One thread at a time. */
-void *kf_spare_take(kf_ctx *ctx, uint64_t count, uint64_t size);
-void kf_spare_give(kf_ctx *ctx, void *memory);
 
 /* Starts a public call: forgets the last error and hands out the place for a new one. */
 kf_err *kf_enter(kf_ctx *ctx);

@@ -313,7 +313,6 @@ void kf_ctx_free(kf_ctx *ctx) {
   kf_free((void *)(uintptr_t)ctx->options.device);
   kf_free((void *)(uintptr_t)ctx->options.device_plugin);
   kf_ranks_stop(ctx);
-  kf_free(ctx->spare.memory);
   kf_free(ctx);
 }
 

@@ -76,20 +76,6 @@ typedef struct kf_arena_link {
 } kf_arena_link;
 #define LINK_BYTES 64u
 
-/* NULL if not enough is left. */
-static void *take_lent(const kf_arena *arena, uint64_t count, uint64_t size) {
-  uint64_t bytes;
-  kf_lent *lent = arena->lent;
-  if (lent == NULL || arena->failed || !kf_mul_u64(count, size, &bytes) || bytes > lent->left)
-    return NULL;
-  bytes = (bytes + 64) & ~(uint64_t)63; /* as kf_alloc */
-  if (bytes > lent->left) return NULL;
-  char *at = lent->at;
-  lent->at += bytes;
-  lent->left -= bytes;
-  return at;
-}
-
 static void *take(kf_arena *arena, uint64_t count, uint64_t size,
                   void *(*alloc)(uint64_t count, uint64_t size)) {
   uint64_t bytes;
@@ -105,14 +91,11 @@ static void *take(kf_arena *arena, uint64_t count, uint64_t size,
 }
 
 void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size) {
-  void *lent = take_lent(arena, count, size);
-  return lent != NULL ? lent : take(arena, count, size, kf_alloc);
+  return take(arena, count, size, kf_alloc);
 }
 
 void *kf_arena_take_zero(kf_arena *arena, uint64_t count, uint64_t size) {
-  void *lent = take_lent(arena, count, size);
-  if (lent == NULL) return take(arena, count, size, kf_alloc_zero);
-  return memset(lent, 0, count * size);
+  return take(arena, count, size, kf_alloc_zero);
 }
 
 void kf_arena_free(kf_arena *arena) {

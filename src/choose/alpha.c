@@ -57,7 +57,7 @@ static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const floa
   kf_model *map, *rows = NULL, *fused = NULL;
   KF_TRY(kf_model_create(dim, 1, 0, &(kf_names){0}, &map, &ctx->err));
   map->map.normalized = j->stats->normalized;
-  memcpy(map->map.mean, kf_fitter_mean(j->fitter), dim * sizeof *map->map.mean);
+  memcpy(map->map.mean, j->fitter->mean, dim * sizeof *map->map.mean);
   kf_status status = kf_fitter_shorten(j->fitter, map, 1, KF_CENTRE_NONE, &rows);
   if (status == KF_OK) status = kf_model_new_fused(ctx, rows, j->text, 0, &fused);
   if (status == KF_OK) status = use(j, fused->text);
@@ -222,18 +222,16 @@ static kf_status run(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   bool pairs = false;
   for (uint32_t k = 0; k < j->stats->n_classes; k++) pairs |= j->stats->counts[k] > 1;
-  c->mean_eigenvalue = kf_fitter_mean_eigenvalue(j->fitter);
-  c->criterion = kf_criterion_for(j->options.criterion, kf_fitter_method(j->fitter));
+  c->mean_eigenvalue = j->fitter->mean_eigenvalue;
+  c->criterion = kf_criterion_for(j->options.criterion, j->fitter->method);
   c->alpha = CAUTIOUS_ALPHA;
   c->lambda = c->mean_eigenvalue > 0 ? 0.3 * c->mean_eigenvalue : 1;
   if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
-  if (kf_fitter_total(j->fitter))
-    KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
-  if (!pairs || !(c->mean_eigenvalue > 0) || kf_fitter_total(j->fitter)) return KF_OK;
-  bool hits =
-      c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  if (j->fitter->total) KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
+  if (!pairs || !(c->mean_eigenvalue > 0) || j->fitter->total) return KF_OK;
+  bool hits = c->criterion == KF_CRITERION_ACCURACY && j->fitter->method == KF_METHOD_PAPER;
   j->by_hits = hits && j->options.groups == NULL;
   KF_TRY(list_points(j));
   return leave_out(j);
@@ -270,9 +268,9 @@ static kf_status choose(fuse_job *j) {
 
 static fuse_job new_job(kf_fitter *fitter, const kf_data *data, const kf_text *text,
                         const kf_fuse_options *options) {
-  return (fuse_job){.ctx = kf_fitter_ctx(fitter),
+  return (fuse_job){.ctx = fitter->ctx,
                     .fitter = fitter,
-                    .stats = kf_fitter_stats(fitter),
+                    .stats = fitter->within,
                     .data = data,
                     .text = text,
                     .options = *options};
@@ -282,7 +280,7 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
                               const kf_fuse_options *options, kf_fuse_choice **out) {
   fuse_job j = new_job(fitter, data, text, options);
   bool chosen = j.options.lambda.unit == KF_LAMBDA_AUTO;
-  bool paper = kf_fitter_method(fitter) == KF_METHOD_PAPER;
+  bool paper = fitter->method == KF_METHOD_PAPER;
   size_t usual = COUNT_OF(usual_lambdas);
   size_t few = COUNT_OF(few_lambdas);
   j.given = !chosen ? &j.options.lambda : paper ? usual_lambdas : few_lambdas;

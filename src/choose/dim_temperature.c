@@ -126,7 +126,7 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
 }
 
 static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
-  const kf_stats *stats = kf_fitter_stats(fitter);
+  const kf_stats *stats = fitter->within;
   kf_ctx *ctx = j->ctx;
   const kf_dim_temperature *o = j->options;
   uint64_t labelled, most = o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE;
@@ -158,10 +158,10 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
 
 kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
                                 const kf_dim_temperature *options, double *out) {
-  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  kf_ctx *ctx = fitter->ctx;
   folds_job j = {.ctx = ctx, .data = data, .options = options, .weighs = kf_fitter_weighs(fitter)};
-  j.lambda = kf_fold_lambda((kf_lambda){options->lambda, KF_LAMBDA_ABSOLUTE},
-                            kf_fitter_mean_eigenvalue(fitter));
+  j.lambda =
+      kf_fold_lambda((kf_lambda){options->lambda, KF_LAMBDA_ABSOLUTE}, fitter->mean_eigenvalue);
   j.sums = kf_alloc_zero(ctx->threads, sizeof *j.sums);
   kf_status status = j.sums != NULL ? run(&j, fitter, out) : kf_fail_memory(&ctx->err);
   kf_row_list_clear(&j.sample);

@@ -266,7 +266,7 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   KF_TRY(add_point(s, tenth_power(eighth) * c->mean_eigenvalue, "lambda", &p));
   add_loss(d, eighth, p.loss);
   if (d->eighth[d->best] != eighth) return KF_OK;
-  s->enough = rows_enough(kf_fitter_stats(s->fitter), &p, c->n);
+  s->enough = rows_enough(s->fitter->within, &p, c->n);
   return KF_OK;
 }
 
@@ -355,7 +355,7 @@ static kf_status try_lowest(lambda_search *s, descent *d) {
 static kf_status descend(lambda_search *s) {
   descent d = {0};
   bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
-  s->trial.most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
+  s->trial.most = kf_curve_rows(s->fitter->within->n_classes);
   s->trial.fast = !distances;
   int first = in_turn(s) ? 0 : FAR_EIGHTH + STEP;
   KF_TRY(descend_at(s, &d, first));
@@ -448,14 +448,14 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
 static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
                      const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
-  c->metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized);
+  c->metric = kf_metric_for(o->metric, fitter->within->normalized);
   c->points = (kf_lambda_point *)(c + 1);
-  c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
-  c->criterion = kf_criterion_for(o->criterion, kf_fitter_method(fitter));
+  c->mean_eigenvalue = fitter->mean_eigenvalue;
+  c->criterion = kf_criterion_for(o->criterion, fitter->method);
   if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
-  bool hits = c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(fitter) == KF_METHOD_PAPER;
+  bool hits = c->criterion == KF_CRITERION_ACCURACY && fitter->method == KF_METHOD_PAPER;
   s->by_hits = hits && o->groups == NULL;
-  uint32_t n_classes = kf_fitter_stats(fitter)->n_classes;
+  uint32_t n_classes = fitter->within->n_classes;
   kf_left_out_options by = {.metric = c->metric,
                             .centre = o->centre,
                             .sample = s->by_hits ? kf_hits_sample(o->sample, n_classes) : o->sample,
@@ -490,7 +490,7 @@ kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method) {
 
 kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                                 const kf_lambda_options *options, kf_lambda_choice **out) {
-  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  kf_ctx *ctx = fitter->ctx;
   KF_TRY(check_options(options, &ctx->err));
   lambda_search s = {.ctx = ctx,
                      .fitter = fitter,
@@ -523,7 +523,7 @@ static kf_status measure(kf_left_out *l, const kf_stats *stats, const kf_lambda_
 
 kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *o,
                             double lambda, kf_lambda_point *out) {
-  const kf_stats *stats = kf_fitter_stats(fitter);
+  const kf_stats *stats = fitter->within;
   kf_left_out_options by = {.metric = kf_metric_for(o->metric, stats->normalized),
                             .sample = o->sample,
                             .groups = o->groups};

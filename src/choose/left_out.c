@@ -96,7 +96,7 @@ static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err
 /* The eigenvectors of S_w, the mean of all rows and class means. */
 static kf_status turn_classes(kf_left_out *l) {
   uint64_t dim = l->dim;
-  const double *vectors = kf_fitter_vectors(l->fitter), *column = kf_fitter_column(l->fitter);
+  const double *vectors = l->fitter->vectors, *column = l->fitter->column;
   double *turn, *less, *columns;
   KF_TAKE(&l->arena, turn, dim * dim);
   KF_TAKE(&l->arena, less, dim);
@@ -107,8 +107,7 @@ static kf_status turn_classes(kf_left_out *l) {
   for (uint64_t d = 0; d < dim; d++)
     for (uint64_t i = 0; i < dim; i++) turn[d * dim + i] *= column[d];
   l->turn = (kf_matrix){.depth = dim, .n = dim, .b = turn};
-  if (l->centred)
-    kf_turn_rows(l->ctx->kernels, &l->turn, kf_fitter_mean(l->fitter), 1, columns, less);
+  if (l->centred) kf_turn_rows(l->ctx->kernels, &l->turn, l->fitter->mean, 1, columns, less);
   for (uint64_t d = 0; d < dim; d++) less[d] = l->centred ? -less[d] : 0;
   l->turn.start = less;
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
@@ -117,8 +116,8 @@ static kf_status turn_classes(kf_left_out *l) {
 /* x.t = (x S) (t / S) with the scales S of columns, so text is turned by their inverse. */
 static kf_status turn_text(kf_left_out *l, const float *text) {
   uint64_t dim = l->dim;
-  const double *vectors = kf_fitter_vectors(l->fitter), *column = kf_fitter_column(l->fitter);
-  const double *mean = kf_fitter_mean(l->fitter);
+  const double *vectors = l->fitter->vectors, *column = l->fitter->column;
+  const double *mean = l->fitter->mean;
   double *scaled, *turned, *start;
   KF_TAKE(&l->arena, turned, dim * l->n);
   KF_TAKE(&l->arena, start, l->n);
@@ -242,13 +241,13 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
 
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out) {
-  kf_ctx *ctx = kf_fitter_ctx(fitter);
-  const kf_stats *stats = kf_fitter_stats(fitter);
+  kf_ctx *ctx = fitter->ctx;
+  const kf_stats *stats = fitter->within;
   KF_TRY(kf_check_statistics_of(stats, data, &ctx->err));
-  if (kf_fitter_total(fitter))
+  if (fitter->total)
     return kf_fail(&ctx->err, KF_ERR_MATH,
                    "no class has two different rows, so leaving rows out says nothing");
-  kf_method method = kf_fitter_method(fitter);
+  kf_method method = fitter->method;
   bool euclidean = options->metric == KF_METRIC_EUCLIDEAN;
   bool centred = euclidean || kf_centre_for(options->centre, method) == KF_CENTRE_MEAN;
   if (!centred && method == KF_METHOD_SHRUNK)

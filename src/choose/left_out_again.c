@@ -15,7 +15,7 @@
 #define MUCH        4.0     /* fitting again costs as much as this many systems of D equations */
 
 bool kf_again_pays(const kf_left_out *l, uint64_t r) {
-  double systems = kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK ? (double)l->n_kinds : 1;
+  double systems = l->fitter->method == KF_METHOD_SHRUNK ? (double)l->n_kinds : 1;
   double rows = (double)r, dim = l->dim;
   return r > 1 && systems * rows * rows * rows > MUCH * dim * dim * dim;
 }

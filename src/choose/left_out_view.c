@@ -11,7 +11,7 @@
 #define MEANS      96u   /* class means that are turned together */
 
 uint64_t kf_view_most_directions(const kf_left_out *l) {
-  bool fewer = l->n < l->dim && kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
+  bool fewer = l->n < l->dim && l->fitter->method == KF_METHOD_SHRUNK;
   return fewer ? l->n : l->dim;
 }
 
@@ -32,7 +32,7 @@ static void take_directions(kf_view *v, uint64_t rank, kf_arena *arena) {
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   uint64_t dim = l->dim, n = l->n, rank = kf_view_most_directions(l);
   v->l = l;
-  v->shrunk = kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
+  v->shrunk = l->fitter->method == KF_METHOD_SHRUNK;
   v->metrics = v->shrunk ? 3 : 1;
   v->kappa = v->shrunk ? kf_fitter_kappa(l->fitter) : 0;
   v->noise = (double)(l->stats->rows - l->n);
@@ -234,10 +234,10 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
 kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
-  const double *values = kf_fitter_values(l->fitter);
+  const double *values = l->fitter->values;
   KF_TRY(kf_fitter_lambda(l->fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &lambda));
   double least = values[l->dim - 1] + lambda; /* values fall */
-  if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
+  if (!(least > 1e-290 && least > 1e-200 * l->fitter->mean_eigenvalue))
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
   if (!(lambda < 1e250))
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too large for double precision", lambda);

@@ -198,10 +198,7 @@ kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *
 
 kf_status kf_near_outside(const kf_fitter *fitter, const kf_data *data, const uint32_t *groups,
                           kf_near_rows *out) {
-  const kf_stats *stats = kf_fitter_stats(fitter);
-  double trace, norm2;
-  kf_fitter_measure(fitter, &trace, &norm2);
-  near_job j = {
-      .ctx = kf_fitter_ctx(fitter), .data = data, .groups = groups, .unit = stats->normalized};
-  return count(&j, stats, trace, norm2, out);
+  const kf_stats *stats = fitter->within;
+  near_job j = {.ctx = fitter->ctx, .data = data, .groups = groups, .unit = stats->normalized};
+  return count(&j, stats, fitter->trace, fitter->norm2, out);
 }

@@ -328,8 +328,8 @@ static void map_rows(const kf_ranker *r, work *w, const float *rows, const doubl
   const kf_map *map = &r->model->map;
   for (uint64_t first = 0; first < n; first += KF_MAP_ROWS) {
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
-    kf_map_rows_f64(map, r->kernels, rows + first * map->dim_in, norm2 + first, count, w->workspace,
-                    w->mapped + first * map->dim_out);
+    kf_map_rows_f64(map, r->kernels, rows + first * map->dim_in, norm2 + first, NULL, count,
+                    w->workspace, w->mapped + first * map->dim_out);
   }
 }
 

@@ -81,8 +81,8 @@ static double limit(double score, const kf_reject_options *o) {
 
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
                               double *out) {
-  kf_ctx *ctx = kf_fitter_ctx(fitter);
-  best_scores best = {.ctx = ctx, .stats = kf_fitter_stats(fitter)};
+  kf_ctx *ctx = fitter->ctx;
+  best_scores best = {.ctx = ctx, .stats = fitter->within};
   best.at = kf_alloc(data->rows, sizeof *best.at);
   if (best.at == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < data->rows; i++) best.at[i] = (double)NAN;

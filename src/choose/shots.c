@@ -99,8 +99,8 @@ static void draw_clear(draw *d) {
  * out. In the paper's method the map is a rotation then, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
-  if (kf_fitter_total(d->fitter)) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
-  if (kf_fitter_total(d->fitter) || !(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
+  if (d->fitter->total) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
+  if (d->fitter->total || !(d->fitter->mean_eigenvalue > 0)) return KF_OK;
   KF_TRY(kf_lambda_choice_with(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
   lambda->value = d->lambda->lambda;
   return KF_OK;

@@ -288,7 +288,7 @@ static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 static kf_status count_hits(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
                             uint64_t *rows) {
   const kf_sweep_options *o = &j->plan->options;
-  bool paper = kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  bool paper = j->fitter->method == KF_METHOD_PAPER;
   kf_left_out_options by = {.metric = metric,
                             .centre = o->centre,
                             .sample =

@@ -8,10 +8,10 @@
  *     R^T X = B:    x_i = (b_i - sum_{k < i} R[k][i] x_k) / R[i][i],      i = 0, 1, …
  *     R X = B:      x_i = (b_i - sum_{k > i} R[i][k] x_k) / R[i][i],      i = n - 1, n - 2, …
  *
- * and row i of R itself is that of the first with b_i = a_i, from the diagonal on, and a root. Rows are
- * taken by halves: the first half is solved, a product of matrices takes it into the second, and that
- * is solved. So nearly all work is products, and the sum of the first kind still runs over k in order.
- * Columns of the unknowns are shared out among threads. */
+ * and row i of R itself solves the first with b_i = a_i, from the diagonal on, up to a square root.
+ * Rows are split in halves recursively: the first half is solved, a matrix product subtracts it
+ * from the second, and that is solved. So nearly all work is in products, and the sum of the first
+ * equation still runs over k in order. Threads share the columns of the unknowns. */
 #include "model/model.h"
 
 #include <math.h>
@@ -20,10 +20,10 @@
 #define SMALL 24u /* rows that are solved one by one */
 #define BLOCK 8u  /* rows and columns that are transposed together */
 
-/* Of n > SMALL rows; whole groups of SMALL. */
+/* Of n > SMALL rows; a multiple of SMALL. */
 static size_t half_of(size_t n) {
-  size_t groups = (n + SMALL - 1) / SMALL;
-  return (groups + 1) / 2 * SMALL;
+  size_t blocks = (n + SMALL - 1) / SMALL;
+  return (blocks + 1) / 2 * SMALL;
 }
 
 /* --- equations ------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static void scale_row(const unknowns *u, size_t i) {
   for (size_t c = 0; c < u->columns; c++) row[c] *= inverse;
 }
 
-/* Rows [first, first + n) of R^T X = B, those above having been taken in. */
+/* Rows [first, first + n) of R^T X = B, with the rows above already subtracted. */
 static void solve_down(const unknowns *u, size_t first, size_t n) {
   const double *r = u->f->r;
   size_t size = u->f->n, ld = u->ld;
@@ -61,7 +61,7 @@ static void solve_down(const unknowns *u, size_t first, size_t n) {
   }
 }
 
-/* Rows [first, first + n) of R X = B, those below having been taken in. */
+/* Rows [first, first + n) of R X = B, with the rows below already subtracted. */
 static void solve_up(const unknowns *u, size_t first, size_t n) {
   const double *r = u->f->r;
   size_t size = u->f->n, ld = u->ld, end = first + n;
@@ -139,7 +139,7 @@ static kf_status solve_beyond(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
-/* Takes the first half into rows of the second, from the diagonal on. */
+/* Subtracts the first half from rows of the second, from the diagonal on. */
 static kf_status take_in(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -211,8 +211,8 @@ static kf_status whiten_left(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* Columns of c down to the diagonal: rows below are those of other columns. The longest first, so that
- * threads end together. */
+/* Columns of c down to the diagonal; mirror fills in the rest. The longest first, so that threads
+ * end together. */
 static kf_status whiten_right(void *argument, size_t task, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;

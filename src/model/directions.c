@@ -1,27 +1,26 @@
-/* directions.c - the directions of the Fukunaga-Koontz transform at one lambda (fitter.c says what they
- * are), in one of two ways:
+/* directions.c - the directions of the Fukunaga-Koontz transform at one lambda (defined in
+ * fitter.c), in one of two ways:
  *
  * By a triangular factor. With S_w + lambda I = R^T R (cholesky.c),
  *
  *     C = R^-T S_b R^-1 = U^T diag(gamma) U        T = the rows of U R^-T
  *
- * This is the way to a model, and needs no eigenvectors of S_w. A is taken in units of a power of two
- * (squared), which makes its largest element about one, so no lambda is too large or too small.
+ * Models are made this way, which needs no eigenvectors of S_w. A is taken in units of a power of
+ * two (squared), which makes its largest element about one, so no lambda is too large or too small.
  *
  * By the eigenvectors of S_w,
  *
  *     S_w = V^T diag(w) V       C = diag(w + lambda)^(-1/2) V S_b V^T diag(w + lambda)^(-1/2)
  *     C = U^T diag(gamma) U     T = the rows of U diag(w + lambda)^(-1/2) V
  *
- * where V is found once for all lambdas. It costs less for each of many lambdas, and rows that are left
- * out are turned by V anyway; so the curve over lambda is made this way. It is also the way to a model
- * where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda I, and for
- * lambda 0: there rounding errors count, and eigenvalues tell what is one.
+ * where V is found once for all lambdas. This costs less for each of many lambdas, and leaving rows
+ * out needs V anyway, so the curve over lambda is made this way. So are models at lambda 0, or
+ * where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda I:
+ * rounding errors matter there, and eigenvalues show which directions are only rounding.
  *
- * Both give the same T but for rounding and signs. Which way a model goes depends on the statistics and
- * lambda alone, so it does not matter whether lambda was given or chosen. Those who leave rows out at
- * the lambda of the model go its way, too, and U in the basis of V is then T V^T diag(w +
- * lambda)^(1/2). */
+ * Both give the same T up to rounding and signs. Which one makes a model depends on the statistics
+ * and lambda alone, not on whether lambda was given or chosen. Leaving rows out at the lambda of
+ * the model uses the map of the model; U in the basis of V is then T V^T diag(w + lambda)^(1/2). */
 #include "model/fitter.h"
 
 #include <float.h>
@@ -31,16 +30,15 @@
 #define LEAST_PIVOT   0x1p-30 /* next to the largest diagonal element */
 #define LEAST_SCATTER 1e-290  /* the inverse of a smaller unit would overflow */
 
-void kf_directions_make(kf_fitter *f) {
+void kf_directions_take(kf_fitter *f) {
   uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, room = kf_eigen_room(f->dim);
   uint64_t u = kf_eigen_room_of_values(f->dim);
-  double *all; /* the matrices in one piece: it takes large pages */
+  double *all; /* the matrices in one piece, for large pages */
   KF_TAKE(&f->arena, f->values, n);
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  all = f->matrices = kf_spare_take(f->ctx, 3 * matrix + u + room, sizeof *all);
-  f->arena.failed |= all == NULL;
+  KF_TAKE(&f->arena, all, 3 * matrix + u + room);
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;
@@ -52,20 +50,16 @@ void kf_directions_make(kf_fitter *f) {
   f->mapped = f->turned = (double)NAN;
 }
 
-kf_lent kf_directions_lend(const kf_fitter *f) {
-  const double *end = f->room + kf_eigen_room(f->dim);
-  return (kf_lent){.at = (char *)f->factor.r, .left = (uint64_t)(end - f->factor.r) * sizeof *end};
-}
-
 /* --- S_w -------------------------------------------------------------------------------------- */
 
-/* What the eigenvalues say; S_w is positive semi-definite by construction. */
+/* Sets rank and noise. S_w is positive semi-definite by construction. */
 static kf_status judge_values(kf_fitter *f) {
   double largest = fabs(f->values[0]), smallest = f->values[f->dim - 1];
   f->noise = f->dim * DBL_EPSILON * largest;
-  for (f->rank = 0; f->rank < f->dim && f->values[f->rank] > f->noise;) f->rank++;
-  for (uint32_t i = f->rank; i < f->dim; i++) f->values[i] = 0;
-  /* Far beyond rounding: an invented file. */
+  for (f->dims_within = 0; f->dims_within < f->dim && f->values[f->dims_within] > f->noise;)
+    f->dims_within++;
+  for (uint32_t i = f->dims_within; i < f->dim; i++) f->values[i] = 0;
+  /* Far beyond rounding: the file was made up. */
   if (smallest < -1e-6 * largest)
     return kf_fail_file(&f->ctx->err, f->within->from,
                         "no rows have these statistics: their scatter within classes has a "
@@ -195,7 +189,7 @@ static kf_status shift_rows(void *argument, size_t block, size_t worker, kf_err 
   return KF_OK;
 }
 
-/* Whether there is a factor; in units of 2^(2 power). */
+/* *good: whether there is a factor, in units of 2^(2 power). */
 static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) {
   uint64_t n = f->dim;
   double largest = 0;
@@ -228,7 +222,8 @@ static kf_status take_columns(void *argument, size_t block, size_t worker, kf_er
   return KF_OK;
 }
 
-/* Eigenvectors of C, and with them the eigenvalues of S_w, which a model has, too. */
+/* Finds the eigenvectors of C and, at the same time, the eigenvalues of S_w, which a model
+ * stores. */
 static kf_status solve_whitened(kf_fitter *f) {
   if (f->has_values) return solve(f, f->c, f->gamma, f->u);
   kf_eigen_values within = {.a = f->s_w, .values = f->values, .room = f->u};
@@ -260,7 +255,7 @@ kf_status kf_find_map(kf_fitter *f, double lambda) {
   return good ? KF_OK : map_by_vectors(f, lambda);
 }
 
-/* U in the basis of V out of the map. */
+/* Finds U in the basis of V from the map. */
 static kf_status turn_map(kf_fitter *f, double lambda) {
   uint64_t n = f->dim;
   double *turn = f->factor.r; /* V^T diag(w + lambda)^(1/2) */

@@ -9,22 +9,22 @@
  * the two diagonal elements beside the coupling being smaller by |e|. With the halves solved, T_i =
  * Q_i D_i Q_i^T, this is a diagonal matrix plus one of rank one, D + rho z z^T with z = Q^T v:
  *
- *   1. Deflation. An element of z that is negligible leaves its eigenpair as it is. Two nearly equal
- *      elements of D are rotated into each other until one of their z vanishes. For most matrices
- *      this takes much of the work away.
+ *   1. Deflation. An element of z that is negligible leaves its eigenpair as it is. Two nearly
+ *      equal elements of D are rotated into each other until one of their z vanishes. For most
+ *      matrices this takes much of the work away.
  *   2. The secular equation (secular.c) has the eigenvalues as its roots.
- *   3. The eigenvectors are z_j / (d_j - lambda), normalised, with the z for which these roots are exact
- *      (Löwner's formula): z_j^2 = prod_i (lambda_i - d_j) / prod_{i != j} (d_i - d_j). This makes
- *      them orthogonal however close the roots are.
- *   4. They are multiplied by the eigenvectors of the halves, and that is nearly all of the work. Rows
- *      are grouped by the half they come from, the rotated ones between, since the others are zero
+ *   3. The eigenvectors are z_j / (d_j - lambda), normalised, with the z for which these roots are
+ *      exact (Löwner's formula): z_j^2 = prod_i (lambda_i - d_j) / prod_{i != j} (d_i - d_j). This
+ *      makes them orthogonal however close the roots are.
+ *   4. They are multiplied by the eigenvectors of the halves: nearly all of the work. Rows
+ *      are sorted by the half they come from, the rotated ones between, since the others are zero
  *      in the other half.
  *
  * Vectors are rows of Q until the last product, which leaves them in columns. Small matrices are
  * solved by one thread each, large ones by all together; no sum depends on it.
  *
- * Eigenvalues alone need z, and so the first and the last element of every vector of a half; then rows
- * of Q are these two. The bits of the values are the same. */
+ * Without eigenvectors only z is needed, and so the first and the last element of every vector of a
+ * half: rows of Q then hold these two. The bits of the eigenvalues are the same. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -34,12 +34,12 @@
 
 #define ALONE     192u /* a merge of up to this size is done by one thread */
 #define ROW_BLOCK 96u  /* rows copied, or weights found together */
-#define GROUP     8u   /* roots or vectors found together */
+#define VECTORS   8u   /* roots or vectors found together */
 
-typedef struct ranked {
+typedef struct indexed {
   double value;
   size_t row;
-} ranked;
+} indexed;
 
 typedef struct divide {
   kf_ctx *ctx;
@@ -54,15 +54,15 @@ typedef struct divide {
   double *s;                 /* [n][ld] eigenvectors of D + rho z z^T in columns */
   double *z, *pole, *weight; /* [n] */
   double *origin, *x;        /* [n] roots */
-  ranked *sorted;            /* [n] */
+  indexed *sorted;           /* [n] */
   size_t *live, *place;      /* [n] the rows of poles, and where they go in `arranged` */
   unsigned char *kind;       /* [n] of rows: in which halves they are not zero */
-  double *rows;              /* [threads][GROUP][ld] */
+  double *rows;              /* [threads][VECTORS][ld] */
 } divide;
 
 enum { UPPER = 0, BOTH, LOWER, DEFLATED, KINDS };
 
-/* Two neighbours become one. The arrays are those of `divide` from their first row on. */
+/* Merges two neighbours. The arrays are those of `divide` from their first row on. */
 typedef struct merge {
   divide *g;
   size_t half, n;                /* rows: `half` of the upper part, n of both */
@@ -76,7 +76,7 @@ typedef struct merge {
   size_t counts[KINDS]; /* of rows */
   double *d, *z, *pole, *weight, *origin, *x;
   double *q, *arranged, *s; /* from their first column on */
-  ranked *sorted;
+  indexed *sorted;
   size_t *row, *place;
   unsigned char *kind;
 } merge;
@@ -87,22 +87,22 @@ static kf_status run(merge *m, size_t tasks, kf_task_fn task, kf_err *err) {
   return KF_OK;
 }
 
-static size_t groups(size_t n, size_t size) { return (n + size - 1) / size; }
+static size_t count_blocks(size_t n, size_t size) { return (n + size - 1) / size; }
 
-static size_t group_size(size_t n, size_t size, size_t i) {
+static size_t block_rows(size_t n, size_t size, size_t i) {
   return n - i * size < size ? n - i * size : size;
 }
 
-/* --- deflation --------------------------------------------------------------------------------- */
+/* --- deflation -------------------------------------------------------------------------------- */
 
 static int rising(const void *a, const void *b) {
-  const ranked *x = a, *y = b;
+  const indexed *x = a, *y = b;
   if (x->value != y->value) return x->value < y->value ? -1 : 1;
   return x->row < y->row ? -1 : 1;
 }
 
-/* The element of row r of q beside the cut. Where rows are the ends of vectors, it is no end any longer
- * but becomes that of the other half. */
+/* The element of row r of q beside the cut. If rows hold only the ends of vectors, that end is
+ * replaced by one of the other half. */
 static double take_inner(const merge *m, size_t r) {
   bool upper = r < m->half;
   double *row = m->q + r * m->g->q_ld;
@@ -119,7 +119,7 @@ static void couple(merge *m, double coupling) {
     bool upper = r < m->half;
     m->z[r] = (upper ? root : lower) * take_inner(m, r);
     m->kind[r] = upper ? UPPER : LOWER;
-    m->sorted[r] = (ranked){.value = m->d[r], .row = r};
+    m->sorted[r] = (indexed){.value = m->d[r], .row = r};
   }
   m->rho = 2 * fabs(coupling);
   qsort(m->sorted, m->n, sizeof *m->sorted, rising);
@@ -172,9 +172,9 @@ static void deflate(merge *m) {
   if (last < m->n) keep(m, last);
 }
 
-/* --- rows by kind ------------------------------------------------------------------------------ */
+/* --- rows by kind ----------------------------------------------------------------------------- */
 
-/* Moves `row` on to all rows, those kept first, and finds places in order of kind. */
+/* Completes `row` with the deflated rows, after those kept, and finds places in order of kind. */
 static void sort_kinds(merge *m) {
   size_t all = m->live, next[KINDS] = {0};
   for (size_t i = 0; i < m->n; i++) {
@@ -190,30 +190,30 @@ static kf_status arrange_rows(void *argument, size_t i, size_t worker, kf_err *e
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->q_ld, first = i * ROW_BLOCK, n = group_size(m->n, ROW_BLOCK, i);
+  size_t ld = m->g->q_ld, first = i * ROW_BLOCK, n = block_rows(m->n, ROW_BLOCK, i);
   for (size_t j = first; j < first + n; j++)
     memcpy(m->arranged + m->place[j] * ld, m->q + m->row[j] * ld, m->columns * sizeof *m->q);
   return KF_OK;
 }
 
-/* --- eigenvectors of D + rho z z^T --------------------------------------------------------------- */
+/* --- eigenvectors of D + rho z z^T ------------------------------------------------------------ */
 
 static kf_status find_roots(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   merge *m = argument;
-  size_t first = i * GROUP, n = group_size(m->live, GROUP, i);
+  size_t first = i * VECTORS, n = block_rows(m->live, VECTORS, i);
   for (size_t j = first; j < first + n; j++)
     KF_TRY(kf_secular_root(m->g->ctx->kernels, m->live, m->pole, m->weight, m->rho, j,
                            &m->origin[j], &m->x[j], err));
   return KF_OK;
 }
 
-/* The z for which the roots are exact, in place of the one that was. */
+/* Replaces z by the one for which the roots are exact. */
 static kf_status find_weights(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   merge *m = argument;
-  size_t first = i * ROW_BLOCK, last = first + group_size(m->live, ROW_BLOCK, i);
+  size_t first = i * ROW_BLOCK, last = first + block_rows(m->live, ROW_BLOCK, i);
   double *z = m->z; /* no longer needed */
   m->g->ctx->kernels->secular_weights(m->live, m->pole, m->origin, m->x, first, last, z);
   for (size_t j = first; j < last; j++) {
@@ -226,8 +226,8 @@ static kf_status find_weights(void *argument, size_t i, size_t worker, kf_err *e
 static kf_status find_vectors(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, first = i * GROUP, n = group_size(m->live, GROUP, i);
-  double *rows = m->g->rows + worker * GROUP * ld, scale[GROUP];
+  size_t ld = m->g->ld, first = i * VECTORS, n = block_rows(m->live, VECTORS, i);
+  double *rows = m->g->rows + worker * VECTORS * ld, scale[VECTORS];
   for (size_t t = 0; t < n; t++) {
     double norm2 = m->g->ctx->kernels->secular_vector(
         m->live, m->pole, m->weight, m->origin[first + t], m->x[first + t], rows + t * ld);
@@ -240,14 +240,14 @@ static kf_status find_vectors(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
-/* --- eigenvectors of T --------------------------------------------------------------------------- */
+/* --- eigenvectors of T ------------------------------------------------------------------------ */
 
 /* New rows of q, or deflated ones. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t first = i * m->share, last = first + group_size(m->n, m->share, i);
+  size_t first = i * m->share, last = first + block_rows(m->n, m->share, i);
   size_t live = last < m->live ? last : m->live, upper = m->counts[UPPER];
   size_t ld = m->g->ld, q_ld = m->g->q_ld, half = m->upper_columns;
   double *to = m->q + first * q_ld;
@@ -270,11 +270,11 @@ static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_er
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, above = groups(m->half, m->share);
+  size_t ld = m->g->ld, above = count_blocks(m->half, m->share);
   bool upper = i < above;
   size_t base = upper ? 0 : m->half, size = upper ? m->half : m->n - m->half;
   size_t block = upper ? i : i - above;
-  size_t first = base + block * m->share, rows = group_size(size, m->share, block);
+  size_t first = base + block * m->share, rows = block_rows(size, m->share, block);
   size_t from = upper ? 0 : m->counts[UPPER], depth = m->counts[BOTH];
   depth += upper ? m->counts[UPPER] : m->counts[LOWER];
   for (size_t r = first; r < first + rows; r++) {
@@ -287,9 +287,9 @@ static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_er
 }
 
 static kf_status multiply(merge *m, kf_err *err) {
-  if (!m->top) return run(m, groups(m->n, m->share), multiply_rows, err);
-  return run(m, groups(m->half, m->share) + groups(m->n - m->half, m->share), multiply_columns,
-             err);
+  if (!m->top) return run(m, count_blocks(m->n, m->share), multiply_rows, err);
+  return run(m, count_blocks(m->half, m->share) + count_blocks(m->n - m->half, m->share),
+             multiply_columns, err);
 }
 
 static kf_status solve(merge *m, kf_err *err) {
@@ -297,11 +297,11 @@ static kf_status solve(merge *m, kf_err *err) {
     m->origin[0] = m->pole[0];
     m->x[0] = m->rho * m->weight[0] * m->weight[0];
   } else {
-    KF_TRY(run(m, groups(m->live, GROUP), find_roots, err));
+    KF_TRY(run(m, count_blocks(m->live, VECTORS), find_roots, err));
   }
   if (m->top && m->g->values_alone) return KF_OK;
-  KF_TRY(run(m, groups(m->live, ROW_BLOCK), find_weights, err));
-  return run(m, groups(m->live, GROUP), find_vectors, err);
+  KF_TRY(run(m, count_blocks(m->live, ROW_BLOCK), find_weights, err));
+  return run(m, count_blocks(m->live, VECTORS), find_vectors, err);
 }
 
 static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
@@ -309,7 +309,7 @@ static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
   deflate(m);
   sort_kinds(m);
   bool vectors = !(m->top && m->g->values_alone);
-  if (vectors) KF_TRY(run(m, groups(m->n, ROW_BLOCK), arrange_rows, err));
+  if (vectors) KF_TRY(run(m, count_blocks(m->n, ROW_BLOCK), arrange_rows, err));
   for (size_t j = m->live; j < m->n; j++) m->x[j] = m->d[m->row[j]];
   KF_TRY(solve(m, err));
   for (size_t j = 0; j < m->live; j++) m->x[j] += m->origin[j];
@@ -317,7 +317,7 @@ static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
   return vectors ? multiply(m, err) : KF_OK;
 }
 
-/* --- the tree ------------------------------------------------------------------------------------ */
+/* --- the tree --------------------------------------------------------------------------------- */
 
 /* Where leaf i begins. */
 static size_t leaf_start(const divide *g, size_t i) {
@@ -458,7 +458,7 @@ kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, doub
   KF_TAKE(&arena, g.live, n);
   KF_TAKE(&arena, g.place, n);
   KF_TAKE(&arena, g.kind, n);
-  KF_TAKE(&arena, g.rows, (uint64_t)ctx->threads * GROUP * ld);
+  KF_TAKE(&arena, g.rows, (uint64_t)ctx->threads * VECTORS * ld);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : conquer(&g);
   kf_arena_free(&arena);
   return status;

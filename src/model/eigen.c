@@ -1,10 +1,10 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
  * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below
- * it, on the CPU that the BLAS detects, and on the number of threads. We take LAPACK's way (dsyevd)
- * instead: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide and
- * conquer (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step are
- * products of matrices.
+ * it, on the CPU that the BLAS detects, and on the number of threads. We do what LAPACK's dsyevd
+ * does: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide and conquer
+ * (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step is matrix
+ * products.
  *
  * Every sum is either canonical (eight lanes) or runs in a fixed order; rows and columns are shared
  * out among threads, sums never are. */
@@ -16,10 +16,10 @@
 
 #define BLOCK 64u /* rows copied together */
 
-typedef struct ranked {
+typedef struct indexed {
   double value;
   size_t index;
-} ranked;
+} indexed;
 
 typedef struct eigen {
   kf_ctx *ctx;
@@ -28,7 +28,7 @@ typedef struct eigen {
   int power;       /* a is divided by 2^power */
   double *z;       /* [n][ld] eigenvectors in columns */
   double *workspace[2];
-  ranked *order; /* [n] */
+  indexed *order; /* [n] */
   double *vectors;
 } eigen;
 
@@ -70,7 +70,7 @@ static kf_status give_rows(void *argument, size_t block, size_t worker, kf_err *
 }
 
 static int falling(const void *a, const void *b) {
-  const ranked *x = a, *y = b;
+  const indexed *x = a, *y = b;
   if (x->value != y->value) return x->value > y->value ? -1 : 1;
   return x->index < y->index ? -1 : 1;
 }
@@ -82,7 +82,7 @@ static kf_status solve(eigen *g, double *values) {
   KF_TRY(kf_divide(g->ctx, n, g->t.ld, g->t.d, g->t.e, vectors ? g->z : NULL, g->workspace));
   KF_TRY(kf_progress_again(g->ctx));
   if (vectors) KF_TRY(kf_apply_reflectors(g->ctx, &g->t, n, g->z, g->workspace[0]));
-  for (size_t i = 0; i < n; i++) g->order[i] = (ranked){.value = g->t.d[i], .index = i};
+  for (size_t i = 0; i < n; i++) g->order[i] = (indexed){.value = g->t.d[i], .index = i};
   qsort(g->order, n, sizeof *g->order, falling);
   for (size_t i = 0; i < n; i++) values[i] = ldexp(g->order[i].value, g->power);
   return vectors ? kf_parallel(g->ctx, (n + 7) / 8, give_rows, g) : KF_OK;
@@ -96,7 +96,8 @@ static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
 uint64_t kf_eigen_room_of_values(uint32_t n) { return rounded(n) * (stride(n) + 3); }
 uint64_t kf_eigen_room(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
 
-/* The matrix that becomes reflectors, and T: in the part of the room that values alone need. */
+/* Sets up the matrix that becomes reflectors, and T, in the part of the workspace that eigenvalues
+ * alone need. */
 static kf_status take(eigen *g, kf_ctx *ctx, uint32_t n, const double *a, double *room) {
   uint64_t whole = rounded(n), matrix = whole * stride(n);
   *g = (eigen){.ctx = ctx,
@@ -112,7 +113,7 @@ static kf_status take(eigen *g, kf_ctx *ctx, uint32_t n, const double *a, double
 }
 
 static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *other, double *a,
-                            double *values, double *vectors, double *room, ranked *order) {
+                            double *values, double *vectors, double *room, indexed *order) {
   uint64_t matrix = rounded(n) * stride(n);
   double *rest = room + kf_eigen_room_of_values(n);
   eigen g[KF_EIGEN_MOST];
@@ -120,7 +121,7 @@ static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *othe
   KF_TRY(take(&g[0], ctx, n, a, room));
   if (other != NULL) KF_TRY(take(&g[1], ctx, n, other->a, other->room));
   KF_TRY(kf_tridiagonalize(ctx, t, other != NULL ? 2 : 1));
-  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other first: it shares workspace */
+  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other one first: they share workspace */
     g[i].order = order;
     g[i].z = rest;
     g[i].workspace[0] = rest + matrix;
@@ -133,7 +134,7 @@ static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *othe
 
 kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
                       double *room, const kf_eigen_values *other) {
-  ranked *order = kf_alloc(n, sizeof *order);
+  indexed *order = kf_alloc(n, sizeof *order);
   kf_status status = order == NULL ? kf_fail_memory(&ctx->err)
                                    : solve_both(ctx, n, other, a, values, vectors, room, order);
   kf_free(order);
@@ -141,7 +142,7 @@ kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double
 }
 
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
-  double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece: it takes large pages */
+  double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece, for large pages */
   kf_status status = room == NULL ? kf_fail_memory(&ctx->err)
                                   : kf_eigen_in(ctx, n, a, values, vectors, room, NULL);
   kf_free(room);

@@ -1,10 +1,10 @@
-/* eigen.h - the parts of the symmetric eigensolver (eigen.c), for each other alone. */
+/* eigen.h - the parts of the symmetric eigensolver (eigen.c); private to them. */
 #ifndef KF_EIGEN_H
 #define KF_EIGEN_H
 
 #include "model/model.h"
 
-/* --- tridiagonal.c ----------------------------------------------------------------------------- */
+/* --- tridiagonal.c ---------------------------------------------------------------------------- */
 
 /* A = Q T Q^T. */
 typedef struct kf_tridiagonal {
@@ -21,25 +21,25 @@ kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count)
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
                               double *workspace);
 
-/* --- divide.c ---------------------------------------------------------------------------------- */
+/* --- divide.c --------------------------------------------------------------------------------- */
 
-/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e is
- * destroyed; workspace: two of [n][ld], the second alone without vectors. */
+/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e
+ * is destroyed; workspace: two of [n][ld], the second alone without vectors. */
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
                     double *workspace[2]);
 
-/* --- ql.c -------------------------------------------------------------------------------------- */
+/* --- ql.c ------------------------------------------------------------------------------------- */
 
 #define KF_QL_MOST 32u
-/* The same for n <= KF_QL_MOST, with vectors in rows of q [n][ld]. Couplings of at most `negligible`
- * are taken as zero. */
+/* The same for n <= KF_QL_MOST, with vectors in rows of q [n][ld]. Couplings of at most
+ * `negligible` are taken as zero. */
 kf_status kf_ql(const kf_kernels *kernels, size_t n, double negligible, double *d, double *e,
                 double *q, size_t ld, kf_err *err);
 
-/* --- secular.c --------------------------------------------------------------------------------- */
+/* --- secular.c -------------------------------------------------------------------------------- */
 
-/* Root i of 1 / rho + sum_j z_j^2 / (d_j - x), n >= 2, rho > 0, as a pole and the distance from it. d rises
- * strictly. */
+/* Root i of 1 / rho + sum_j z_j^2 / (d_j - x), n >= 2, rho > 0, as a pole and the distance from it.
+ * d rises strictly. */
 kf_status kf_secular_root(const kf_kernels *kernels, size_t n, const double *d, const double *z,
                           double rho, size_t i, double *origin, double *x, kf_err *err);
 

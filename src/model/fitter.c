@@ -2,8 +2,8 @@
  *
  *     T (S_w + lambda I) T^T = I       T S_b T^T = diag(gamma)
  *
- * gamma falling: the directions that tell classes apart first. directions.c finds them. Beyond the rank
- * of S_b (at most K - 1) gamma is zero and directions are an orthonormal completion.
+ * gamma falling: the directions that tell classes apart first. directions.c finds them. Beyond the
+ * rank of S_b (at most K - 1) gamma is zero and directions are an orthonormal completion.
  *
  * By default columns are divided by s_i first, s_i^2 = S_w[i][i] / their mean, and the columns of T
  * at the end. Then lambda is added to a matrix with a constant diagonal: S_w is shrunk towards its
@@ -83,7 +83,8 @@ static kf_status scale_rows(void *argument, size_t block, size_t worker, kf_err 
 }
 
 /* Divides rows and columns of S_w and S_b by the deviations within classes. A column that does not
- * vary within classes is divided by its deviation between them, and left alone if it is constant. */
+ * vary within classes is divided by its deviation between them, and left alone if it is
+ * constant. */
 static kf_status scale_columns(kf_fitter *f) {
   uint64_t n = f->dim;
   double *s_w = f->s_w, *s_b = f->s_b, mean = 0;
@@ -109,15 +110,14 @@ static kf_status prepare(kf_fitter *f) {
   uint64_t n = f->dim;
   KF_TAKE(&f->arena, f->mean, n);
   KF_TAKE(&f->arena, f->column, n);
-  kf_directions_make(f);
+  kf_directions_take(f);
   if (f->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(kf_progress(ctx, "fit", 0, KF_FIT_STEPS));
-  kf_lent lent = kf_directions_lend(f);
   if (f->within == f->between) {
-    KF_TRY(kf_scatter_in(ctx, f->within, f->s_w, f->s_b, f->mean, lent));
+    KF_TRY(kf_scatter(ctx, f->within, f->s_w, f->s_b, f->mean));
   } else {
-    KF_TRY(kf_scatter_in(ctx, f->within, f->s_w, NULL, NULL, lent));
-    KF_TRY(kf_scatter_in(ctx, f->between, NULL, f->s_b, f->mean, lent));
+    KF_TRY(kf_scatter(ctx, f->within, f->s_w, NULL, NULL));
+    KF_TRY(kf_scatter(ctx, f->between, NULL, f->s_b, f->mean));
   }
   for (uint64_t i = 0; i < n; i++) f->trace += f->s_w[i * n + i];
   f->norm2 = ctx->kernels->dot(n * n, f->s_w, f->s_w);
@@ -145,23 +145,8 @@ kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *bet
 
 void kf_fitter_free(kf_fitter *f) {
   if (f == NULL) return;
-  kf_spare_give(f->ctx, f->matrices);
   kf_arena_free(&f->arena);
   kf_free(f);
-}
-
-kf_ctx *kf_fitter_ctx(const kf_fitter *f) { return f->ctx; }
-const kf_stats *kf_fitter_stats(const kf_fitter *f) { return f->within; }
-double kf_fitter_mean_eigenvalue(const kf_fitter *f) { return f->mean_eigenvalue; }
-const double *kf_fitter_values(const kf_fitter *f) { return f->values; }
-const double *kf_fitter_vectors(const kf_fitter *f) { return f->vectors; }
-const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
-const double *kf_fitter_column(const kf_fitter *f) { return f->column; }
-kf_method kf_fitter_method(const kf_fitter *f) { return f->method; }
-bool kf_fitter_total(const kf_fitter *f) { return f->total; }
-void kf_fitter_measure(const kf_fitter *f, double *trace, double *norm2) {
-  *trace = f->trace;
-  *norm2 = f->norm2;
 }
 
 kf_status kf_check_method(kf_method method, kf_err *err) {
@@ -196,12 +181,12 @@ static kf_status fail_zero(const kf_stats *s, kf_err *err) {
 static kf_status check_rank(kf_fitter *f) {
   kf_err *err = &f->ctx->err;
   KF_TRY(kf_fitter_turn(f));
-  if (f->rank == 0) return fail_zero(f->within, err);
-  if (f->rank == f->dim) return KF_OK;
+  if (f->dims_within == 0) return fail_zero(f->within, err);
+  if (f->dims_within == f->dim) return KF_OK;
   return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
                       "the scatter %s has rank %u of %u, so lambda must be above 0: %s is a good "
                       "start, and %.2g about the smallest above rounding errors",
-                      f->total ? "of all rows" : "within classes", f->rank, f->dim,
+                      f->total ? "of all rows" : "within classes", f->dims_within, f->dim,
                       f->total ? "30x" : "0.3x", 1e6 * f->noise);
 }
 
@@ -262,7 +247,7 @@ static kf_status finish_directions(void *argument, size_t block, size_t worker, 
 static kf_status set_map(kf_fitter *f, kf_model *m) {
   KF_TRY(kf_find_map(f, m->map.lambda));
   KF_TRY(kf_progress(f->ctx, "fit", 2, KF_FIT_STEPS));
-  m->rank = f->rank;
+  m->dims_within = f->dims_within;
   memcpy(m->within, f->values, f->dim * sizeof *f->values);
   memcpy(m->between, f->gamma, f->dim * sizeof *f->gamma);
   return kf_by_rows(f->ctx, m->map.dim_out, finish_directions,
@@ -331,7 +316,7 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
                               left < j->share ? left : j->share, j->fitter->between, first, err);
 }
 
-/* So that threads end together, in whole tiles of every product. */
+/* Shares of equal size, in whole tiles of every product, so that threads end together. */
 static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
   uint64_t turn = (uint64_t)KF_MAP_ROWS * ctx->threads, turns = (n + turn - 1) / turn, tile = 12;
   uint64_t tasks = turns * ctx->threads, share = ((n + tasks - 1) / tasks + tile - 1) / tile * tile;

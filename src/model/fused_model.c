@@ -8,8 +8,8 @@
  * With X = [t_k - n], Y = [mean_k - m] and X^T X = V^T diag(g) V,
  * W = V^T diag(1 / (g + r)) V X^T Y. The strength r is the one with the least error when each class
  * in turn is left out, which follows from the errors e_k with it: e_k / (1 - h_k),
- * h_k = x_k^T (X^T X + r)^-1 x_k. If a class has rows and no text, its text is predicted in the same
- * way, with X and Y exchanged. */
+ * h_k = x_k^T (X^T X + r)^-1 x_k. If a class has rows and no text, its text is predicted in the
+ * same way, with X and Y exchanged. */
 #include "model/model.h"
 
 #include <math.h>
@@ -78,8 +78,7 @@ static kf_status fit_regression(kf_ctx *ctx, regression *r) {
   KF_TRY(kf_eigen(ctx, r->dim, r->square, r->values, r->vectors));
   for (uint64_t i = 0; i < d; i++) r->values[i] = fmax(r->values[i], 0);
   double *columns = r->square; /* V^T, and X^T Y, in turn */
-  for (uint64_t i = 0; i < d; i++)
-    for (uint64_t j = 0; j < d; j++) columns[j * d + i] = r->vectors[i * d + j];
+  kf_transpose(d, d, r->vectors, columns);
   for (uint64_t k = 0; k < r->n; k++) {
     memset(r->turned + k * d, 0, d * sizeof *r->turned);
     ctx->kernels->gemm_tn(r->x + k * d, 1, columns, d, r->turned + k * d, d, 1, d, d);
@@ -135,7 +134,7 @@ static void centred_mean(const filling *f, uint64_t k, double *out) {
 
 static bool has_both(const kf_model *m, uint32_t k) { return m->counts[k] > 0 && m->text_given[k]; }
 
-/* Whether class k lacks text, or otherwise a prototype, and has the other. */
+/* Whether class k lacks text but has rows (`text`), or lacks rows but has text. */
 static bool lacks(const filling *f, uint32_t k, bool text) {
   const kf_model *m = f->model;
   if (f->only >= 0 && f->only != k) return false;
@@ -157,8 +156,8 @@ static void set_fused(const filling *f, uint64_t k, const double *centred) {
   kf_unit_row(f->ctx->kernels, f->mapped, map->dim_out, m->fused + k * map->dim_out);
 }
 
-/* Relates means to text (`text`) or text to means over the classes that have both, and predicts
- * what the others lack. */
+/* Fits a regression from means to text (`text`) or from text to means over the classes that have
+ * both, and predicts what the others lack. */
 static kf_status predict_missing(const filling *f, regression *r, bool text) {
   const kf_model *m = f->model;
   uint64_t d = m->map.dim_in, at = 0;
@@ -177,7 +176,7 @@ static kf_status predict_missing(const filling *f, regression *r, bool text) {
   return KF_OK;
 }
 
-/* Predicts what classes lack: text, or otherwise prototypes. */
+/* Predicts missing text (`text`) or missing prototypes. */
 static kf_status fill_in(const filling *f, bool text) {
   const kf_model *m = f->model;
   uint32_t missing = 0, both = 0;

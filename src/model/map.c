@@ -1,8 +1,8 @@
 /* map.c - a map, and rows that go through it: f(x) = T (x / |x| - centre), scaled to unit length
  * again.
  *
- * Rows are taken KF_MAP_ROWS at a time, transposed into f64 (the product kernel reads both factors by
- * columns), multiplied, and rounded to f32 once, at the end. */
+ * Rows are taken KF_MAP_ROWS at a time, transposed into f64 (the product kernel reads both factors
+ * by columns), multiplied, and rounded to f32 once, at the end. */
 #include "model/model.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
          (!centred || memcmp(a->mean, b->mean, d * sizeof *a->mean) == 0);
 }
 
-/* As kf_st_map_origin makes it of a file. */
+/* The checksum that kf_st_map_origin computes from a file. */
 static uint64_t map_checksum(const kf_map *map) {
   kf_checksum sum;
   kf_map_checksum_start(&sum, map->dim_in, map->dim_out, map->normalized, map->centre);
@@ -103,10 +103,9 @@ void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, u
   kernels->gemm_tn(workspace, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
 }
 
-/* `shift` is added to the rows before they are mapped; NULL: nothing. */
-static void map_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                        const double *norm2, const double *shift, uint64_t n, double *workspace,
-                        double *out) {
+void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, const double *shift, uint64_t n, double *workspace,
+                     double *out) {
   uint32_t dim_in = map->dim_in;
   double *x = workspace + n * dim_in;
   for (uint64_t i = 0; i < n; i++) {
@@ -115,11 +114,6 @@ static void map_shifted(const kf_map *map, const kf_kernels *kernels, const floa
     for (uint32_t k = 0; shift != NULL && k < dim_in; k++) x[i * dim_in + k] += shift[k];
   }
   kf_map_f64(map, kernels, x, n, workspace, out);
-}
-
-void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *workspace, double *out) {
-  map_shifted(map, kernels, rows, norm2, NULL, n, workspace, out);
 }
 
 /* --- class means ------------------------------------------------------------------------------ */
@@ -132,14 +126,14 @@ void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_s
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
   centre_columns(map, means, n, workspace);
   kf_matrix_times(kernels, &matrix, workspace, n, mapped);
-  for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
+  for (uint64_t t = 0; t < n; t++) /* an empty class stays zero in the mapped space */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
 }
 
 /* --- f32 ------------------------------------------------------------------------------------- */
 
-/* Rows whose squared length would leave the range of f64 are brought near 1 by a power of two. Squares and
- * sums in lanes are rounded apart, on every machine. */
+/* Scales rows whose squared length would leave the range of f64 by a power of two first. Squares
+ * and sums are rounded separately on every machine, without FMA. */
 static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
   double largest = 0, lane[8] = {0};
   for (uint32_t i = 0; i < dim; i++) largest = fmax(largest, fabs(x[i]));
@@ -170,7 +164,7 @@ static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *
                      double *buffer, float *out) {
   uint32_t dim_out = map->dim_out;
   double *mapped = buffer + 2 * n * map->dim_in;
-  map_shifted(map, kernels, rows, norm2, shift, n, buffer, mapped);
+  kf_map_rows_f64(map, kernels, rows, norm2, shift, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = mapped + i * dim_out;
@@ -186,13 +180,8 @@ static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *
 }
 
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err) {
-  return kf_map_rows_shifted(map, kernels, rows, norm2, NULL, n, normalize, out, err);
-}
-
-kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                              const double *norm2, const double *shift, uint64_t n, bool normalize,
-                              float *out, kf_err *err) {
+                      const double *norm2, const double *shift, uint64_t n, bool normalize,
+                      float *out, kf_err *err) {
   uint64_t together = n < KF_MAP_ROWS ? n : KF_MAP_ROWS;
   double *buffer = kf_alloc(together * (2 * (uint64_t)map->dim_in + map->dim_out), sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
@@ -203,12 +192,12 @@ kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, cons
                        out + i * map->dim_out);
   kf_free(buffer);
   if (finite) return KF_OK;
-  /* No row of f32 is mapped so far (rules.c), but one less a caller's text mean may be. */
+  /* No f32 row maps that far (rules.c), but a row less a caller's text mean may. */
   if (normalize) return kf_fail(err, KF_ERR_MATH, "mapped rows overflow f64");
   return kf_fail_range(map, err);
 }
 
-/* Maps that keep raw norms are made for Euclidean distance, in which lengths count. */
+/* Maps that keep raw norms are made for Euclidean distance, where lengths matter. */
 static bool is_unit(const kf_model *model, const kf_transform_options *o) {
   return model->map.normalized && o->normalize != KF_OFF;
 }

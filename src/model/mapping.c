@@ -1,22 +1,26 @@
-/* mapping.c - rows go through a map on devices where that pays, otherwise on the CPU, with the same bits.
+/* mapping.c - rows go through a map on devices where that pays, otherwise on the CPU, with the same
+ * bits.
  *
- * The map is resident on the devices of the context; the threads of a pass hand them batches (slots.c). A
- * device computes what map.c does for rows of ordinary size. A batch with any other row, whose mapped
- * length leaves the range of f64 or whose numbers leave that of f32, is mapped by the CPU, which knows
- * what to do about it. */
+ * The map is resident on the devices of the context; the threads of a pass hand them batches
+ * (slots.c). A device computes what map.c does for ordinary rows. If the mapped length of a row
+ * leaves the range of f64, or its numbers that of f32, the CPU maps the whole batch and handles
+ * it. */
 #include "model/model.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Products of f64, for each thread of the CPU: half a millisecond; what it takes to make the map
- * resident, with its page-locked memory; and to open a device (measured with bench/cuda/worth.c). */
+/* f64 products for each CPU thread that take as long as half a millisecond, as making the map
+ * resident with its page-locked memory, and as opening a device (measured with
+ * bench/cuda/worth.c). */
 #define WORTH_A_PUT   0x1p21
 #define WORTH_A_COPY  0x1p29
 #define WORTH_A_START 0x1p32
-/* Products for each number that is copied, for each thread: a narrow map is done before its rows are there. */
+/* Products for each number copied, for each thread: the CPU has finished a narrow map before its
+ * rows reach the device. */
 #define WORTH_COPYING 2.5
-/* Without being asked, only devices whose f64 is not much slower than their f32. */
+/* Unless a device was asked for, only those whose f64 is not much slower than their f32 are
+ * used. */
 #define MOST_RATIO 4u
 
 static bool offered(const kf_device *device, bool asked) {
@@ -124,7 +128,8 @@ kf_status kf_mapping_rows(const kf_mapping *m, const float *rows, const double *
     some = n - i < step ? n - i : step;
     if (m->use.slots != NULL)
       KF_TRY(kf_slots_run(&m->use, (uint32_t)some, fill, take_out, &r, &done, err));
-    if (!done) KF_TRY(kf_map_rows(map, m->kernels, r.rows, r.norm2, some, m->unit, r.out, err));
+    if (!done)
+      KF_TRY(kf_map_rows(map, m->kernels, r.rows, r.norm2, NULL, some, m->unit, r.out, err));
   }
   return KF_OK;
 }

@@ -38,7 +38,7 @@ kf_status kf_model_make_signal(kf_model *m, kf_err *err) {
 
 kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err) {
   to->mean_eigenvalue = from->mean_eigenvalue;
-  to->rank = from->rank;
+  to->dims_within = from->dims_within;
   to->rows = from->rows;
   to->prior = from->prior;
   memcpy(to->within, from->within, to->map.dim_in * sizeof *to->within);
@@ -76,7 +76,7 @@ kf_status kf_model_make_text(kf_model *m, kf_err *err) {
   return m->arena.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* Of two texts, as of two statistics: the checksum of both checksums. */
+/* The checksum of two texts is that of both checksums, as with statistics. */
 static uint64_t both(uint64_t before, uint64_t added) {
   const uint64_t two[] = {before, added};
   kf_checksum sum;
@@ -201,8 +201,8 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
-/* Priors are relative to the largest class. If that is a new one, the scores of all others change by
- * the same amount, and so does the threshold. */
+/* Priors are relative to the largest class. If that is a new one, the scores of all others change
+ * by the same amount, and so does the threshold. */
 static void move_threshold(const kf_model *model, kf_model *larger) {
   double before = kf_largest_count(model->counts, model->n_classes);
   double after = kf_largest_count(larger->counts, larger->n_classes);

@@ -9,8 +9,8 @@
 
 /* --- maps (map.c) ---------------------------------------------------------------------------- */
 
-/* z = T x, or T (x - mean) if it is centred, with x scaled to unit length first if `normalized`. The arrays belong to an
- * arena of the owner: a model, or a gallery. */
+/* z = T x, or T (x - mean) if it is centred, with x scaled to unit length first if `normalized`.
+ * The arrays belong to an arena of the owner: a model, or a gallery. */
 typedef struct kf_map {
   uint32_t dim_in;  /* D */
   uint32_t dim_out; /* L */
@@ -37,8 +37,8 @@ kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena 
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
 /* KF_ERR_DATA if the rows of a data set are of a gallery with a map, or were mapped by this one. */
 kf_status kf_map_refuse_mapped(const kf_map *map, const kf_data *data, kf_err *err);
-/* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
- * already. */
+/* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are
+ * mapped already. */
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
 /* KF_ERR_MATH: mapped rows overflow f32. */
 kf_status kf_fail_range(const kf_map *map, kf_err *err);
@@ -50,30 +50,29 @@ uint64_t kf_map_workspace(const kf_map *map);
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *workspace, double *out);
 /* The same for up to KF_MAP_ROWS f32 rows and their squared lengths, scaled first if the map is
- * `normalized`; 2 * kf_map_workspace(map) doubles of workspace. */
+ * `normalized`, with shift [D] added (NULL: nothing): T (x + shift - centre). Takes
+ * 2 * kf_map_workspace(map) doubles of workspace. */
 void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *workspace, double *out);
-/* The same for any n, rounded to f32; normalize: mapped rows are scaled to unit length. A row with
- * norm2 = 0 gives zeros. */
+                     const double *norm2, const double *shift, uint64_t n, double *workspace,
+                     double *out);
+/* The same for any number of rows, rounded to f32; normalize: mapped rows are scaled to unit
+ * length. A row with norm2 = 0 gives zeros. */
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
-/* The same with shift [D] added to rows first (NULL: nothing): T (x + shift - centre). */
-kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                              const double *norm2, const double *shift, uint64_t n, bool normalize,
-                              float *out, kf_err *err);
-/* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
+                      const double *norm2, const double *shift, uint64_t n, bool normalize,
+                      float *out, kf_err *err);
+/* Maps the means of n <= KF_MAP_ROWS classes of the statistics, from class `from` on: means [n][D]
  * and mapped [n][L]; zeros for classes without rows. workspace as for kf_map_f64. On any thread. */
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
                         uint32_t from, uint32_t n, double *workspace, double *means,
                         double *mapped);
 
-/* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
- * too long or too short. */
+/* out = x scaled to unit length in f64, then rounded, or zeros; returns the length. Works for every
+ * finite x, however long or short. */
 double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
 
-/* Rows through a map on the threads of a pass, which have devices do it where that pays (mapping.c).
- * The copies of the map on devices stay with their owner; one owner serves one map, with or without
- * `unit`. `begin` and `end` as kf_slots_begin and kf_slots_end; map NULL: nothing is mapped. */
+/* Maps rows on the threads of a pass, using devices where that pays (mapping.c). The owner keeps
+ * the copies of the map on devices; one owner serves one map, with or without `unit`. `begin` and
+ * `end` as kf_slots_begin and kf_slots_end; map NULL: nothing is mapped. */
 typedef struct kf_mapping {
   const kf_map *map;
   const kf_kernels *kernels;
@@ -86,7 +85,7 @@ kf_status kf_mapping_end(kf_ctx *ctx, kf_mapping *mapping, kf_status status);
 /* As kf_map_rows, with its bits. */
 kf_status kf_mapping_rows(const kf_mapping *mapping, const float *rows, const double *norm2,
                           uint64_t n, float *out, kf_err *err);
-/* How many rows a thread should bring at a time; `otherwise`, if the CPU maps them. */
+/* How many rows a thread should map at a time; `otherwise` if the CPU maps them. */
 uint64_t kf_mapping_batch(const kf_mapping *mapping, uint64_t otherwise);
 
 /* A map in a file that holds more (model_file.c): its metadata and the declaration of its tensors,
@@ -102,7 +101,7 @@ struct kf_model {
   uint32_t n_classes;
   kf_names names;         /* n = 0: no names */
   double mean_eigenvalue; /* of S_w */
-  uint32_t rank;          /* of S_w, numerically */
+  uint32_t dims_within;   /* dimensions in which S_w is not zero, numerically */
   uint64_t rows;          /* that S_w was made of */
   double *within;         /* eigenvalues of S_w, falling, [D] */
   double *between;        /* eigenvalues gamma of the whitened S_b, falling, [D] */
@@ -118,7 +117,7 @@ struct kf_model {
   float *fused;              /* unit prototypes, [K][L]; predicted for classes without rows */
   int64_t *evidence;         /* [2][K]: rows + text, then text only; not in the file */
   double alpha;
-  /* Of the scores that the model's own metric and part give; 0: not known. */
+  /* Of scores by the model's own metric and part; 0: not known. */
   double temperature;
   double reject;              /* a row whose best score is worse is of no known class */
   double reject_share;        /* of known rows that the threshold keeps; 0: there is no threshold */
@@ -142,13 +141,14 @@ kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
 /* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
 kf_status kf_check_alpha(double alpha, kf_err *err);
-/* Notes which text a model is made of; one that had some keeps that, too. */
+/* Records which text a model is made of, in addition to any that it was made of before. */
 void kf_model_name_text(kf_model *model, const kf_text *text);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
-/* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
+/* Predicts the missing side of classes with only text or only rows, for class `only` (-1: for
+ * all). */
 kf_status kf_model_complete(kf_ctx *ctx, kf_model *model, int64_t only);
-/* How much is known of each class by a part of the model, [K]; 0: it does not take part. */
+/* The evidence for each class in a part of the model, [K]; 0: the class does not take part. */
 const int64_t *kf_model_evidence(const kf_model *model, kf_part part);
 /* Sets `evidence` from counts and text_given. */
 void kf_model_weigh(kf_model *model);
@@ -158,8 +158,9 @@ void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, 
                         const double *means, const double *mapped);
 /* Shrinks mapped means [n][L] of classes with these numbers of rows, if the model does so. */
 void kf_shrink_means(const kf_model *model, const int64_t *counts, uint32_t n, double *mapped);
-/* What a class with fewer rows than the largest adds to its squared distances, as an LDA does by its
- * priors: prior * ln(largest / count), with prior = 2 / (N - K), twice the variance of a row. */
+/* What a class with fewer rows than the largest adds to its squared distances, as an LDA does by
+ * its priors: prior * ln(largest / count), with prior = 2 / (N - K), twice the variance of a
+ * row. */
 static inline double kf_prior2(double prior, double largest, double count) {
   return prior > 0 && count < largest ? prior * kf_ln(largest / count) : 0;
 }
@@ -167,8 +168,8 @@ static inline double kf_prior2(double prior, double largest, double count) {
 static inline float kf_prior_column(double prior, double largest, int64_t count) {
   return (float)sqrt(kf_prior2(prior, largest, (double)count));
 }
-/* A cosine falls by as much, with prior = 1 / temperature; kf_prior2 is not squared then. Whether
- * scores other than distances have priors: */
+/* Cosines are lowered by kf_prior2 itself, with prior = 1 / temperature. Whether a
+ * model has such priors. */
 static inline bool kf_prior_of_cosines(const kf_model *model) {
   return model->prior > 0 && model->map.normalized;
 }
@@ -183,7 +184,7 @@ static inline kf_classes kf_model_class_list(const kf_model *model) {
   return (kf_classes){"the model", model->n_classes, &model->names};
 }
 
-/* The metric that a default stands for. */
+/* Resolves KF_METRIC_DEFAULT. */
 static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
   if (metric != KF_METRIC_DEFAULT) return metric;
   return normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
@@ -194,69 +195,7 @@ kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 /* KF_ERR_ARG: more dimensions are asked for than there are. */
 kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err);
 
-/* --- fitting (fitter.c) ---------------------------------------------------------------------- */
-
-/* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
- * statistics must outlive it. between NULL: the same as within. */
-typedef struct kf_fitter kf_fitter;
-kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
-                        kf_method method, kf_fitter **out);
-void kf_fitter_free(kf_fitter *fitter);
-/* The model at one lambda, without text. */
-kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
-                        kf_model **out);
-/* The same with all dimensions, for callers that map class means themselves: means and prototypes are
- * zeros. */
-kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centre, kf_model **out);
-/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
- * and another centre, without decomposing anything again. */
-kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
-                            kf_centre centre, kf_model **out);
-/* Finds the eigenvectors of S_w. */
-kf_status kf_fitter_turn(kf_fitter *fitter);
-/* What makes T at one lambda: C = U^T diag(gamma) U of directions.c. Kept until another lambda comes, so
- * those who leave rows out at the lambda of a model and kf_fitter_fit solve one eigenproblem together.
- * curve: one of many lambdas, most of which no model will have. */
-typedef struct kf_directions {
-  const double *scale; /* [D] (w + lambda)^(-1/2) */
-  const double *gamma; /* [D] falling; rounding is 0 */
-  const double *u;     /* [D][D] rows are eigenvectors */
-} kf_directions;
-kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve, kf_directions *out);
-/* A lambda as an absolute number; an error if no fit is possible with it. */
-kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
-kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
-const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* of S_w */
-double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
-/* Once it was turned: eigenvalues of S_w, falling, [D], and eigenvectors in rows, [D][D]. */
-const double *kf_fitter_values(const kf_fitter *fitter);
-const double *kf_fitter_vectors(const kf_fitter *fitter);
-const double *kf_fitter_mean(const kf_fitter *fitter);   /* [D] */
-const double *kf_fitter_column(const kf_fitter *fitter); /* [D] by which columns are multiplied */
-kf_method kf_fitter_method(const kf_fitter *fitter);     /* never KF_METHOD_DEFAULT */
-/* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
-kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
-/* Whether the scatter of all rows stands in for that within classes, which is zero. */
-bool kf_fitter_total(const kf_fitter *fitter);
-/* As kf_measure_within, of the statistics for S_w. */
-void kf_fitter_measure(const kf_fitter *fitter, double *trace, double *norm2);
-double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
-/* KF_ERR_ARG if the method has no such priors. */
-kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
-kf_status kf_fitter_set_priors(kf_fitter *fitter, kf_priors priors);
-double kf_fitter_prior(const kf_fitter *fitter); /* of its models, by distance */
-/* Whether larger classes are to be likelier by cosine: once a temperature is known, the prior of the
- * model is one over it. */
-bool kf_fitter_weighs(const kf_fitter *fitter);
-/* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */
-double kf_distance_unit(const kf_stats *stats);
-kf_status kf_check_method(kf_method method, kf_err *err);
-/* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
-kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
-/* The centre that a default stands for. */
-kf_centre kf_centre_for(kf_centre centre, kf_method method);
-
-/* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------------ */
+/* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------ */
 
 /* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
  * lower triangle is not computed, except within blocks of rows. */
@@ -269,7 +208,7 @@ typedef struct kf_product {
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 /* to [columns][rows] = the transpose of from [rows][columns]. */
 void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
-/* What rows are multiplied with, on one thread:
+/* A matrix by which rows are multiplied, on one thread:
  *
  *     c[i][j] = the sum of a[k][i] * b[k][j] over k = 0, 1, ... in order, from start[j] */
 typedef struct kf_matrix {
@@ -280,17 +219,17 @@ typedef struct kf_matrix {
 /* c [m][n] of a [depth][m]. On any thread. */
 void kf_matrix_times(const kf_kernels *kernels, const kf_matrix *matrix, const double *a, size_t m,
                      double *c);
-/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns: workspace,
- * [D][n]. On any thread. */
+/* Rows [n][D] turned: out [n][D] = x turn from its start, turn [D][D]. x may be out. columns:
+ * workspace, [D][n]. On any thread. */
 void kf_turn_rows(const kf_kernels *kernels, const kf_matrix *turn, const double *x, size_t n,
                   double *columns, double *out);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
  * bits) of the symmetric a [n][n]. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
-/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place; a
- * may be the end of that room. other: the eigenvalues of another matrix of that size are found along
- * the way, which is faster than one after the other; NULL: none. */
+/* The same in the caller's workspace of kf_eigen_room(n) doubles; `a` may be the end of it. other:
+ * also finds the eigenvalues of another matrix of that size, faster than in two calls; NULL:
+ * none. */
 typedef struct kf_eigen_values {
   const double *a; /* [n][n] */
   double *values;  /* [n] */
@@ -307,18 +246,99 @@ typedef struct kf_factor {
   double *r;       /* [n][n] -R, and -R^T below the diagonal */
   double *inverse; /* [n] 1 / R[i][i] */
 } kf_factor;
-/* Of the symmetric a [n][n], which is destroyed; its lower triangle is not read. good: whether all
- * squares of R[i][i] are above `least`. */
+/* Of the symmetric a [n][n], which is destroyed; its lower triangle is not read. good: whether
+ * every R[i][i]^2 is above `least`. */
 kf_status kf_factorize(kf_ctx *ctx, double *a, double least, kf_factor *f, bool *good);
 /* c := R^-T s R^-1 for a symmetric s, all [n][n]. */
 kf_status kf_whiten(kf_ctx *ctx, const kf_factor *f, const double *s, double *workspace, double *c);
 /* x := R^-1 x, x [n][columns]. */
 kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x);
 
+/* --- fitting (fitter.c) ---------------------------------------------------------------------- */
+
+/* Fits of the same statistics for several lambdas, which share the decomposition of S_w. Only
+ * fitter.c and directions.c change it. */
+typedef struct kf_fitter {
+  kf_ctx *ctx;
+  const kf_stats *within, *between;
+  uint32_t dim;
+  kf_method method; /* never KF_METHOD_DEFAULT */
+  kf_priors priors;
+  bool total;             /* S_w is zero, and the scatter of all rows takes its place */
+  double *mean;           /* [D] */
+  double *column;         /* [D] 1 / s, by which columns are multiplied; ones: the paper's method */
+  double *s_w, *s_b;      /* [D][D] with their columns scaled */
+  double trace, norm2;    /* of S_w, before columns are scaled */
+  double mean_eigenvalue; /* of S_w */
+  /* Found on demand. */
+  bool has_values, has_vectors, has_between;
+  double *values;       /* [D] eigenvalues w of S_w, falling; those below `noise` are 0 */
+  double noise;         /* smaller eigenvalues are rounding errors */
+  uint32_t dims_within; /* dimensions in which S_w is not zero */
+  double *vectors;      /* [D][D] rows are eigenvectors: V; NULL before */
+  double *between_in_v; /* [D][D] V S_b V^T, its upper triangle; NULL before */
+  /* At one lambda; NaN: at none. */
+  double mapped, turned; /* the lambda of `map` and of u with `scale` */
+  double *map;           /* [D][D] T in columns, for scaled columns */
+  double *u;        /* [D][D] rows are the directions in the basis diag(scale) V; or workspace; with
+                          * room for the eigenvalues of S_w */
+  double *scale;    /* [D] (w + lambda)^(-1/2) */
+  double *gamma;    /* [D] falling; of whichever of the two is there */
+  kf_factor factor; /* of S_w + lambda I, in units of a power of two */
+  double *c;        /* [D][D] workspace, with `map` in one place */
+  double *room;     /* of the eigensolver; c is its end */
+  uint64_t checksum; /* of the statistics; 0: not yet */
+  kf_arena arena;
+} kf_fitter;
+/* The statistics must outlive the fitter. between NULL: the same as within. */
+kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
+                        kf_method method, kf_fitter **out);
+void kf_fitter_free(kf_fitter *fitter);
+/* The model at one lambda, without text. */
+kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
+                        kf_model **out);
+/* The same with all dimensions, for callers that map class means themselves: means and prototypes
+ * are zeros. */
+kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centre, kf_model **out);
+/* The model that kf_fitter_fit would make with `dim` dimensions and another centre, out of one that
+ * it made before, without another decomposition. */
+kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
+                            kf_centre centre, kf_model **out);
+/* Finds the eigenvectors of S_w. */
+kf_status kf_fitter_turn(kf_fitter *fitter);
+/* What makes T at one lambda: C = U^T diag(gamma) U of directions.c. Kept until the next lambda, so
+ * leaving rows out at the lambda of a model and kf_fitter_fit share one eigenproblem. curve: one of
+ * many lambdas, most of which will not become a model. */
+typedef struct kf_directions {
+  const double *scale; /* [D] (w + lambda)^(-1/2) */
+  const double *gamma; /* [D] falling; rounding is 0 */
+  const double *u;     /* [D][D] rows are eigenvectors */
+} kf_directions;
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve, kf_directions *out);
+/* A lambda as an absolute number; an error if no fit is possible with it. */
+kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
+/* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
+kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
+double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
+/* KF_ERR_ARG if the method has no such priors. */
+kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
+kf_status kf_fitter_set_priors(kf_fitter *fitter, kf_priors priors);
+double kf_fitter_prior(const kf_fitter *fitter); /* of its models, by distance */
+/* Whether larger classes have larger priors by cosine. The prior of the model is then 1 /
+ * temperature, once that is known. */
+bool kf_fitter_weighs(const kf_fitter *fitter);
+/* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */
+double kf_distance_unit(const kf_stats *stats);
+kf_status kf_check_method(kf_method method, kf_err *err);
+/* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
+kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
+/* Resolves KF_CENTRE_DEFAULT. */
+kf_centre kf_centre_for(kf_centre centre, kf_method method);
+
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
 const kf_names *kf_text_names(const kf_text *text);
-/* What KF_MADE_WITH says in its file; 0: nothing. */
+/* KF_MADE_WITH of its file; 0: none. */
 uint64_t kf_text_made_with(const kf_text *text);
 kf_classes kf_text_class_list(const kf_text *text);
 /* KF_ERR_DATA if its rows are not as long as those of images, or of another encoder. */
@@ -332,12 +352,12 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
  * classes. */
 uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *place,
                          const char **list);
-/* Logs how many classes of one list the other lacks, and names a few, unless it lacks all; says how
- * many in any case. Fails as kf_match_classes does; the error goes to the context. */
+/* Counts the classes of one list that the other lacks, and logs them with a few names unless it
+ * lacks all. Fails as kf_match_classes does; the error goes to the context. */
 kf_status kf_log_missing(kf_ctx *ctx, const kf_classes *in, const kf_classes *other,
                          const char *consequence, uint32_t *missing);
-/* Does so both ways for a fit to n classes of `of` ("the training data"). KF_ERR_DATA if no class is in
- * both, or if there are no names and the numbers of classes differ. */
+/* Does so in both directions for a fit to n classes of `of` ("the training data"). KF_ERR_DATA if
+ * no class is in both, or if there are no names and the numbers of classes differ. */
 kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
                         uint32_t n);
 

@@ -1,5 +1,5 @@
-/* product.c - matrix products in f64, shared out among threads by rows of the result. No sum is divided, so
- * the bits do not depend on threads. */
+/* product.c - matrix products in f64, divided among threads by rows of the result. No sum is
+ * divided, so the bits do not depend on the number of threads. */
 #include "model/model.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* ql.c - small tridiagonal matrices by implicit QL with Wilkinson's shift (Francis, Kublanovskaya).
- * These are the leaves of divide and conquer, where its bookkeeping would cost more than it saves. */
+ * These are the leaves of divide and conquer, where its bookkeeping would cost more than it
+ * saves. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -37,7 +38,7 @@ static void sweep(leaf *t, size_t l, size_t m) {
   while (i-- > l) {
     double y = s * e[i], b = c * e[i], r = sqrt(y * y + f * f);
     e[i + 1] = r;
-    if (r == 0) break; /* T split in the middle of the sweep: start again on the smaller block */
+    if (r == 0) break; /* T split during the sweep: start again on the smaller block */
     s = y / r;
     c = f / r;
     f = d[i + 1] - p;

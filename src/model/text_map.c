@@ -1,9 +1,8 @@
-/* text_map.c - how text goes to the mapped space of a model.
+/* text_map.c - how text is mapped to the space of a model.
  *
- * T whitens by the scatter of images within classes, which says nothing about texts: the columns
- * that it widens are those in which images of one thing agree, not those in which words do. Text is
- * therefore turned to the directions of the map without being stretched, by the orthogonal part of
- * T = (T T^T)^(1/2) Q:
+ * T whitens by the scatter of images within classes, which says nothing about texts: it stretches
+ * the columns in which images of one thing agree, not those in which words do. So text is rotated
+ * to the directions of the map without stretching, by the orthogonal part of T = (T T^T)^(1/2) Q:
  *
  *     Q = (T T^T)^(-1/2) T = V^T diag(w^(-1/2)) V T,      T T^T = V^T diag(w) V.
  *
@@ -35,8 +34,7 @@ kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena 
   }
   if (status == KF_OK) status = kf_eigen(ctx, map->dim_out, square, values, vectors);
   if (status == KF_OK) {
-    for (uint64_t i = 0; i < l; i++)
-      for (uint64_t j = 0; j < l; j++) columns[j * l + i] = vectors[i * l + j];
+    kf_transpose(l, l, vectors, columns);
     status = kf_multiply(
         ctx,
         (kf_product){.a = columns, .b = map->transform, .c = turned, .m = l, .n = d, .depth = l});

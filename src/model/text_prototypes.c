@@ -24,6 +24,7 @@ struct kf_text {
 typedef struct averaging {
   const kf_text_options *options;
   uint32_t dim;
+  bool one;        /* all rows are of class 0 */
   double *sum;     /* [n_classes][dim] */
   uint64_t *count; /* [n_classes] */
 } averaging;
@@ -31,7 +32,7 @@ typedef struct averaging {
 static void add_row(averaging *a, uint64_t row, const float *x, int32_t label, double norm2) {
   uint32_t per_class = a->options->per_class;
   if (label == KF_LABEL_BAD) return;
-  int64_t k = per_class > 0 ? (int64_t)(row / per_class) : label;
+  int64_t k = a->one ? 0 : per_class > 0 ? (int64_t)(row / per_class) : label;
   if (k < 0) return;
   double scale = a->options->unit_rows == KF_OFF ? 1 : 1 / sqrt(norm2);
   double *sum = a->sum + (uint64_t)k * a->dim;
@@ -45,6 +46,12 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   for (uint64_t i = 0; i < b->n; i++)
     add_row(a, b->first + i, b->rows + i * a->dim, b->labels[i], b->norm2[i]);
   return KF_OK;
+}
+
+/* By one thread, in the order of the rows: they are few, and sums must not depend on threads. */
+static kf_status add_rows(kf_ctx *ctx, const kf_data *data, averaging *a) {
+  return kf_each_batch(ctx, data,
+                       &(kf_pass){.what = "text", .workers = 1, .work = add_batch, .argument = a});
 }
 
 /* "class 'cat'", or "class 7" without names. */
@@ -95,14 +102,12 @@ static kf_status count_classes(const kf_data *data, const kf_text_options *o, co
   return KF_OK;
 }
 
-/* In the order of the rows: these are few, and sums must not depend on threads. */
 static kf_status average(kf_ctx *ctx, const kf_data *data, const kf_text_options *o, kf_text *t) {
   averaging a = {.options = o, .dim = t->dim};
   kf_arena arena = {0};
   KF_TAKE_ZERO(&arena, a.sum, (uint64_t)t->n_classes * t->dim);
   KF_TAKE_ZERO(&arena, a.count, t->n_classes);
-  kf_pass pass = {.what = "text", .workers = 1, .work = add_batch, .argument = &a};
-  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : kf_each_batch(ctx, data, &pass);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : add_rows(ctx, data, &a);
   if (status == KF_OK) status = take_means(&a, ctx->kernels, t, &ctx->err);
   kf_arena_free(&arena);
   return status;
@@ -139,33 +144,16 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
   KF_HAND_OUT(build(ctx, data, &o, t), out, t, kf_text_free);
 }
 
-typedef struct mean_job {
-  uint32_t dim;
-  uint64_t n;
-  double *mean;
-} mean_job;
-
-static kf_status add_to_mean(void *argument, const kf_batch *b, kf_err *err) {
-  (void)err;
-  mean_job *m = argument;
-  for (uint64_t i = 0; i < b->n; i++) {
-    if (b->labels[i] == KF_LABEL_BAD) continue;
-    double scale = 1 / sqrt(b->norm2[i]);
-    for (uint32_t k = 0; k < m->dim; k++) m->mean[k] += (double)b->rows[i * m->dim + k] * scale;
-    m->n++;
-  }
-  return KF_OK;
-}
-
 kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean) {
   KF_ENTER(ctx, data != NULL && mean != NULL);
   KF_TRY(kf_data_refuse_mapped(data, err));
-  mean_job m = {.dim = data->dim, .mean = mean};
-  for (uint32_t i = 0; i < m.dim; i++) mean[i] = 0;
-  kf_pass pass = {.what = "text", .workers = 1, .work = add_to_mean, .argument = &m};
-  KF_TRY(kf_each_batch(ctx, data, &pass));
-  if (m.n == 0) return kf_fail(err, KF_ERR_DATA, "no text embedding is left to take the mean of");
-  for (uint32_t i = 0; i < m.dim; i++) mean[i] /= (double)m.n;
+  kf_text_options unit = {0};
+  uint64_t n = 0;
+  averaging a = {.options = &unit, .dim = data->dim, .one = true, .sum = mean, .count = &n};
+  for (uint32_t i = 0; i < a.dim; i++) mean[i] = 0;
+  KF_TRY(add_rows(ctx, data, &a));
+  if (n == 0) return kf_fail(err, KF_ERR_DATA, "no text embedding is left to take the mean of");
+  for (uint32_t i = 0; i < a.dim; i++) mean[i] /= (double)n;
   return KF_OK;
 }
 
@@ -256,7 +244,7 @@ kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
-/* shift = m - n, the means of images and of text; 0 before. */
+/* shift = m - n, the means of images and of text; zeros on entry. */
 static void find_shift(const kf_text *t, const double *image_mean, double *shift) {
   for (uint32_t k = 0; k < t->n_classes; k++)
     for (uint32_t i = 0; i < t->dim; i++) shift[i] += (double)t->rows[(uint64_t)k * t->dim + i];
@@ -326,7 +314,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   kf_model *m;
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_status status = kf_model_copy_map(model, m, err);
-  m->signal = NULL; /* these are about means of rows */
+  m->signal = NULL; /* these are for means of rows */
   m->prior = 0;
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
   kf_model_name_text(m, text);

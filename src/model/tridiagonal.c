@@ -5,16 +5,16 @@
  *
  *     H A H = A - v w^T - w v^T,      p = tau A v,      w = p - (tau p.v / 2) v.
  *
- * The updates of PANEL reflections are put off and made together as one product of matrices
- * (Dongarra, Hammarling and Sorensen): meanwhile A stands for A - sum (v w^T + w v^T), in its
- * product with v as in the next row. Half of the work is such products with v, which read the lower
- * triangle once each; they are bound by memory. Wide matrices are shared out for it in parts whose
- * number depends on the size alone; each part has a sum of its own, and the parts are added in order.
- * Of several matrices each has a thread of its own, if that makes use of all, which then need not wait
- * for each other at every reflection.
+ * The updates of PANEL reflections are deferred and applied as one matrix product (Dongarra,
+ * Hammarling and Sorensen). Until then A stands for A - sum (v w^T + w v^T), both in its product
+ * with v and in the next row. Half of the work is these products with v, each of which reads the
+ * lower triangle once and is bound by memory. They are split into parts whose number depends on the
+ * size alone; each part has its own sum, and the parts are added in order. If there are as many
+ * matrices as threads, each thread takes one, so they need not wait for each other at every
+ * reflection.
  *
- * Back: the product of a block of reflections H_1 H_2 … H_k is I - V T V^T with T upper triangular
- * (Schreiber and Van Loan), so that it takes two products of matrices to apply. */
+ * To apply Q, the product of a block of reflections H_1 H_2 … H_k is I - V T V^T with T upper
+ * triangular (Schreiber and Van Loan), which takes two matrix products to apply. */
 #include "model/eigen.h"
 
 #include <math.h>
@@ -28,10 +28,11 @@
 typedef struct reduction {
   kf_ctx *ctx;
   kf_tridiagonal *t;
-  bool alone;              /* on one thread */
-  size_t next;             /* reflection */
-  double *pairs, *swapped; /* [2 PANEL][ld] v, -w, v, -w, … and -w, v, -w, v, …, their ends zero */
-  size_t n_pairs;
+  bool alone;  /* on one thread */
+  size_t next; /* reflection */
+  double *updates,
+      *swapped; /* [2 PANEL][ld] v, -w, v, -w, … and -w, v, -w, v, …, their ends zero */
+  size_t n_updates;
   size_t size;      /* of the matrix not reduced yet */
   const double *x;  /* it is multiplied with */
   double *products; /* [PARTS][ld] */
@@ -56,7 +57,7 @@ static double reflector(const kf_kernels *kernels, size_t n, double *x, double *
 
 /* --- the product with a vector --------------------------------------------------------------- */
 
-/* The first row of a part: parts have about the same number of elements, in whole groups of 8 rows. */
+/* The first row of a part: parts have about the same number of elements, a multiple of 8 rows. */
 static size_t part_start(size_t size, size_t parts, size_t part) {
   if (part == parts) return (size + 7) / 8 * 8;
   return (size_t)((double)size * sqrt((double)part / (double)parts)) / 8 * 8;
@@ -86,11 +87,11 @@ static kf_status run(reduction *r, size_t tasks, kf_task_fn task, kf_err *err) {
   return KF_OK;
 }
 
-/* products[0] = A x, without what is put off. */
+/* products[0] = A x, without the deferred updates. */
 static kf_status multiply(reduction *r, kf_err *err) {
   size_t parts = count_parts(r->size), ld = r->t->ld;
   KF_TRY(run(r, parts, multiply_part, err));
-  /* The last part reaches all columns; it takes in the others. */
+  /* The last part covers all columns; the others are added to it. */
   double *y = r->products, *whole = y + (parts - 1) * ld;
   for (size_t part = 0; part + 1 < parts; part++) {
     size_t end = part_start(r->size, parts, part + 1);
@@ -102,44 +103,44 @@ static kf_status multiply(reduction *r, kf_err *err) {
 
 /* --- to tridiagonal form --------------------------------------------------------------------- */
 
-/* Reflection i, with 2 n_pairs rows put off. */
+/* Reflection i, with 2 n_updates deferred rows. */
 static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   const kf_kernels *kernels = r->ctx->kernels;
   kf_tridiagonal *t = r->t;
-  size_t ld = t->ld, rows = 2 * r->n_pairs;
+  size_t ld = t->ld, rows = 2 * r->n_updates;
   double *row = t->a + i * ld, *y = r->products, factor[2 * PANEL], dots[2 * PANEL];
-  for (size_t k = 0; k < rows; k++) factor[k ^ 1] = r->pairs[k * ld + i];
-  kernels->add_rows(r->pairs, ld, rows, i + 1, factor, row);
+  for (size_t k = 0; k < rows; k++) factor[k ^ 1] = r->updates[k * ld + i];
+  kernels->add_rows(r->updates, ld, rows, i + 1, factor, row);
   t->d[i] = row[i];
   t->e[i - 1] = reflector(kernels, i, row, &t->tau[i]);
   memset(row + i, 0, (ld - i) * sizeof *row);
   r->size = i;
   r->x = row;
   KF_TRY(multiply(r, err));
-  kernels->row_dots(r->pairs, ld, rows, i, row, dots);
+  kernels->row_dots(r->updates, ld, rows, i, row, dots);
   for (size_t k = 0; k < rows; k++) factor[k ^ 1] = dots[k]; /* v goes with w, and w with v */
-  kernels->add_rows(r->pairs, ld, rows, i, factor, y);
+  kernels->add_rows(r->updates, ld, rows, i, factor, y);
   double tau = t->tau[i], half = tau * tau * kernels->dot(i, row, y) / 2;
-  double *v = r->pairs + rows * ld, *w = v + ld;
+  double *v = r->updates + rows * ld, *w = v + ld;
   memcpy(v, row, ld * sizeof *v);
   memset(w, 0, ld * sizeof *w);
   for (size_t c = 0; c < i; c++) w[c] = half * row[c] - tau * y[c];
   memcpy(r->swapped + rows * ld, w, ld * sizeof *w);
   memcpy(r->swapped + (rows + 1) * ld, v, ld * sizeof *v);
-  r->n_pairs++;
+  r->n_updates++;
   return KF_OK;
 }
 
-/* The i-th block of 96 rows of A from below, up to the end of its block on the diagonal: the longest
- * rows first, so that threads end together. */
+/* The i-th block of 96 rows of A from below, up to the end of its block on the diagonal: the
+ * longest rows first, so that threads end together. */
 static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const reduction *r = argument;
   size_t ld = r->t->ld, first = (r->size - 1) / ROW_BLOCK * ROW_BLOCK - i * ROW_BLOCK;
   size_t rows = r->size - first < ROW_BLOCK ? r->size - first : ROW_BLOCK;
-  r->ctx->kernels->gemm_tn(r->pairs + first, ld, r->swapped, ld, r->t->a + first * ld, ld, rows,
-                           first + rows, 2 * r->n_pairs);
+  r->ctx->kernels->gemm_tn(r->updates + first, ld, r->swapped, ld, r->t->a + first * ld, ld, rows,
+                           first + rows, 2 * r->n_updates);
   return KF_OK;
 }
 
@@ -147,7 +148,7 @@ static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *er
 static kf_status reduce_panel(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   reduction *r = (reduction *)argument + i;
-  for (r->n_pairs = 0; r->n_pairs < PANEL && r->next >= 1; r->next--)
+  for (r->n_updates = 0; r->n_updates < PANEL && r->next >= 1; r->next--)
     KF_TRY(reduce_row(r, r->next, err));
   r->size = r->next + 1; /* rows that are left */
   return run(r, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, err);
@@ -177,7 +178,7 @@ kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count)
     uint64_t ld = t[i]->ld;
     r[i] = (reduction){
         .ctx = ctx, .t = t[i], .alone = count > 1 && ctx->threads <= count, .next = t[i]->n - 1};
-    KF_TAKE(&arena, r[i].pairs, 2 * PANEL * ld);
+    KF_TAKE(&arena, r[i].updates, 2 * PANEL * ld);
     KF_TAKE(&arena, r[i].swapped, 2 * PANEL * ld);
     KF_TAKE(&arena, r[i].products, PARTS * ld);
   }

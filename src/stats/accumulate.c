@@ -8,8 +8,8 @@
  * so the order of rows, the number of threads and the split into files cannot matter.
  *
  * A worker fetches a small batch of rows, quantises it and hands it to its moments. Class sums are
- * shared, since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one of a
- * few locks, chosen by the class.
+ * shared, since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one
+ * of a few locks, chosen by the class.
  *
  * Each rank takes its share of the rows, and the totals of all ranks are added up. */
 #include "stats/stats.h"
@@ -73,8 +73,8 @@ static void add_to_class(job *j, int32_t label, const int32_t *x) {
   pthread_mutex_unlock(lock);
 }
 
-/* Quantises the labelled rows of a batch, closing the gaps, and adds them to their classes and to the
- * moments. */
+/* Quantises the labelled rows of a batch, closing the gaps, and adds them to their classes and to
+ * the moments. */
 static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   job *j = argument;
   const kf_stats *stats = j->stats;
@@ -103,7 +103,7 @@ static void make_workspace(const void *argument, void *own, kf_arena *arena) {
 
 static kf_status run(job *j, const char *what) {
   uint64_t batches = (j->data->rows + j->batch - 1) / j->batch;
-  KF_TRY(kf_moments_new(j->ctx, j->stats->dim, batches, j->stats->moments, NULL, &j->moments));
+  KF_TRY(kf_moments_new(j->ctx, j->stats->dim, batches, j->stats->moments, &j->moments));
   KF_TRY(kf_each_batch(j->ctx, j->data,
                        &(kf_pass){.what = what,
                                   .rows = j->batch,
@@ -158,13 +158,7 @@ kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data 
   return KF_OK;
 }
 
-/* --- ranks -------------------------------------------------------------------------------------- */
-
-static void empty(kf_stats *s) {
-  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
-  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
-  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
-}
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_status status, kf_stats *s) {
   KF_TRY(kf_sum_i64(ctx, status, s->counts, s->n_classes));
@@ -179,10 +173,10 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
   job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels};
   bool done = false;
   KF_TRY(check_rows(ctx, stats, data));
-  if (ctx->ranks.rank > 0) empty(stats); /* what was there is counted once */
+  if (ctx->ranks.rank > 0) kf_stats_clear(stats); /* what was there is counted once */
   kf_status status = kf_stats_accumulate_on_device(ctx, stats, data, kf_share_of_rows(ctx, data),
                                                    labels, what, &done);
-  /* Whoever has a device: after this, all ranks are as far. */
+  /* Ranks with and without a device meet here. */
   if (status != KF_OK || done)
     status = kf_agree_on(ctx, status);
   else

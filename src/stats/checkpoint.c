@@ -1,13 +1,15 @@
-/* checkpoint.c - statistics that survive the run that was to make them.
+/* checkpoint.c - statistics that survive an interrupted run.
  *
- * The rows are divided into pieces by their numbers alone. Each rank adds up its pieces one after the
- * other and, now and then, writes what it has to a statistics file of its own, which also says which
- * pieces it covers. Since statistics are sums of integers, a later run takes every file it finds, shares
- * out the pieces that no file covers, on any number of ranks, and ends with the same bits.
+ * The rows are divided into pieces by their numbers alone. Each rank adds up its pieces one after
+ * the other and from time to time writes its sums to a statistics file of its own, which lists the
+ * pieces that it covers. A later run takes every file that it finds and divides the pieces that no
+ * file covers among its ranks, however many there are. Statistics are sums of integers, so the bits
+ * are the same.
  *
- * The name of a file holds a checksum of everything that the sums depend on: sizes and dates of the data
- * files, classes, units; so files of other data are no files of this run. After it comes the first piece
- * that the file covers: no two files begin with the same, and a rank that goes on replaces its own. */
+ * The name of a file holds a checksum of everything that the sums depend on: sizes and dates of the
+ * data files, classes, units; so a file of other data is never taken for one of this run. The
+ * number of the first piece that the file covers follows: no two files start at the same piece, and
+ * a rank replaces its own file as it goes on. */
 #include "stats/stats.h"
 
 #include <errno.h>
@@ -18,9 +20,9 @@
 
 #define MOST_PIECES  1024u
 #define LEAST_PIECES 16u
-#define PIECE_ROWS   16384u /* usually; adding up fewer at a time costs more */
+#define PIECE_ROWS   16384u /* the usual size; smaller pieces cost more */
 #define PIECE_STEP   64u
-#define WRITE_SHARE  10.0 /* writing takes at most about this part of the time, 1/10 */
+#define WRITE_SHARE  10.0 /* writing takes at most about 1/10 of the time */
 
 typedef struct plan {
   kf_ctx *ctx;
@@ -40,7 +42,7 @@ typedef struct plan {
   kf_arena arena;
 } plan;
 
-/* --- pieces ------------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 static uint64_t piece_rows(uint64_t rows) {
   uint64_t usual = rows / LEAST_PIECES < PIECE_ROWS ? rows / LEAST_PIECES : PIECE_ROWS;
@@ -66,7 +68,7 @@ static uint64_t key_of(const plan *p) {
   return kf_checksum_value(&sum);
 }
 
-/* A decimal number below n. */
+/* Reads a decimal number below n. */
 static bool take_number(const char **text, uint32_t n, uint32_t *out) {
   uint64_t value = 0;
   const char *at = *text;
@@ -77,7 +79,8 @@ static bool take_number(const char **text, uint32_t n, uint32_t *out) {
   return found;
 }
 
-/* "0-3,7-7": from the text to marks. false: it is something else, or a piece is marked already. */
+/* Marks the pieces listed in a text such as "0-3,7-7"; false: malformed, or a piece is marked
+ * already. */
 static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
   while (*text != '\0') {
     uint32_t first = 0, last = 0;
@@ -93,7 +96,7 @@ static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
   return true;
 }
 
-/* --- files of earlier runs ---------------------------------------------------------------------- */
+/* --- files of earlier runs -------------------------------------------------------------------- */
 
 static bool is_ours(const plan *p, const char *name) {
   char start[64];
@@ -103,7 +106,7 @@ static bool is_ours(const plan *p, const char *name) {
          length > (size_t)n;
 }
 
-/* Adds a file, unless it is damaged or covers what another does; then its rows are added up again. */
+/* Adds a file, unless it is damaged or overlaps another one; then its rows are added up again. */
 static kf_status take_file(plan *p, const char *path) {
   kf_err why = {0};
   char *covers = NULL;
@@ -117,8 +120,8 @@ static kf_status take_file(plan *p, const char *path) {
     kf_stats_add_sums(p->stats, s);
     memcpy(p->done, done, p->n);
   } else if (status != KF_ERR_MEM) {
-    kf_log(p->ctx, "%s: is not used: %s", path,
-           status != KF_OK ? why.message : "it does not go with the other files");
+    kf_log(p->ctx, "%s: ignored: %s", path,
+           status != KF_OK ? why.message : "it overlaps the other files or is of other data");
     status = KF_OK;
   }
   if (status != KF_OK) p->ctx->err = why;
@@ -147,7 +150,7 @@ static kf_status take_files(plan *p) {
   return status;
 }
 
-/* --- this run ----------------------------------------------------------------------------------- */
+/* --- this run --------------------------------------------------------------------------------- */
 
 static kf_status write_own(plan *p) {
   kf_err *err = &p->ctx->err;
@@ -181,7 +184,7 @@ static kf_status add_pieces(plan *p, const char *what) {
   return written ? KF_OK : write_own(p);
 }
 
-/* How many rows were found, which is also said. */
+/* Returns the number of rows found, and logs it. */
 static uint64_t say_found(const plan *p) {
   uint64_t rows = 0;
   for (uint32_t i = 0; i < p->n; i++)

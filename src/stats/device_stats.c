@@ -2,13 +2,13 @@
  *
  * All threads read: the rows of a batch, in the type that the files have, go to page-locked memory
  * in pieces, one task each. Whoever reads the last piece of a batch puts it on its device, which
- * adds it while the next ones are read; batches go round all devices. A device has KF_DEV_PUTS
- * batches in its hands, so a piece may have to wait for an earlier batch. Tasks start in rising
+ * adds it while the next ones are read; batches go round all devices. A device holds up to
+ * KF_DEV_PUTS batches, so a piece may have to wait for an earlier batch. Tasks start in rising
  * order, and no batch waits for a later one.
  *
- * Errors are those of the CPU. A device leaves bad rows out and says that there was one; the batch
- * is then checked once more by the code of the CPU, which fails as always or, where bad rows are
- * skipped, finds nothing wrong. The lowest batch that fails is the one that is reported.
+ * Errors are those of the CPU. A device leaves bad rows out and reports that there was one; the CPU
+ * then checks the batch again, and fails with its usual message or, if bad rows are skipped, finds
+ * nothing wrong. The lowest failing batch is reported.
  *
  * The sums of the devices are taken at the end. If a device fails, the statistics are as before,
  * and the CPU can still do it all. */
@@ -20,11 +20,11 @@
 /* Of a batch and of a piece, in bytes of rows. */
 #define BATCH_BYTES ((uint64_t)8 << 20)
 #define PIECE_BYTES ((uint64_t)512 << 10)
-#define AHEAD       ((uint64_t)8 << 20) /* that the system is told of before they are needed */
+#define AHEAD       ((uint64_t)8 << 20) /* requested from the system before they are needed */
 #define MOST_BATCH  ((uint64_t)1 << 18) /* rows, kf_dev_moments_plan */
-/* Where nobody has asked for a device, it is used if each thread of the CPU would have to add more
- * products than these: about what it does while a device is opened, half a second, and while one
- * that is open gets its memory (measured with bench/cuda/worth.c). */
+/* Unless a device was asked for, it is used only if each CPU thread would have to add more products
+ * than these: about what a thread adds while a device is opened (half a second), or while an open
+ * one allocates its memory (measured with bench/cuda/worth.c). */
 #define WHILE_OPENING  ((uint64_t)1 << 35)
 #define WHILE_STARTING ((uint64_t)1 << 31)
 
@@ -60,7 +60,7 @@ typedef struct job {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint64_t failed; /* the lowest batch that has; UINT64_MAX: none */
-  bool checked;    /* its error is what the CPU would say */
+  bool checked;    /* its error is that of the CPU */
   bool lost;       /* a device has failed */
   kf_err err;      /* of the device, or of the batch */
 } job;
@@ -86,7 +86,7 @@ static void note_lost(job *j, const kf_err *err) {
   pthread_cond_broadcast(&j->changed);
 }
 
-/* What the CPU says of some rows. */
+/* Checks some rows as the CPU would. */
 static kf_status check_rows(const job *j, uint64_t first, uint64_t n, const kf_batch *b,
                             kf_err *err) {
   const kf_stats *s = j->stats;
@@ -100,7 +100,7 @@ static kf_status check_rows(const job *j, uint64_t first, uint64_t n, const kf_b
   return KF_OK;
 }
 
-/* The same of a batch from row `from` on, in the steps that the CPU takes. */
+/* The same for a batch from row `from` on, in the steps of the CPU. */
 static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err *err) {
   uint64_t step = kf_stats_batch(j->plan.dim), start = j->start + batch * j->plan.batch;
   uint64_t first = start + from / step * step;
@@ -137,8 +137,7 @@ static void empty_slot(const job *j, feed *f, uint64_t own) {
   f->slots[own % KF_DEV_PUTS].left = parts_of(batch_rows(j, batch_of(j, f, own)), j->piece);
 }
 
-/* Puts those batches on the device that are next and full. With the lock, which is given up
- * meanwhile. */
+/* Puts the next full batches on the device. Called with the lock, which is released meanwhile. */
 static void start_puts(job *j, feed *f) {
   kf_device *d = f->device;
   kf_err err;
@@ -160,8 +159,8 @@ static void start_puts(job *j, feed *f) {
   }
 }
 
-/* Waits for the oldest put of a feed, which is not busy and has one. With the lock, which is given
- * up meanwhile. */
+/* Waits for the oldest put of a feed, which has one and is not busy. Called with the lock, which is
+ * released meanwhile. */
 static void wait_for_put(job *j, feed *f) {
   kf_device *d = f->device;
   uint64_t own = f->waited, batch = batch_of(j, f, own);
@@ -187,7 +186,7 @@ static void wait_for_put(job *j, feed *f) {
   if (wrong) note_failure(j, batch, &err, true);
 }
 
-/* Waits until a batch has a slot; false: it is not needed any more. */
+/* Waits until a batch has a slot; false: it is no longer needed. */
 static bool wait_for_slot(job *j, feed *f, uint64_t own) {
   uint64_t batch = batch_of(j, f, own);
   pthread_mutex_lock(&j->lock);
@@ -270,7 +269,7 @@ static void free_feeds(job *j) {
   for (size_t i = 0; i < j->n_feeds; i++) free_feed(&j->feeds[i]);
 }
 
-/* Pieces and batches of about so many bytes, in whole steps of the CPU. */
+/* Pieces and batches of about this many bytes, in whole steps of the CPU. */
 static void plan_batch(job *j, uint64_t bytes) {
   uint64_t step = kf_stats_batch(j->plan.dim), rows = parts_of(j->rows, step) * step;
   uint64_t most = smaller(bytes / j->width, smaller(rows, MOST_BATCH));
@@ -281,7 +280,7 @@ static void plan_batch(job *j, uint64_t bytes) {
   j->plan.batch = (uint32_t)(j->piece * j->pieces);
 }
 
-/* Memory that is not page-locked does as well, only slower. */
+/* Memory that is not page-locked works too, only slower. */
 static bool make_slots(const job *j, feed *f) {
   const kf_device *d = f->device;
   for (uint64_t i = 0; i < KF_DEV_PUTS && i * j->n_feeds < batch_count(j); i++) {
@@ -342,7 +341,7 @@ static kf_status feed_all(job *j) {
   uint64_t rows = j->data->rows;
   if (j->what != NULL) KF_TRY(kf_progress(j->ctx, j->what, 0, rows));
   kf_status status = kf_parallel(j->ctx, (size_t)parts_of(j->rows, j->piece), run_piece, j);
-  kf_status settled = settle(j); /* says more than the status of a task that gave up */
+  kf_status settled = settle(j); /* more specific than the status of a task that gave up */
   if (settled != KF_OK && !j->lost) j->ctx->err = j->err;
   if (settled != KF_OK) return settled;
   if (status != KF_OK) return status;
@@ -367,12 +366,6 @@ static kf_status take_all(job *j, kf_stats *part) {
   return KF_OK;
 }
 
-static void clear(kf_stats *s) {
-  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
-  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
-  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
-}
-
 static kf_status run(job *j, kf_stats *part) {
   kf_status status = prepare(j);
   j->lost = status != KF_OK; /* memory of the host counts as that of the device */
@@ -382,12 +375,12 @@ static kf_status run(job *j, kf_stats *part) {
   return status;
 }
 
-/* Leaves the statistics as they are on failure. */
+/* On failure the statistics are unchanged. */
 static kf_status run_apart(job *j, kf_stats *stats) {
   kf_stats *part = NULL;
   if (stats->rows == 0) {
     kf_status status = run(j, stats);
-    if (status != KF_OK) clear(stats);
+    if (status != KF_OK) kf_stats_clear(stats);
     return status;
   }
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized, stats->exponent,
@@ -403,7 +396,7 @@ static kf_dev_type type_of(const kf_data *data) {
   return data->raw_type == KF_TYPE_F16 ? KF_DEV_F16 : KF_DEV_BF16;
 }
 
-/* Without opening a device. */
+/* Whether a device is worth it; opens none. */
 static bool pays(const kf_ctx *ctx, uint64_t rows, uint32_t dim) {
   uint64_t square = (uint64_t)dim * dim, products;
   uint64_t least = kf_devices_known(ctx) ? WHILE_STARTING : WHILE_OPENING;

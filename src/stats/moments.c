@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there is
- * only one. */
+/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there
+ * is only one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
@@ -38,7 +38,7 @@ static uint64_t tile_at(const kf_moments *m, uint64_t p, uint64_t q) {
   return (before + q) * m->kernel->edge * m->kernel->edge;
 }
 
-/* Sums of a worker. */
+/* The number of sums of a worker. */
 static uint64_t product_count(const kf_moments *m) { return tile_at(m, m->panels, m->panels); }
 
 static size_t worker_count(const kf_ctx *ctx, const kf_moments *m, uint64_t calls) {
@@ -48,7 +48,7 @@ static size_t worker_count(const kf_ctx *ctx, const kf_moments *m, uint64_t call
   return most > 0 ? (size_t)most : 1;
 }
 
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals, kf_lent *lent,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
                          kf_moments **out) {
   kf_moments *m = kf_alloc_zero(1, sizeof *m);
   if (m == NULL) return kf_fail_memory(&ctx->err);
@@ -57,7 +57,6 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
   m->dim = dim;
   m->panels = (dim + m->kernel->edge - 1) / m->kernel->edge;
   m->totals = totals;
-  m->arena.lent = lent;
   pthread_mutex_init(&m->lock, NULL);
   m->n_workers = worker_count(ctx, m, calls);
   int64_t *products; /* of all workers in one piece: it takes large pages */
@@ -80,8 +79,9 @@ void kf_moments_free(kf_moments *m) {
 
 size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
 
-/* Adds the products of the block to the sums and empties it. Groups of four panels are multiplied with
- * each panel to their right in turn, so that it is fetched from memory only for every fourth tile. */
+/* Adds the products of the block to the sums and empties it. Groups of four panels are multiplied
+ * with each panel to their right in turn, so that it is fetched from memory only for every fourth
+ * tile. */
 static void multiply(const kf_moments *m, worker *w) {
   enum { GROUP = 4 };
   const kf_moment_kernel *kernel = m->kernel;
@@ -113,7 +113,7 @@ static void empty(const kf_moments *m, worker *w) {
   w->pending = 0;
 }
 
-/* What one worker has, while others go on. */
+/* Adds the sums of one worker to the totals while the others go on. */
 static void flush(kf_moments *m, worker *w, int64_t weight) {
   if (w->pending == 0) return;
   if (w->filled > 0) multiply(m, w);
@@ -123,7 +123,7 @@ static void flush(kf_moments *m, worker *w, int64_t weight) {
   empty(m, w);
 }
 
-/* --- all workers at the end, by all threads ---------------------------------------------------- */
+/* --- all workers at the end, by all threads --------------------------------------------------- */
 
 #define ROW_BLOCK 32u
 

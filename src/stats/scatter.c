@@ -4,9 +4,9 @@
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * Both are small differences of large numbers: rows of a class are alike, and CLIP embeddings have a
- * large common mean. So the large terms are subtracted as integers. With g_k = round(s_k / n_k) and
- * the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
+ * Both are small differences of large numbers: rows of a class are alike, and CLIP embeddings have
+ * a large common mean. So the large terms are subtracted as integers. With g_k = round(s_k / n_k)
+ * and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
  *
  *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
@@ -15,12 +15,12 @@
  *
  *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
  *
- * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is zero
- * and not rounding noise.
+ * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is
+ * zero and not rounding noise.
  *
- * A comes from the kernel of the second moments, whose rows have no weights. Where many classes have the
- * same number of rows, they are summed alone, and the sum counts n_k times; the others take part once
- * for each bit of n_k, and the sums of bit b count 2^b times. */
+ * A comes from the kernel of the second moments, whose rows have no weights. Classes with the same
+ * number of rows are summed together if they are many, and that sum is added n_k times; every other
+ * class takes part once for each bit of n_k, and the sum of bit b is added 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@
 
 #define CLASS_BLOCK ((uint64_t)192)
 #define TILE        8u   /* rows and columns finished together; a cache line */
-#define AHEAD       128u /* elements that are fetched before they are needed */
-#define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
+#define AHEAD       128u /* elements to prefetch */
+#define SAVED       256u /* rows: adding a sum to the totals costs about as much */
 
 typedef struct counted {
   int64_t count;
@@ -62,7 +62,7 @@ typedef struct scatter {
 } scatter;
 
 /* Rounds a / n to the nearest integer, n > 0: ties go up. inverse: 1 / n in f64, with which
- * the quotient, at most 2^22, is off by one at most. Integers are divided several times more slowly. */
+ * the quotient, at most 2^22, is off by one at most. Integer division is several times slower. */
 static int64_t divide_rounded(int64_t a, int64_t n, double inverse) {
   int64_t q = (int64_t)((double)a * inverse), twice = 2 * (a - n * q);
   return q + (twice >= n) - (twice < -n);
@@ -136,7 +136,7 @@ static int by_rising_count(const void *a, const void *b) {
   return x->class < y->class ? -1 : 1;
 }
 
-/* Sums classes with the same number of rows where that saves enough; leaves the others. */
+/* Sums classes with the same number of rows where that pays; lists the others. */
 static kf_status sum_equal_counts(scatter *t) {
   const kf_stats *s = t->stats;
   uint32_t left = 0, end;
@@ -203,7 +203,7 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
   double half_inverse = half_inverse_of(n);
   for (uint32_t i = 0; i < s->dim; i++) {
     int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
-    if (i % TILE == 0) { /* which another thread has read last */
+    if (i % TILE == 0) { /* another thread read it last */
       __builtin_prefetch(t->h + to + i + AHEAD, 1);
       __builtin_prefetch(t->rest + to + i + AHEAD, 1);
     }
@@ -285,8 +285,7 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->class_mean, k * dim);
   KF_TAKE_ZERO(&t->arena, t->a, kf_triangle(s->dim));
   if (t->arena.failed) return kf_fail_memory(&t->ctx->err);
-  KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, t->arena.lent,
-                        &t->moments));
+  KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, &t->moments));
   KF_TAKE(&t->arena, t->g, dim);
   KF_TAKE_ZERO(&t->arena, t->r, dim);
   KF_TAKE(&t->arena, t->chosen, k);
@@ -309,10 +308,9 @@ static kf_status compute(scatter *t, double *mean) {
   return kf_parallel(t->ctx, (t->stats->dim + TILE - 1) / TILE, finish_rows, t);
 }
 
-kf_status kf_scatter_in(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean,
-                        kf_lent lent) {
+kf_status kf_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean) {
   KF_TRY(kf_check_filled(stats, &ctx->err));
-  scatter t = {.ctx = ctx, .arena.lent = &lent, .stats = stats, .s_w = s_w, .s_b = s_b};
+  scatter t = {.ctx = ctx, .stats = stats, .s_w = s_w, .s_b = s_b};
   kf_status status = compute(&t, mean);
   kf_arena_free(&t.arena);
   kf_moments_free(t.moments);
@@ -322,10 +320,10 @@ kf_status kf_scatter_in(kf_ctx *ctx, const kf_stats *stats, double *s_w, double 
 kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
                            double *mean) {
   KF_ENTER(ctx, stats != NULL);
-  return kf_scatter_in(ctx, stats, s_w, s_b, mean, (kf_lent){0});
+  return kf_scatter(ctx, stats, s_w, s_b, mean);
 }
 
-/* --- the trace alone --------------------------------------------------------------------------- */
+/* --- the trace alone -------------------------------------------------------------------------- */
 
 #define TRACE_BLOCK   32u /* columns */
 #define TRACE_CLASSES 64u /* whose products are added together */
@@ -389,7 +387,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
   if (s_w == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_scatter_in(ctx, stats, s_w, NULL, NULL, (kf_lent){0});
+  kf_status status = kf_scatter(ctx, stats, s_w, NULL, NULL);
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
   if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);

@@ -257,6 +257,12 @@ static void add_all(kf_stats *to, const int32_t *place, const kf_stats *from, in
   to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
 }
 
+void kf_stats_clear(kf_stats *s) {
+  memset(s->counts, 0, s->n_classes * sizeof *s->counts);
+  memset(s->sums, 0, (uint64_t)s->n_classes * s->dim * sizeof *s->sums);
+  memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
+}
+
 void kf_stats_add_sums(kf_stats *to, const kf_stats *from) {
   uint64_t n_sums = (uint64_t)to->n_classes * to->dim, n_moments = kf_triangle(to->dim);
   for (uint64_t i = 0; i < to->n_classes; i++) to->counts[i] += from->counts[i];

@@ -29,10 +29,12 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+/* Sets counts, sums and moments to zero. */
+void kf_stats_clear(kf_stats *stats);
 /* Adds counts, sums and moments, class by class; not the number of rows. */
 void kf_stats_add_sums(kf_stats *to, const kf_stats *from);
 
-/* Names what they are statistics of; NULL: nothing. */
+/* Sets `from`; NULL: none. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 
 /* kf_stats_new_from_data without a checkpoint. */
@@ -43,23 +45,22 @@ kf_status kf_stats_checksum(const kf_stats *stats, uint64_t *out, kf_err *err);
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
-/* KF_ERR_MATH if they are of no rows. */
+/* KF_ERR_MATH if they hold no rows. */
 kf_status kf_check_filled(const kf_stats *stats, kf_err *err);
-/* kf_stats_scatter with memory of the caller: it takes new memory only beyond it. */
-kf_status kf_scatter_in(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean,
-                        kf_lent lent);
+/* kf_stats_scatter as a step of a public call. */
+kf_status kf_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean);
 /* The trace of S_w, which is D times its mean eigenvalue. */
 kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace);
-/* The same, and its squared Frobenius norm, which takes far longer. */
+/* The trace and the squared Frobenius norm, which takes far longer. */
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
-/* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
- * the sums, times `weight`, to the caller's triangle `totals`; between two flushes the weight must
- * stay the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so
- * that blocks fill without gaps. lent: may be NULL. */
+/* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush
+ * adds the sums, times `weight`, to the caller's triangle `totals`; between two flushes the weight
+ * must stay the same. `calls`: of kf_moments_add; all but the last with a multiple of
+ * KF_MOMENT_ROWS rows, so that blocks fill without gaps. */
 #define KF_MOMENT_ROWS 64u
 typedef struct kf_moments kf_moments;
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals, kf_lent *lent,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
                          kf_moments **out);
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
@@ -71,8 +72,8 @@ double kf_fixed_scale(bool normalized, int exponent, double norm2);
 /* Fails if a value of the row is too large for the exponent (raw-norm mode). */
 kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const kf_data *data,
                              uint64_t row, kf_err *err);
-/* A row as the statistics see it, in real units: x [D]; fixed: workspace, [D]. number: of the row in
- * the data set, for messages. */
+/* A row as the statistics see it, in real units: x [D]; fixed: workspace, [D]. number: of the row
+ * in the data set, for messages. */
 kf_status kf_row_seen(const kf_stats *stats, const kf_kernels *kernels, const float *row,
                       double norm2, const kf_data *data, uint64_t number, int32_t *fixed, double *x,
                       kf_err *err);
@@ -83,33 +84,34 @@ void kf_class_mean(const kf_stats *stats, uint64_t k, double *mean);
  * unlabelled rows. */
 kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent);
 
-/* Adds all rows of a data set that have a label; `labels` [rows], if not NULL, replaces the data set's
- * own. `what` names the stage for progress; NULL: none is reported. A failure after the first row
- * spoils the statistics; running out of memory happens before it. */
+/* Adds all rows of a data set that have a label; `labels` [rows], if not NULL, replaces the data
+ * set's own. `what` names the stage for progress; NULL: none is reported. After a failure the
+ * statistics are unusable, except for lack of memory, which is found before the first row is
+ * added. */
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what);
-/* Only rows in this range, on this rank alone; kf_stats_add_ranks then adds over the ranks, each of which
- * has added other rows. */
+/* Adds the rows of a range, on this rank alone. kf_stats_add_ranks then sums over the ranks, each
+ * of which has added other rows. */
 kf_status kf_stats_accumulate_range(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                     kf_range rows, const char *what);
 kf_status kf_stats_add_ranks(kf_ctx *ctx, kf_status status, kf_stats *stats);
 
-/* --- checkpoints (checkpoint.c) ---------------------------------------------------------------- */
+/* --- checkpoints (checkpoint.c) --------------------------------------------------------------- */
 
-/* kf_stats_accumulate for empty statistics, with what is kept in a folder. */
+/* kf_stats_accumulate for empty statistics, with checkpoints in a folder. */
 kf_status kf_stats_accumulate_kept(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                    const char *folder, const char *what);
-/* A statistics file that also says what it covers. Not for all ranks together. */
+/* A statistics file with a list of the pieces that it covers. Each rank calls these for itself. */
 kf_status kf_stats_write_part(const char *path, const kf_stats *stats, const char *covers,
                               kf_err *err);
 kf_status kf_stats_read_part(const char *path, char **covers, kf_stats **out, kf_err *err);
 
-/* Adds some rows on the devices of the context, if it has any and that pays. *done: it was done;
- * otherwise nothing has changed, and the CPU has to do it. */
+/* Adds rows on the devices of the context, if there are any and it pays. *done false: nothing was
+ * changed, and the CPU has to add them. */
 kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                                         kf_range rows, const int32_t *labels, const char *what,
                                         bool *done);
-/* Rows that the CPU takes at once. */
+/* Rows of a batch on the CPU. */
 uint64_t kf_stats_batch(uint32_t dim);
 
 #endif
