@@ -1,8 +1,10 @@
-/* archive.c - WebDataset archives: tar files in which a sample is a run of members whose names differ
- * after the first dot of their last part alone: 000123.jpg, 000123.txt, 000123.cls, 000123.json.
+/* archive.c - WebDataset archives: tar files in which a sample is a run of members whose names
+ * differ only after the first dot of their last component: 000123.jpg, 000123.txt, 000123.cls,
+ * 000123.json.
  *
- * The picture becomes an entry of the list. Its class is what .cls says, or a value of .json if the caller
- * names it. Where .txt and .json are is kept, for kf_embed_options.metadata. */
+ * The picture becomes an entry of the list. Its class is the content of .cls, or a value of .json
+ * if the caller names its key. The positions of .txt and .json are kept for
+ * kf_embed_options.metadata. */
 #include "encode/pictures.h"
 
 #include <inttypes.h>
@@ -13,12 +15,11 @@ enum { CLASS_BYTES = 4096 };
 
 /* The sample being read. */
 typedef struct sample {
-  kf_ctx *ctx;
   kf_pictures *list;
   const char *archive, *label_key;
   kf_string key;   /* of the members so far; empty: none yet */
   kf_string name;  /* of the picture */
-  kf_string class; /* data NULL or n 0: none */
+  kf_string class; /* of the sample */
   kf_sample found;
   bool has_class;
   uint64_t n_more; /* pictures beside the first of a sample */
@@ -27,8 +28,8 @@ typedef struct sample {
 
 bool kf_is_archive(const char *path) { return kf_format_of(path) == KF_FORMAT_TAR; }
 
-/* Where the ending of a member begins: after the first dot of its last part; NULL: it has none, or the last
- * part begins with the dot, as files do that systems put there. */
+/* The extension of a member: after the first dot of its last component; NULL: there is none, or the
+ * component begins with the dot, like hidden files. */
 static const char *ending_of(const char *name) {
   const char *slash = strrchr(name, '/'), *last = slash != NULL ? slash + 1 : name;
   const char *dot = strchr(last, '.');
@@ -73,7 +74,7 @@ static kf_status read_class(sample *s, const kf_tar_member *m, kf_err *err) {
   return status;
 }
 
-/* A string or a whole number by its key; other values are not classes. */
+/* Finds a string or an integer by its key; other values are not classes. */
 static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, kf_err *err) {
   const kf_json *value = kf_json_get(doc, doc->nodes, s->label_key);
   const char *text = kf_json_string(value);
@@ -85,7 +86,7 @@ static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, 
     text = digits;
   }
   if (text == NULL)
-    return kf_fail_file(err, where, "its '%s' is neither a text nor a whole number", s->label_key);
+    return kf_fail_file(err, where, "its '%s' is neither a string nor a whole number", s->label_key);
   return set_class(s, text, strlen(text), where, err);
 }
 
@@ -163,7 +164,7 @@ static kf_status take_members(sample *s, kf_tar *tar, kf_err *err) {
 kf_status kf_archive_list(kf_ctx *ctx, kf_pictures *list, const char *path, const char *label_key,
                           kf_err *err) {
   kf_tar tar;
-  sample s = {.ctx = ctx, .list = list, .archive = path, .label_key = label_key};
+  sample s = {.list = list, .archive = path, .label_key = label_key};
   s.found.archive = path;
   kf_status status = kf_tar_open(&tar, path, err);
   if (status == KF_OK) status = take_members(&s, &tar, err);

@@ -10,14 +10,14 @@ typedef struct kf_codec {
   size_t n;
   uint64_t max_pixels;
   const char *name;
-  bool look;       /* only at the size: a decoder returns after kf_codec_size */
+  bool look;       /* find the size only: the decoder returns after kf_codec_size */
   uint64_t cost;   /* bytes that decoding and turning take, found by kf_codec_size */
   kf_image image;  /* not yet turned; kf_image_decode frees it on failure */
   int orientation; /* 1 … 8, as in EXIF */
 } kf_codec;
 
-/* Checks the size of a picture and takes memory for it, unless the codec only looks. decoder: bytes
- * that the decoder takes besides. */
+/* Checks the size of a picture and, unless `look`, takes memory for it. decoder: bytes that the
+ * decoder itself takes. */
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64_t decoder,
                         kf_err *err);
 

@@ -1,10 +1,9 @@
 /* earlier.c - the output of an earlier run of kf_embed, whose rows need not be made again.
  *
- * A row depends on the bytes of its picture, on the encoder and on a few settings, and on nothing
- * else. The file holds a checksum of the bytes for every row, and one of encoder and settings for
- * all; so whichever pictures are given, in whatever order and under whatever names, those whose bytes
- * have a row already get that. Times and sizes do not count: copying a folder changes the times, and
- * the file would not be the same for the same pictures. */
+ * A row depends only on the bytes of its picture, the encoder and a few settings. The file holds a
+ * checksum of the picture for every row, and one of encoder and settings. So a picture whose bytes
+ * already have a row gets that row, whatever its name and position. Times and sizes do not count,
+ * since copying a folder changes the times. */
 #include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/image.h"
@@ -111,7 +110,7 @@ static kf_status sum_bytes(const kf_in *in, unsigned char *piece, uint64_t *sum,
   return KF_OK;
 }
 
-/* A picture that cannot be read now is embedded again, which then says why. */
+/* A picture that cannot be read gets no checksum; embedding it will report the error. */
 static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) {
   summing *s = argument;
   kf_err ignored;

@@ -1,4 +1,4 @@
-/* earlier.h - the rows that an earlier run of kf_embed has left in its output. Stays in its room. */
+/* earlier.h - the rows that an earlier run of kf_embed left in its output. Private to this room. */
 #ifndef KF_ENCODE_EARLIER_H
 #define KF_ENCODE_EARLIER_H
 
@@ -20,11 +20,11 @@ typedef struct kf_earlier {
   kf_arena memory;
 } kf_earlier;
 
-/* Looks at the file of an earlier run, if there is one: its rows can be used if it was made with the
- * same encoder and settings. Whatever else is there is not looked at. */
+/* Opens the file of an earlier run, if there is one, and reads its checksums if it was made with
+ * the same encoder and settings. Any other file is ignored. */
 kf_status kf_earlier_open(kf_earlier *earlier, const char *path, uint64_t made_with,
                           uint64_t made_of, uint32_t dim, kf_type type, kf_err *err);
-void kf_earlier_close(kf_earlier *earlier); /* twice does no harm */
+void kf_earlier_close(kf_earlier *earlier); /* may be called twice */
 /* The row of a picture with these bytes; false: there is none. */
 bool kf_earlier_find(const kf_earlier *earlier, uint64_t sum, uint64_t *row);
 /* Copies a row as it is in the file. */

@@ -1,18 +1,18 @@
 /* embed.c - many pictures to a data set, in shards that outlive the process.
  *
  *     kf_embed     check_options, check_output, stamp_shards; look_back: the file of an earlier run
- *                  (earlier.c), which may be all there is to do; kf_shards_open (shards.c)
+ *                  (earlier.c), which may leave nothing to do; kf_shards_open (shards.c)
  *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_extents (encode.c) for
  *                  the pictures that have no row in that file
  *     assemble     the file, copied from the shards
  *
  * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from
- * them, and the folder is removed. An embedding does not depend on the others in its shard, so
- * neither kills nor the size of shards change a bit of the result.
+ * them, and the folder is removed. Embeddings do not depend on each other, so neither interruptions
+ * nor the size of shards change a bit of the result.
  *
  * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that
  * changed between two runs is embedded again. Messages about unreadable pictures are kept in the
- * shard and logged again, so that a resumed run reports what an uninterrupted one would have. */
+ * shard and logged again by a resumed run. */
 #include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/shards.h"
@@ -38,11 +38,11 @@ typedef struct embedding {
   unsigned char *bad; /* [pictures] 1: it has no row */
   uint64_t *sums;     /* [pictures] checksums of their files */
   uint64_t made_with, made_of;
-  kf_earlier earlier; /* the file that is there already */
-  bool looked;        /* at all pictures: `sums` are known */
-  /* The shard in hand. */
+  kf_earlier earlier; /* the existing output */
+  bool looked;        /* all pictures have been read: `sums` are known */
+  /* The current shard. */
   unsigned char *known; /* [shard] 1: the picture has a row in the earlier file */
-  kf_extent *extents;   /* [shard] those of the others, as all below */
+  kf_extent *extents;   /* [shard] of the pictures without one; so are the arrays below */
   float *rows;          /* [shard][dim] */
   kf_status *status;    /* [shard] */
   uint64_t *fresh;      /* [shard] sums */
@@ -53,7 +53,7 @@ typedef struct embedding {
 
 /* --- what the run is about -------------------------------------------------------------------- */
 
-/* Of ids, labels and classes; and of where the pictures are, which no row depends on. */
+/* A checksum of ids, labels and classes and, with `paths`, of where the pictures are. */
 static uint64_t list_checksum(const kf_pictures *list, bool paths) {
   kf_checksum sum;
   kf_checksum_start(&sum);
@@ -71,7 +71,7 @@ static uint64_t list_checksum(const kf_pictures *list, bool paths) {
   return kf_checksum_value(&sum);
 }
 
-/* Of all that a row depends on besides its picture. */
+/* A checksum of everything that a row depends on besides its picture. */
 static uint64_t settings_checksum(const embedding *e) {
   const uint64_t all[] = {1 /* version */, e->run.encoder, e->run.dtype, e->run.normalize,
                           e->encoder->max_pixels};
@@ -90,7 +90,7 @@ static kf_status check_options(const embedding *e, kf_err *err) {
   return KF_OK;
 }
 
-/* Fails before the work, rather than after it, if the file cannot be written. */
+/* Fails early if the file cannot be written. */
 static kf_status check_output(const char *path, kf_err *err) {
   kf_stw *w;
   KF_TRY(kf_stw_open(NULL, path, false, &w, err));
@@ -98,7 +98,7 @@ static kf_status check_output(const char *path, kf_err *err) {
   return KF_OK;
 }
 
-/* Adds size and time of a picture. A missing one also fails before the work. */
+/* Adds size and time of a picture. Fails early if it is missing. */
 static kf_status stamp_picture(const embedding *e, uint64_t i, kf_checksum *sum, kf_err *err) {
   kf_extent extent = kf_pictures_extent(e->pictures, i);
   struct stat info;
@@ -135,7 +135,7 @@ static kf_status stamp_shards(embedding *e, kf_err *err) {
 
 /* --- one shard -------------------------------------------------------------------------------- */
 
-/* Keeps what the encoder logs, a NUL after each message. */
+/* Keeps the messages of the encoder, a NUL after each. */
 static void hear(void *said, const char *message) {
   kf_string_add(said, message, strlen(message) + 1);
 }
@@ -152,7 +152,7 @@ static kf_status check_row(embedding *e, uint64_t i, double norm2, unsigned char
   return KF_OK;
 }
 
-/* Writes a new row to `code`: number i of those in hand. */
+/* Writes row i of the current shard to `code`. */
 static kf_status code_row(embedding *e, uint64_t i, unsigned char *bad, void *code, kf_err *err) {
   const kf_kernels *kernels = e->ctx->kernels;
   uint32_t dim = e->run.dim;
@@ -204,14 +204,10 @@ static uint64_t find_new(embedding *e, uint64_t first, uint64_t n) {
 static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n,
                               kf_string *said) {
   kf_err *err = &e->ctx->err;
-  bool skip = e->options.skip_bad;
   unsigned char *bad = e->bad + first;
   uint64_t fresh = find_new(e, first, n);
-  kf_status status = kf_encode_extents(e->ctx, e->encoder, e->extents, fresh, e->rows,
-                                       skip ? e->status : NULL, e->fresh);
-  bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
-  if (unreadable && !skip && err->hint == KF_HINT_NONE) err->hint = KF_HINT_SKIP_PICTURES;
-  KF_TRY(status);
+  KF_TRY(kf_encode_extents(e->ctx, e->encoder, e->extents, fresh, e->rows,
+                           e->options.skip_bad ? e->status : NULL, e->fresh));
   KF_TRY(code_rows(e, first, n, bad, err));
   if (said->failed) return kf_fail_memory(err);
   kf_shard_content content = {.stamp = e->stamps[s],
@@ -304,7 +300,7 @@ static kf_status make_noted(embedding *e, kf_range own, kf_err *err) {
   return status;
 }
 
-/* What all ranks have made. */
+/* Brings together the results of all ranks. */
 static kf_status join_shards(embedding *e) {
   kf_ctx *ctx = e->ctx;
   uint64_t counts[] = {e->report.resumed, e->report.reused};
@@ -318,7 +314,7 @@ static kf_status join_shards(embedding *e) {
   return KF_OK;
 }
 
-/* Shards are shared out among ranks. */
+/* Divides the shards among ranks. */
 static kf_status make_shards(embedding *e, kf_err *err) {
   uint64_t total = e->run.pictures;
   kf_range own = kf_share_of(&e->ctx->ranks, kf_shards_count(&e->run), 1);
@@ -432,14 +428,14 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return kf_stw_end(w, writes ? fill(e, w, err) : KF_OK, err);
 }
 
-/* Beside the data set: a line for each row. */
+/* Writes the metadata, a line for each row, if asked for. */
 static kf_status write_metadata(embedding *e, kf_err *err) {
   const kf_embed_options *o = &e->options;
   if (o->metadata == NULL) return KF_OK;
   return kf_metadata_write(e->ctx, e->pictures, e->bad, o->skip_bad, o->metadata, err);
 }
 
-/* The data set and what is beside it: both, or none. */
+/* Writes the data set and its metadata: both, or none. */
 static kf_status write_files(embedding *e, const char *path, kf_err *err) {
   if (e->options.metadata == NULL) return assemble(e, path, err);
   KF_TRY(kf_outputs_begin(e->ctx));
@@ -450,8 +446,8 @@ static kf_status write_files(embedding *e, const char *path, kf_err *err) {
   return status;
 }
 
-/* Looks for rows in the file of an earlier run and, if it has some, at the pictures as they are now.
- * *unchanged: the file is what this run would write. */
+/* Looks for rows in the file of an earlier run and, if there are any, computes the checksums of the
+ * pictures. *unchanged: the file is what this run would write. */
 static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_err *err) {
   uint64_t n = e->run.pictures;
   *unchanged = false;
@@ -469,7 +465,7 @@ static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_e
   return KF_OK;
 }
 
-/* A run that was killed between writing the file and removing its shards has left them. */
+/* Removes shards left by a run that was killed after writing the file. */
 static void remove_left_over(embedding *e, const char *path) {
   kf_err ignored;
   if (e->ctx->ranks.rank == 0 &&
@@ -499,7 +495,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
     remove_left_over(e, path);
     return write_metadata(e, err);
   }
-  bool first = e->ctx->ranks.rank == 0; /* of ranks, which has the lock */
+  bool first = e->ctx->ranks.rank == 0; /* the rank with the lock */
   kf_status status =
       first ? kf_shards_open(&e->shards, path, &e->run, o->resume == KF_OFF, err) : KF_OK;
   KF_TRY(kf_agree_on(e->ctx, status));
@@ -507,7 +503,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   status = make_shards(e, err);
   if (status == KF_OK) status = write_files(e, path, err);
   bool useless = e->shards.begun && (e->finished == 0 || e->report.skipped == e->run.pictures);
-  if (kf_is_shared(&e->ctx->ranks)) useless = false; /* others may be at work there */
+  if (kf_is_shared(&e->ctx->ranks)) useless = false; /* other ranks may be at work there */
   if (first && (status == KF_OK || useless)) kf_shards_remove(&e->shards);
   return status;
 }

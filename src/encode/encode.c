@@ -1,23 +1,23 @@
 /* encode.c - pictures and texts to embeddings.
  *
- *     kf_encode_images   encode: tasks of a group each; image_task: read_picture (image.c,
+ *     kf_encode_images   encode: tasks of a batch each; image_task: read_picture (image.c,
  *                        preprocess.c) for each picture, then the tower (tower.c)
  *     kf_encode_texts    encode; text_task: tokens (tokenizer.c), then the tower
  *
- * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass
- * over the weights, which come from memory, worth it, and few enough for everything else to stay in
- * caches. A thread reads the pictures of its group, preprocesses them and takes them through the
- * tower in buffers of its own, while other threads do the same with other groups. So decoding and
- * computing overlap, and nobody waits. If there are too few pictures to keep all threads busy, the
- * threads share the work on each group instead (`split`). */
+ * The unit of work is a batch of pictures or texts with a few hundred rows: enough to pay for
+ * reading the weights from memory, and few enough for everything else to stay in the caches. A
+ * thread decodes and preprocesses the pictures of its batch and takes them through the tower in its
+ * own workspace, while other threads work on other batches. So decoding and computing overlap, and
+ * no thread waits. With too few pictures to keep all threads busy, the threads share the work on
+ * each batch instead (`split`). */
 #include "encode/tower.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#define GROUP_ROWS    512u
-#define TEXTS_AT_ONCE 64u /* in a group, at most */
+#define BATCH_ROWS    512u
+#define TEXTS_AT_ONCE 64u /* in a batch, at most */
 
 /* Fails if the encoder lacks a tower ("an image", "a text"). */
 static kf_status want(const kf_tower_config *tower, const char *which, kf_err *err) {
@@ -62,17 +62,16 @@ kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char
   return read_picture(ctx, encoder, &extent, pixels, NULL, err);
 }
 
-/* --- groups ---------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
-/* What a worker has to itself. */
-typedef struct desk {
+typedef struct workspace {
   kf_walk *walk;
-  float *buffer;         /* pixels of a picture in a file; `split`: of each in the group */
-  const float **pixels;  /* [group] of each picture; NULL: it cannot be read */
-  int32_t *tokens;       /* [group][context] */
-  const int32_t **begin; /* [group] the tokens of each text */
-  uint32_t *lengths;     /* [group] tokens up to the end of each text */
-} desk;
+  float *buffer;         /* pixels of a picture in a file; `split`: of each in the batch */
+  const float **pixels;  /* [batch] of each picture; NULL: it cannot be read */
+  int32_t *tokens;       /* [batch][context] */
+  const int32_t **begin; /* [batch] the tokens of each text */
+  uint32_t *lengths;     /* [batch] tokens up to the end of each text */
+} workspace;
 
 typedef struct encoding {
   kf_ctx *ctx;
@@ -90,11 +89,11 @@ typedef struct encoding {
   kf_status *status; /* as in kf_encode_images */
   char **messages;   /* [n] of pictures that cannot be read; NULL without status */
   uint64_t *sums;    /* [n] of the files of pictures; NULL: not wanted */
-  size_t group;      /* pictures or texts of a task */
-  size_t rows;       /* of a group, at most */
+  size_t batch;      /* pictures or texts of a task */
+  size_t rows;       /* of a batch, at most */
   bool split;
   kf_arena memory;
-  desk *desks; /* [workers] */
+  workspace *workspaces; /* [workers] */
   atomic_uint_fast64_t done;
 } encoding;
 
@@ -106,8 +105,9 @@ static kf_extent extent_of(const encoding *j, uint64_t i) {
   return j->extents != NULL ? j->extents[i] : kf_extent_file(j->paths[i]);
 }
 
-/* As many in a task as fill a group, in tasks of equal size, so that no thread is left behind. */
-static size_t group_size(uint64_t n, size_t threads, size_t most) {
+/* Pictures or texts of a task: at most `most`, in tasks of equal size, so that threads end
+ * together. */
+static size_t batch_size(uint64_t n, size_t threads, size_t most) {
   uint64_t wave = (uint64_t)threads * most;
   uint64_t tasks = (n + wave - 1) / wave * threads;
   return (size_t)((n + tasks - 1) / tasks);
@@ -117,13 +117,13 @@ static size_t pixel_count(const kf_encoder *e) {
   return (size_t)3 * e->config.image.image_size * e->config.image.image_size;
 }
 
-static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
+static kf_status make_workspaces(encoding *j, size_t workers, kf_err *err) {
   kf_arena *a = &j->memory;
-  size_t n = j->group;
+  size_t n = j->batch;
   if (j->status != NULL) KF_TAKE_ZERO(a, j->messages, j->n);
-  KF_TAKE_ZERO(a, j->desks, workers);
+  KF_TAKE_ZERO(a, j->workspaces, workers);
   for (size_t i = 0; !a->failed && i < workers; i++) {
-    desk *d = &j->desks[i];
+    workspace *d = &j->workspaces[i];
     d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
     if (of_files(j) || j->pictures != NULL)
       KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
@@ -140,22 +140,22 @@ static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
 /* Runs the tasks: by all threads at once, or one after the other with all threads on each. */
 static kf_status run_tasks(encoding *j, size_t workers, size_t tasks, kf_task_fn task,
                            kf_err *err) {
-  KF_TRY(make_desks(j, workers, err));
+  KF_TRY(make_workspaces(j, workers, err));
   if (!j->split) KF_TRY(kf_parallel_limited(j->ctx, workers, tasks, task, j));
   for (size_t i = 0; j->split && i < tasks; i++) KF_TRY(task(j, i, 0, err));
   return kf_progress(j->ctx, of_images(j) ? "images" : "texts", j->n, j->n);
 }
 
-/* Encodes everything, at most `most` pictures or texts to a group. */
+/* Encodes everything, at most `most` pictures or texts to a batch. */
 static kf_status encode(encoding *j, size_t most, kf_task_fn task, kf_err *err) {
   if (j->n == 0) return KF_OK;
   size_t threads = j->ctx->threads;
   j->split = threads > 1 && 2 * j->n <= threads;
-  j->group = group_size(j->n, j->split ? 1 : threads, most);
-  j->rows = j->group * (of_images(j) ? kf_image_rows(j->e) : j->tower->config.context);
-  if (!of_images(j) && j->rows > GROUP_ROWS) /* texts are taken as they fit */
-    j->rows = GROUP_ROWS > j->tower->config.context ? GROUP_ROWS : j->tower->config.context;
-  size_t tasks = (size_t)((j->n + j->group - 1) / j->group);
+  j->batch = batch_size(j->n, j->split ? 1 : threads, most);
+  j->rows = j->batch * (of_images(j) ? kf_image_rows(j->e) : j->tower->config.context);
+  if (!of_images(j) && j->rows > BATCH_ROWS) /* text_task takes as many texts as fit */
+    j->rows = BATCH_ROWS > j->tower->config.context ? BATCH_ROWS : j->tower->config.context;
+  size_t tasks = (size_t)((j->n + j->batch - 1) / j->batch);
   kf_status status = run_tasks(j,
                                j->split          ? 1
                                : tasks < threads ? tasks
@@ -170,12 +170,12 @@ static kf_status encode(encoding *j, size_t most, kf_task_fn task, kf_err *err) 
 }
 
 /* The pictures or texts of task i, from *first on. */
-static size_t group_of(const encoding *j, size_t i, uint64_t *first) {
-  *first = (uint64_t)i * j->group;
-  return j->n - *first < j->group ? (size_t)(j->n - *first) : j->group;
+static size_t batch_of(const encoding *j, size_t i, uint64_t *first) {
+  *first = (uint64_t)i * j->batch;
+  return j->n - *first < j->batch ? (size_t)(j->n - *first) : j->batch;
 }
 
-/* Keeps the error of picture i, if the caller wants to go on without it. */
+/* Keeps the error of picture i if the caller skips bad pictures. */
 static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err) {
   if (j->status == NULL || (status != KF_ERR_DATA && status != KF_ERR_IO)) return status;
   j->status[i] = status;
@@ -189,9 +189,9 @@ static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
                  of_images(j) ? "picture" : "text", i);
 }
 
-/* Checks the rows of a group, since finite weights and pixels can still overflow on the way, and
+/* Checks the rows of a batch, since finite weights and pixels can still overflow on the way, and
  * reports progress. */
-static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
+static kf_status finish_batch(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
     float *row = j->out + i * dim;
@@ -224,11 +224,11 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
   return KF_OK;
 }
 
-/* With all threads on one group, each picture of it is read by one of them first. */
+/* If all threads work on one batch, they first read its pictures in parallel. */
 typedef struct fetching {
   encoding *j;
   uint64_t first;
-  const desk *to;
+  const workspace *to;
 } fetching;
 
 static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -240,7 +240,7 @@ static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err
 
 /* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i]
  * is NULL for the others. */
-static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n, size_t *kept,
+static kf_status put_batch(encoding *j, const workspace *d, uint64_t first, size_t n, size_t *kept,
                            kf_err *err) {
   if (j->split)
     KF_TRY(kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .to = d}));
@@ -252,7 +252,7 @@ static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n,
   return KF_OK;
 }
 
-/* Moves the dense rows of readable pictures to where they belong, the last one first. */
+/* Moves the rows of readable pictures to their places, the last one first. */
 static void spread_rows(float *out, size_t dim, const float *const *pixels, size_t n, size_t kept) {
   for (size_t i = n; i-- > 0;) {
     if (pixels[i] == NULL)
@@ -264,42 +264,37 @@ static void spread_rows(float *out, size_t dim, const float *const *pixels, size
 
 static kf_status image_task(void *argument, size_t i, size_t worker, kf_err *err) {
   encoding *j = argument;
-  const desk *d = &j->desks[worker];
+  const workspace *d = &j->workspaces[worker];
   uint64_t first;
-  size_t kept, n = group_of(j, i, &first);
+  size_t kept, n = batch_of(j, i, &first);
   float *out = j->out + first * j->e->config.dim;
-  KF_TRY(put_group(j, d, first, n, &kept, err));
+  KF_TRY(put_batch(j, d, first, n, &kept, err));
   if (kept > 0) KF_TRY(kf_walk_images(d->walk, kept, out));
   spread_rows(out, j->e->config.dim, (const float *const *)d->pixels, n, kept);
-  return finish_group(j, first, n, worker, err);
+  return finish_batch(j, first, n, worker, err);
 }
 
 static kf_status encode_images(encoding *j, kf_err *err) {
+  KF_TRY(want(&j->e->config.image, "an image", err));
   size_t rows = kf_image_rows(j->e);
-  return encode(j, rows < GROUP_ROWS ? (GROUP_ROWS + rows / 2) / rows : 1, image_task, err);
-}
-
-static kf_status encode_files(encoding *j, kf_err *err) {
   j->tower = &j->e->image;
   for (uint64_t i = 0; j->status != NULL && i < j->n; i++) j->status[i] = KF_OK;
-  return encode_images(j, err);
+  return encode(j, rows < BATCH_ROWS ? (BATCH_ROWS + rows / 2) / rows : 1, image_task, err);
 }
 
 kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                            uint64_t n, float *out, kf_status *status) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (paths != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.image, "an image", err));
   for (uint64_t i = 0; i < n; i++)
     if (paths[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
   encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .paths = paths, .status = status};
-  return encode_files(&j, err);
+  return encode_images(&j, err);
 }
 
 kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,
                             uint64_t n, float *out, kf_status *status, uint64_t *sums) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (extents != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.image, "an image", err));
   encoding j = {.ctx = ctx,
                 .e = encoder,
                 .n = n,
@@ -307,14 +302,16 @@ kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_ext
                 .extents = extents,
                 .status = status,
                 .sums = sums};
-  return encode_files(&j, err);
+  kf_status result = encode_images(&j, err);
+  bool unreadable = result == KF_ERR_DATA || result == KF_ERR_IO;
+  if (unreadable && status == NULL && err->hint == KF_HINT_NONE) err->hint = KF_HINT_SKIP_PICTURES;
+  return result;
 }
 
 kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
                                 const kf_image_bytes *pictures, uint64_t n, float *out,
                                 kf_status *status) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (pictures != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.image, "an image", err));
   for (uint64_t i = 0; i < n; i++) {
     const kf_image_bytes *p = &pictures[i];
     KF_TRY(kf_check_reserved(p->reserved, sizeof p->reserved, __func__, err));
@@ -323,24 +320,16 @@ kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
       return kf_fail(
           err, KF_ERR_ARG,
           "kf_encode_image_bytes: picture %" PRIu64 " has no bytes, or not 3 for each pixel", i);
-    if (status != NULL) status[i] = KF_OK;
   }
-  return encode_images(&(encoding){.ctx = ctx,
-                                   .e = encoder,
-                                   .tower = &encoder->image,
-                                   .n = n,
-                                   .out = out,
-                                   .pictures = pictures,
-                                   .status = status},
-                       err);
+  encoding j = {
+      .ctx = ctx, .e = encoder, .n = n, .out = out, .pictures = pictures, .status = status};
+  return encode_images(&j, err);
 }
 
 kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels, uint64_t n,
                            float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (pixels != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.image, "an image", err));
-  encoding j = {
-      .ctx = ctx, .e = encoder, .tower = &encoder->image, .n = n, .out = out, .pixels = pixels};
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .pixels = pixels};
   return encode_images(&j, err);
 }
 
@@ -354,8 +343,8 @@ kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text, 
                           "the text", tokens, n, err);
 }
 
-/* Puts text i at a place in the group. */
-static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const desk *d,
+/* Puts text i at a place in the batch. */
+static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const workspace *d,
                             kf_err *err) {
   const kf_tower_config *c = &j->tower->config;
   if (j->texts == NULL) {
@@ -381,12 +370,12 @@ static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const d
   return KF_OK;
 }
 
-/* Takes the texts of a group through the tower, as many at a time as there is room for. */
+/* Takes the texts of a batch through the tower, as many at a time as fit in the workspace. */
 static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {
   encoding *j = argument;
-  const desk *d = &j->desks[worker];
+  const workspace *d = &j->workspaces[worker];
   uint64_t start;
-  size_t n = group_of(j, i, &start), dim = j->e->config.dim;
+  size_t n = batch_of(j, i, &start), dim = j->e->config.dim;
   for (size_t k = 0; k < n; k++) KF_TRY(fetch_text(j, start + k, k, d, err));
   for (size_t first = 0, end; first < n; first = end) {
     size_t rows = 0;
@@ -394,26 +383,28 @@ static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err)
     KF_TRY(kf_walk_texts(d->walk, d->begin + first, d->lengths + first, end - first,
                          j->out + (start + first) * dim));
   }
-  return finish_group(j, start, n, worker, err);
+  return finish_batch(j, start, n, worker, err);
+}
+
+static kf_status encode_texts(encoding *j, kf_err *err) {
+  KF_TRY(want(&j->e->config.text, "a text", err));
+  j->tower = &j->e->text;
+  return encode(j, TEXTS_AT_ONCE, text_task, err);
 }
 
 kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                           uint64_t n, float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (texts != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.text, "a text", err));
   for (uint64_t i = 0; i < n; i++)
     if (texts[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_texts: text %" PRIu64 " is NULL", i);
-  encoding j = {
-      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .texts = texts};
-  return encode(&j, TEXTS_AT_ONCE, text_task, err);
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .texts = texts};
+  return encode_texts(&j, err);
 }
 
 kf_status kf_encode_tokens(kf_ctx *ctx, const kf_encoder *encoder, const int32_t *tokens,
                            uint64_t n, float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (tokens != NULL && out != NULL)));
-  KF_TRY(want(&encoder->config.text, "a text", err));
-  encoding j = {
-      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .tokens = tokens};
-  return encode(&j, TEXTS_AT_ONCE, text_task, err);
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .tokens = tokens};
+  return encode_texts(&j, err);
 }

@@ -36,8 +36,8 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
-/* Adds everything besides the weights that embeddings depend on: with `text`, or of pictures
- * alone. */
+/* Adds everything besides the weights that embeddings depend on; without `with_text`, those of
+ * pictures alone. */
 static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *sum, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
@@ -94,8 +94,8 @@ static char *last_slash(char *path) {
   return slash != NULL ? slash : path;
 }
 
-/* "…/models--openai--clip-vit-base-patch32/snapshots/HASH", as downloads are kept: the last name says
- * nothing. Cuts the path to the first of these folders. */
+/* "…/models--openai--clip-vit-base-patch32/snapshots/HASH", as downloads are stored: the last name
+ * is a hash. Cuts the path after the first of these folders. */
 static bool cut_snapshot(char *path) {
   char *hash = last_slash(path);
   if (hash == path || strlen(hash + 1) != 40) return false;

@@ -1,4 +1,4 @@
-/* folder.h - JSON files of a model folder, most of which may be missing. Stays in its room. */
+/* folder.h - JSON files of a model folder, most of which are optional. Private to this room. */
 #ifndef KF_ENCODE_FOLDER_H
 #define KF_ENCODE_FOLDER_H
 

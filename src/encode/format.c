@@ -1,5 +1,6 @@
 /* format.c - which format a picture has, by its first bytes: endings are often wrong. Formats that
- * cannot be read are known by name as well, so that their pictures do not vanish without a word. */
+ * cannot be read are recognised too, so that their pictures are reported and not silently
+ * skipped. */
 #include "encode/image.h"
 #include "file/file.h"
 
@@ -9,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FIRST = 32 }; /* bytes that tell every format */
+enum { FIRST = 32 }; /* bytes: enough to recognise every format */
 
 typedef struct mark {
   const char *name;

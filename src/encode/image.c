@@ -13,7 +13,7 @@ void kf_image_clear(kf_image *image) {
 /* Longer sides are absurd; below this the weights of a resize take at most some 400 MB. */
 #define MAX_SIDE (1u << 24)
 
-/* What a picture takes when it is decoded, and the weights of a resize. */
+/* Bytes of a decoded picture and of the weights for a resize. */
 static uint64_t held(uint64_t width, uint64_t height) {
   return 3 * width * height + 24 * (width + height);
 }
@@ -42,8 +42,8 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64
 /* --- the right way up ------------------------------------------------------------------------- */
 
 /* 2 to 4: rows stay rows, read from the right, from both ends, or from the bottom; 5 to 8: rows
- * become columns, read as they are, from the bottom, from both ends, or from the right. In squares of
- * 32 pixels, which stay in the cache. */
+ * become columns, read as they are, from the bottom, from both ends, or from the right. Works in
+ * squares of 32 pixels, which stay in the cache. */
 static kf_status turn(kf_image *image, int orientation, kf_err *err) {
   enum { SQUARE = 32 };
   if (orientation < 2) return KF_OK;
@@ -102,7 +102,7 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
   return status;
 }
 
-/* The picture keeps its part of what was taken; the rest goes back. */
+/* The picture keeps its share of what was taken from the budget; *taken is the rest. */
 static void keep_part(kf_image *image, kf_budget *budget, uint64_t *taken) {
   uint64_t rest = held(image->width, image->height);
   image->budget = budget;
@@ -131,14 +131,14 @@ kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char 
   return kf_codec_size(&codec, image->width, image->height, 0, err);
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
   kf_extent extent = kf_extent_file(path);
   return kf_image_read_sum(&extent, max_pixels, NULL, out, NULL, err);
 }
 
-/* What the file itself takes; whatever is wrong with it, reading it says. */
+/* The size of the file; errors are left to reading it. */
 static uint64_t size_of(const kf_extent *extent) {
   struct stat info;
   uint64_t size = extent->size;
@@ -177,8 +177,8 @@ static void drop_bytes(reading *r) {
   r->taken = 0;
 }
 
-/* Takes what decoding will need. Whoever must wait for it lets go of the file first, and reads it
- * again: otherwise two that wait for each other would do so for ever. */
+/* Takes the memory for decoding from the budget. If that means waiting, the file is released first
+ * and read again afterwards: a waiter holds nothing, so there is no deadlock. */
 static kf_status take_room(reading *r, kf_err *err) {
   kf_codec codec = codec_for(r->bytes, (size_t)r->n, r->max_pixels, r->extent->name);
   codec.look = true;

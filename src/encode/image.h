@@ -1,4 +1,4 @@
-/* image.h - pictures: decoding, resizing, and a model's preprocessing. Stays in its room. */
+/* image.h - pictures: decoding, resizing, and a model's preprocessing. Private to this room. */
 #ifndef KF_IMAGE_H
 #define KF_IMAGE_H
 
@@ -23,18 +23,18 @@ typedef struct kf_image {
  * out. Any thread may call it. */
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
                           kf_image *out, kf_err *err);
-/* The same within a budget, which gives what decoding takes before it begins; kf_image_clear gives
- * the rest back. */
+/* The same within a budget, from which the memory for decoding is taken first; kf_image_clear
+ * returns what the picture holds. */
 kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixels,
                                  kf_budget *budget, const char *name, kf_image *out, kf_err *err);
 /* KF_ERR_DATA if a picture of pixels in memory has no pixels, or more than may be. */
 kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char *name, kf_err *err);
 /* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
-/* The same within a budget (NULL: at once), and with the checksum of the file's bytes even if they
- * are not a picture (NULL: not wanted); KF_NO_SUM if they cannot be read. What the file, its decoder
- * and the picture take is taken from the budget before, and given back by kf_image_clear. A thread may
- * have one such picture at a time. */
+/* The same within a budget (NULL: none), and with the checksum of the file's bytes even if they are
+ * not a picture (NULL: not wanted); KF_NO_SUM if they cannot be read. The memory for file, decoder
+ * and picture is taken from the budget first; kf_image_clear returns it. A thread may hold one such
+ * picture at a time. */
 kf_status kf_image_read_sum(const kf_extent *extent, uint64_t max_pixels, kf_budget *budget,
                             kf_image *out, uint64_t *sum, kf_err *err);
 #define KF_NO_SUM         0u

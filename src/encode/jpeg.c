@@ -109,8 +109,8 @@ static void read_rows(jpeg_reader *r) {
   }
 }
 
-/* What the library takes: markers, at most the file; some rows or, if the file has several scans, all
- * coefficients. */
+/* Memory that the library takes: markers, at most the size of the file, and some rows or, with
+ * several scans, all coefficients. */
 static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg, size_t file) {
   uint64_t bytes = file + 64 * (uint64_t)jpeg->image_width;
   if (!jpeg_has_multiple_scans((j_decompress_ptr)(uintptr_t)jpeg)) return bytes;

@@ -1,9 +1,9 @@
-/* metadata.c - what WebDataset archives have beside their pictures, as lines of JSON in the order of
- * the rows that kf_embed writes:
+/* metadata.c - the texts and JSON beside the pictures of WebDataset archives, as lines of JSON in
+ * the order of the rows that kf_embed writes:
  *
  *     {"row":0,"id":"s/00.tar/000123.jpg","class":"cat","text":"a cat","json":{...}}
  *
- * A value that is not there is null. The JSON of a sample is what its file says, without spaces. */
+ * Missing values are null. The JSON of a sample is that of its file, without spaces. */
 #include "encode/pictures.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ typedef struct writing {
   kf_string lines, name;
 } writing;
 
-/* Copies JSON that is known to be right, without spaces and line ends. */
+/* Copies valid JSON without spaces and line ends. */
 static void add_packed(kf_string *to, const char *text, size_t n) {
   bool quoted = false;
   size_t begin = 0;
@@ -34,7 +34,7 @@ static void add_packed(kf_string *to, const char *text, size_t n) {
   kf_string_add(to, text + begin, n - begin);
 }
 
-/* The JSON of a sample; its text is taken over by the check, so a copy is packed. */
+/* Adds the JSON of a sample. The check takes over the text, so a packed copy is made first. */
 static kf_status add_json(kf_string *to, char *text, size_t n, const char *name, kf_err *err) {
   kf_string packed = {0};
   kf_json_doc doc = {0};
@@ -55,7 +55,7 @@ static kf_status add_text(kf_string *to, const char *text, size_t n, const char 
   return KF_OK;
 }
 
-/* A member of a sample, as a value of the line; a damaged one leaves it as it was. */
+/* Adds a member of a sample as a value of the line; a damaged one adds nothing. */
 static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, bool json,
                             kf_err *err) {
   char *text = NULL;
@@ -70,7 +70,8 @@ static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, b
   return status;
 }
 
-/* `,"key":` and the member of picture i, or null. Its name is that of the picture with another ending. */
+/* Adds `,"key":` and the member of picture i, or null. Its name is that of the picture with another
+ * ending. */
 static kf_status add_value(writing *w, uint64_t i, const char *key, const char *ending,
                            kf_err *err) {
   const kf_sample *sample = kf_pictures_sample(w->pictures, i);

@@ -37,12 +37,11 @@ static const char *find_open_clip(const char *folder) {
 }
 
 static kf_status fail_open_clip(const char *folder, const char *file, kf_err *err) {
-  return kf_fail_file(
-      err, folder,
-      "is a model in the form of open_clip (%s), which names its tensors otherwise; "
-      "the same model in the form of transformers is needed, with config.json and "
-      "model.safetensors, in which many are published as well",
-      file);
+  return kf_fail_file(err, folder,
+                      "is a model in the form of open_clip (%s), with other names of tensors; "
+                      "take the same model in the form of transformers, with config.json and "
+                      "model.safetensors, if it is published in that form too",
+                      file);
 }
 
 /* A folder in the cache of a download: DIR/snapshots/HASH/config.json. */

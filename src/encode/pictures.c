@@ -1,10 +1,10 @@
-/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of
+/* pictures.c - from the pictures, folders, patterns or list that the caller names to the list of
  * pictures to read, with their classes.
  *
  * Image data sets are folders of class folders: the folders in a folder are classes, and everything
  * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
- * system nor on the locale. The pictures of an archive keep their order (archive.c). Pictures of formats that cannot be read are counted, and a few of them
- * named. */
+ * system nor on the locale. The pictures of an archive keep their order (archive.c). Pictures in
+ * unsupported formats are counted, and a few of them named. */
 #include "encode/image.h"
 #include "encode/pictures.h"
 
@@ -28,7 +28,7 @@ typedef struct picture {
 
 struct kf_pictures {
   kf_arena memory;
-  char *strings; /* room for more of them */
+  char *strings; /* free space for more of them */
   size_t left;   /* bytes there */
   picture *pictures;
   size_t n, room;
@@ -50,7 +50,7 @@ typedef struct walk {
 
 /* --- strings ---------------------------------------------------------------------------------- */
 
-/* Room for a string of `size` bytes with its NUL. */
+/* Memory for a string of `size` bytes with its NUL. */
 static char *take(kf_pictures *list, size_t size) {
   if (list->left < size) {
     list->left = 0;
@@ -153,7 +153,7 @@ static void note_unread(walk *w, const char *path) {
   snprintf(w->few + used, sizeof w->few - used, "%s%.60s", used > 0 ? ", " : "", last_name(path));
 }
 
-/* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; names only if these are all. */
+/* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; with names only if n counts all of them. */
 static const char *describe_unread(const walk *w, uint64_t n, char *text, size_t size) {
   int used =
       snprintf(text, size, "%" PRIu64 " %s of other formats", n, n == 1 ? "picture" : "pictures");
@@ -190,8 +190,8 @@ static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *er
   }
 }
 
-/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. One of those
- * above has no entries. */
+/* Lists a folder and closes it again, so that deep trees do not use up file descriptors. A folder
+ * that is also above itself (a link) has no entries. */
 static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
                              kf_err *err) {
   DIR *dir = opendir(path);
@@ -317,7 +317,7 @@ static kf_status add_one(walk *w, const char *path, kf_err *err) {
   return add(w->list, copy, copy, NULL, err);
 }
 
-/* What a pattern matches. */
+/* The matches of a pattern. */
 typedef struct match_list {
   char **path;
   size_t n, room;
@@ -331,7 +331,7 @@ static kf_status keep_match(void *argument, const char *path, kf_err *err) {
   return list->path[list->n++] != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-/* Adds the folders, and the files that look like pictures. */
+/* Adds matches that are folders or look like pictures. */
 static kf_status use_matches(walk *w, const char *pattern, const match_list *found, kf_err *err) {
   size_t used = 0;
   if (found->n == 0) return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
@@ -383,7 +383,7 @@ static bool find_run(const char *path, run_of *r) {
 
 static kf_status add_given(walk *w, const char *path, kf_err *err);
 
-/* As WebDataset writes the names of shards; a shell may have done so already. */
+/* Expands the names of shards as WebDataset writes them, if the shell has not. */
 static kf_status add_run(walk *w, const char *path, const run_of *r, kf_err *err) {
   char one[PATH_MAX];
   for (unsigned long i = r->from; i <= r->to; i++) {
@@ -573,7 +573,7 @@ int32_t kf_pictures_label(const kf_pictures *list, uint64_t i) {
 
 /* --- where they are --------------------------------------------------------------------------- */
 
-/* The path with links resolved; of a path that does not exist, its folder must. */
+/* Resolves links in a path; the path need not exist, but its folder must. */
 static bool resolve(const char *path, char real[PATH_MAX]) {
   if (realpath(path, real) != NULL) return true;
   char folder[PATH_MAX];

@@ -1,4 +1,5 @@
-/* pictures.h - a list of pictures: what koofu_encode.h does not show. Stays in its room. */
+/* pictures.h - a list of pictures: the part that koofu_encode.h does not show. Private to this
+ * room. */
 #ifndef KF_PICTURES_H
 #define KF_PICTURES_H
 
@@ -8,13 +9,13 @@ const kf_names *kf_pictures_names(const kf_pictures *pictures); /* of classes */
 /* Where the bytes of a picture are. */
 kf_extent kf_pictures_extent(const kf_pictures *pictures, uint64_t i);
 
-/* --- samples of archives (archive.c) ----------------------------------------------------------- */
+/* --- samples of archives (archive.c) ---------------------------------------------------------- */
 
 typedef struct kf_span {
   uint64_t at, size; /* size 0: there is none */
 } kf_span;
 
-/* A picture in an archive, and what is beside it. */
+/* A picture in an archive, with its text and JSON. */
 typedef struct kf_sample {
   const char *archive;
   kf_span picture, text, json;
@@ -23,15 +24,17 @@ typedef struct kf_sample {
 const kf_sample *kf_pictures_sample(const kf_pictures *pictures, uint64_t i);
 
 bool kf_is_archive(const char *path);
-/* Adds the pictures of an archive; the path must outlive the list. label_key: as in kf_pictures_options. */
+/* Adds the pictures of an archive; the path must outlive the list. label_key: as in
+ * kf_pictures_options. */
 kf_status kf_archive_list(kf_ctx *ctx, kf_pictures *list, const char *path, const char *label_key,
                           kf_err *err);
 /* Adds one; name and class (NULL: none) are copied. */
 kf_status kf_pictures_add_sample(kf_pictures *list, const char *name, const char *class,
                                  const kf_sample *sample, kf_err *err);
 
-/* Writes what is beside pictures, a line of JSON for each that is not bad: bad[n], NULL: none is
- * (metadata.c). Text or JSON that is damaged is KF_ERR_DATA, or with skip_bad null and logged. */
+/* Writes the metadata of pictures, a line of JSON for each that is not bad: bad[n], NULL: none is
+ * (metadata.c). Damaged text or JSON is KF_ERR_DATA or, with skip_bad, logged and written as
+ * null. */
 kf_status kf_metadata_write(kf_ctx *ctx, const kf_pictures *pictures, const unsigned char *bad,
                             bool skip_bad, const char *path, kf_err *err);
 

@@ -25,8 +25,8 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 #include <spng.h>
 
-/* For all chunks that the library keeps besides the pixels: profiles and texts are unpacked. It has a
- * limit of its own on their number. */
+/* Limit on all chunks that the library keeps besides the pixels: it unpacks profiles and texts. It
+ * limits their number itself. */
 #define KEPT_LIMIT (64u << 20)
 
 /* A failed allocation in zlib is reported as a damaged stream, so we note it where it happens. */
@@ -43,7 +43,8 @@ static void *take_zero(size_t n, size_t size) { return noted(calloc(n, size)); }
 static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
   if (error == SPNG_EMEM || out_of_memory) return kf_fail_memory(err);
   if (error == SPNG_EOVERFLOW)
-    return kf_fail_file(err, codec->name, "is a PNG of an absurd size, as in a decompression bomb");
+    return kf_fail_file(err, codec->name,
+                        "is a PNG too large to decode, as a decompression bomb would be");
   if (error == SPNG_ECHUNK_LIMITS)
     return kf_fail_file(err, codec->name,
                         "is a PNG with too many texts and profiles: more than %u MiB, or 1,000",
@@ -53,28 +54,28 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
                       spng_strerror(error));
 }
 
-/* --- what is kept besides the pixels ------------------------------------------------------------ */
+/* --- what is kept besides the pixels ---------------------------------------------------------- */
 
 static uint32_t be32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Whether a chunk may be deflated; an iTXt says so itself, but not at a fixed place. */
+/* Whether a chunk may be deflated; an iTXt has a flag for it, but not at a fixed offset. */
 static bool is_packed(const uint8_t *type) {
   return memcmp(type, "zTXt", 4) == 0 || memcmp(type, "iTXt", 4) == 0 ||
          memcmp(type, "iCCP", 4) == 0;
 }
 
-/* The most bytes that the library may keep of the chunks, which it is held to: at most three times their
- * length (sPLT) or, unpacked, twice the most that deflate can do, since it doubles its room; and some for
- * each of them. */
+/* An upper bound on the bytes that the library keeps of chunks, which is also set as its limit:
+ * three times their length (sPLT) or, for packed ones, twice the largest ratio of deflate, since
+ * its buffers double; plus a constant for each. */
 static uint64_t kept_bytes(const kf_codec *codec) {
   enum { SIGNATURE = 8, FRAME = 12, OWN = 1024, PLAIN = 3, PACKED = 2 * 1032 };
   uint64_t kept = OWN;
   for (size_t at = SIGNATURE; codec->n >= FRAME && at <= codec->n - FRAME;) {
     const uint8_t *p = codec->bytes + at;
     uint64_t length = be32(p);
-    if (length > codec->n - at - FRAME) length = codec->n - at - FRAME; /* it is cut short */
+    if (length > codec->n - at - FRAME) length = codec->n - at - FRAME; /* truncated */
     if (memcmp(p + 4, "IDAT", 4) != 0) kept += OWN + length * (is_packed(p + 4) ? PACKED : PLAIN);
     at += FRAME + (size_t)length;
   }

@@ -1,5 +1,6 @@
 /* reader.c - rows of a data set, of pictures or of texts, block by block in order, without the bad
- * ones. Of several ranks each reads, or encodes, its share of a block, and all get the whole of it. */
+ * ones. Each of several ranks reads or encodes its share of a block, and all get the whole
+ * block. */
 #include "encode/pictures.h"
 #include "encode/tower.h"
 
@@ -111,17 +112,13 @@ static kf_status check_picture(kf_ctx *ctx, kf_reader *r, uint64_t i) {
   return KF_OK;
 }
 
-/* Of what follows, rows `own` of the block. */
+/* Reads rows `own` of the block. */
 static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, kf_range own) {
   uint64_t at = own.first, n = own.last - at;
   for (uint64_t i = at; i < own.last; i++)
     r->extents[i] = kf_pictures_extent(r->pictures, r->next + i);
-  kf_status status = kf_encode_extents(ctx, r->encoder, r->extents + at, n, r->block + at * r->dim,
-                                       r->skip_bad ? r->status + at : NULL, NULL);
-  bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
-  if (unreadable && !r->skip_bad && ctx->err.hint == KF_HINT_NONE)
-    ctx->err.hint = KF_HINT_SKIP_PICTURES;
-  KF_TRY(status);
+  KF_TRY(kf_encode_extents(ctx, r->encoder, r->extents + at, n, r->block + at * r->dim,
+                           r->skip_bad ? r->status + at : NULL, NULL));
   for (uint64_t i = at; i < own.last; i++) KF_TRY(check_picture(ctx, r, i));
   return KF_OK;
 }
@@ -146,9 +143,10 @@ static kf_status read_rows(kf_ctx *ctx, kf_reader *r, kf_range own) {
                        r->block + own.first * r->dim, r->labels + own.first, NULL, &ctx->err);
 }
 
-/* --- ranks ------------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------------------ */
 
-/* Sets ends to those of the ranks' shares of a block of n; rows that only one rank has are its own. */
+/* Sets ends to those of the ranks' shares of a block of n; rows that only one rank has are its
+ * own. */
 static void share_block(const kf_ctx *ctx, const kf_reader *r, uint64_t n) {
   const kf_ranks *ranks = &ctx->ranks;
   const uint64_t *ends = r->data != NULL ? r->data->ends : NULL;
@@ -163,7 +161,7 @@ static void hear(void *said, const char *message) {
   kf_string_add(said, message, strlen(message) + 1);
 }
 
-/* The whole block, of which each rank reads a part; notes about pictures come from rank 0. */
+/* Reads the whole block, each rank its share; rank 0 logs the messages about pictures. */
 static kf_status read_shared(kf_ctx *ctx, kf_reader *r, uint64_t n) {
   const kf_ranks *ranks = &ctx->ranks;
   if (n == 0 || !kf_is_shared(ranks)) return read_rows(ctx, r, (kf_range){0, n});

@@ -10,12 +10,12 @@
  * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows
  * come first, but columns do if the height shrinks by more than twice as much as the width (H - h >
  * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All
- * of this is part of the result: models are judged on such pixels.
+ * of this affects the result: models are evaluated on such pixels.
  *
  * An output pixel depends only on the pixels under its own weights, so a part of the result (a
- * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows that
- * have been through the first pass stay in a ring for as long as the second one needs them; a
- * picture of 1 x 4000 that becomes 224 x 896,000 takes no more memory than any other. */
+ * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows of
+ * the first pass are kept in a ring buffer while the second pass needs them; a picture of 1 x 4000
+ * that becomes 224 x 896,000 takes no more memory than any other. */
 #include "encode/image.h"
 
 #include <math.h>

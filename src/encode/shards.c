@@ -4,8 +4,8 @@
  *     OUT.parts/shard-00000017.safetensors  rows of shard 17; which pictures lack one, and why
  *     OUT.parts/lock                        locked by the process at work
  *
- * Every file but the lock appears whole or not at all and has a checksum, so the process may be
- * killed at any moment: what exists is finished, and the rest is done again. The lock ends with the
+ * Every file but the lock is written atomically and has a checksum, so the process may be killed at
+ * any moment: files that exist are complete, and the rest is done again. The lock ends with the
  * process that holds it (flock). */
 #include "encode/shards.h"
 
@@ -100,7 +100,7 @@ static bool still_there(int fd, const char *path) {
          own.st_ino == named.st_ino;
 }
 
-/* A link would lead to a folder of somebody else's choice. */
+/* Refuses a link, which could lead to any folder. */
 static kf_status check_folder(const char *folder, kf_err *err) {
   struct stat info;
   if (lstat(folder, &info) != 0) return kf_fail_errno(err, folder, "cannot be examined", errno);
@@ -109,8 +109,8 @@ static kf_status check_folder(const char *folder, kf_err *err) {
                  S_ISLNK(info.st_mode) ? "a symbolic link, not a folder" : "not a folder");
 }
 
-/* Leaves shards->locked at -1 if it should be tried again. A lock file that is there already, left
- * by a process that was killed, says nothing: only the lock itself counts. */
+/* Leaves shards->locked at -1 if the caller should retry. An existing lock file means nothing,
+ * since a killed process leaves it behind: only the lock itself counts. */
 static kf_status try_lock(kf_shards *shards, kf_err *err) {
   if (mkdir(shards->folder, 0777) != 0 && errno != EEXIST)
     return kf_fail_errno(err, shards->folder, "cannot be created", errno);
@@ -137,7 +137,7 @@ static kf_status try_lock(kf_shards *shards, kf_err *err) {
 static kf_status take_lock(kf_shards *shards, kf_err *err) {
   for (int i = 0; shards->locked < 0 && i < 100; i++) KF_TRY(try_lock(shards, err));
   if (shards->locked >= 0) return KF_OK;
-  return kf_fail(err, KF_ERR_IO, "%s: others keep making and removing it", shards->folder);
+  return kf_fail(err, KF_ERR_IO, "%s: other processes keep making and removing it", shards->folder);
 }
 
 /* --- metadata of manifests and shards --------------------------------------------------------- */
@@ -210,8 +210,8 @@ static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
   return status;
 }
 
-/* Our manifest is written first and removed last: shards without one belong to somebody else, and
- * would be removed with ours. */
+/* Our manifest is written first and removed last, so shards without one belong to another program,
+ * and would be removed with ours. */
 static kf_status refuse_other_files(const kf_shards *shards, kf_err *err) {
   DIR *dir = opendir(shards->folder);
   if (dir == NULL) return kf_fail_errno(err, shards->folder, "cannot be listed", errno);
@@ -236,12 +236,12 @@ static kf_status enter(kf_shards *shards, bool anew, kf_err *err) {
   return status;
 }
 
-/* Nothing stays in a folder that turns out not to be ours. */
+/* Removes the lock file from a folder that turns out not to be ours. */
 static void drop_lock(const kf_shards *shards) {
   if (shards->locked >= 0 && shards->made_lock) unlink(shards->lock);
 }
 
-/* Where everything is; false: no memory. */
+/* Sets the paths; false: no memory. */
 static bool find_paths(kf_shards *shards, const char *out, const kf_embed_run *run) {
   *shards = (kf_shards){.run = *run, .locked = -1};
   kf_arena *a = &shards->memory;
@@ -359,7 +359,7 @@ static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i,
   return kf_stw_write(w, c->messages->data, n_messages, err);
 }
 
-/* A link is not followed: its target is not ours to replace. */
+/* Removes a link, whose target is not ours to replace. */
 static void drop_link(const char *path) {
   struct stat info;
   if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);

@@ -1,4 +1,5 @@
-/* shards.h - the folder OUT.parts, in which kf_embed keeps finished shards. Stays in its room. */
+/* shards.h - the folder OUT.parts, in which kf_embed keeps finished shards. Private to this
+ * room. */
 #ifndef KF_ENCODE_SHARDS_H
 #define KF_ENCODE_SHARDS_H
 
@@ -29,8 +30,9 @@ typedef struct kf_shards {
   bool begun; /* by this run: the folder holds nothing of an earlier one */
 } kf_shards;
 
-/* Opens or makes OUT.parts, for this process alone; a link is refused. KF_ERR_ARG if it belongs to another run, unless
- * `anew`: then its contents are removed. Only files of our own are ever removed. */
+/* Opens or makes OUT.parts for this process alone; a symbolic link is refused. KF_ERR_ARG if it
+ * belongs to another run, unless `anew`: then the files of that run are removed. Other files are
+ * never removed. */
 kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
                          kf_err *err);
 /* The same for another rank of a run whose rank 0 has opened it. */
@@ -38,7 +40,7 @@ kf_status kf_shards_follow(kf_shards *shards, const char *out, const kf_embed_ru
                            kf_err *err);
 /* Releases the folder, and leaves its contents. */
 void kf_shards_close(kf_shards *shards);
-/* The same, but removes our files and, unless there are others, the folder. */
+/* The same, but removes our files and, if it is then empty, the folder. */
 void kf_shards_remove(kf_shards *shards);
 
 /* A finished shard. */

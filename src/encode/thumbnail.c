@@ -1,5 +1,5 @@
-/* thumbnail.c - small copies of pictures, as files in memory or data URIs: decoded and resized as for an
- * encoder, then written as JPEG or, by builds without JPEG, as PNG. */
+/* thumbnail.c - small copies of pictures, as files in memory or data URIs: decoded and resized as
+ * for an encoder, then written as JPEG, or as PNG by builds without JPEG. */
 #include "encode/encode.h"
 #include "encode/image.h"
 
@@ -47,7 +47,8 @@ typedef struct written {
 
 enum { QUALITY = 80 };
 
-/* libjpeg reports errors by a jump, so everything owned lives outside the function jumped out of. */
+/* libjpeg reports errors by a jump, so everything owned lives outside the function jumped out
+ * of. */
 typedef struct jpeg_writer {
   struct jpeg_compress_struct jpeg;
   struct jpeg_error_mgr errors;
@@ -143,7 +144,7 @@ static kf_status encode(const kf_image *image, const char *path, written *out, k
 static kf_status encode(const kf_image *image, const char *path, written *out, kf_err *err) {
   (void)image;
   (void)out;
-  return kf_fail_file(err, path, "this build of koofu writes no pictures");
+  return kf_fail_file(err, path, "this build of koofu cannot write pictures");
 }
 
 #endif

@@ -10,9 +10,9 @@
  *   3. The rest is cut into words by the regular expression
  *     <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
  *      and each word again by that of GPT-2, which only splits the first two: <|, endoftext, |>.
- *   4. A word is a row of bytes, each a token, the last one with the mark of the word's end. Of all
- *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none
- *      is left.
+ *   4. A word is a sequence of bytes, each a token, the last one marked as the end of the word.
+ *      Merges are numbered in the order of the vocabulary's list; the neighbours with the lowest
+ *      merge are joined, the leftmost first, until no two can be.
  *   5. Start, tokens, end; cut to the context, and padded.
  *
  * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones
@@ -40,8 +40,8 @@ static void put(token_sink *s, int32_t token) {
 
 /* --- 4. merging ------------------------------------------------------------------------------- */
 
-static uint32_t rank_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
-  return kf_merge_find(t, left, right)->rank;
+static uint32_t merge_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
+  return kf_merge_find(t, left, right)->merge;
 }
 
 static uint32_t byte_token(const kf_tokenizer *t, const unsigned char *bytes, size_t n, size_t i) {
@@ -50,26 +50,26 @@ static uint32_t byte_token(const kf_tokenizer *t, const unsigned char *bytes, si
 
 static void merge_short(token_sink *s, const unsigned char *bytes, size_t n) {
   const kf_tokenizer *t = s->t;
-  uint32_t id[SHORT_WORD], rank[SHORT_WORD]; /* rank[i]: of id[i] and id[i + 1] */
+  uint32_t id[SHORT_WORD], merge[SHORT_WORD]; /* merge[i]: joins id[i] and id[i + 1] */
   for (size_t i = 0; i < n; i++) id[i] = byte_token(t, bytes, n, i);
-  for (size_t i = 0; i + 1 < n; i++) rank[i] = rank_of(t, id[i], id[i + 1]);
+  for (size_t i = 0; i + 1 < n; i++) merge[i] = merge_of(t, id[i], id[i + 1]);
   while (n > 1) {
     size_t best = 0;
     for (size_t i = 1; i + 1 < n; i++)
-      if (rank[i] < rank[best]) best = i;
-    if (rank[best] == KF_NO_RANK) break;
-    id[best] = t->merged[rank[best]];
+      if (merge[i] < merge[best]) best = i;
+    if (merge[best] == KF_NO_MERGE) break;
+    id[best] = t->merged[merge[best]];
     n--;
     memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
-    memmove(rank + best, rank + best + 1, (n - best - 1) * sizeof *rank);
-    if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
-    if (best + 1 < n) rank[best] = rank_of(t, id[best], id[best + 1]);
+    memmove(merge + best, merge + best + 1, (n - best - 1) * sizeof *merge);
+    if (best > 0) merge[best - 1] = merge_of(t, id[best - 1], id[best]);
+    if (best + 1 < n) merge[best] = merge_of(t, id[best], id[best + 1]);
   }
   for (size_t i = 0; i < n; i++) put(s, (int32_t)id[i]);
 }
 
-/* A long word: a list of tokens by place, and a heap of rank << 32 | place. An entry of the heap
- * may be out of date; then the pair at its place has another rank. */
+/* A long word: a list of tokens by place, and a heap of merge << 32 | place. An entry of the heap
+ * is out of date if the pair at its place has another merge. */
 typedef struct long_word {
   uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
   uint64_t *heap; /* a merge takes one entry out and puts at most two in: room for 3 n */
@@ -97,15 +97,15 @@ static uint64_t heap_pop(long_word *w) {
   return top;
 }
 
-/* The rank of the token at a place and the next one. */
-static uint32_t rank_at(const kf_tokenizer *t, const long_word *w, uint32_t at) {
+/* The merge that joins the token at a place with the next one. */
+static uint32_t merge_at(const kf_tokenizer *t, const long_word *w, uint32_t at) {
   uint32_t right = w->next[at];
-  return right == w->n ? KF_NO_RANK : rank_of(t, w->id[at], w->id[right]);
+  return right == w->n ? KF_NO_MERGE : merge_of(t, w->id[at], w->id[right]);
 }
 
 static void push_pair(const kf_tokenizer *t, long_word *w, uint32_t at) {
-  uint32_t rank = rank_at(t, w, at);
-  if (rank != KF_NO_RANK) heap_push(w, (uint64_t)rank << 32 | at);
+  uint32_t merge = merge_at(t, w, at);
+  if (merge != KF_NO_MERGE) heap_push(w, (uint64_t)merge << 32 | at);
 }
 
 static void merge_all(const kf_tokenizer *t, long_word *w) {
@@ -113,10 +113,10 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
   for (uint32_t i = 0; i + 1 < n; i++) push_pair(t, w, i);
   while (w->in_heap > 0) {
     uint64_t top = heap_pop(w);
-    uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
-    if (rank_at(t, w, at) != rank) continue;
+    uint32_t at = (uint32_t)top, merge = (uint32_t)(top >> 32);
+    if (merge_at(t, w, at) != merge) continue;
     uint32_t right = w->next[at];
-    w->id[at] = t->merged[rank];
+    w->id[at] = t->merged[merge];
     w->id[right] = UINT32_MAX; /* not a token: entries of the heap for this place are out of date */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
@@ -301,7 +301,7 @@ static kf_status put_text(token_sink *s, const char *text, size_t length) {
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,
                            kf_err *err) {
-  if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: a context of no tokens", name);
+  if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: the context must have at least one token", name);
   if (length >= (size_t)1 << 30)
     return kf_fail_file(err, name, "has %zu bytes; a text may have at most 2^30 - 1", length);
   size_t valid = kf_utf8_prefix(text, length);

@@ -1,4 +1,4 @@
-/* tokenizer.h - CLIP's byte-pair tokenizer. Stays in its room. */
+/* tokenizer.h - CLIP's byte-pair tokenizer. Private to this room. */
 #ifndef KF_TOKENIZER_H
 #define KF_TOKENIZER_H
 

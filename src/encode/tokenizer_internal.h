@@ -22,9 +22,9 @@ typedef struct kf_added {
 /* Two neighbours that may be merged. Open addressing, at most half full. */
 typedef struct kf_merge_slot {
   uint32_t left, right;
-  uint32_t rank; /* KF_NO_RANK: empty */
+  uint32_t merge; /* its number; KF_NO_MERGE: empty slot */
 } kf_merge_slot;
-#define KF_NO_RANK UINT32_MAX
+#define KF_NO_MERGE UINT32_MAX
 
 struct kf_tokenizer {
   kf_arena memory;
@@ -33,7 +33,7 @@ struct kf_tokenizer {
   int32_t byte[2][256]; /* the token of a byte, and of the last byte of a word */
   kf_merge_slot *slots;
   uint32_t mask;
-  uint32_t *merged; /* [rank] the result of a merge */
+  uint32_t *merged; /* [merge] the token it makes */
   kf_added *added;
   uint32_t n_added;
   uint8_t begins[256];   /* first bytes of added tokens that are found in the text as it is */
@@ -58,7 +58,7 @@ static inline kf_merge_slot *kf_merge_find(const kf_tokenizer *t, uint32_t left,
   uint64_t hash = ((uint64_t)left << 32 | right) * KF_GOLDEN64;
   for (uint32_t i = (uint32_t)(hash >> 40);; i++) {
     kf_merge_slot *s = &t->slots[i & t->mask];
-    if ((s->left == left && s->right == right) || s->rank == KF_NO_RANK) return s;
+    if ((s->left == left && s->right == right) || s->merge == KF_NO_MERGE) return s;
   }
 }
 

@@ -1,15 +1,15 @@
 /* tokenizer_load.c - vocabularies and merges from the files of a model folder.
  *
- * Three forms say the same: tokenizer.json has everything in one file; vocab.json has the tokens
- * with their numbers, and merges.txt the merges in the order of their ranks;
+ * There are three equivalent forms: tokenizer.json has everything in one file; vocab.json has the
+ * tokens with their numbers, and merges.txt the merges in their order;
  * bpe_simple_vocab_16e6.txt.gz, as OpenAI published it, has only merges. Its tokens are the 256
  * bytes, the same at the end of a word, the result of each merge, and the two special ones.
  *
  * A byte is written in a vocabulary as a printable character: itself if it is one in Latin-1,
  * otherwise U+0100, U+0101, … in order.
  *
- * The reference takes vocabulary, merges and added tokens from tokenizer.json; the rest is CLIP's,
- * whatever the file says. A file that says something else is not CLIP's, and is refused. */
+ * The reference takes vocabulary, merges and added tokens from tokenizer.json, and ignores its
+ * other settings in favour of CLIP's. A file whose settings differ from CLIP's is refused. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
@@ -181,7 +181,7 @@ static kf_status merge_room(loader *l, uint64_t most) {
     return kf_fail_file(l->err, l->merges_path, "has more than %u merges", KF_TOKENS_MAX);
   KF_TAKE(&l->t->memory, l->t->merged, most);
   if (KF_TAKE(&l->t->memory, l->t->slots, slots) == NULL) return kf_fail_memory(l->err);
-  for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.rank = KF_NO_RANK};
+  for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.merge = KF_NO_MERGE};
   l->t->mask = (uint32_t)(slots - 1);
   l->room = (uint32_t)most;
   return KF_OK;
@@ -193,7 +193,8 @@ static kf_status not_a_token(const loader *l, const char *token, size_t length) 
                       (int)(length < 100 ? length : 100), token);
 }
 
-/* Adds the next merge. A pair that appears twice has its later rank, as in the reference. */
+/* Adds the next merge. Of a pair that is listed twice the later merge counts, as in the
+ * reference. */
 static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, size_t n_b) {
   const kf_dict *map = l->vocabulary.map;
   int64_t left = kf_dict_find(map, a, n_a), right = kf_dict_find(map, b, n_b);
@@ -203,10 +204,10 @@ static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, 
   memcpy(l->workspace + n_a, b, n_b);
   int64_t both = kf_dict_find(map, l->workspace, n_a + n_b);
   if (both < 0) return not_a_token(l, l->workspace, n_a + n_b);
-  uint32_t rank = l->n_merges++;
-  l->t->merged[rank] = (uint32_t)both;
+  uint32_t merge = l->n_merges++;
+  l->t->merged[merge] = (uint32_t)both;
   kf_merge_slot *slot = kf_merge_find(l->t, (uint32_t)left, (uint32_t)right);
-  *slot = (kf_merge_slot){.left = (uint32_t)left, .right = (uint32_t)right, .rank = rank};
+  *slot = (kf_merge_slot){.left = (uint32_t)left, .right = (uint32_t)right, .merge = merge};
   return KF_OK;
 }
 
@@ -335,7 +336,8 @@ static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
   return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
 }
 
-/* The first is in new files, the second in older ones. The reference uses the first for both. */
+/* New files have the whole expression, older ones lack the special tokens. The reference uses the
+ * whole one for both. */
 static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
   static const char whole[] = "<\\|startoftext\\|>|<\\|endoftext\\|>|"
                               "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+";

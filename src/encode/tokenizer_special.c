@@ -1,7 +1,7 @@
 /* tokenizer_special.c - which tokens begin, end and pad a text, and which are found inside it.
  *
- * A model folder says this in up to four files, written over the years. The reference combines them
- * like this, and so do we:
+ * A model folder describes this in up to four files, for historical reasons. We combine them as the
+ * reference does:
  *
  *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, if it is absent,
  *     from added_tokens.json and `added_tokens` of tokenizer.json.
@@ -50,7 +50,7 @@ typedef struct gatherer {
   kf_json_file config, map, legacy;
   wanted list[KF_ADDED_MAX];
   uint32_t n, next;    /* tokens; the number of the next new one */
-  wanted named[NAMED]; /* text NULL: the files say that there is none */
+  wanted named[NAMED]; /* text NULL: the files remove it */
   kf_err *err;
 } gatherer;
 

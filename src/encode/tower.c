@@ -2,7 +2,7 @@
  *
  * A picture is cut into patches, and a product makes a row of each; CLIP puts a row of its own, the
  * class token, before them. A text has one row for each token. The embedding of its position is
- * added to each row. Then, x being all rows of the group, each layer does
+ * added to each row. Then, x being all rows of the batch, each layer does
  *
  *     x += out(attention(qkv(norm_attention(x))))   within each sequence; in texts, to the left
  *     x += fc2(activation(fc1(norm_mlp(x))))
@@ -17,20 +17,20 @@
  * in the last layer queries and everything after the attention except for the one row of each
  * sequence.
  *
- * Every row is computed by itself, so neither the rest of the group nor the sharing of work
- * matters. Without `split` one thread does all of it. With it, do_step shares the columns of
- * products, the heads of attention and blocks of rows among the threads of the context, for one
- * picture that somebody waits for. Only products and attention come between the kernel's begin and
- * end, which may change how the processor treats denormals. */
+ * Every row is computed by itself, so its bits depend neither on the rest of the batch nor on how
+ * the work is shared. Without `split` one thread does all of it. With it, do_step divides the
+ * columns of products, the heads of attention and blocks of rows among the threads of the context,
+ * to reduce the latency of a single picture. Only products and attention are enclosed in the
+ * kernel's begin and end, which may change how the processor treats denormals. */
 #include "encode/tower.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK        16u /* rows of a share */
-#define SOME         4u  /* rows normalised at a time, which are still in the cache when prepared */
-#define HEAD_COLUMNS 256u /* of heads that are made and attended to at a time: for the cache */
-#define FIRST        (256u << 10) /* bytes of weights that are prefetched for the next product */
+#define BLOCK        16u  /* rows of a share */
+#define NORM_ROWS    4u   /* rows normalised at a time: still in the cache when they are prepared */
+#define HEAD_COLUMNS 256u /* of the heads processed at a time, to stay in the cache */
+#define PREFETCH     (256u << 10) /* bytes of weights that are prefetched for the next product */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -41,7 +41,7 @@ struct kf_walk {
   const kf_tower *tower;
   size_t width;
 
-  /* The group. */
+  /* The batch. */
   size_t n;      /* sequences */
   size_t *first; /* [n + 1] the first row of each */
   float *x;      /* [rows][width] */
@@ -63,7 +63,7 @@ struct kf_walk {
   kf_net_product product;
   size_t shares;      /* of the product's columns */
   bool one_query;     /* attention: of one row for each sequence */
-  size_t head, heads; /* attention: of so many heads, from this one on */
+  size_t head, heads; /* attention: the heads [head, head + heads) */
   const int32_t *const *tokens;
 };
 
@@ -126,11 +126,11 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   return do_step(w, w->shares, multiply_share);
 }
 
-/* Names the matrix that is multiplied with next, whose first weights are brought nearer meanwhile. */
+/* Sets the matrix of the next product, whose first weights are prefetched meanwhile. */
 static kf_net_product before(const kf_walk *w, const kf_linear *next, kf_net_product to) {
   if (next == NULL) return to;
   size_t first = w->net->weights_size(KF_NET_PANEL < next->n ? KF_NET_PANEL : next->n, next->k);
-  size_t all = w->net->weights_size(next->n, next->k), most = FIRST / first * first;
+  size_t all = w->net->weights_size(next->n, next->k), most = PREFETCH / first * first;
   to.next = next->weights;
   to.next_size = all < most ? all : most;
   return to;
@@ -142,8 +142,8 @@ static kf_net_product before(const kf_walk *w, const kf_linear *next, kf_net_pro
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
   size_t row = i * BLOCK, end = row + BLOCK < w->m ? row + BLOCK : w->m, d = w->width;
   float *line = line_of(w, worker);
-  for (; row < end; row += SOME) {
-    size_t n = end - row < SOME ? end - row : SOME;
+  for (; row < end; row += NORM_ROWS) {
+    size_t n = end - row < NORM_ROWS ? end - row : NORM_ROWS;
     w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
                        line, d);
     w->net->prepare(line, d, row, n, d, w->ready);
@@ -171,15 +171,15 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
-/* Queries, keys and values of a head are rows of their own, one after the other, which are read
- * faster than parts of long rows, and attended rows are prepared at once; unless the columns of a
- * head are not whole panels. */
+/* Whether queries, keys and values of a head are stored apart, in contiguous rows, which are read
+ * faster than parts of long rows; attended rows are then prepared at once. The columns of a head
+ * must be whole panels. */
 static bool heads_apart(const kf_walk *w) {
   return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
 }
 
-/* Heads whose queries, keys and values are made at a time, to be in the cache when they are attended
- * to. Threads that share the work get all heads at once, enough for each to have some. */
+/* Heads whose queries, keys and values are computed at a time, so that attention finds them in the
+ * cache. Threads that share the work take all heads at once, so that each has some. */
 static size_t heads_at_once(const kf_walk *w) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
   if (w->split || !heads_apart(w)) return heads;

@@ -1,10 +1,10 @@
-/* tower.h - the two towers of an encoder: what config.json says about them, their weights, and how
- * rows go through them. Stays in its room.
+/* tower.h - the two towers of an encoder: their configuration and weights, and how rows go through
+ * them. Private to this room.
  *
  *     config.c      config.json to kf_encoder_config
  *     weights.c     the files with tensors, one or many
  *     tower_load.c  tensors to packed weights, each checked against the config
- *     tower.c       pixels and tokens to embeddings, a group at a time
+ *     tower.c       pixels and tokens to embeddings, a batch at a time
  *     encoder.c     loading an encoder
  *     encode.c      the public functions that encode: files, threads, progress */
 #ifndef KF_TOWER_H
@@ -73,8 +73,8 @@ typedef struct kf_weights {
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err);
 void kf_weights_close(kf_weights *weights);
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name); /* NULL: absent */
-/* Adds name, type, shape and a few bytes of every tensor of floats, in the order of their names: tells
- * models apart without reading all of them. */
+/* Adds name, type, shape and a few bytes of every tensor of floats, sorted by name: this tells
+ * models apart without reading whole files. */
 kf_status kf_weights_sample(const kf_weights *weights, kf_checksum *sum, kf_err *err);
 
 /* --- towers ---------------------------------------------------------------------------------- */
@@ -128,11 +128,11 @@ struct kf_encoder {
   kf_tokenizer *tokenizer; /* NULL without text */
 };
 
-/* Of what embeddings depend on. */
+/* Checksums of what embeddings depend on. */
 typedef struct kf_encoder_sums {
   kf_checksum all;    /* the loaded towers */
   kf_checksum images; /* the image tower, whether or not there is text */
-  kf_checksum model;  /* the model in the folder, whatever is loaded of it */
+  kf_checksum model;  /* the model in the folder, whichever part of it is loaded */
 } kf_encoder_sums;
 
 /* Reads, checks and packs the weights of the towers that are present in the encoder's config. Sets
@@ -142,21 +142,21 @@ kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
 
 /* --- walking through a tower ----------------------------------------------------------------- */
 
-/* A group of sequences (pictures or texts) on its way through a tower, and the memory for it. No
- * row depends on the rest of the group. */
+/* A batch of sequences (pictures or texts) on its way through a tower, and the memory for it. No
+ * row depends on the rest of the batch. */
 typedef struct kf_walk kf_walk;
 
 /* Takes room for `rows` rows in at most `sequences` sequences from the arena; NULL: out of memory.
- * split: the work on a group is shared among the context's threads, and the functions below belong
+ * split: the work on a batch is shared among the context's threads, and the functions below belong
  * to the caller's thread; otherwise one thread, any thread, does it all, and nothing can fail. */
 kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
                      size_t sequences, bool split, kf_arena *arena);
 
 /* Rows of a picture: patches, and CLIP's class token before them. */
 size_t kf_image_rows(const kf_encoder *encoder);
-/* Puts pixels [3][size][size] into the group as picture i. */
+/* Puts pixels [3][size][size] into the batch as picture i. */
 void kf_walk_put_image(kf_walk *walk, size_t i, const float *pixels);
-/* Embeddings of the first n pictures of the group: out[n][dim]. */
+/* Embeddings of the first n pictures of the batch: out[n][dim]. */
 kf_status kf_walk_images(kf_walk *walk, size_t n, float *out);
 /* Embeddings of n texts: out[n][dim]. tokens[i] are the lengths[i] tokens of text i, which is
  * embedded at its last one. */
@@ -165,8 +165,9 @@ kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint3
 
 /* --- pictures with their checksums ------------------------------------------------------------ */
 
-/* kf_encode_images for files and members of archives, with the checksums of their bytes as they were
- * read: sums[n] (kf_image_read_sum); NULL: not wanted. */
+/* kf_encode_images for files and members of archives, with the checksums of their bytes as they
+ * were read: sums[n] (kf_image_read_sum); NULL: not wanted. An unreadable picture has
+ * KF_HINT_SKIP_PICTURES. */
 kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,
                             uint64_t n, float *out, kf_status *status, uint64_t *sums);
 

@@ -1,14 +1,14 @@
 /* tower_load.c - the weights of the towers: which tensors there must be, and where they go.
  *
  * First every tensor that the config asks for is found, and its type and shape are checked (the
- * plan); only then is memory taken, one block for everything, so that a file that promises too much
- * costs nothing. Then the items of the plan are read, each by one thread: 32 rows at a time are
- * converted to f32, checked for NaN and infinities, and packed. Besides the packed weights, memory
- * holds only these rows, one set for each thread.
+ * plan); only then is memory taken, one block for everything, so that a file with false sizes costs
+ * nothing. Then each item of the plan is read by one thread: 32 rows at a time are converted to
+ * f32, checked for NaN and infinities, and packed. Besides the packed weights, memory holds only
+ * these rows for each thread.
  *
  * Matrices are packed for the kernels; queries, keys and values are stacked into one matrix.
- * Vectors and positions become f32. The table of tokens, of which few rows are ever read, stays as
- * in the file.
+ * Vectors and positions become f32. The table of tokens keeps the type of the file, since few of
+ * its rows are read.
  *
  * A tensor that belongs to a loaded tower but has no place in it is an error: the config then
  * describes another model, and embeddings would be silently wrong. Other tensors are only logged,
@@ -23,7 +23,7 @@
 
 typedef enum item_kind { ITEM_MATRIX, ITEM_VECTOR, ITEM_TABLE } item_kind;
 
-/* One or three tensors that make one thing in memory. */
+/* One or three tensors that are stacked in memory. */
 typedef struct item {
   item_kind kind;
   uint32_t n_sources; /* tensors of one shape, stacked */
@@ -34,10 +34,10 @@ typedef struct item {
   void *target;    /* the pointer that will point there */
 } item;
 
-typedef struct staging {
+typedef struct workspace {
   unsigned char *raw; /* elements as in the file */
   float *values;
-} staging;
+} workspace;
 
 typedef struct plan {
   kf_ctx *ctx;
@@ -52,8 +52,8 @@ typedef struct plan {
   size_t stage;     /* elements that a thread converts at a time */
   uint64_t to_read; /* bytes in files */
   unsigned char *memory;
-  kf_arena workspace;
-  staging *stages; /* [threads] */
+  kf_arena workspace_arena;
+  workspace *workspaces; /* [threads] */
   atomic_uint_fast64_t done;
 } plan;
 
@@ -282,7 +282,7 @@ static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_
   return kf_fail_file(err, w->st->in.path, "tensor '%s' holds NaN or infinite weights", w->name);
 }
 
-static kf_status read_matrix(const plan *p, const item *it, const staging *s, kf_checksum *sum,
+static kf_status read_matrix(const plan *p, const item *it, const workspace *s, kf_checksum *sum,
                              kf_err *err) {
   size_t total = it->n * it->n_sources, k = it->k;
   for (size_t row = 0; row < total; row += KF_NET_PANEL) {
@@ -298,7 +298,7 @@ static kf_status read_matrix(const plan *p, const item *it, const staging *s, kf
   return KF_OK;
 }
 
-static kf_status read_vector(const plan *p, const item *it, const staging *s, kf_checksum *sum,
+static kf_status read_vector(const plan *p, const item *it, const workspace *s, kf_checksum *sum,
                              kf_err *err) {
   size_t total = it->n * it->k, size = element_bytes(it);
   bool table = it->kind == ITEM_TABLE;
@@ -319,8 +319,8 @@ static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err)
   kf_checksum sum[3];
   uint64_t bytes = 0;
   for (uint32_t s = 0; s < it->n_sources; s++) kf_checksum_start(&sum[s]);
-  KF_TRY(
-      (it->kind == ITEM_MATRIX ? read_matrix : read_vector)(p, it, &p->stages[worker], sum, err));
+  KF_TRY((it->kind == ITEM_MATRIX ? read_matrix : read_vector)(p, it, &p->workspaces[worker], sum,
+                                                               err));
   for (uint32_t s = 0; s < it->n_sources; s++) {
     it->sum[s] = kf_checksum_value(&sum[s]);
     bytes += it->source[s]->tensor->bytes;
@@ -353,12 +353,12 @@ static kf_status make_plan(plan *p, const char *folder, kf_err *err) {
 static kf_status carry_out(plan *p, kf_err *err) {
   KF_TAKE(&p->encoder->memory, p->memory, p->bytes);
   p->encoder->bytes = p->bytes;
-  KF_TAKE_ZERO(&p->workspace, p->stages, p->ctx->threads);
-  for (unsigned t = 0; !p->workspace.failed && t < p->ctx->threads; t++) {
-    KF_TAKE(&p->workspace, p->stages[t].raw, p->stage * sizeof(float));
-    KF_TAKE(&p->workspace, p->stages[t].values, p->stage);
+  KF_TAKE_ZERO(&p->workspace_arena, p->workspaces, p->ctx->threads);
+  for (unsigned t = 0; !p->workspace_arena.failed && t < p->ctx->threads; t++) {
+    KF_TAKE(&p->workspace_arena, p->workspaces[t].raw, p->stage * sizeof(float));
+    KF_TAKE(&p->workspace_arena, p->workspaces[t].values, p->stage);
   }
-  if (p->memory == NULL || p->workspace.failed) return kf_fail_memory(err);
+  if (p->memory == NULL || p->workspace_arena.failed) return kf_fail_memory(err);
   for (size_t i = 0; i < p->n; i++) {
     const unsigned char *at = p->memory + p->items[i].offset;
     memcpy(p->items[i].target, &at, sizeof at);
@@ -376,7 +376,7 @@ kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
   if (status == KF_OK) add_sums(&p, 0, &sums->all);
   if (status == KF_OK) add_sums(&p, p.n_text, &sums->images);
   kf_weights_close(&p.weights);
-  kf_arena_free(&p.workspace);
+  kf_arena_free(&p.workspace_arena);
   kf_free(p.items);
   return status;
 }

@@ -3,8 +3,8 @@
  * Form C takes three steps (UAX 15): every character is replaced by its full decomposition; runs of
  * marks are sorted by combining class, stably; then each mark is joined with the starter before it
  * if a composed character exists and no mark of the same or a higher class is between them. Hangul
- * syllables have a formula instead of tables. Most texts have no character that any of this could
- * change; one look at each character tells.
+ * syllables have a formula instead of tables. Most texts have no character that this could change;
+ * one table lookup per character tells.
  *
  * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by
  * counting classes, so the time stays linear. */

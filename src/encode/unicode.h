@@ -1,6 +1,6 @@
-/* unicode.h - as much of Unicode as CLIP's tokenizer needs: letters, numbers and white space, lower
- * case, and normalisation form C, whatever the locale. The tables are those of the reference
- * tokenizer (see unicode_tables.c for the versions). Stays in its room. */
+/* unicode.h - the part of Unicode that CLIP's tokenizer needs: letters, numbers and white space,
+ * lower case, and normalisation form C, whatever the locale. The tables are those of the reference
+ * tokenizer (see unicode_tables.c for the versions). Private to this room. */
 #ifndef KF_UNICODE_H
 #define KF_UNICODE_H
 
@@ -33,7 +33,8 @@ typedef struct kf_unicode_run {
 #define KF_UNICODE_DOTTED_I  0x130u   /* lower case: i, U+0307 */
 #define KF_UNICODE_DOT_ABOVE 0x307u
 
-/* Records of code points in three stages. Those beyond the tables have record 0, which is all zero. */
+/* Records of code points in three stages. Those beyond the tables have record 0, which is all
+ * zero. */
 extern const kf_unicode_info kf_unicode_record[];
 extern const uint8_t kf_unicode_leaf[], kf_unicode_trunk[KF_UNICODE_COVERED / 128];
 extern const uint16_t kf_unicode_branch[];
@@ -45,9 +46,9 @@ static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
   return &kf_unicode_record[kf_unicode_leaf[leaf << 3 | (c & 7)]];
 }
 
-/* Decompositions, Hangul aside, are numbered by code point. Number i is kf_unicode_first[i], which may
- * decompose further, then kf_unicode_mark[kf_unicode_second[i]], unless that is 0. Code points that follow
- * each other form a run. */
+/* Decompositions, Hangul aside, are numbered by code point. Number i is kf_unicode_first[i], which
+ * may decompose further, then kf_unicode_mark[kf_unicode_second[i]], unless that is 0. Code points
+ * that follow each other form a run. */
 extern const kf_unicode_run kf_unicode_runs[];
 extern const uint32_t kf_unicode_first[], kf_unicode_mark[];
 extern const uint8_t kf_unicode_second[];

@@ -2,8 +2,8 @@
  * an animation on a black ground, which is what Pillow shows.
  *
  * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes.
- * We walk them ourselves, for the orientation and for the first frame; the size of the whole tells
- * a truncated file. */
+ * We walk them ourselves, for the orientation and the first frame; the size of the RIFF shows
+ * whether the file is truncated. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_WEBP

@@ -96,7 +96,7 @@ static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
     int64_t i = kf_dict_find(file->names, entry->key, strlen(entry->key));
     if (i < 0)
       return kf_fail_file(err, file->st.in.path,
-                          "there is no tensor '%.100s', which the index says is in it", entry->key);
+                          "there is no tensor '%.100s', but the index lists it here", entry->key);
     KF_TRY(list_tensor(o->w, file, &file->st.tensors[i], err));
   }
   return KF_OK;
