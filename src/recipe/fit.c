@@ -1,13 +1,13 @@
 /* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with
  * text), then the number of dimensions, then the map.
  *
- * S_w is decomposed once: leave-one-out and the fit itself start from the same kf_fitter. */
+ * S_w is decomposed once: leave-one-out and the fit share one kf_fitter. */
 #include "recipe/recipe.h"
 
 #include <math.h>
 
-/* Where every class has one row there is nothing to leave out. This is what suits CLIP embeddings
- * (docs/accuracy.md). */
+/* The temperature where every class has one row, so none can be left out: a good one for CLIP
+ * embeddings (docs/accuracy.md). */
 #define SINGLE_TEMPERATURE 16
 
 /* --- before the long work --------------------------------------------------------------------- */
@@ -127,7 +127,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
-/* Leaves rows out once more where lambda (or alpha, with text) was given. */
+/* Leaves rows out at the given lambda (and alpha, with text). */
 static kf_status measure_temperature(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   double lambda = 0;
@@ -153,20 +153,20 @@ static kf_status measure_temperature(kf_fit_job *j) {
   return KF_OK;
 }
 
-/* The temperature of the scores that the model will give. Without rows to leave out there is none,
- * except where all rows are alone in their classes; nor if lambda was chosen by another metric. */
+/* Finds the temperature of the scores of the model. There is none without rows to leave out, except
+ * where all rows are alone in their classes, nor if lambda was chosen by another metric. */
 static kf_status find_temperature(kf_fit_job *j) {
   const kf_fit_report *r = j->report;
   bool normalized = j->stats->normalized, text = j->options.text != NULL;
   if (kf_metric_for(j->options.metric, normalized) != kf_metric_for(KF_METRIC_DEFAULT, normalized))
     return KF_OK;
-  if (kf_fitter_total(j->fitter))
+  if (j->fitter->total)
     j->temperature = normalized && !text ? SINGLE_TEMPERATURE : 0;
   else if (r->by_fusion != NULL && r->by_fusion->n_points > 0)
     j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
   else if (r->by_lambda != NULL && !text)
     j->temperature = r->by_lambda->all.temperature;
-  else if (j->has_rows && kf_fitter_method(j->fitter) == KF_METHOD_SHRUNK)
+  else if (j->has_rows && j->fitter->method == KF_METHOD_SHRUNK)
     return measure_temperature(j);
   return KF_OK;
 }
@@ -183,7 +183,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !kf_fitter_total(j->fitter)) {
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !j->fitter->total) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
@@ -194,7 +194,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
   return KF_OK;
 }
 
-/* Rows that are left out must not have twins that stay in. */
+/* A row that is left out must not have a near-duplicate that stays in. */
 static kf_status look_for_twins(kf_fit_job *j) {
   kf_fit_report *r = j->report;
   kf_near_rows found;
@@ -253,7 +253,7 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   r->mean_eigenvalue = model->mean_eigenvalue;
   r->alpha = model->alpha;
   r->dim = model->map.dim_out;
-  r->by_all_rows = kf_fitter_total(j->fitter);
+  r->by_all_rows = j->fitter->total;
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {
@@ -284,11 +284,11 @@ static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
   return KF_OK;
 }
 
-/* Scores of fewer dimensions have another temperature than those of all. */
+/* Scores with fewer dimensions have another temperature. */
 static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
   const kf_fit_options *o = &j->options;
   bool fewer = model->map.dim_out < model->map.dim_in;
-  if (!fewer || !(model->temperature > 0) || kf_fitter_total(j->fitter)) return KF_OK;
+  if (!fewer || !(model->temperature > 0) || j->fitter->total) return KF_OK;
   kf_dim_temperature by = {.lambda = model->map.lambda,
                            .dim = model->map.dim_out,
                            .of_all = model->temperature,

@@ -47,7 +47,7 @@ static void clear_lines(lines *l) {
   kf_free(l->items);
 }
 
-/* The lines are to be cleared, even if this fails. */
+/* The lines must be cleared on failure, too. */
 static kf_status read_lines(const char *path, lines *out, kf_err *err) {
   *out = (lines){.path = path};
   KF_TRY(kf_lines_read(path, keep_line, out, err));
@@ -93,7 +93,7 @@ static void cut_comment(char *text) {
     }
 }
 
-/* 'name', # comment: as in a list of a Python program. NULL: the quotation mark is followed by
+/* Unquotes 'name', # comment, as in a Python list. NULL: the closing quotation mark is followed by
  * something other than a comma or a comment. */
 static char *unquote(char *text) {
   char *end = strrchr(text + 1, *text);
@@ -111,7 +111,7 @@ static char *unquote(char *text) {
   return text + 1;
 }
 
-/* The names in a line, which is cut up. */
+/* Reads the names in a line, and modifies it. */
 static kf_status read_names(const char *path, size_t line, char *text, class_names *out,
                             kf_err *err) {
   text = trim(text);
@@ -405,7 +405,7 @@ const char *kf_prompts_class_name(const kf_prompts *p, uint32_t k) {
 
 /* --- embeddings ------------------------------------------------------------------------------- */
 
-/* Encodes prompts: to `text`, or otherwise to a file. */
+/* Encodes prompts to `text` or, if that is NULL, to a file. */
 static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *p,
                         const kf_text_options *options, kf_text **text, kf_dtype dtype,
                         const char *path) {

@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
-/* For a large lambda the map leaves cosines as they are: this is the raw space, left out row by row
- * like the others. In units of the mean eigenvalue. */
+/* In units of the mean eigenvalue. At so large a lambda the map does not change cosines: leaving
+ * rows out there measures the raw space. */
 static const double RAW_LAMBDA = 1e9;
 
 typedef struct quickstart {
@@ -19,7 +19,7 @@ typedef struct quickstart {
   bool made;      /* the folder */
   kf_data *rows;
   kf_stats *stats;
-  kf_text *text; /* NULL: class names take no part */
+  kf_text *text; /* NULL: class names are not used */
   kf_report_job report;
   int lock; /* of the folder; -1: none */
   kf_quickstart_result result;
@@ -42,7 +42,7 @@ static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32
                                        : "no class folders");
   if (most > 1) return KF_OK;
   return kf_fail_file(&q->ctx->err, q->name,
-                      "every class has a single picture, which says nothing about how pictures of "
+                      "every class has a single picture, which does not show how pictures of "
                       "one class differ");
 }
 
@@ -78,12 +78,12 @@ static bool names_take_part(const quickstart *q) {
   bool tower = kf_encoder_context(q->encoder) > 0;
   if (tower && 2 * words > n) return true;
   kf_log(q->ctx, "class names are not used: %s",
-         tower ? "most are numbers, which say nothing to the encoder"
+         tower ? "most are numbers, which mean nothing to the encoder"
                : "the encoder has no text tower that koofu reads");
   return false;
 }
 
-/* The prompts, to be freed; NULL: class names take no part. */
+/* Makes the prompts; NULL: class names are not used. */
 static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
   *out = NULL;
   if (!names_take_part(q)) return KF_OK;
@@ -101,7 +101,7 @@ static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
   return status;
 }
 
-/* Takes the text of an earlier run, if that would be the same: its rows as they are. */
+/* Reuses the text of an earlier run if it would be the same. */
 static kf_status take_earlier(quickstart *q, const char *path, uint64_t made_with) {
   kf_err ignored;
   kf_st st;
@@ -117,7 +117,7 @@ static kf_status take_earlier(quickstart *q, const char *path, uint64_t made_wit
   if (status == KF_OK) status = kf_text_new(q->ctx, data, &as_is, &q->text);
   kf_data_free(data);
   q->result.text_reused = status == KF_OK;
-  return status == KF_ERR_DATA ? KF_OK : status; /* what is damaged is made again */
+  return status == KF_ERR_DATA ? KF_OK : status; /* a damaged file is made again */
 }
 
 static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
@@ -199,7 +199,7 @@ static kf_status fit_and_report(quickstart *q) {
   return KF_OK;
 }
 
-/* What can go wrong early comes before the pictures take their time. */
+/* Checks come first, since embedding takes long. */
 static kf_status run(quickstart *q) {
   kf_prompts *prompts;
   KF_TRY(check_pictures(q));

@@ -1,8 +1,8 @@
 /* quickstart_folder.c - the folder that a quickstart writes into.
  *
- * A small text, about.txt, says what is in it; it also tells that the folder is ours, so that files of
- * the same names that somebody else made are not replaced. Nor is anything written among the
- * pictures: they belong to the caller. */
+ * about.txt describes the contents. It also marks the folder as ours, so that files of the same
+ * names made by others are not replaced. Nothing is written among the pictures, which belong to the
+ * caller. */
 #include "recipe/recipe.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static const char content[] =
 
 enum { MOST_ABOUT = 65536 }; /* bytes */
 
-/* What the folder was made from, to be freed; NULL: it does not say. */
+/* What the folder was made from; NULL: unknown. To be freed. */
 static char *read_source(const char *about) {
   kf_err ignored;
   char *text = NULL, *source = NULL;
@@ -42,8 +42,8 @@ static char *read_source(const char *about) {
   return source;
 }
 
-/* A file that is there already, by its name; NULL: none. Anything else in its place is an error of
- * writing. */
+/* The name of an output file that exists already; NULL: none. Anything else in its place fails when
+ * it is written. */
 static const char *find_output(const char *folder, kf_arena *paths) {
   for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(paths, folder, outputs[i]);
@@ -60,7 +60,7 @@ static kf_status check(const char *folder, kf_arena *paths, char **source, kf_er
   if (there == NULL || *source != NULL) return KF_OK;
   return kf_fail(
       err, KF_ERR_ARG,
-      "%s: holds %s, which was not made like this and would be replaced; write to another "
+      "%s: holds %s, which no earlier run has made and which would be replaced; write to another "
       "folder, or move it away",
       folder, there);
 }
@@ -103,7 +103,7 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   if (!*made && errno != EEXIST) return kf_fail_errno(err, folder, "cannot be created", errno);
   if (!kf_is_directory(folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", folder);
   kf_status status = kf_lock_folder(ctx, folder, lock);
-  if (status != KF_OK) *made = false; /* it is that of the other process by now */
+  if (status != KF_OK) *made = false; /* it now belongs to the other process */
   if (status == KF_OK) status = check(folder, &paths, &source, err);
   for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(&paths, folder, outputs[i]);
@@ -117,7 +117,7 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   return status;
 }
 
-/* Whether there is nothing but the text. */
+/* Whether the folder holds nothing but about.txt. */
 static bool is_bare(const char *folder) {
   DIR *dir = opendir(folder);
   bool bare = dir != NULL;

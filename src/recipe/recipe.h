@@ -1,5 +1,4 @@
-/* recipe.h - what a user calls fit, report or quickstart: one call each, made of the rooms below.
- * Sees all of them. */
+/* recipe.h - fit, report and quickstart: one call each, built on the rooms below. */
 #ifndef KF_RECIPE_H
 #define KF_RECIPE_H
 
@@ -23,8 +22,8 @@ typedef struct kf_fit_job {
   kf_fit_report *report;
 } kf_fit_job;
 
-/* Checks the options, takes the statistics and decomposes S_w. The job is to be ended even if this
- * fails. Errors of all functions go to the context. */
+/* Checks the options, takes the statistics and decomposes S_w. The job must be ended on failure,
+ * too. Errors of all functions go to the context. */
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options);
 /* Sets lambda, alpha and dim, as given or chosen. */
@@ -34,7 +33,7 @@ kf_status kf_fit_choose(kf_fit_job *j);
 kf_status kf_fit_try_lambdas(kf_fit_job *j);
 kf_status kf_fit_try_alphas(kf_fit_job *j);
 kf_status kf_fit_try_dims(kf_fit_job *j);
-/* The model of what was chosen; completes the report. */
+/* Makes the chosen model; completes the report. */
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out);
 void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
 
@@ -57,10 +56,10 @@ typedef struct kf_report_job {
   size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
-  kf_stage notes;      /* what fit, sweeps and draws all have to say is said once */
+  kf_stage notes;      /* logs notes that fit, sweeps and draws have in common only once */
 } kf_report_job;
 
-/* Statistics, choices and the model. The job is to be cleared even if this fails. */
+/* Statistics, choices and the model. The job must be cleared on failure, too. */
 kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
                            const kf_report_options *options);
 /* Judges, sweeps and writes the page. */
@@ -74,23 +73,23 @@ void kf_report_clear(kf_report_job *j);
 kf_status kf_worst_rows_new(kf_ctx *ctx, const kf_data *data, const kf_analysis *analysis,
                             kf_worst_row **out, size_t *n);
 void kf_worst_rows_free(kf_worst_row *rows, size_t n);
-/* --- quickstart_folder.c: where a quickstart writes -------------------------------------------- */
+/* --- quickstart_folder.c: where a quickstart writes ------------------------------------------- */
 
 /* KF_ERR_ARG if the folder is among the pictures, or holds a file that would be replaced and is not
  * from an earlier quickstart. */
 kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err);
-/* Makes the folder, unless it is there, locks it until *lock (-1: none) is closed, checks that all
- * files can be written, and says in it what it is. Errors go to the context. */
+/* Makes the folder if it does not exist, locks it until *lock (-1: none) is closed, checks that all
+ * files can be written, and writes about.txt. Errors go to the context. */
 kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
                               int *lock);
-/* Removes a folder in which nothing else has been written. */
+/* Removes the folder if it holds nothing but about.txt. */
 void kf_quickstart_undo(const char *folder);
 
 /* --- prompts.c -------------------------------------------------------------------------------- */
 
-/* Of all that text prototypes made from prompts depend on. */
+/* A checksum of everything that text prototypes made from prompts depend on. */
 uint64_t kf_prompts_checksum(const kf_prompts *prompts, const kf_encoder *encoder);
-/* Whether a class name is a word, not a number of its own or of WordNet ("n01440764"). */
+/* Whether a class name is a word, not a number or a WordNet id ("n01440764"). */
 bool kf_is_word(const char *name);
 /* The built-in templates of this name ("builtin7"); NULL: no such name (templates.c). */
 const char *const *kf_builtin_templates(const char *name, size_t *n);

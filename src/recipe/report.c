@@ -1,4 +1,4 @@
-/* report.c - from training rows to a page about them: what is chosen, judged and swept on the way.
+/* report.c - from training rows to a page about them: chooses, judges and sweeps on the way.
  *
  * The choices and the model share one decomposition of S_w, as in a fit; folds, sweeps and few-shot
  * draws have scatters of their own. */
@@ -28,7 +28,7 @@ static kf_status check_options(const kf_report_options *o, kf_err *err) {
   return KF_OK;
 }
 
-/* With a model, everything is as it was fitted; of `fit`, text and statistics remain. */
+/* With a model, its own settings count; of `fit`, only text and statistics do. */
 static kf_status take_model(kf_report_job *j) {
   const kf_fit_options given = j->options.fit;
   kf_fit_options o = {.stats_options = given.stats_options,
@@ -63,10 +63,10 @@ static kf_status fit_model(kf_report_job *j) {
   return KF_OK;
 }
 
-/* The page shows these curves even if they decided nothing. */
+/* The page shows these curves even if nothing was chosen by them. */
 static kf_status add_curves(kf_report_job *j) {
   const kf_fit_report *r = j->fit.report;
-  if (kf_fitter_total(j->fit.fitter)) return KF_OK; /* there is nothing to leave out */
+  if (j->fit.fitter->total) return KF_OK; /* there is nothing to leave out */
   if (r->by_lambda == NULL) KF_TRY(kf_fit_try_lambdas(&j->fit));
   if (j->fused && r->by_fusion == NULL) KF_TRY(kf_fit_try_alphas(&j->fit));
   return r->by_dim == NULL ? kf_fit_try_dims(&j->fit) : KF_OK;
@@ -101,8 +101,8 @@ static kf_status judge(kf_report_job *j) {
   return kf_worst_rows_new(j->ctx, r->test, j->analysis, &j->worst, &j->n_worst);
 }
 
-/* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha
- * counts everywhere. */
+/* Options of both sweeps. The alpha of the model is used at its lambda; a given alpha is used
+ * everywhere. */
 static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *lambdas, size_t n) {
   const kf_fit_options *fit = &j->options.fit;
   bool given = lambdas == &j->fit.lambda || (j->options.model == NULL && fit->alpha != NULL);
@@ -145,7 +145,7 @@ static size_t list_dims(const kf_report_job *j, uint32_t *dims) {
     if (j->options.dims[i] != own) dims[n++] = j->options.dims[i];
   for (uint32_t d = all; n_given == 0 && d >= 4 && d >= all / 128; d /= 2)
     if (d != own) dims[n++] = d;
-  for (size_t i = 1; i < n; i++) /* few, and nearly in order */
+  for (size_t i = 1; i < n; i++) /* insertion sort: few, and nearly in order */
     for (size_t at = i; at > 0 && dims[at] < dims[at - 1]; at--) {
       uint32_t larger = dims[at - 1];
       dims[at - 1] = dims[at];
@@ -171,7 +171,7 @@ static kf_status sweep_dims(kf_report_job *j) {
   return status;
 }
 
-/* By folds: the map of the model has seen the rows. */
+/* By folds, since the map of the model was fitted to these rows. */
 static kf_status choose_k(kf_report_job *j) {
   kf_k_options o = {.sample = j->options.fit.sample};
   return kf_k_choice_new_by_folds(j->ctx, j->fit.stats, j->train, j->model, &o, &j->k);

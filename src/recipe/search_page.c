@@ -1,5 +1,5 @@
-/* search_page.c - from answers to a page of them: finds the pictures that ids name, makes small
- * copies on all threads, and hands them to the page. */
+/* search_page.c - from answers to a page: finds the pictures named by ids, makes thumbnails on all
+ * threads, and passes them to the page. */
 #include "encode/encode.h"
 #include "recipe/recipe.h"
 #include "search/gallery.h"
@@ -26,13 +26,13 @@ typedef struct page_job {
 /* The name of a query or the id of a row; NULL: none. */
 static const char *name_of(const page_job *j, uint64_t slot) {
   const kf_answers *a = j->answers;
-  uint64_t query = slot / (a->k + 1), rank = slot % (a->k + 1);
-  if (rank == 0) return a->queries != NULL ? a->queries[query] : NULL;
-  return kf_gallery_id(j->gallery, (uint64_t)a->rows[query * a->k + rank - 1]);
+  uint64_t query = slot / (a->k + 1), place = slot % (a->k + 1);
+  if (place == 0) return a->queries != NULL ? a->queries[query] : NULL;
+  return kf_gallery_id(j->gallery, (uint64_t)a->rows[query * a->k + place - 1]);
 }
 
-/* The first files that exist; whether they are pictures is seen when they are read. A query is named
- * by the caller and starts in the current folder. */
+/* Takes the first files that exist; reading them will tell whether they are pictures. Names of
+ * queries are the caller's, relative to the current folder. */
 static kf_status find_files(page_job *j, kf_err *err) {
   const char *folder = j->options->pictures;
   for (uint64_t slot = 0; slot < j->n_slots && j->n < KF_MAX_THUMBNAILS; slot++) {
@@ -52,7 +52,7 @@ static kf_status find_files(page_job *j, kf_err *err) {
   return KF_OK;
 }
 
-/* What is no picture has none on the page. */
+/* A file that is not a picture is left out of the page. */
 static kf_status make_thumbnail(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   page_job *j = argument;

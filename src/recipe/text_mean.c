@@ -1,10 +1,10 @@
-/* text_mean.c - where the texts of an encoder lie on average: the mean that is subtracted from
- * queries in words (search/gallery.c).
+/* text_mean.c - the mean text embedding of an encoder, which is subtracted from queries in words
+ * (search/gallery.c).
  *
- * One query has no mean of its own, and the mean of the queries at hand would make the answer to one
- * depend on the others. The offset between text and pictures hardly depends on what the text is
- * about, so the mean of any few dozen texts will do (docs/text.md has figures). These are a hundred
- * everyday things, with something of everything that people photograph. */
+ * A single query has no mean, and with the mean of several the answer to one would depend on the
+ * others. The offset between text and pictures hardly depends on what the text is about, so the
+ * mean of a few dozen texts will do (docs/text.md has figures). These are a hundred everyday things
+ * that people photograph. */
 #include "recipe/recipe.h"
 
 static const char *const everyday[] = {

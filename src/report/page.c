@@ -1,5 +1,5 @@
-/* page.c - puts the page together. It is made in memory, a megabyte or two at most, and then
- * written whole. */
+/* page.c - puts the page together. It is built in memory, at most a megabyte or two, and written at
+ * once. */
 #include "report/sections.h"
 
 #include <locale.h>

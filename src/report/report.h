@@ -1,5 +1,4 @@
-/* report.h - one HTML page about a data set and its model, made of what others have measured. Sees
- * choose and below. */
+/* report.h - one HTML page about a data set and its model, made of results that others computed. */
 #ifndef KF_REPORT_H
 #define KF_REPORT_H
 
@@ -40,13 +39,13 @@ kf_status kf_page_save(kf_ctx *ctx, const kf_page *page, const char *path);
 /* A small picture on a page. */
 typedef struct kf_picture {
   uint32_t width, height;
-  const char *uri; /* of a data URI, made here: it is not escaped; NULL: no picture */
+  const char *uri; /* a data URI, made here and not escaped; NULL: no picture */
 } kf_picture;
 
 /* Answers of a search (search_page.c). */
 typedef struct kf_answers {
   const char *title; /* NULL: "Koo-Fu search" */
-  const char *name;  /* what the gallery is called; NULL: not told */
+  const char *name;  /* what the gallery is called; NULL: not shown */
   const char *note;  /* a sentence; NULL: none */
   const kf_gallery *gallery;
   uint64_t n, all;            /* queries on the page, and in all */

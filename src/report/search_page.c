@@ -1,5 +1,5 @@
-/* search_page.c - a page of answers: each query with its nearest rows beside each other, best first,
- * as small pictures with their names. Names come from files of others and go through kf_put_text. */
+/* search_page.c - a page of answers: each query with its nearest rows, best first, as thumbnails
+ * with names. Names are foreign text and go through kf_put_text. */
 #include "report/sections.h"
 
 #include <locale.h>

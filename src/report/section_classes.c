@@ -7,24 +7,24 @@
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, BELOW = 46, LISTED = 12 };
 
 /* A class and what it is sorted by. */
-typedef struct ranked {
+typedef struct class_entry {
   uint32_t class;
   double key, next; /* lower comes first; next among equal keys */
-} ranked;
+} class_entry;
 
 static int by_key(const void *a, const void *b) {
-  const ranked *r = a, *s = b;
+  const class_entry *r = a, *s = b;
   if (r->key != s->key) return r->key < s->key ? -1 : 1;
   if (r->next != s->next) return r->next < s->next ? -1 : 1;
   return r->class < s->class ? -1 : r->class > s->class;
 }
 
 /* Classes with rows, worst first, by top-1 and then by top-5. */
-static size_t rank_accuracy(const kf_analysis *a, ranked *list) {
+static size_t sort_by_accuracy(const kf_analysis *a, class_entry *list) {
   size_t n = 0;
   for (uint32_t k = 0; k < a->n_classes; k++) {
     const kf_class_result *r = &a->classes[k];
-    if (r->n > 0) list[n++] = (ranked){k, kf_share(r->top1, r->n), kf_share(r->top5, r->n)};
+    if (r->n > 0) list[n++] = (class_entry){k, kf_share(r->top1, r->n), kf_share(r->top5, r->n)};
   }
   qsort(list, n, sizeof *list, by_key);
   return n;
@@ -35,11 +35,11 @@ static uint64_t wrong_answers(const kf_class_result *r) {
 }
 
 /* Classes that rows of others were taken for, most first. */
-static size_t rank_attraction(const kf_analysis *a, ranked *list) {
+static size_t sort_by_attraction(const kf_analysis *a, class_entry *list) {
   size_t n = 0;
   for (uint32_t k = 0; k < a->n_classes; k++)
     if (wrong_answers(&a->classes[k]) > 0)
-      list[n++] = (ranked){k, -(double)wrong_answers(&a->classes[k]), 0};
+      list[n++] = (class_entry){k, -(double)wrong_answers(&a->classes[k]), 0};
   qsort(list, n, sizeof *list, by_key);
   return n;
 }
@@ -47,7 +47,7 @@ static size_t rank_attraction(const kf_analysis *a, ranked *list) {
 /* --- the curve -------------------------------------------------------------------------------- */
 
 /* One step per class, or per pixel if there are more classes. */
-static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area) {
+static void put_steps(const kf_plot *p, const class_entry *list, size_t n, bool area) {
   kf_path path;
   size_t steps = n < 400 ? n : 400;
   kf_path_begin(&path, p->out, area ? "area f0" : "line s0");
@@ -61,7 +61,7 @@ static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area)
   kf_path_end(&path, area);
 }
 
-static void put_curve(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
+static void put_curve(kf_string *out, const kf_page *c, const class_entry *list, size_t n) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
   p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
   p.y = (kf_scale){0, 1, HEIGHT - BELOW, TOP, false};
@@ -94,7 +94,7 @@ static void put_column(const kf_plot *p, int bin, size_t count, size_t n) {
                  (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
 }
 
-static void put_histogram(kf_string *out, const ranked *list, size_t n) {
+static void put_histogram(kf_string *out, const class_entry *list, size_t n) {
   size_t count[BINS] = {0}, most = 0;
   for (size_t i = 0; i < n; i++) count[(int)fmin(list[i].key * BINS, BINS - 1)]++;
   for (int i = 0; i < BINS; i++) most = count[i] > most ? count[i] : most;
@@ -140,7 +140,8 @@ static void begin_row(kf_string *out, const kf_page *c, uint32_t k) {
 }
 
 /* The worst classes, or those that are most often a wrong answer. */
-static void put_list(kf_string *out, const kf_page *c, const ranked *list, size_t n, bool wrong) {
+static void put_list(kf_string *out, const kf_page *c, const class_entry *list, size_t n,
+                     bool wrong) {
   static const char *const heads[] = {
       KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"),
       KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for")};
@@ -161,7 +162,7 @@ static void put_list(kf_string *out, const kf_page *c, const ranked *list, size_
   kf_figure_table_end(out);
 }
 
-static void put_words(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
+static void put_words(kf_string *out, const kf_page *c, const class_entry *list, size_t n) {
   size_t never = 0, always = 0;
   for (size_t i = 0; i < n; i++) {
     never += list[i].key == 0;
@@ -179,12 +180,12 @@ static void put_words(kf_string *out, const kf_page *c, const ranked *list, size
 
 void kf_section_classes(kf_string *out, const kf_page *c) {
   if (c->analysis == NULL || c->analysis->n_classes == 0) return;
-  ranked *list = kf_alloc(c->analysis->n_classes, sizeof *list);
+  class_entry *list = kf_alloc(c->analysis->n_classes, sizeof *list);
   if (list == NULL) {
     out->failed = true;
     return;
   }
-  size_t n = rank_accuracy(c->analysis, list);
+  size_t n = sort_by_accuracy(c->analysis, list);
   if (n > 0) {
     kf_section_begin(out, "classes", "Classes");
     put_words(out, c, list, n);
@@ -192,7 +193,7 @@ void kf_section_classes(kf_string *out, const kf_page *c) {
     put_curve(out, c, list, n);
     put_histogram(out, list, n);
     put_list(out, c, list, n, false);
-    put_list(out, c, list, rank_attraction(c->analysis, list), true);
+    put_list(out, c, list, sort_by_attraction(c->analysis, list), true);
     kf_put(out, "</div>\n");
     kf_section_end(out);
   }

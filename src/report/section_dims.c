@@ -10,7 +10,7 @@ static double memory_rows(const kf_page *c) {
   return c->train_rows > 0 ? (double)c->train_rows : 1e6;
 }
 
-/* Starts at 4 dimensions if there are many: below, nothing is right. */
+/* Starts at 4 dimensions if there are many: below that, almost nothing is right. */
 bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high) {
   *low = INFINITY, *high = 0;
   if (!swept && c->dim != NULL && c->dim->n_points > 0) {

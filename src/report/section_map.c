@@ -1,9 +1,9 @@
 /* section_map.c - class prototypes on the first two discriminative directions.
  *
  * Up to a few thousand classes, each is a circle with its name under the pointer. Beyond that the
- * circles become points of one path per colour, and the pointer reads a cell of a grid, which keeps
- * the page small and quick. Some names are written out where there is room, those far from the
- * middle first. */
+ * circles become points of one path per colour, and names are shown for the cells of a grid, which
+ * keeps the page small and fast. Some names are printed where there is space, those far from the
+ * centre first. */
 #include "report/sections.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct map {
   const kf_page *page;
   size_t n;
   spot *spots; /* by class */
-  spot *order; /* the same in another order */
+  spot *order; /* a copy, sorted for each use */
 } map;
 
 /* --- where classes are ------------------------------------------------------------------------ */

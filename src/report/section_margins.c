@@ -41,7 +41,7 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
                      "range of margins; vertical: 95 % intervals.");
 }
 
-/* Accuracy when only rows with a margin in the upper bins are answered. */
+/* Accuracy if only rows with margins in the upper bins are answered. */
 static void put_selective(kf_string *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;

@@ -1,5 +1,4 @@
-/* section_summary.c - the head of the page: what it is about, the gain in a sentence, and a
- * table. */
+/* section_summary.c - the top of the page: facts, the gain in a sentence, and a table. */
 #include "report/sections.h"
 
 /* --- facts ------------------------------------------------------------------------------------ */
@@ -48,7 +47,7 @@ typedef struct line {
   bool raw;
   uint32_t k, dim;
   uint64_t n, top1, top5;
-  bool last; /* of its group */
+  bool last; /* of lines with the same classifier */
 } line;
 
 #define MOST_LINES 22
@@ -90,7 +89,8 @@ static void add_text(table *t, const kf_page *c, const kf_place *place) {
     add_cell(t, kf_sweep_find(c, &here, false, 0), KF_PART_TEXT);
   }
   add_part(t, c, place, c->fused, KF_PART_FUSED);
-  line *both = t->n > before ? &t->lines[t->n - 1] : NULL; /* also has the dimensions of the text */
+  line *both =
+      t->n > before ? &t->lines[t->n - 1] : NULL; /* its dimensions include those of the text */
   if (both != NULL && both->by == KF_PART_FUSED && t->lines[before].raw && both->dim > 0)
     both->dim += t->lines[before].dim;
   for (size_t i = before; i < t->n; i++) t->lines[i].last = i + 1 == t->n;

@@ -1,5 +1,5 @@
-/* section_worst.c - the rows that went wrong by the widest margin, with their pictures where there
- * are any: often a wrong label, or a picture of two things. */
+/* section_worst.c - the wrong answers with the widest margins, with pictures if there are any:
+ * often a wrong label, or a picture of two things. */
 #include "report/sections.h"
 
 static void put_picture(kf_string *out, const kf_worst_row *row) {

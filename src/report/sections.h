@@ -10,9 +10,8 @@
 
 /* --- page.c ----------------------------------------------------------------------------------- */
 
-/* <section> with a heading, and its end. */
-/* The head of a page, up to <main>. Its policy forbids everything but the page's own style and, with
- * `pictures`, data URIs as images, whatever names hold. `style`: more rules, or NULL. */
+/* The head of a page, up to <main>. Its policy forbids everything but the page's own style and,
+ * with `pictures`, data URIs as images, whatever names hold. `style`: more rules, or NULL. */
 void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style);
 /* Writes a finished page; KF_ERR_MEM if there was no memory for it. */
 kf_status kf_page_write(kf_ctx *ctx, const kf_string *text, const char *path);
@@ -38,7 +37,7 @@ void kf_figure_table_end(kf_string *out);
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most);
 size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most);
 
-/* Whether a row among the worst has a picture. */
+/* Whether any of the worst rows has a picture. */
 bool kf_page_has_pictures(const kf_page *c);
 
 /* --- sweep_cells.c: reading a sweep ----------------------------------------------------------- */

@@ -1,8 +1,7 @@
 /* style.c - the style sheet of the page: light and dark, wide and narrow, screen and paper.
  *
- * The colours of curves (s0 … s5, f0 … f5) are told apart by people who do not see all colours:
- * blue and orange first, grey for the raw space. Text has a contrast of at least 4.5 in both
- * schemes. */
+ * The colours of curves (s0 … s5, f0 … f5) are safe for colour-blind readers: blue and orange
+ * first, grey for the raw space. Text has a contrast of at least 4.5 in both schemes. */
 #include "report/sections.h"
 
 const char *const kf_page_style[] = {

@@ -50,12 +50,12 @@ kf_shown kf_tick_times(double value, double factor);   /* 0.3x */
 
 /* Horizontal lines with labels on the left, and a title at the top left (NULL: none). */
 void kf_axis_y(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, const char *title);
-/* The line at the bottom with ticks, labels and a title in the middle; `above`: the line at the top,
- * with a title on the right. */
+/* The line at the bottom with ticks, labels and a title in the middle; `above`: the line at the
+ * top, with a title on the right. */
 void kf_axis_x(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor,
                bool above, const char *title);
 
-/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
+/* One decimal, or none if it is zero: nobody can see less than a tenth of a pixel. */
 kf_shown kf_svg_number(double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);

@@ -27,8 +27,8 @@ size_t kf_characters(const char *text) {
   return count;
 }
 
-/* What would be an escape elsewhere, such as a mark that turns a line around (an isolate left open in
- * a name swallows the end of the one that the page puts around it), is one character here. */
+/* Characters that are escaped elsewhere become U+FFFD here, such as marks that reverse the
+ * direction of a line: an isolate left open in a name would swallow the end of the page's own. */
 void kf_put_text(kf_string *out, const char *text, size_t most) {
   size_t all = kf_characters(text), number = most > 0 && all > most ? most - 1 : all, at = 0;
   for (size_t i = 0; i < number; i++) {
