@@ -54,8 +54,13 @@ static kf_status search_batch(k_job *j, uint64_t n) {
   for (uint64_t i = 0; i < n; i++)
     KF_TRY(kf_gallery_fetch(g, j->ctx->kernels, (uint64_t)j->number[i], 1,
                             j->rows + i * g->space.dim, err));
-  KF_TRY(kf_index_nearest_parallel(j->ctx, g->index, j->rows, n, j->most, j->number, j->found,
-                                   j->scores, NULL));
+  KF_TRY(kf_nearest(j->ctx, &(kf_request){.index = g->index,
+                                          .queries = j->rows,
+                                          .n = n,
+                                          .k = j->most,
+                                          .leave_out = j->number,
+                                          .rows = j->found,
+                                          .scores = j->scores}));
   KF_TRY(kf_gallery_unchanged(g, err));
   for (uint64_t i = 0; i < n; i++) count_votes(j, i, g->labels[j->number[i]]);
   return kf_progress(j->ctx, "neighbours", j->scored, j->taken);

@@ -623,16 +623,15 @@ static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *er
 /* --- what is left ------------------------------------------------------------------------------ */
 
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
-                           uint64_t *candidates, bool *fault, kf_err *err);
+                           bool *fault, kf_err *err);
 
 /* The open queries once more, with longer lists: more rows are as good as the last one that counts
  * than a list holds. Those for which the longest is too short go to the CPU. */
-static kf_status search_longer(job *j, const kf_request *some, uint64_t *candidates) {
+static kf_status search_longer(job *j, const kf_request *some) {
   uint32_t most = j->on->lanes[0].device->api->most_best;
   uint32_t best = j->best < most / LONGER ? j->best * LONGER : most / 4 * 4;
   for (uint32_t i = 0; i < j->on->n; i++) kf_lane_swap_rooms(&j->on->lanes[i]);
-  kf_status status =
-      search_on(j->ctx, some, j->on, best, candidates, &j->fault[0].happened, j->err);
+  kf_status status = search_on(j->ctx, some, j->on, best, &j->fault[0].happened, j->err);
   for (uint32_t i = 0; i < j->on->n; i++) kf_lane_swap_rooms(&j->on->lanes[i]);
   return status;
 }
@@ -652,7 +651,11 @@ static kf_status collect(const job *j, unsigned char left, rest *out) {
   const kf_request *r = j->r;
   uint64_t n = 0, dim = r->index->dim, at = 0;
   for (uint32_t i = 0; i < j->n; i++) n += j->left[i] == left;
-  *out = (rest){.some = {.index = r->index, .kernels = r->kernels, .n = n, .k = r->k}};
+  *out = (rest){.some = {.index = r->index,
+                         .kernels = r->kernels,
+                         .n = n,
+                         .k = r->k,
+                         .candidates = r->candidates}};
   float *queries;
   int64_t *leave_out;
   if (n == 0) return KF_OK;
@@ -660,7 +663,7 @@ static kf_status collect(const job *j, unsigned char left, rest *out) {
   KF_TAKE(&out->arena, leave_out, n);
   KF_TAKE(&out->arena, out->some.rows, n * r->k);
   KF_TAKE(&out->arena, out->some.scores, n * r->k);
-  if (r->raw != NULL) KF_TAKE(&out->arena, out->some.raw, n * r->k);
+  if (r->scored != NULL) KF_TAKE(&out->arena, out->some.scored, n * r->k);
   KF_TAKE(&out->arena, out->number, n);
   if (out->arena.failed) return kf_fail_memory(j->err);
   for (uint32_t i = 0; i < j->n; i++) {
@@ -678,8 +681,8 @@ static void copy_answers(const kf_request *r, const rest *from) {
   uint64_t k = r->k;
   for (uint64_t i = 0; i < from->some.n; i++) {
     uint64_t to = from->number[i];
-    if (r->raw != NULL) {
-      memcpy(r->raw + to * k, from->some.raw + i * k, k * sizeof *r->raw);
+    if (r->scored != NULL) {
+      memcpy(r->scored + to * k, from->some.scored + i * k, k * sizeof *r->scored);
       continue;
     }
     memcpy(r->rows + to * k, from->some.rows + i * k, k * sizeof *r->rows);
@@ -688,21 +691,20 @@ static void copy_answers(const kf_request *r, const rest *from) {
   }
 }
 
-static kf_status leave_to_host(job *j, const kf_request *some, uint64_t *candidates) {
+static kf_status leave_to_host(job *j, const kf_request *some) {
   j->r->index->devices->left_over += some->n;
-  return j->ctx != NULL ? kf_nearest_cpu(j->ctx, some, candidates)
-                        : kf_nearest_alone(some, candidates, j->err);
+  return j->ctx != NULL ? kf_nearest_cpu(j->ctx, some) : kf_nearest_alone(some, j->err);
 }
 
 /* Those queries of the batch that have no answer yet. */
-static kf_status answer_rest(job *j, unsigned char left, uint64_t *candidates) {
+static kf_status answer_rest(job *j, unsigned char left) {
   rest of;
   kf_status status = collect(j, left, &of);
   if (status == KF_OK && of.some.n > 0) {
     if (left == OPEN && can_be_longer(j))
-      status = search_longer(j, &of.some, candidates);
+      status = search_longer(j, &of.some);
     else
-      status = leave_to_host(j, &of.some, candidates);
+      status = leave_to_host(j, &of.some);
   }
   if (status == KF_OK) copy_answers(j->r, &of);
   kf_arena_free(&of.arena);
@@ -721,7 +723,7 @@ static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
   uint32_t last = j->n - first < ANSWERS_AT_ONCE ? j->n : first + ANSWERS_AT_ONCE;
   for (uint32_t q = first; j->norm2 != NULL && q < last; q++) {
     j->norm2[q] = j->r->kernels->norm2(query_row(j, q), index->dim);
-    if (!j->r->unchecked) continue;
+    if (!j->r->check) continue;
     kf_status status =
         kf_check_norm2("query", j->first + q, j->norm2[q], index->metric == KF_METRIC_COSINE, err);
     if (status == KF_OK) continue;
@@ -776,7 +778,7 @@ static void batch_start(job *j) {
   j->to_measure = j->n;
 }
 
-static kf_status search_batch(job *j, uint64_t *candidates) {
+static kf_status search_batch(job *j) {
   const float *locked = j->locked ? NULL : j->on->lanes[0].room.given;
   size_t parts = parts_of(j->n);
   batch_start(j);
@@ -791,8 +793,8 @@ static kf_status search_batch(job *j, uint64_t *candidates) {
   } else {
     KF_TRY(run_tasks(j, j->on->n + parts_of(j->to_look_at) + parts, search_measure_answer, j));
   }
-  KF_TRY(answer_rest(j, LEFT, candidates));
-  return answer_rest(j, OPEN, candidates);
+  KF_TRY(answer_rest(j, LEFT));
+  return answer_rest(j, OPEN);
 }
 
 /* Room on the devices and on the host. */
@@ -816,7 +818,7 @@ static kf_status job_make(job *j, uint32_t best) {
   if (j->batch > r->n) j->batch = (uint32_t)r->n;
   KF_TAKE(&j->arena, j->left, (uint64_t)j->on->n * j->batch);
   if (j->hosted) KF_TAKE(&j->arena, j->query, j->batch);
-  if (r->unchecked || r->index->metric == KF_METRIC_INNER) KF_TAKE(&j->arena, j->norm2, j->batch);
+  if (r->check || r->index->metric == KF_METRIC_INNER) KF_TAKE(&j->arena, j->norm2, j->batch);
   KF_TAKE(&j->arena, j->wide, threads * 2 * dim);
   KF_TAKE(&j->arena, j->fetched, threads * KF_SCORE_ROWS * dim);
   KF_TAKE(&j->arena, j->all, threads * j->best);
@@ -831,7 +833,7 @@ static kf_status job_make(job *j, uint32_t best) {
 /* With lists of `best` rows. *fault: a device could not do it. ctx NULL: on the calling thread. With the
  * lock of the index. */
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
-                           uint64_t *candidates, bool *fault, kf_err *err) {
+                           bool *fault, kf_err *err) {
   job j = {.ctx = ctx,
            .err = err,
            .r = r,
@@ -844,12 +846,12 @@ static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on,
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += j.batch) {
     j.first = first;
     j.n = r->n - first < j.batch ? (uint32_t)(r->n - first) : j.batch;
-    status = search_batch(&j, candidates);
+    status = search_batch(&j);
   }
   if (atomic_load(&j.unsound)) *fault = true;
   for (uint32_t i = 0; i < on->n; i++) {
     *fault = *fault || j.fault[i].happened;
-    if (candidates != NULL) *candidates += j.candidates[i];
+    kf_request_count(r, j.candidates[i]);
   }
   pthread_cond_destroy(&j.changed);
   pthread_mutex_destroy(&j.lock);
@@ -870,16 +872,24 @@ static kf_status bring_rows(kf_ctx *ctx, const kf_index *index, const kf_devices
   return status;
 }
 
-/* With the lock of the index; *done: it was worth it. */
-static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, uint64_t *candidates,
-                                 bool *fault, bool *done) {
+/* The devices for a request; NULL: it is not worth it, or they cannot do it. With the lock of the
+ * index. */
+static kf_status find_devices(kf_ctx *ctx, const kf_request *r, kf_devices **out) {
   kf_devices *devices = NULL;
   if (!is_worth(ctx, r)) return KF_OK;
   KF_TRY(kf_devices_for(ctx, &devices));
-  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  if (devices->n > 0 && list_rows(r->k) <= devices->device[0]->api->most_best) *out = devices;
+  return KF_OK;
+}
+
+/* With the lock of the index; *done: it was worth it. */
+static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, bool *fault, bool *done) {
+  kf_devices *devices = NULL;
+  KF_TRY(find_devices(ctx, r, &devices));
+  if (devices == NULL) return KF_OK;
   *done = true;
   KF_TRY(bring_rows(ctx, r->index, devices, fault));
-  return search_on(ctx, r, r->index->devices->rows, list_rows(r->k), candidates, fault, &ctx->err);
+  return search_on(ctx, r, r->index->devices->rows, list_rows(r->k), fault, &ctx->err);
 }
 
 /* What is there may be of no use. */
@@ -896,17 +906,19 @@ static kf_status take_fault(kf_ctx *ctx) {
   return kf_devices_failed(ctx, &failure);
 }
 
-kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidates, bool *done) {
-  struct kf_index_devices *own = r->index->devices;
-  uint64_t found = 0;
+kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *request, bool *done) {
+  struct kf_index_devices *own = request->index->devices;
+  uint64_t found = 0; /* counts only if the devices answer */
+  kf_request with_count = *request, *r = &with_count;
+  r->candidates = &found;
   bool fault = false, may = false;
   KF_TRY(may_try(ctx, r, &may));
   if (!may) return KF_OK;
   pthread_mutex_lock(&own->lock);
-  kf_status status = search_if_worth(ctx, r, &found, &fault, done);
+  kf_status status = search_if_worth(ctx, r, &fault, done);
   if (status != KF_OK && fault) forget_rows(own);
   pthread_mutex_unlock(&own->lock);
-  if (status == KF_OK && candidates != NULL) *candidates += found;
+  if (status == KF_OK) kf_request_count(request, found);
   if (status == KF_OK || !fault) return status;
   *done = false;
   return take_fault(ctx);
@@ -915,22 +927,21 @@ kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, uint64_t *candidat
 /* --- on the threads of a pass ------------------------------------------------------------------ */
 
 /* With the lock of the index. */
-static kf_status begin_use(kf_ctx *ctx, const kf_request *r, kf_index_use *use, bool *fault) {
+static kf_status begin_use(kf_ctx *ctx, const kf_request *r, kf_nearest_use *use, bool *fault) {
   kf_devices *devices = NULL;
-  if (!is_worth(ctx, r)) return KF_OK;
-  KF_TRY(kf_devices_for(ctx, &devices));
-  if (devices->n == 0 || list_rows(r->k) > devices->device[0]->api->most_best) return KF_OK;
+  KF_TRY(find_devices(ctx, r, &devices));
+  if (devices == NULL) return KF_OK;
   KF_TRY(bring_rows(ctx, r->index, devices, fault));
   use->devices = devices;
   return KF_OK;
 }
 
-kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
-                             uint32_t k, kf_index_use *use) {
+kf_status kf_nearest_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
+                           uint32_t k, kf_nearest_use *use) {
   struct kf_index_devices *own = index->devices;
   kf_request r = {.index = index, .n = n, .k = k};
   bool fault = false;
-  *use = (kf_index_use){.index = index, .kernels = ctx->kernels};
+  *use = (kf_nearest_use){.index = index, .kernels = ctx->kernels};
   double products = (double)(each < n ? each : n) * (double)index->n * index->dim;
   bool may = kf_devices_asked(ctx) || products >= WORTH_A_PART * ctx->threads;
   pthread_mutex_lock(&own->lock);
@@ -941,19 +952,19 @@ kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uin
   return kf_agree_on(ctx, status); /* the devices of ranks may differ */
 }
 
-kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status) {
+kf_status kf_nearest_end(kf_ctx *ctx, kf_nearest_use *use, kf_status status) {
   if (use->devices == NULL || !use->failed || status != KF_OK) return status;
   return kf_devices_failed(ctx, &use->err);
 }
 
 /* On the devices; *done: they have done it. */
-static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done, kf_err *err) {
+static kf_status use_devices(kf_nearest_use *use, const kf_request *r, bool *done, kf_err *err) {
   struct kf_index_devices *own = use->index->devices;
   bool fault = false;
   kf_status status = KF_OK;
   pthread_mutex_lock(&own->lock);
   if (!use->failed && kf_device_rows_on(own->rows, use->devices)) {
-    status = search_on(NULL, r, own->rows, list_rows(r->k), NULL, &fault, err);
+    status = search_on(NULL, r, own->rows, list_rows(r->k), &fault, err);
     *done = status == KF_OK;
     if (status != KF_OK && fault) {
       forget_rows(own);
@@ -965,10 +976,11 @@ static kf_status use_devices(kf_index_use *use, const kf_request *r, bool *done,
   return fault && !use->devices->asked ? KF_OK : status;
 }
 
-kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
-                               int64_t *rows, double *scores, kf_err *err) {
-  kf_request r = {use->index, use->kernels, queries, n, k, NULL, rows, scores, NULL, NULL, false};
-  bool done = n == 0;
+kf_status kf_nearest_in_pass(kf_nearest_use *use, const kf_request *request, kf_err *err) {
+  kf_request r = *request;
+  bool done = r.n == 0;
+  r.index = use->index;
+  r.kernels = use->kernels;
   if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
-  return done ? KF_OK : kf_nearest_alone(&r, NULL, err);
+  return done ? KF_OK : kf_nearest_alone(&r, err);
 }

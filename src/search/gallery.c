@@ -27,9 +27,9 @@ static kf_status join_lengths(kf_ctx *ctx, kf_status status, kf_gallery *g) {
   const kf_ranks *r = &ctx->ranks;
   double *each = kf_alloc_zero(r->size, sizeof *each);
   if (status == KF_OK && each == NULL) status = kf_fail_memory(&ctx->err);
-  if (status == KF_OK) each[r->rank] = kf_index_farthest(g->index);
+  if (status == KF_OK) each[r->rank] = kf_index_max_length(g->index);
   status = kf_join_each(ctx, status, each, sizeof *each);
-  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) kf_index_reaches(g->index, each[i]);
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) kf_index_raise_max_length(g->index, each[i]);
   kf_free(each);
   return status;
 }
@@ -354,17 +354,13 @@ static uint64_t count_far(const ready_job *j) {
 /* --- searching ------------------------------------------------------------------------------- */
 
 /* reads: rows are read from the file, which must not change meanwhile. */
-static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const kf_filter *only,
-                             const float *ready, uint64_t n, uint32_t k, const int64_t *leave_out,
-                             int64_t *rows, double *scores, kf_search_report *report) {
-  uint64_t candidates = 0;
-  KF_TRY(kf_index_nearest_among(ctx, g->index, only, ready, n, k, leave_out, rows, scores,
-                                &candidates));
+static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, kf_request r,
+                             kf_search_report *report) {
+  r.index = g->index;
+  r.candidates = report != NULL ? &report->candidates : NULL;
+  KF_TRY(kf_nearest(ctx, &r));
   if (reads) KF_TRY(kf_gallery_unchanged(g, &ctx->err));
-  if (report != NULL) {
-    report->queries += n;
-    report->candidates += candidates;
-  }
+  if (report != NULL) report->queries += r.n;
   return KF_OK;
 }
 
@@ -401,8 +397,14 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
   KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
   float *ready;
   KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));
-  kf_status status =
-      search_rows(ctx, g, g->in_place, o->only, ready, n, k, o->leave_out, rows, scores, report);
+  kf_request r = {.queries = ready,
+                  .n = n,
+                  .k = k,
+                  .leave_out = o->leave_out,
+                  .only = o->only,
+                  .rows = rows,
+                  .scores = scores};
+  kf_status status = search_rows(ctx, g, g->in_place, r, report);
   kf_free(ready);
   return status;
 }
@@ -440,8 +442,9 @@ kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
   int64_t *leave_out;
   kf_arena arena = {0};
   kf_status status = kf_gallery_own_rows(ctx, gallery, first, n, n, &arena, &own, &leave_out);
-  if (status == KF_OK)
-    status = search_rows(ctx, gallery, true, NULL, own, n, k, leave_out, rows, scores, report);
+  kf_request r = {
+      .queries = own, .n = n, .k = k, .leave_out = leave_out, .rows = rows, .scores = scores};
+  if (status == KF_OK) status = search_rows(ctx, gallery, true, r, report);
   kf_arena_free(&arena);
   return status;
 }

@@ -9,26 +9,26 @@
 #define DEVIATIONS 3.0
 #define FARTHER    1.25
 
-static double key_at(kf_guess_line l, double sign) {
-  double key = l.base + l.slope * sign;
+static double key_at(kf_guess_line l, double predictor) {
+  double key = l.base + l.slope * predictor;
   return isfinite(key) ? key : -INFINITY;
 }
 
-/* A line through signs and keys, [n]. */
-static kf_guess_line draw(const double *sign, const double *key, uint32_t n) {
-  double mean_sign = 0, mean_key = 0, signs2 = 0, both = 0, misses2 = 0, lowest = 0;
+/* A line through predictors and keys, [n]. */
+static kf_guess_line draw(const double *predictor, const double *key, uint32_t n) {
+  double mean_predictor = 0, mean_key = 0, variance = 0, both = 0, misses2 = 0, lowest = 0;
   for (uint32_t i = 0; i < n; i++) {
-    mean_sign += sign[i] / n;
+    mean_predictor += predictor[i] / n;
     mean_key += key[i] / n;
   }
   for (uint32_t i = 0; i < n; i++) {
-    signs2 += (sign[i] - mean_sign) * (sign[i] - mean_sign);
-    both += (sign[i] - mean_sign) * (key[i] - mean_key);
+    variance += (predictor[i] - mean_predictor) * (predictor[i] - mean_predictor);
+    both += (predictor[i] - mean_predictor) * (key[i] - mean_key);
   }
-  kf_guess_line l = {.slope = signs2 > 0 ? both / signs2 : 0};
-  l.base = mean_key - l.slope * mean_sign;
+  kf_guess_line l = {.slope = variance > 0 ? both / variance : 0};
+  l.base = mean_key - l.slope * mean_predictor;
   for (uint32_t i = 0; i < n; i++) {
-    double miss = key[i] - key_at(l, sign[i]);
+    double miss = key[i] - key_at(l, predictor[i]);
     misses2 += miss * miss;
     lowest = fmin(lowest, miss);
   }
@@ -39,19 +39,19 @@ static kf_guess_line draw(const double *sign, const double *key, uint32_t n) {
 kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n) {
   kf_guesser g;
   for (uint32_t look = 0; look < KF_GUESS_LOOKS; look++) {
-    double sign[KF_GUESS_SAMPLES], key[KF_GUESS_SAMPLES];
+    double predictor[KF_GUESS_SAMPLES], key[KF_GUESS_SAMPLES];
     uint32_t used = 0;
     for (uint32_t i = 0; i < n && used < KF_GUESS_SAMPLES; i++) {
-      if (!isfinite(samples[i].sign[look]) || !isfinite(samples[i].key)) continue;
-      sign[used] = samples[i].sign[look];
+      if (!isfinite(samples[i].predictor[look]) || !isfinite(samples[i].key)) continue;
+      predictor[used] = samples[i].predictor[look];
       key[used++] = samples[i].key;
     }
     bool enough = used >= n / 2 && used >= 2;
-    g.line[look] = enough ? draw(sign, key, used) : (kf_guess_line){.base = -INFINITY};
+    g.line[look] = enough ? draw(predictor, key, used) : (kf_guess_line){.base = -INFINITY};
   }
   return g;
 }
 
-double kf_guess(const kf_guesser *guesser, uint32_t look, double sign) {
-  return key_at(guesser->line[look], sign);
+double kf_guess(const kf_guesser *guesser, uint32_t look, double predictor) {
+  return key_at(guesser->line[look], predictor);
 }

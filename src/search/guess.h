@@ -15,11 +15,11 @@
 
 /* Of one query. */
 typedef struct kf_guess_sample {
-  double sign[KF_GUESS_LOOKS]; /* the mean of the best rows so far; not finite: none */
+  double predictor[KF_GUESS_LOOKS]; /* the mean of the best rows so far; not finite: none */
   double key;                  /* of its k-th nearest row, a lower bound */
 } kf_guess_sample;
 
-/* key = base + slope * sign */
+/* key = base + slope * predictor */
 typedef struct kf_guess_line {
   double base, slope;
 } kf_guess_line;
@@ -31,6 +31,6 @@ typedef struct kf_guesser {
 /* Draws the lines; those with too few samples guess nothing. */
 kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n);
 /* The floor of a query; minus infinity: there is no telling. */
-double kf_guess(const kf_guesser *guesser, uint32_t look, double sign);
+double kf_guess(const kf_guesser *guesser, uint32_t look, double predictor);
 
 #endif

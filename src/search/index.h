@@ -153,7 +153,7 @@ static inline double kf_fine_margin(const kf_index *index, const kf_weights *wei
                                weights->by_error * (double)index->fine_error[row] + weights->fixed +
                                (double)block->fixed);
 }
-/* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
+/* The value of 1 in a dot product of a strip of queries with a block, as a key; 0 if it is useless,
  * and every row must be a hit. */
 static inline double kf_value_of_one(float factor, const kf_row_block *block) {
   double value = (double)factor * (double)block->scale;
@@ -214,48 +214,48 @@ static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows);
 
-/* --- groups of queries (query_groups.c) ------------------------------------------------------ */
+/* --- strips of queries (query_strips.c) ------------------------------------------------------ */
 
-/* Queries in the groups that the scan kernel takes together: rounded with a factor for each group,
+/* Queries in the strips that the scan kernel takes together: rounded with a factor for each strip,
  * and packed. */
-typedef struct kf_query_groups {
+typedef struct kf_query_strips {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
   const float *x;     /* [n][dim] the queries */
   uint32_t n;         /* queries at hand */
-  uint32_t n_groups;  /* of scan->group queries; the last one may be smaller */
+  uint32_t n_strips;  /* of scan->group queries; the last one may be smaller */
   uint32_t *order;    /* [n] place i holds query order[i] */
   kf_query *query;    /* [n] by place, like what follows */
   int32_t *floor;     /* [n] for the caller to set before it scans */
-  float *factor;      /* [n_groups] */
-  size_t packed_size; /* bytes of a packed group */
-  char *packed;       /* [n_groups][packed_size] */
-  kf_hit *hits;       /* [group * block_rows] of the last scan */
+  float *factor;      /* [n_strips] */
+  size_t packed_size; /* bytes of a packed strip */
+  char *packed;       /* [n_strips][packed_size] */
+  kf_hit *hits;       /* [strip * block_rows] of the last scan */
   /* workspace */
   kf_query *given; /* [n] by query */
-  int8_t *bytes;   /* [group][padded] */
+  int8_t *bytes;   /* [strip][padded] */
   double *wide;    /* [2 * dim + KF_LEAD_TAIL] */
   /* with leading directions */
   int8_t *fine;   /* [n][2][fine_dim] by place */
   float *seen;    /* [n][index->seen] by query */
   float *columns; /* [dim][KF_LEAD_ROWS], workspace, and [KF_LEAD_ROWS][lead.n] */
-} kf_query_groups;
+} kf_query_strips;
 
 /* Takes room for up to `most` queries; the caller checks the arena. */
-void kf_query_groups_make(kf_query_groups *groups, const kf_index *index, const kf_kernels *kernels,
+void kf_query_strips_make(kf_query_strips *strips, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena);
-/* Takes n queries. by_size: in the order of their largest numbers, so that those of a group are
+/* Takes n queries. by_size: in the order of their largest numbers, so that those of a strip are
  * alike and rounding loses little. */
-void kf_query_groups_take(kf_query_groups *groups, const float *x, uint32_t n, bool by_size);
-static inline const float *kf_groups_row(const kf_query_groups *groups, uint32_t place) {
-  return groups->x + (uint64_t)groups->order[place] * groups->index->dim;
+void kf_query_strips_take(kf_query_strips *strips, const float *x, uint32_t n, bool by_size);
+static inline const float *kf_strips_row(const kf_query_strips *strips, uint32_t place) {
+  return strips->x + (uint64_t)strips->order[place] * strips->index->dim;
 }
-static inline uint32_t kf_group_first(const kf_query_groups *groups, uint32_t group) {
-  return group * (uint32_t)groups->scan->group; /* its first place */
+static inline uint32_t kf_strip_first(const kf_query_strips *strips, uint32_t strip) {
+  return strip * (uint32_t)strips->scan->group; /* its first place */
 }
-/* A scan of one group over rows [row, row + rows) of a block, and kf_value_of_one for them. */
-kf_scan kf_query_groups_scan(const kf_query_groups *groups, uint32_t group, uint64_t row,
+/* A scan of one strip over rows [row, row + rows) of a block, and kf_value_of_one for them. */
+kf_scan kf_query_strips_scan(const kf_query_strips *strips, uint32_t strip, uint64_t row,
                              uint64_t rows, double *value_of_one);
 
 #endif

@@ -21,7 +21,7 @@
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
-/* --- finders --------------------------------------------------------------------------------- */
+/* --- searchers --------------------------------------------------------------------------------- */
 
 /* Which queries are searched, and how. */
 typedef struct search_plan {
@@ -33,30 +33,30 @@ typedef struct search_plan {
 } search_plan;
 
 /* Searches a batch of queries at a time. */
-typedef struct finder {
+typedef struct searcher {
   const kf_request *r;
   const kf_index *index;
   uint32_t k, capacity;
   const search_plan *plan;
   uint64_t first;         /* place in the plan of the first query of the batch at hand */
   float *queries;         /* [batch][dim] its queries */
-  kf_query_groups groups; /* the same, rounded; what follows is by their places */
+  kf_query_strips strips; /* the same, rounded; what follows is by their places */
   double *margin;         /* [batch] in the block at hand */
-  double *sign;           /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: none */
+  double *predictors;           /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: none */
   kf_shortlist *lists;    /* [batch] */
   float *fetched;         /* [KF_SCORE_ROWS][dim], workspace like what follows */
-  int32_t *peaks;         /* [group][KF_PEAKS] */
-  double *lowest;         /* [group][KF_PEAKS] */
+  int32_t *peaks;         /* [strip][KF_PEAKS] */
+  double *lowest;         /* [strip][KF_PEAKS] */
   kf_pending *sorted;     /* [capacity] */
   uint64_t candidates;
   uint64_t guessed, wrong; /* queries with a guess, and those whose guess was too high */
   kf_arena arena;
-} finder;
+} searcher;
 
 /* Pending rows of a query: more than k, or they would be scored again and again. */
 static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
-/* How many queries a finder takes at a time, of n. */
+/* How many queries a searcher takes at a time, of n. */
 static uint32_t batch_for(uint32_t k, uint64_t n) {
   uint64_t each = capacity_for(k) * sizeof(kf_pending) +
                   k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
@@ -66,11 +66,11 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
   return most < 1 ? 1 : (uint32_t)most;
 }
 
-/* Makes a finder of a zeroed one, which it is again after a failure. */
-static kf_status finder_make(finder *f, const kf_request *r, const search_plan *plan,
+/* Makes a searcher of a zeroed one, which it is again after a failure. */
+static kf_status searcher_make(searcher *f, const kf_request *r, const search_plan *plan,
                              uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
-  uint64_t group = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
+  uint64_t strip = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
   kf_pending *pending;
   double *lower;
@@ -81,14 +81,14 @@ static kf_status finder_make(finder *f, const kf_request *r, const search_plan *
   f->index = index;
   f->k = r->k;
   f->capacity = capacity_for(r->k);
-  kf_query_groups_make(&f->groups, index, r->kernels, batch, arena);
+  kf_query_strips_make(&f->strips, index, r->kernels, batch, arena);
   KF_TAKE(arena, f->queries, batch * (uint64_t)index->dim);
   KF_TAKE(arena, f->margin, batch);
-  KF_TAKE(arena, f->sign, batch * (uint64_t)KF_GUESS_LOOKS);
+  KF_TAKE(arena, f->predictors, batch * (uint64_t)KF_GUESS_LOOKS);
   KF_TAKE(arena, f->lists, batch);
   KF_TAKE(arena, f->fetched, KF_SCORE_ROWS * (uint64_t)index->dim);
-  KF_TAKE(arena, f->peaks, group * KF_PEAKS);
-  KF_TAKE(arena, f->lowest, group * KF_PEAKS);
+  KF_TAKE(arena, f->peaks, strip * KF_PEAKS);
+  KF_TAKE(arena, f->lowest, strip * KF_PEAKS);
   KF_TAKE(arena, f->sorted, capacity);
   KF_TAKE(arena, pending, batch * capacity);
   KF_TAKE(arena, lower, batch * k);
@@ -96,7 +96,7 @@ static kf_status finder_make(finder *f, const kf_request *r, const search_plan *
   KF_TAKE(arena, fine, batch * k);
   if (arena->failed) {
     kf_arena_free(arena);
-    *f = (finder){0};
+    *f = (searcher){0};
     return kf_fail_memory(err);
   }
   for (uint32_t i = 0; i < batch; i++)
@@ -114,47 +114,47 @@ static uint64_t number_at(const search_plan *plan, uint64_t place) {
 }
 
 /* Queries are read for many rows, so they lie side by side, from a line of the cache on. */
-static void take_queries(finder *f, uint64_t first, uint32_t n) {
+static void take_queries(searcher *f, uint64_t first, uint32_t n) {
   uint64_t dim = f->index->dim;
   f->first = first;
   for (uint32_t i = 0; i < n; i++)
     memcpy(f->queries + i * dim, f->r->queries + number_at(f->plan, first + i) * dim,
            dim * sizeof *f->queries);
-  kf_query_groups_take(&f->groups, f->queries, n, true);
+  kf_query_strips_take(&f->strips, f->queries, n, true);
   for (uint32_t i = 0; i < n; i++) kf_shortlist_start(&f->lists[i], f->k);
-  for (uint32_t i = 0; i < n * KF_GUESS_LOOKS; i++) f->sign[i] = NAN;
+  for (uint32_t i = 0; i < n * KF_GUESS_LOOKS; i++) f->predictors[i] = NAN;
 }
 
-static uint64_t place_of(const finder *f, uint32_t i) { return f->first + f->groups.order[i]; }
-static uint64_t query_at(const finder *f, uint32_t i) { return number_at(f->plan, place_of(f, i)); }
+static uint64_t place_of(const searcher *f, uint32_t i) { return f->first + f->strips.order[i]; }
+static uint64_t query_at(const searcher *f, uint32_t i) { return number_at(f->plan, place_of(f, i)); }
 
 /* The row that it leaves out; negative: none. */
-static int64_t left_out(const finder *f, uint32_t i) {
+static int64_t left_out(const searcher *f, uint32_t i) {
   return f->r->leave_out != NULL ? f->r->leave_out[query_at(f, i)] : -1;
 }
 
-static kf_scorer scorer_for(finder *f, uint32_t i) {
+static kf_scorer scorer_for(searcher *f, uint32_t i) {
   return (kf_scorer){.index = f->index,
                      .kernels = f->r->kernels,
-                     .query = &f->groups.query[i],
-                     .x = kf_groups_row(&f->groups, i),
+                     .query = &f->strips.query[i],
+                     .x = kf_strips_row(&f->strips, i),
                      .fetched = f->fetched,
                      .sorted = f->sorted};
 }
 
-static kf_status make_room(finder *f, uint32_t i, kf_err *err) {
+static kf_status make_room(searcher *f, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, f->margin[i], &scorer, err));
   f->candidates += scorer.candidates;
   return KF_OK;
 }
 
-static inline bool takes_part(const finder *f, uint32_t i, uint64_t row) {
+static inline bool takes_part(const searcher *f, uint32_t i, uint64_t row) {
   return row < f->index->n && (f->r->leave_out == NULL || left_out(f, i) != (int64_t)row) &&
          kf_filter_takes(f->r->only, row);
 }
 
-static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double value, double margin,
+static inline kf_status take_hit(searcher *f, uint32_t i, uint64_t row, double value, double margin,
                                  kf_err *err) {
   kf_shortlist *list = &f->lists[i];
   double upper = value + margin, lower = value - margin;
@@ -173,12 +173,12 @@ static inline __attribute__((always_inline)) void prefetch_bytes(const void *x, 
 
 /* Looks at a hit of the leading directions again, with its row whole in 8 bits: first by the high
  * parts of the query, which rule out most rows, then by all of it. */
-static kf_status take_fine(finder *f, uint32_t i, uint64_t row, kf_err *err) {
+static kf_status take_fine(searcher *f, uint32_t i, uint64_t row, kf_err *err) {
   const kf_index *index = f->index;
-  const kf_query *q = &f->groups.query[i];
+  const kf_query *q = &f->strips.query[i];
   const kf_row_block *block = &index->blocks[row / index->block_rows];
   uint64_t dim = index->fine_dim;
-  const int8_t *high = f->groups.fine + i * 2 * dim, *low = high + dim;
+  const int8_t *high = f->strips.fine + i * 2 * dim, *low = high + dim;
   const uint8_t *x = index->fine + row * dim;
   double offset = (double)index->offset[row];
   if (!(offset > -INFINITY))
@@ -192,31 +192,31 @@ static kf_status take_fine(finder *f, uint32_t i, uint64_t row, kf_err *err) {
                   err);
 }
 
-/* The hits of a group, in fine. */
-static kf_status take_all_fine(finder *f, uint32_t first, uint64_t row, size_t n, kf_err *err) {
+/* The hits of a strip, in fine. */
+static kf_status take_all_fine(searcher *f, uint32_t first, uint64_t row, size_t n, kf_err *err) {
   const kf_index *index = f->index;
   uint64_t dim = index->fine_dim;
-  for (const kf_hit *h = f->groups.hits, *end = h + n; h < end; h++) {
+  for (const kf_hit *h = f->strips.hits, *end = h + n; h < end; h++) {
     uint32_t i = first + h->query;
     uint64_t at = row + h->row;
     if (end - h > AHEAD) {
       prefetch_bytes(index->fine + (row + h[AHEAD].row) * dim, dim);
-      prefetch_bytes(f->groups.fine + (first + h[AHEAD].query) * 2 * dim, dim);
+      prefetch_bytes(f->strips.fine + (first + h[AHEAD].query) * 2 * dim, dim);
     }
     if (takes_part(f, i, at)) KF_TRY(take_fine(f, i, at, err));
   }
   return KF_OK;
 }
 
-/* Some panels of one block against one group of queries. */
-static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t rows,
+/* Some panels of one block against one strip of queries. */
+static kf_status scan_strip(searcher *f, uint32_t strip, uint64_t row, uint64_t rows,
                             const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
-  kf_query_groups *g = &f->groups;
+  kf_query_strips *g = &f->strips;
   const kf_row_block *block = &index->blocks[row / index->block_rows];
   double value_of_one;
-  kf_scan s = kf_query_groups_scan(g, group, row, rows, &value_of_one);
-  uint32_t first = kf_group_first(g, group);
+  kf_scan s = kf_query_strips_scan(g, strip, row, rows, &value_of_one);
+  uint32_t first = kf_strip_first(g, strip);
   for (uint32_t i = first; i < first + s.n; i++) {
     f->margin[i] = kf_margin(index, &g->query[i], block);
     g->floor[i] =
@@ -226,7 +226,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
   s.next_size = next_size;
   size_t n_hits = g->scan->scan(&s);
   if (index->fine_dim > 0) return take_all_fine(f, first, row, n_hits, err);
-  double factor = (double)g->factor[group] * (double)block->scale;
+  double factor = (double)g->factor[strip] * (double)block->scale;
   for (const kf_hit *h = g->hits; h < g->hits + n_hits; h++) {
     uint32_t i = first + h->query;
     uint64_t at = row + h->row;
@@ -244,7 +244,7 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 
 /* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too
  * large. */
-static uint64_t peak_rows(const finder *f, uint64_t rows) {
+static uint64_t peak_rows(const searcher *f, uint64_t rows) {
   uint64_t some = rows / 8 / KF_PEAKS * KF_PEAKS;
   if (some == 0 || f->k > KF_PEAKS / 2) return 0;
   if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
@@ -254,9 +254,9 @@ static uint64_t peak_rows(const finder *f, uint64_t rows) {
 
 /* Raises lower[r] to the bound implied by peak r of query i in a block. A peak is off by the
  * rounding of its offset; one beyond the limit says nothing. */
-static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
+static void raise_lowers(const searcher *f, uint32_t i, const kf_row_block *block,
                          double value_of_one, const int32_t *peaks, double *lower) {
-  double margin = kf_margin(f->index, &f->groups.query[i], block);
+  double margin = kf_margin(f->index, &f->strips.query[i], block);
   double off = 0x1p-22 * (double)block->offset / value_of_one + 3;
   for (uint32_t r = 0; r < KF_PEAKS; r++) {
     double value = ((double)peaks[r] - off) * value_of_one;
@@ -267,11 +267,11 @@ static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
 
 /* Takes a look at query i, and guesses its floor from that. Not if too many guesses were wrong: a query
  * that is searched twice costs more than some hits. */
-static void guess_floor(finder *f, uint32_t i, uint32_t look, double sign) {
+static void guess_floor(searcher *f, uint32_t i, uint32_t look, double predictor) {
   kf_shortlist *list = &f->lists[i];
-  f->sign[i * KF_GUESS_LOOKS + look] = sign;
+  f->predictors[i * KF_GUESS_LOOKS + look] = predictor;
   if (f->plan->guesser == NULL || f->wrong > WRONG + f->guessed / WRONG_SHARE) return;
-  double guess = kf_guess(f->plan->guesser, look, sign);
+  double guess = kf_guess(f->plan->guesser, look, predictor);
   if (!(guess > list->guess)) return;
   f->guessed += list->guess == -INFINITY;
   list->guess = guess;
@@ -284,8 +284,8 @@ static uint64_t look_after(uint32_t look, uint64_t n) {
 }
 
 /* Looks at all queries. */
-static void take_look(finder *f, uint32_t look, bool last) {
-  for (uint32_t i = 0; i < f->groups.n; i++) {
+static void take_look(searcher *f, uint32_t look, bool last) {
+  for (uint32_t i = 0; i < f->strips.n; i++) {
     guess_floor(f, i, look, kf_shortlist_mean(&f->lists[i], f->k));
     f->lists[i].last = last;
   }
@@ -294,16 +294,16 @@ static void take_look(finder *f, uint32_t look, bool last) {
 /* Divides rows from `begun` on into KF_PEAKS classes by their numbers: the best of each class is a
  * different row, so the k-th best of these is a first floor. It saves most of the hits that rows
  * would be while little is known. */
-static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows) {
+static void find_first_floor(searcher *f, uint32_t strip, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
-  const kf_query_groups *g = &f->groups;
-  uint32_t first = kf_group_first(g, group), n = 0;
+  const kf_query_strips *g = &f->strips;
+  uint32_t first = kf_strip_first(g, strip), n = 0;
   for (size_t i = 0; i < g->scan->group * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
   for (uint64_t row = begun, step; row < begun + rows; row += step) {
     step = index->block_rows - row % index->block_rows;
     if (step > begun + rows - row) step = begun + rows - row;
     double value_of_one;
-    kf_scan s = kf_query_groups_scan(g, group, row, step, &value_of_one);
+    kf_scan s = kf_query_strips_scan(g, strip, row, step, &value_of_one);
     n = (uint32_t)s.n;
     if (!(value_of_one > 0)) continue;
     g->scan->peaks(&s, f->peaks);
@@ -315,9 +315,9 @@ static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows)
     int64_t without = left_out(f, first + i);
     bool among = without >= (int64_t)begun && without < (int64_t)(begun + rows);
     if (among) f->lowest[i * KF_PEAKS + (uint64_t)without % KF_PEAKS] = -INFINITY;
-    double sign =
+    double predictor =
         kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
-    guess_floor(f, first + i, 0, sign);
+    guess_floor(f, first + i, 0, predictor);
   }
 }
 
@@ -333,40 +333,40 @@ static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
 }
 
 /* The few rows that take part, in the place of a pass over all. */
-static kf_status take_few(finder *f, uint64_t first, uint64_t last, kf_err *err) {
+static kf_status take_few(searcher *f, uint64_t first, uint64_t last, kf_err *err) {
   const kf_filter *only = f->r->only;
   for (uint64_t at = 0; at < only->n; at++) {
     uint64_t row = only->rows[at];
-    for (uint32_t i = 0; row >= first && row < last && i < f->groups.n; i++)
+    for (uint32_t i = 0; row >= first && row < last && i < f->strips.n; i++)
       if (takes_part(f, i, row)) KF_TRY(take_hit(f, i, row, INFINITY, 0, err));
   }
   return KF_OK;
 }
 
-/* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span,
- * its share of the next span is prefetched, unless there are only one or two groups, which read as
+/* The blocks from `block` up to `end`, span by span. While a strip of queries passes over a span,
+ * its share of the next span is prefetched, unless there are only one or two strips, which read as
  * fast as memory goes. */
-static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *err) {
+static kf_status scan_blocks(searcher *f, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
-  const kf_scan_kernel *scan = f->groups.scan;
+  const kf_scan_kernel *scan = f->strips.scan;
   uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
-  uint32_t groups = f->groups.n_groups;
+  uint32_t strips = f->strips.n_strips;
   uint64_t seen = peak_rows(f, last - begun);
   uint32_t look = 1;
   bool looks = f->plan->guesser != NULL || f->plan->samples != NULL;
   kf_status status = KF_OK;
   if (f->r->only != NULL && f->r->only->sparse) return take_few(f, begun, last, err);
   if (scan->begin != NULL) scan->begin(index->padded);
-  for (uint32_t g = 0; seen > 0 && g < groups; g++) find_floor(f, g, begun, seen);
+  for (uint32_t g = 0; seen > 0 && g < strips; g++) find_first_floor(f, g, begun, seen);
   for (uint64_t row = begun; status == KF_OK && row < last; row += rows) {
     if (seen < row - begun) seen = row - begun;
     rows = span_rows(index, row, seen);
     const uint8_t *next = index->packed + (row + rows) * index->padded;
-    bool ask = groups > 2 && row + rows < last;
+    bool ask = strips > 2 && row + rows < last;
     size_t size = ask ? span_rows(index, row + rows, seen) * index->padded : 0;
-    for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
-      size_t from = size * g / groups, to = size * (g + 1) / groups;
-      status = scan_group(f, g, row, rows, next + from, to - from, err);
+    for (uint32_t g = 0; status == KF_OK && g < strips; g++) {
+      size_t from = size * g / strips, to = size * (g + 1) / strips;
+      status = scan_strip(f, g, row, rows, next + from, to - from, err);
     }
     uint64_t after = look_after(look, last - begun);
     if (looks && after > 0 && row + rows - begun >= after) {
@@ -381,12 +381,12 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
 /* --- the answer ------------------------------------------------------------------------------ */
 
 void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *scored) {
-  for (uint32_t t = 0; r->raw != NULL && t < r->k; t++) {
-    kf_scored *to = &r->raw[query * r->k + t];
+  for (uint32_t t = 0; r->scored != NULL && t < r->k; t++) {
+    kf_scored *to = &r->scored[query * r->k + t];
     *to = scored[t];
     to->row += r->index->source.first;
   }
-  if (r->raw != NULL) return;
+  if (r->scored != NULL) return;
   double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
   for (uint32_t t = 0; t < r->k; t++) {
     uint64_t at = query * r->k + t;
@@ -399,7 +399,7 @@ void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *sco
 
 /* Scores the remaining rows of query i, and writes its answer, unless rows that its guess ruled out
  * may be in it: all others are known to be below `least`. */
-static kf_status finish(finder *f, uint32_t i, kf_shortlist *next, kf_err *err) {
+static kf_status finish(searcher *f, uint32_t i, kf_shortlist *next, kf_err *err) {
   const search_plan *plan = f->plan;
   kf_shortlist *list = &f->lists[i];
   kf_scorer scorer = scorer_for(f, i);
@@ -412,7 +412,7 @@ static kf_status finish(finder *f, uint32_t i, kf_shortlist *next, kf_err *err) 
   }
   if (plan->samples != NULL) {
     kf_guess_sample *sample = &plan->samples[place_of(f, i)];
-    memcpy(sample->sign, f->sign + i * KF_GUESS_LOOKS, sizeof sample->sign);
+    memcpy(sample->predictor, f->predictors + i * KF_GUESS_LOOKS, sizeof sample->predictor);
     sample->key = list->least;
   }
   kf_request_answer(f->r, query_at(f, i), list->scored);
@@ -420,27 +420,27 @@ static kf_status finish(finder *f, uint32_t i, kf_shortlist *next, kf_err *err) 
 }
 
 /* Queries of the plan from `first` on, at most `batch`. */
-static kf_status find(finder *f, uint64_t first, uint32_t batch, kf_err *err) {
+static kf_status find(searcher *f, uint64_t first, uint32_t batch, kf_err *err) {
   uint64_t left = f->plan->n - first;
   take_queries(f, first, left < batch ? (uint32_t)left : batch);
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
-  for (uint32_t i = 0; i < f->groups.n; i++) {
-    bool last = i + 1 == f->groups.n;
+  for (uint32_t i = 0; i < f->strips.n; i++) {
+    bool last = i + 1 == f->strips.n;
     if (!last) kf_shortlist_ready(&f->lists[i + 1], f->sorted);
     KF_TRY(finish(f, i, last ? NULL : &f->lists[i + 1], err));
   }
   return KF_OK;
 }
 
-kf_status kf_nearest_alone(const kf_request *r, uint64_t *candidates, kf_err *err) {
+kf_status kf_nearest_alone(const kf_request *r, kf_err *err) {
   if (r->n == 0) return KF_OK;
   uint32_t batch = batch_for(r->k, r->n);
   search_plan plan = {.n = r->n};
-  finder f = {0};
-  kf_status status = finder_make(&f, r, &plan, batch, err);
+  searcher f = {0};
+  kf_status status = searcher_make(&f, r, &plan, batch, err);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += batch)
     status = find(&f, first, batch, err);
-  if (candidates != NULL) *candidates += f.candidates;
+  kf_request_count(r, f.candidates);
   kf_arena_free(&f.arena);
   return status;
 }
@@ -452,13 +452,13 @@ typedef struct parallel_job {
   const search_plan *plan;
   uint32_t batch;
   uint64_t slices; /* of the rows, if these are divided */
-  finder *finders; /* one for each worker, or for each slice */
+  searcher *searchers; /* one for each worker, or for each slice */
 } parallel_job;
 
 static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err) {
   const parallel_job *j = argument;
-  finder *f = &j->finders[worker];
-  if (f->r == NULL) KF_TRY(finder_make(f, j->r, j->plan, j->batch, err));
+  searcher *f = &j->searchers[worker];
+  if (f->r == NULL) KF_TRY(searcher_make(f, j->r, j->plan, j->batch, err));
   return find(f, (uint64_t)i * j->batch, j->batch, err);
 }
 
@@ -467,18 +467,18 @@ static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err
 static kf_status find_in_slice(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const parallel_job *j = argument;
-  KF_TRY(finder_make(&j->finders[i], j->r, j->plan, j->batch, err));
-  take_queries(&j->finders[i], 0, (uint32_t)j->plan->n);
+  KF_TRY(searcher_make(&j->searchers[i], j->r, j->plan, j->batch, err));
+  take_queries(&j->searchers[i], 0, (uint32_t)j->plan->n);
   uint64_t blocks = j->r->index->n_blocks;
-  return scan_blocks(&j->finders[i], blocks * i / j->slices, blocks * (i + 1) / j->slices, err);
+  return scan_blocks(&j->searchers[i], blocks * i / j->slices, blocks * (i + 1) / j->slices, err);
 }
 
 static kf_status merge_slices(const parallel_job *j, kf_err *err) {
-  finder *f = &j->finders[0];
+  searcher *f = &j->searchers[0];
   for (uint32_t i = 0; i < j->plan->n; i++) {
     kf_scorer scorer = scorer_for(f, i);
     for (uint64_t s = 1; s < j->slices; s++)
-      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[s].lists[i], f->k, f->capacity,
+      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->searchers[s].lists[i], f->k, f->capacity,
                                 f->margin[i], &scorer, err));
     f->candidates += scorer.candidates;
     KF_TRY(finish(f, i, NULL, err));
@@ -487,34 +487,33 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
 }
 
 /* Batches of equal size, a few for each thread, so that none waits long for the last; many queries in
- * whole groups. */
-static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads, size_t group) {
+ * whole strips. */
+static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads, size_t strip) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
   uint64_t batches = rounds * threads;
   uint64_t batch = batches < 2 ? n : (n + batches - 1) / batches;
-  uint64_t whole = (batch + group - 1) / group * group;
-  if (batch > 4 * group && whole <= most) batch = whole;
+  uint64_t whole = (batch + strip - 1) / strip * strip;
+  if (batch > 4 * strip && whole <= most) batch = whole;
   return batch > 0 ? (uint32_t)batch : 1;
 }
 
-static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_plan *plan,
-                                uint64_t *candidates) {
+static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_plan *plan) {
   uint64_t n = plan->n;
   const kf_index *index = r->index;
   parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
   if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
-  j.finders = kf_alloc_zero(ctx->threads, sizeof *j.finders);
-  if (j.finders == NULL) return kf_fail_memory(&ctx->err);
+  j.searchers = kf_alloc_zero(ctx->threads, sizeof *j.searchers);
+  if (j.searchers == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, find_in_slice, &j)
                          : kf_parallel(ctx, (size_t)((n + j.batch - 1) / j.batch), find_batch, &j);
   if (status == KF_OK && few) status = merge_slices(&j, &ctx->err);
   for (unsigned i = 0; i < ctx->threads; i++) {
-    if (candidates != NULL) *candidates += j.finders[i].candidates;
-    kf_arena_free(&j.finders[i].arena);
+    kf_request_count(r, j.searchers[i].candidates);
+    kf_arena_free(&j.searchers[i].arena);
   }
-  kf_free(j.finders);
+  kf_free(j.searchers);
   return status;
 }
 
@@ -540,7 +539,7 @@ static void divide_queries(uint64_t n, uint64_t *numbers) {
 
 /* Some queries first, the others with floors guessed from what these found, and once more those that
  * were guessed too high. */
-static kf_status search_guessing(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
+static kf_status search_guessing(kf_ctx *ctx, const kf_request *r) {
   uint64_t *numbers, rest = r->n - KF_GUESS_SAMPLES, wrong = 0;
   unsigned char *again;
   kf_guess_sample *samples;
@@ -552,28 +551,28 @@ static kf_status search_guessing(kf_ctx *ctx, const kf_request *r, uint64_t *can
   if (status == KF_OK) {
     divide_queries(r->n, numbers);
     search_plan plan = {.numbers = numbers, .n = KF_GUESS_SAMPLES, .samples = samples};
-    status = search_planned(ctx, r, &plan, candidates);
+    status = search_planned(ctx, r, &plan);
   }
   if (status == KF_OK) {
     kf_guesser guesser = kf_guesser_of(samples, KF_GUESS_SAMPLES);
     search_plan plan = {
         .numbers = numbers + KF_GUESS_SAMPLES, .n = rest, .guesser = &guesser, .again = again};
-    status = search_planned(ctx, r, &plan, candidates);
+    status = search_planned(ctx, r, &plan);
   }
   for (uint64_t i = 0; status == KF_OK && i < rest; i++)
     if (again[i] != 0) numbers[wrong++] = numbers[KF_GUESS_SAMPLES + i];
   if (wrong > 0) {
     search_plan plan = {.numbers = numbers, .n = wrong};
-    status = search_planned(ctx, r, &plan, candidates);
+    status = search_planned(ctx, r, &plan);
   }
   kf_arena_free(&arena);
   return status;
 }
 
-kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r, uint64_t *candidates) {
-  if (guesses_pay(r)) return search_guessing(ctx, r, candidates);
+kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r) {
+  if (guesses_pay(r)) return search_guessing(ctx, r);
   search_plan plan = {.n = r->n};
-  return search_planned(ctx, r, &plan, candidates);
+  return search_planned(ctx, r, &plan);
 }
 
 #define CHECKED 256u
@@ -590,32 +589,24 @@ static kf_status check_some(void *argument, size_t i, size_t worker, kf_err *err
   return KF_OK;
 }
 
-static kf_status check_queries(kf_ctx *ctx, kf_request *r) {
-  return kf_parallel(ctx, (size_t)((r->n + CHECKED - 1) / CHECKED), check_some, r);
+static kf_status check_queries(kf_ctx *ctx, const kf_request *r) {
+  kf_request own = *r; /* tasks take no const */
+  return kf_parallel(ctx, (size_t)((r->n + CHECKED - 1) / CHECKED), check_some, &own);
 }
 
-/* On devices where that pays, otherwise on the CPU of this process. */
-static kf_status nearest_here(kf_ctx *ctx, kf_request *r, uint64_t *candidates) {
+kf_status kf_nearest_here(kf_ctx *ctx, const kf_request *r) {
   bool done = false;
   if (r->n == 0) return KF_OK;
-  if (r->only != NULL) return kf_nearest_cpu(ctx, r, candidates); /* devices know all rows */
-  KF_TRY(kf_nearest_device(ctx, r, candidates, &done));
+  if (r->only == NULL) KF_TRY(kf_nearest_device(ctx, r, &done)); /* devices know no filter */
   if (done) return KF_OK;
-  if (r->unchecked) KF_TRY(check_queries(ctx, r));
-  return kf_nearest_cpu(ctx, r, candidates);
+  if (r->check) KF_TRY(check_queries(ctx, r));
+  return kf_nearest_cpu(ctx, r);
 }
 
 /* --- several ranks ----------------------------------------------------------------------------- */
 
-kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
-                               const float *queries, uint64_t n, uint32_t k, kf_scored *out,
-                               uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, NULL, NULL, NULL, out, only, false};
-  return nearest_here(ctx, &r, candidates);
-}
-
 /* Each has the whole index, and searches with its share of the queries. */
-static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *candidates) {
+static kf_status share_queries(kf_ctx *ctx, const kf_request *all) {
   kf_range own = kf_share_of(&ctx->ranks, all->n, 1);
   kf_request r = *all;
   r.queries += own.first * r.index->dim;
@@ -623,7 +614,7 @@ static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *can
   if (r.leave_out != NULL) r.leave_out += own.first;
   r.rows += own.first * r.k;
   if (r.scores != NULL) r.scores += own.first * r.k;
-  kf_status status = nearest_here(ctx, &r, candidates);
+  kf_status status = kf_nearest_here(ctx, &r);
   kf_share_ends(&ctx->ranks, all->n, 1);
   status = kf_join(ctx, status, all->rows, r.k * sizeof *all->rows);
   if (all->scores == NULL || status != KF_OK) return status;
@@ -631,33 +622,18 @@ static kf_status share_queries(kf_ctx *ctx, const kf_request *all, uint64_t *can
   return kf_join(ctx, status, all->scores, r.k * sizeof *all->scores);
 }
 
-kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates) {
-  return kf_index_nearest_among(ctx, index, NULL, queries, n, k, leave_out, rows, scores,
-                                candidates);
-}
-
-kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
-                                 const float *queries, uint64_t n, uint32_t k,
-                                 const int64_t *leave_out, int64_t *rows, double *scores,
-                                 uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, only, false};
+kf_status kf_nearest(kf_ctx *ctx, const kf_request *request) {
   uint64_t found = 0;
-  kf_status status = index->source.all > 0
-                         ? kf_index_nearest_in_parts(ctx, index, only, queries, n, k, leave_out,
-                                                     rows, scores, &found)
-                         : share_queries(ctx, &r, &found);
-  status = kf_sum_u64(ctx, status, &found, 1);
-  if (candidates != NULL) *candidates += found;
-  return status;
-}
-
-kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                          uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
-                          uint64_t *candidates) {
-  kf_request r = {index, ctx->kernels, queries, n, k, leave_out, rows, scores, NULL, NULL, true};
-  if (!kf_is_shared(&ctx->ranks)) return nearest_here(ctx, &r, candidates);
-  KF_TRY(check_queries(ctx, &r)); /* all ranks have the same queries, and fail alike */
-  return kf_index_nearest_parallel(ctx, index, queries, n, k, leave_out, rows, scores, candidates);
+  kf_request r = *request;
+  r.kernels = ctx->kernels;
+  r.candidates = &found;
+  if (r.check && kf_is_shared(&ctx->ranks)) { /* all ranks have the same queries, and fail alike */
+    KF_TRY(check_queries(ctx, &r));
+    r.check = false;
+  }
+  kf_status status =
+      r.index->source.all > 0 ? kf_nearest_in_parts(ctx, &r) : share_queries(ctx, &r);
+  KF_TRY(kf_sum_u64(ctx, status, &found, 1));
+  kf_request_count(request, found);
+  return KF_OK;
 }

@@ -155,7 +155,7 @@ kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prot
                           &use->mapping));
   kf_status status = KF_OK;
   if (plan->top > 0)
-    status = kf_index_use_begin(ctx, p->index, plan->rows, searched, plan->top, &use->search);
+    status = kf_nearest_begin(ctx, p->index, plan->rows, searched, plan->top, &use->search);
   if (status == KF_OK) status = kf_sums_begin(ctx, use, plan->rows);
   if (status != KF_OK) return kf_prototypes_end(ctx, use, status);
   bool devices =
@@ -166,7 +166,7 @@ kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prot
 
 kf_status kf_prototypes_end(kf_ctx *ctx, kf_prototypes_use *use, kf_status status) {
   status = kf_mapping_end(ctx, &use->mapping, status);
-  status = kf_index_use_end(ctx, &use->search, status);
+  status = kf_nearest_end(ctx, &use->search, status);
   return kf_slots_end(ctx, &use->sums, status);
 }
 
@@ -220,7 +220,8 @@ kf_status kf_prototypes_find(kf_prototypes_use *use, const float *queries, uint6
                              int32_t *classes, double *scores, kf_err *err) {
   int64_t *found = kf_alloc(n * top, sizeof *found);
   if (found == NULL) return kf_fail_memory(err);
-  kf_status status = kf_index_use_nearest(&use->search, queries, n, top, found, scores, err);
+  kf_request r = {.queries = queries, .n = n, .k = top, .rows = found, .scores = scores};
+  kf_status status = kf_nearest_in_pass(&use->search, &r, err);
   for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = use->p->ids[found[i]];
   kf_free(found);
   return status;

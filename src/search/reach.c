@@ -5,15 +5,15 @@
  * come before this score?', no list is kept and no row is read. */
 #include "search/index.h"
 
-/* One block of rows against one group of queries. */
-static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group,
+/* One block of rows against one strip of queries. */
+static void scan_strip(const kf_query_strips *g, uint64_t number, uint32_t strip,
                        const double *least_score, kf_reach_fn use, void *argument) {
   const kf_index *index = g->index;
   const kf_row_block *block = &index->blocks[number];
   uint64_t row = number * index->block_rows;
-  uint32_t first = kf_group_first(g, group);
+  uint32_t first = kf_strip_first(g, strip);
   double one;
-  kf_scan s = kf_query_groups_scan(g, group, row, index->block_rows, &one);
+  kf_scan s = kf_query_strips_scan(g, strip, row, index->block_rows, &one);
   for (uint32_t i = first; i < first + s.n; i++) {
     double key = kf_key(index, &g->query[i], least_score[g->order[i]]);
     g->floor[i] = kf_floor(key, kf_margin(index, &g->query[i], block), one, block);
@@ -36,16 +36,16 @@ kf_status kf_index_reaching_in(const kf_index *index, const kf_kernels *kernels,
                                const float *queries, uint64_t n, const double *least_score,
                                uint64_t block, uint64_t end, kf_reach_fn use, void *argument,
                                kf_err *err) {
-  kf_query_groups g;
+  kf_query_strips g;
   kf_arena arena = {0};
-  kf_query_groups_make(&g, index, kernels, (uint32_t)n, &arena);
+  kf_query_strips_make(&g, index, kernels, (uint32_t)n, &arena);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK) {
-    kf_query_groups_take(&g, queries, (uint32_t)n, false);
+    kf_query_strips_take(&g, queries, (uint32_t)n, false);
     if (g.scan->begin != NULL) g.scan->begin(index->padded);
     for (; block < end; block++)
-      for (uint32_t group = 0; group < g.n_groups; group++)
-        scan_group(&g, block, group, least_score, use, argument);
+      for (uint32_t strip = 0; strip < g.n_strips; strip++)
+        scan_strip(&g, block, strip, least_score, use, argument);
     if (g.scan->end != NULL) g.scan->end();
   }
   kf_arena_free(&arena);

@@ -173,7 +173,15 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
     return kf_fail(err, KF_ERR_ARG, "kf_search: text_mean and filters are for galleries");
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
   uint64_t candidates = 0;
-  KF_TRY(kf_index_search(ctx, index, queries, n, k, o.leave_out, rows, scores, &candidates));
+  KF_TRY(kf_nearest(ctx, &(kf_request){.index = index,
+                                       .queries = queries,
+                                       .n = n,
+                                       .k = k,
+                                       .check = true,
+                                       .leave_out = o.leave_out,
+                                       .rows = rows,
+                                       .scores = scores,
+                                       .candidates = &candidates}));
   if (report != NULL) {
     report->queries += n;
     report->candidates += candidates;

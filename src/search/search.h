@@ -34,35 +34,11 @@ typedef struct kf_source {
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
-/* Not less than the length of any row of the index; and of those of other ranks, which it is told. */
-double kf_index_farthest(const kf_index *index);
-void kf_index_reaches(kf_index *index, double length);
+/* An upper bound of the length of any row of the index; and raising it to that of rows of other
+ * ranks. */
+double kf_index_max_length(const kf_index *index);
+void kf_index_raise_max_length(kf_index *index, double length);
 
-/* The k nearest rows of n queries in the space of the rows, on all threads of the context, which divide
- * the queries or, if these are few, the rows. k has been checked (kf_check_neighbours); leave_out,
- * scores and candidates may be NULL. The number of rows scored is added to *candidates. */
-kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates);
-/* The same, and checks the queries (kf_check_norm2); where devices search, while they do. */
-kf_status kf_index_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
-                          uint32_t k, const int64_t *leave_out, int64_t *rows, double *scores,
-                          uint64_t *candidates);
-/* The same without the check on the threads of a pass, each with queries of its own, which have devices search where that
- * pays (device_search.c). `begin`, before the pass, is told how many queries there will be in all, and
- * at a time; `end` passes on the status of the pass, or says what went wrong with a device. */
-typedef struct kf_index_use {
-  const kf_index *index;
-  const kf_kernels *kernels;
-  const kf_devices *devices; /* NULL: the CPU searches */
-  bool failed;               /* a device has; with the lock of the index */
-  kf_err err;
-} kf_index_use;
-kf_status kf_index_use_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
-                             uint32_t k, kf_index_use *use);
-kf_status kf_index_use_end(kf_ctx *ctx, kf_index_use *use, kf_status status);
-kf_status kf_index_use_nearest(kf_index_use *use, const float *queries, uint64_t n, uint32_t k,
-                               int64_t *rows, double *scores, kf_err *err);
 /* Which rows of an index take part. */
 struct kf_filter {
   const void *of; /* the gallery */
@@ -79,11 +55,43 @@ static inline bool kf_filter_takes(const kf_filter *filter, uint64_t row) {
 uint64_t kf_filter_count(const kf_filter *filter, uint64_t first, uint64_t end);
 kf_status kf_filter_narrow(const kf_filter *filter, uint64_t first, uint64_t end, kf_filter **out,
                            kf_err *err);
-/* kf_index_nearest_parallel among some rows (NULL: all); k has been checked. */
-kf_status kf_index_nearest_among(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
-                                 const float *queries, uint64_t n, uint32_t k,
-                                 const int64_t *leave_out, int64_t *rows, double *scores,
-                                 uint64_t *candidates);
+
+/* A search: the k nearest rows for each of n queries in the space of the rows. Callers name the fields
+ * they need; the others are zero. */
+typedef struct kf_request {
+  const kf_index *index;
+  const float *queries;     /* [n][dim] */
+  uint64_t n;
+  uint32_t k;               /* has passed kf_check_neighbours */
+  bool check;               /* queries are still to be checked (kf_check_norm2) */
+  const int64_t *leave_out; /* [n] a row that does not count for this query; NULL: none */
+  const kf_filter *only;    /* the rows that take part; NULL: all */
+  int64_t *rows;            /* [n][k] the answers, best first */
+  double *scores;           /* [n][k] or NULL */
+  uint64_t *candidates;     /* the number of rows scored is added; may be NULL */
+  /* Set inside this room. */
+  const kf_kernels *kernels;
+  struct kf_scored *scored; /* [n][k] canonical scores instead of rows and scores; NULL: not wanted */
+} kf_request;
+
+/* Searches on all threads and ranks of the context, and on its devices where that pays. */
+kf_status kf_nearest(kf_ctx *ctx, const kf_request *request);
+
+/* The same on the threads of a pass, each with queries of its own; `check` and `only` are not for it.
+ * Before the pass, `begin` is told how many queries there will be in all and at a time; after it, `end`
+ * passes on the status of the pass, or says what went wrong with a device. */
+typedef struct kf_nearest_use {
+  const kf_index *index;
+  const kf_kernels *kernels;
+  const kf_devices *devices; /* NULL: the CPU searches */
+  bool failed;               /* a device has; with the lock of the index */
+  kf_err err;
+} kf_nearest_use;
+kf_status kf_nearest_begin(kf_ctx *ctx, const kf_index *index, uint64_t n, uint64_t each,
+                           uint32_t k, kf_nearest_use *use);
+kf_status kf_nearest_end(kf_ctx *ctx, kf_nearest_use *use, kf_status status);
+kf_status kf_nearest_in_pass(kf_nearest_use *use, const kf_request *request, kf_err *err);
+
 /* Hands out, for each of n < 2^32 queries, every row whose canonical score (cosine, dot product or
  * squared distance) is as good as least_score[i] or better, and some others; in no order. On the
  * calling thread. */
@@ -147,7 +155,7 @@ void kf_prototypes_free(kf_prototypes *p);
 typedef struct kf_prototypes_use {
   const kf_prototypes *p;
   kf_mapping mapping;
-  kf_index_use search;
+  kf_nearest_use search;
   kf_slots_use sums;
   double temperature; /* of probabilities; 0: none are wanted */
   bool squares;       /* and sums of their squares */

@@ -96,17 +96,4 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err);
 
-/* --- rows divided among ranks (parts.c) ------------------------------------------------------------ */
-
-/* The k nearest rows of this rank, with their canonical scores, [n][k]; rows by their numbers among all.
- * only: NULL, or which of its rows take part. (nearest.c) */
-kf_status kf_index_nearest_raw(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
-                               const float *queries, uint64_t n, uint32_t k, kf_scored *out,
-                               uint64_t *candidates);
-/* kf_index_nearest_among for all ranks together. */
-kf_status kf_index_nearest_in_parts(kf_ctx *ctx, const kf_index *index, const kf_filter *only,
-                                    const float *queries, uint64_t n, uint32_t k,
-                                    const int64_t *leave_out, int64_t *rows, double *scores,
-                                    uint64_t *candidates);
-
 #endif

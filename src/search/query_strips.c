@@ -1,23 +1,23 @@
-/* query_groups.c - queries made ready for the scan kernel: centred, rounded to 8 bits with a factor
- * for each group, and packed. Both searches (nearest.c, reach.c) begin here. */
+/* query_strips.c - queries made ready for the scan kernel: centred, rounded to 8 bits with a factor
+ * for each strip, and packed. Both searches (nearest.c, reach.c) begin here. */
 #include "search/index.h"
 
 #include <math.h>
 
-void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_kernels *kernels,
+void kf_query_strips_make(kf_query_strips *g, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena) {
   const kf_scan_kernel *scan = kernels->scan;
-  uint64_t group = scan->group, groups = (most + group - 1) / group;
-  *g = (kf_query_groups){.index = index, .kernels = kernels, .scan = scan};
+  uint64_t strip = scan->group, strips = (most + strip - 1) / strip;
+  *g = (kf_query_strips){.index = index, .kernels = kernels, .scan = scan};
   g->packed_size = scan->size(index->padded);
   KF_TAKE(arena, g->order, most);
   KF_TAKE(arena, g->query, most);
   KF_TAKE(arena, g->floor, most);
-  KF_TAKE(arena, g->factor, groups);
-  g->packed = kf_arena_take(arena, groups, g->packed_size);
-  KF_TAKE(arena, g->hits, group * index->block_rows);
+  KF_TAKE(arena, g->factor, strips);
+  g->packed = kf_arena_take(arena, strips, g->packed_size);
+  KF_TAKE(arena, g->hits, strip * index->block_rows);
   KF_TAKE(arena, g->given, most);
-  KF_TAKE(arena, g->bytes, group * index->padded);
+  KF_TAKE(arena, g->bytes, strip * index->padded);
   KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim + KF_LEAD_TAIL);
   if (index->lead.n == 0) return;
   KF_TAKE(arena, g->fine, most * (2 * (uint64_t)index->fine_dim));
@@ -26,7 +26,7 @@ void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_ke
 }
 
 /* Sorts queries by their largest number, equal ones by their number. */
-static void sort_queries(kf_query_groups *g) {
+static void sort_queries(kf_query_strips *g) {
   for (uint32_t i = 0; i < g->n; i++) {
     uint32_t at = i;
     for (; at > 0 && g->given[g->order[at - 1]].largest > g->given[i].largest; at--)
@@ -35,36 +35,36 @@ static void sort_queries(kf_query_groups *g) {
   }
 }
 
-static uint32_t group_queries(const kf_query_groups *g, uint32_t group) {
-  uint32_t full = (uint32_t)g->scan->group, left = g->n - group * full;
+static uint32_t queries_of(const kf_query_strips *g, uint32_t strip) {
+  uint32_t full = (uint32_t)g->scan->group, left = g->n - strip * full;
   return left < full ? left : full;
 }
 
 /* The factor is that of the largest query that is not too long. */
-static void pack_group(kf_query_groups *g, uint32_t group) {
+static void pack_strip(kf_query_strips *g, uint32_t strip) {
   const kf_index *index = g->index;
-  uint32_t first = kf_group_first(g, group), n = group_queries(g, group);
+  uint32_t first = kf_strip_first(g, strip), n = queries_of(g, strip);
   double largest = 0;
   for (uint32_t i = first; i < first + n; i++) {
     g->query[i] = g->given[g->order[i]];
     double own = g->query[i].largest;
     if (own < INFINITY && own > largest) largest = own;
   }
-  g->factor[group] = kf_query_factor(index, g->kernels, largest);
+  g->factor[strip] = kf_query_factor(index, g->kernels, largest);
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = first + i;
     const float *seen = index->lead.n > 0 ? g->seen + g->order[at] * (uint64_t)index->seen : NULL;
-    kf_query_round(index, g->kernels, kf_groups_row(g, at), seen, g->factor[group], g->wide,
+    kf_query_round(index, g->kernels, kf_strips_row(g, at), seen, g->factor[strip], g->wide,
                    &g->query[at], g->bytes + i * index->padded);
     if (index->lead.n > 0)
-      kf_query_round_fine(index, g->kernels, kf_groups_row(g, at), g->wide, &g->query[at],
+      kf_query_round_fine(index, g->kernels, kf_strips_row(g, at), g->wide, &g->query[at],
                           g->fine + at * (2 * (uint64_t)index->fine_dim));
   }
-  g->scan->pack(g->bytes, n, index->padded, g->packed + group * g->packed_size);
+  g->scan->pack(g->bytes, n, index->padded, g->packed + strip * g->packed_size);
 }
 
 /* What the first pass takes for queries [first, first + n), n <= KF_LEAD_ROWS. */
-static void see_queries(kf_query_groups *g, uint32_t first, uint32_t n) {
+static void see_queries(kf_query_strips *g, uint32_t first, uint32_t n) {
   const kf_index *index = g->index;
   double length2[KF_LEAD_ROWS] = {0};
   for (uint32_t r = 0; r < n; r++) {
@@ -85,32 +85,32 @@ static void see_queries(kf_query_groups *g, uint32_t first, uint32_t n) {
   }
 }
 
-void kf_query_groups_take(kf_query_groups *g, const float *x, uint32_t n, bool by_size) {
+void kf_query_strips_take(kf_query_strips *g, const float *x, uint32_t n, bool by_size) {
   g->x = x;
   g->n = n;
-  g->n_groups = (n + (uint32_t)g->scan->group - 1) / (uint32_t)g->scan->group;
+  g->n_strips = (n + (uint32_t)g->scan->group - 1) / (uint32_t)g->scan->group;
   for (uint32_t i = 0; i < n; i++) {
     g->order[i] = i;
-    g->given[i] = kf_query_start(g->index, g->kernels, kf_groups_row(g, i), g->wide);
+    g->given[i] = kf_query_start(g->index, g->kernels, kf_strips_row(g, i), g->wide);
   }
   for (uint32_t i = 0; g->index->lead.n > 0 && i < n; i += KF_LEAD_ROWS)
     see_queries(g, i, n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS);
   if (by_size) sort_queries(g);
-  for (uint32_t group = 0; group < g->n_groups; group++) pack_group(g, group);
+  for (uint32_t strip = 0; strip < g->n_strips; strip++) pack_strip(g, strip);
 }
 
-kf_scan kf_query_groups_scan(const kf_query_groups *g, uint32_t group, uint64_t row, uint64_t rows,
+kf_scan kf_query_strips_scan(const kf_query_strips *g, uint32_t strip, uint64_t row, uint64_t rows,
                              double *value_of_one) {
   const kf_index *index = g->index;
-  double one = kf_value_of_one(g->factor[group], &index->blocks[row / index->block_rows]);
+  double one = kf_value_of_one(g->factor[strip], &index->blocks[row / index->block_rows]);
   *value_of_one = one;
   return (kf_scan){.dim = index->padded,
                    .panels = index->packed + row * index->padded,
                    .n_panels = rows / KF_PANEL,
                    .offset = index->offset + row,
                    .unit = one > 0 ? (float)(1 / one) : 1,
-                   .queries = g->packed + group * g->packed_size,
-                   .n = group_queries(g, group),
-                   .floor = g->floor + kf_group_first(g, group),
+                   .queries = g->packed + strip * g->packed_size,
+                   .n = queries_of(g, strip),
+                   .floor = g->floor + kf_strip_first(g, strip),
                    .hits = g->hits};
 }
