@@ -43,6 +43,9 @@ void kf_classifier_free(kf_classifier *c) {
 typedef struct job {
   const kf_prototypes *prototypes;
   kf_prototypes_use use;
+  const float *rows;  /* as given */
+  kf_range share;     /* of the rows, on this rank */
+  uint64_t each;      /* rows of a task */
   uint32_t top;
   double temperature; /* of probabilities; 0: not asked for */
   int32_t *classes;
@@ -69,19 +72,42 @@ static void set_probabilities(void *argument, uint64_t row, const kf_odds *odds,
   }
 }
 
-static kf_status classify_batch(void *argument, const kf_batch *b, kf_err *err) {
+/* The squared lengths of rows [first, first + n). */
+static kf_status measure(const job *j, uint64_t first, uint64_t n, double *norm2, kf_err *err) {
+  const kf_prototypes *p = j->prototypes;
+  uint32_t dim = p->model->map.dim_in;
+  for (uint64_t i = 0; i < n; i++) {
+    norm2[i] = p->kernels->norm2(j->rows + (first + i) * dim, dim);
+    KF_TRY(kf_check_norm2("row", first + i, norm2[i], true, err));
+  }
+  return KF_OK;
+}
+
+static kf_status classify_some(job *j, uint64_t first, uint64_t n, double *norm2, float *queries,
+                               kf_err *err) {
+  uint64_t to = first * j->top;
+  const float *rows = j->rows + first * j->prototypes->model->map.dim_in;
+  KF_TRY(measure(j, first, n, norm2, err));
+  KF_TRY(kf_prototypes_queries(&j->use, rows, norm2, n, queries, err));
+  KF_TRY(kf_prototypes_find(&j->use, queries, n, j->top, j->classes + to,
+                            j->scores != NULL ? j->scores + to : NULL, err));
+  if (j->probabilities == NULL) return KF_OK;
+  return kf_prototypes_odds(&j->use, queries, n, set_probabilities, &(part){j, first}, err);
+}
+
+static kf_status classify_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
   job *j = argument;
-  uint64_t to = b->first * j->top;
-  float *queries = kf_alloc(b->n * j->prototypes->dim, sizeof *queries);
-  if (queries == NULL) return kf_fail_memory(err);
-  kf_status status = kf_prototypes_queries(&j->use, b->rows, b->norm2, b->n, queries, err);
-  if (status == KF_OK)
-    status = kf_prototypes_find(&j->use, queries, b->n, j->top, j->classes + to,
-                                j->scores != NULL ? j->scores + to : NULL, err);
-  if (status == KF_OK && j->probabilities != NULL)
-    status =
-        kf_prototypes_odds(&j->use, queries, b->n, set_probabilities, &(part){j, b->first}, err);
-  kf_free(queries);
+  uint64_t first = j->share.first + (uint64_t)i * j->each, left = j->share.last - first;
+  uint64_t n = left < j->each ? left : j->each;
+  double *norm2;
+  float *queries;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, norm2, n);
+  KF_TAKE(&arena, queries, n * j->prototypes->dim);
+  kf_status status =
+      arena.failed ? kf_fail_memory(err) : classify_some(j, first, n, norm2, queries, err);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -91,40 +117,33 @@ static uint64_t batch_rows(const kf_ctx *ctx, uint64_t n) {
   return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
 }
 
-/* After a shared pass: the answers of all ranks. */
-static kf_status join_answers(kf_ctx *ctx, const kf_data *data, const job *j) {
-  double *others[] = {j->scores, j->probabilities};
-  KF_TRY(kf_join_rows(ctx, data, j->classes, j->top * (uint64_t)sizeof *j->classes));
-  for (int i = 0; i < 2; i++)
-    if (others[i] != NULL)
-      KF_TRY(kf_join_rows(ctx, data, others[i], j->top * (uint64_t)sizeof(double)));
-  return KF_OK;
-}
-
-static kf_status classify_all(kf_ctx *ctx, const kf_data *data, job *j) {
-  kf_prototypes_plan plan = {.rows = data->rows, .top = j->top, .temperature = j->temperature};
-  KF_TRY(kf_prototypes_begin(ctx, j->prototypes, &plan, &j->use));
-  kf_pass pass = {.rows = j->use.batch > 0 ? j->use.batch : batch_rows(ctx, data->rows),
-                  .rows_only = true,
-                  .shared = true,
-                  .work = classify_batch,
-                  .argument = j};
-  KF_TRY(kf_prototypes_end(ctx, &j->use, kf_each_batch(ctx, data, &pass)));
-  return join_answers(ctx, data, j);
+/* The answers of all ranks. */
+static kf_status join_answers(kf_ctx *ctx, uint64_t n, const job *j, kf_status status) {
+  void *arrays[] = {j->classes, j->scores, j->probabilities};
+  uint64_t sizes[] = {sizeof *j->classes, sizeof *j->scores, sizeof *j->probabilities};
+  for (int i = 0; i < 3; i++) {
+    if (arrays[i] == NULL) continue;
+    kf_share_ends(&ctx->ranks, n, 1);
+    status = kf_join(ctx, status, arrays[i], j->top * sizes[i]);
+  }
+  return status;
 }
 
 static kf_status classify(kf_ctx *ctx, const kf_classifier *c, const float *rows, uint64_t n,
                           job j) {
-  kf_data *data;
   j.prototypes = c->prototypes;
+  j.rows = rows;
   j.top = c->top;
+  j.share = kf_share_of(&ctx->ranks, n, 1);
   if (j.probabilities != NULL)
     KF_TRY(kf_prototypes_temperature(j.prototypes, c->temperature, &j.temperature, &ctx->err));
   if (n == 0) return KF_OK;
-  KF_TRY(kf_data_open_memory(ctx, rows, n, j.prototypes->model->map.dim_in, NULL, NULL, 0, &data));
-  kf_status status = classify_all(ctx, data, &j);
-  kf_data_free(data);
-  return status;
+  kf_prototypes_plan plan = {.rows = n, .top = j.top, .temperature = j.temperature};
+  KF_TRY(kf_prototypes_begin(ctx, j.prototypes, &plan, &j.use));
+  j.each = j.use.batch > 0 ? j.use.batch : batch_rows(ctx, n);
+  uint64_t tasks = (j.share.last - j.share.first + j.each - 1) / j.each;
+  kf_status status = kf_parallel(ctx, (size_t)tasks, classify_task, &j);
+  return join_answers(ctx, n, &j, kf_prototypes_end(ctx, &j.use, status));
 }
 
 kf_status kf_classifier_classify(kf_ctx *ctx, const kf_classifier *c, const float *rows, uint64_t n,
