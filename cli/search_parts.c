@@ -104,7 +104,7 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
   }
   for (size_t i = 0; i < all->n; i++)
     if (all->parts[i].text) all->parts[i].text_mean = mean;
-  return EXIT_OK;
+  return result_of(cli, kf_gallery_prepare_text(cli->ctx, gallery));
 }
 
 void say_search_text(cli_run *cli, const search_parts *all) {

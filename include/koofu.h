@@ -622,8 +622,9 @@ struct kf_search_options {
   /* Galleries only: the queries are embeddings of text, and this is the mean of such embeddings,
    * [dim_in] (kf_text_mean, kf_encoder_text_mean in koofu_encode.h). It is subtracted from queries
    * of unit length, as KF_CENTRE_MODALITY does: text is offset from pictures, and a map of
-   * pictures magnifies the offset. KF_ERR_ARG if the gallery was made without normalising, since
-   * text has no meaningful length. NULL: queries are like the rows. */
+   * pictures magnifies the offset. KF_ERR_ARG unless kf_gallery_prepare_text was called, or if the
+   * gallery was made without normalising, since text has no meaningful length. NULL: queries are
+   * like the rows. */
   const double *text_mean;
   const kf_filter *only; /* galleries only: which rows take part; NULL: all */
   uint64_t reserved[2];

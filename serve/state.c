@@ -436,6 +436,8 @@ static kf_status fill_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model, sv
     status = kf_gallery_new(ctx, shelf->rows, model, NULL, &shelf->koofu);
   if (status == KF_OK && shelf->rows && !shelf->raw)
     status = kf_gallery_new(ctx, shelf->rows, NULL, NULL, &shelf->raw);
+  if (status == KF_OK && shelf->koofu && s->encoder && kf_encoder_context(s->encoder) > 0)
+    status = kf_gallery_prepare_text(ctx, shelf->koofu);
   if (status != KF_OK) return status;
   shelf->any = shelf->koofu ? shelf->koofu : shelf->raw;
   shelf->n = kf_gallery_rows(shelf->any);

@@ -15,6 +15,7 @@ static answers ask(const kf_gallery *g, const float *queries, const double *text
                    kf_search_report *report) {
   answers a = {{0}, {0}};
   kf_search_options o = {.text_mean = text_mean};
+  if (text_mean != NULL) assert_ok(ctx, kf_gallery_prepare_text(ctx, g));
   assert_ok(ctx, kf_gallery_search(ctx, g, queries, QUERIES, K, &o, a.rows, a.scores, report));
   return a;
 }

@@ -192,6 +192,8 @@ static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
   kf_search_options o = {.leave_out = s->leave_out != NULL ? s->leave_out + first : NULL,
                          .text_mean = s->text_mean,
                          .only = s->only};
+  kf_status status = s->text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
+  if (status != KF_OK) return status;
   return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
                            s->scores + first * s->k, &s->report);
 }

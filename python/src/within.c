@@ -50,7 +50,8 @@ static kf_status keep(range_search *s, kf_ranges *ranges) {
 static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                               const float *block) {
   range_search *s = argument;
-  kf_status status = KF_OK;
+  kf_status status =
+      s->options.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
   for (uint64_t done = 0; status == KF_OK && done < n;) {
     kf_ranges *r;
     kf_search_options o = s->options;
@@ -66,7 +67,8 @@ static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
 }
 
 static kf_status within_itself(range_search *s, kf_ctx *ctx, uint64_t first, uint64_t n) {
-  kf_status status = KF_OK;
+  kf_status status =
+      s->options.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
   for (uint64_t done = 0; status == KF_OK && done < n;) {
     kf_ranges *r;
     status = kf_gallery_within_itself(ctx, s->gallery, first + done, n - done, s->limit,

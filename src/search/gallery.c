@@ -279,35 +279,40 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* Made once for a gallery, which many threads may search: the first that is ready counts. */
-static kf_status find_text_map(kf_ctx *ctx, const kf_gallery *gallery, const kf_map **out) {
-  kf_gallery *g = (kf_gallery *)(uintptr_t)gallery; /* it keeps what can be made at any time */
-  struct kf_text_map *there = atomic_load(&g->text_map);
-  if (there == NULL) {
-    struct kf_text_map *made = kf_alloc_zero(1, sizeof *made);
-    if (made == NULL) return kf_fail_memory(&ctx->err);
-    kf_status status = kf_map_for_text(ctx, &g->map, &made->map, &made->arena);
-    if (status != KF_OK) {
-      free_text_map(made);
-      return status;
-    }
-    if (atomic_compare_exchange_strong(&g->text_map, &there, made))
-      there = made;
-    else
-      free_text_map(made);
-  }
-  *out = &there->map;
-  return KF_OK;
+/* Whether texts go through a map of their own. */
+static bool maps_text(const kf_gallery *g) {
+  return g->space.map != NULL && g->space.map->method == KF_METHOD_SHRUNK;
+}
+
+/* A gallery is immutable but for this. */
+static _Atomic(struct kf_text_map *) *text_map_of(const kf_gallery *g) {
+  return &((kf_gallery *)(uintptr_t)g)->text_map;
+}
+
+/* Of threads that prepare a gallery at once, the first to finish wins. */
+kf_status kf_gallery_prepare_text(kf_ctx *ctx, const kf_gallery *gallery) {
+  KF_ENTER(ctx, gallery != NULL);
+  if (!maps_text(gallery) || atomic_load(text_map_of(gallery)) != NULL) return KF_OK;
+  struct kf_text_map *made = kf_alloc_zero(1, sizeof *made), *none = NULL;
+  if (made == NULL) return kf_fail_memory(err);
+  kf_status status = kf_map_for_text(ctx, &gallery->map, &made->map, &made->arena);
+  if (status != KF_OK || !atomic_compare_exchange_strong(text_map_of(gallery), &none, made))
+    free_text_map(made);
+  return status;
 }
 
 /* What brings a text to where pictures are, for kf_map_rows. */
-static kf_status find_shift(kf_ctx *ctx, ready_job *j, const double *text_mean, kf_arena *arena) {
-  kf_err *err = &ctx->err;
+static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
   const kf_space *space = &j->gallery->space;
   const kf_map *map = space->map;
   if (text_mean == NULL) return KF_OK;
-  if (map != NULL && map->method == KF_METHOD_SHRUNK)
-    KF_TRY(find_text_map(ctx, j->gallery, &j->space.map));
+  if (maps_text(j->gallery)) {
+    struct kf_text_map *prepared = atomic_load(text_map_of(j->gallery));
+    if (prepared == NULL)
+      return kf_fail(err, KF_ERR_ARG,
+                     "text_mean is for a gallery that kf_gallery_prepare_text has prepared");
+    j->space.map = &prepared->map;
+  }
   if (map != NULL ? !map->normalized : space->metric != KF_METRIC_COSINE)
     return kf_fail(err, KF_ERR_ARG,
                    "the gallery keeps the lengths of rows, which text cannot be compared with");
@@ -379,7 +384,7 @@ kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *querie
   uint64_t values;
   j.ready = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.ready) : NULL;
   kf_status status =
-      j.ready == NULL ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
+      j.ready == NULL ? kf_fail_memory(err) : find_shift(&j, o->text_mean, &arena, err);
   if (status == KF_OK) status = ready_all(ctx, &j);
   if (status == KF_OK && report != NULL) report->far += count_far(&j);
   kf_arena_free(&arena);
