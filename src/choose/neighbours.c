@@ -41,7 +41,7 @@ typedef struct k_job {
 static void count_votes(k_job *j, uint64_t i, int32_t label) {
   for (uint32_t k = 0; k < j->most; k++) {
     kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-    kf_score_card_add(&j->card, 0, j->scored, k, kf_poll_rank(&j->poll, label));
+    kf_score_card_add(&j->card, 0, j->scored, k, kf_poll_position(&j->poll, label));
   }
   j->scored++;
 }

@@ -30,7 +30,7 @@ typedef struct knn_job {
 static uint32_t best_position(const kf_poll *poll, const kf_right *right) {
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < right->n; i++) {
-    uint32_t position = kf_poll_rank(poll, right->classes[i]);
+    uint32_t position = kf_poll_position(poll, right->classes[i]);
     if (position < best) best = position;
   }
   return best;

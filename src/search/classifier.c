@@ -1,11 +1,11 @@
-/* classifier.c - the nearest classes of rows, with probabilities if they are asked for: prototypes made
- * ready once, for many calls. */
+/* classifier.c - the nearest classes of rows, with probabilities if asked for. A classifier
+ * prepares the prototypes once for many calls. */
 #include "search/search.h"
 
 struct kf_classifier {
   kf_prototypes *prototypes;
   uint32_t top;
-  double temperature; /* as it was given */
+  double temperature; /* as given */
 };
 
 static kf_status make(kf_ctx *ctx, const kf_model *model, const kf_classify_options *o,
@@ -43,9 +43,9 @@ void kf_classifier_free(kf_classifier *c) {
 typedef struct job {
   const kf_prototypes *prototypes;
   kf_prototypes_use use;
-  const float *rows;  /* as given */
-  kf_range share;     /* of the rows, on this rank */
-  uint64_t each;      /* rows of a task */
+  const float *rows; /* as given */
+  kf_range share;    /* of the rows, on this rank */
+  uint64_t each;     /* rows of a task */
   uint32_t top;
   double temperature; /* of probabilities; 0: not asked for */
   int32_t *classes;
@@ -53,7 +53,7 @@ typedef struct job {
   double *probabilities; /* [n][top]; NULL: not asked for */
 } job;
 
-/* The rows of a batch: their places in the output. */
+/* A batch of rows, the first of which is row `first`. */
 typedef struct part {
   const job *job;
   uint64_t first;
@@ -67,7 +67,7 @@ static void set_probabilities(void *argument, uint64_t row, const kf_odds *odds,
   for (uint64_t at = begin; at < begin + j->top; at++) {
     uint32_t place = kf_prototypes_place(j->prototypes, j->classes[at]);
     double probability = kf_probability(odds, kf_row_score(scores, place));
-    bool rises = at > begin && probability > j->probabilities[at - 1]; /* by rounding to f32 */
+    bool rises = at > begin && probability > j->probabilities[at - 1]; /* f32 rounding */
     j->probabilities[at] = rises ? j->probabilities[at - 1] : probability;
   }
 }
@@ -161,7 +161,7 @@ kf_status kf_classifier_probabilities(kf_ctx *ctx, const kf_classifier *c, const
                   (job){.classes = classes, .scores = scores, .probabilities = probabilities});
 }
 
-/* --- a classifier for one call ---------------------------------------------------------------- */
+/* --- one call -------------------------------------------------------------------------------- */
 
 static kf_status classify_once(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                                const kf_classify_options *o, job j) {

@@ -1,15 +1,14 @@
-/* copies.c - which rows of an index are copies of others. Devices search in the first of equal rows
- * alone, and the host adds the others to the answers: however many there are, a list on a device holds
- * as many different rows as without them.
+/* copies.c - finds equal rows of an index. Devices search only the first of equal rows, and the
+ * host adds the others to the answers, so copies never crowd different rows out of a device's list.
  *
- * Rows are sorted by a hash of their bytes; those with equal hashes are compared. Of rows that differ
- * and have one hash, the later ones count as different from all, which is always right. */
+ * Rows are sorted by a hash of their bytes; those with equal hashes are compared. On a hash
+ * collision later rows are treated as unique, which is always safe. */
 #include "search/copies.h"
 
 #include <string.h>
 
 #define ROWS_AT_ONCE 1024u
-#define FETCHED      32u /* rows that a worker has at a time, if they are not in the index */
+#define FETCHED      32u /* rows that a worker fetches at a time, if they are not in the index */
 
 typedef struct hashed {
   uint64_t hash;
@@ -29,18 +28,18 @@ static kf_status fetch(const job *j, uint64_t first, uint64_t n, float *to, kf_e
   return j->index->source.fetch(j->index->source.self, j->kernels, first, n, to, err);
 }
 
-/* Eight lanes of multiplications, which go on side by side. */
+/* Eight independent lanes, so that multiplications overlap. */
 static uint64_t hash_of(const char *bytes, uint64_t size) {
   uint64_t lane[8], sum = size;
   for (unsigned l = 0; l < 8; l++) lane[l] = UINT64_C(0x9e3779b97f4a7c15) * (l + 1);
   while (size > 0) {
     uint64_t words[8] = {0};
-    uint64_t some = size < sizeof words ? size : sizeof words;
-    memcpy(words, bytes, some);
+    uint64_t taken = size < sizeof words ? size : sizeof words;
+    memcpy(words, bytes, taken);
     for (unsigned l = 0; l < 8; l++)
       lane[l] = (lane[l] ^ words[l]) * UINT64_C(0xff51afd7ed558ccd) + (lane[l] >> 29);
-    bytes += some;
-    size -= some;
+    bytes += taken;
+    size -= taken;
   }
   for (unsigned l = 0; l < 8; l++)
     sum = (sum ^ lane[l] ^ lane[l] >> 32) * UINT64_C(0xc4ceb9fe1a85ec53);
@@ -75,7 +74,7 @@ static kf_status compare_rows(const job *j, uint32_t a, uint32_t b, bool *same, 
   return KF_OK;
 }
 
-/* By hash, and equal ones by row; returns which of the two arrays has them. */
+/* A stable radix sort by hash; returns the array that holds the result. */
 static hashed *sort(hashed *from, hashed *to, uint64_t n) {
   for (unsigned shift = 0; shift < 64; shift += 8) {
     uint64_t count[257] = {0};

@@ -13,8 +13,7 @@ typedef struct kf_copies {
   kf_arena arena;
 } kf_copies;
 
-/* Finds the copies in an index, of whose rows those in place are fetched; among 2^32 rows and more it finds
- * none. */
+/* Finds the copies in an index (rows in place are fetched). Finds none in 2^32 rows or more. */
 kf_status kf_copies_find(kf_ctx *ctx, const kf_index *index, kf_copies *out);
 void kf_copies_clear(kf_copies *copies);
 static inline bool kf_is_copy(const kf_copies *copies, uint64_t row) {

@@ -280,8 +280,8 @@ static uint64_t window_rows(const kf_index *index, uint64_t n) {
   return index->in_place && n > fit ? fit : n;
 }
 
-/* Room for all tiles of n rows, of which some are `different`, if none ends early: each window may leave the
- * last of its tiles, and the last of those for rows that are too long, not quite full. */
+/* Room for all tiles of n rows, of which some are `different`, if none ends early: each window may
+ * leave the last of its tiles, and the last of those for rows that are too long, not quite full. */
 static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n,
                            uint64_t different) {
   if (different == 0) return 1; /* which is empty */

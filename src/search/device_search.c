@@ -21,7 +21,7 @@
 
 /* Measured with bench/cuda/worth.c (docs/gpu.md). Products are rows x queries x columns. */
 #define WORTH_PRODUCTS 0x1p25 /* of a call: a quarter of a millisecond */
-#define WORTH_A_PART   0x1p26 /* of a call by one of many threads, for each of them: a millisecond */
+#define WORTH_A_PART   0x1p26 /* of a call on the thread of a pass, for each thread: a millisecond */
 #define WORTH_A_START  0x1p36 /* of all calls, for each thread: a quarter of a second */
 
 /* Queries for which the CPU takes as long as copying the rows to a device: narrow ones are searched
@@ -38,8 +38,8 @@ static double products_of(const kf_request *r) {
   return (double)r->n * (double)r->index->n * r->index->dim;
 }
 
-/* Whether a device may do it at all, by what needs no lock: whoever searches on the CPU does not wait
- * for those who use a device. */
+/* Whether a device may do it at all, by what needs no lock: whoever searches on the CPU does not
+ * wait for those who use a device. */
 static kf_status may_try(kf_ctx *ctx, const kf_request *r, bool *out) {
   kf_devices *devices = NULL;
   *out = kf_devices_asked(ctx) || products_of(r) >= WORTH_PRODUCTS;
@@ -64,7 +64,8 @@ static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
 
 /* --- a search --------------------------------------------------------------------------------- */
 
-/* What is known of a query after a search: for the CPU to do, or the end of its list is in doubt. */
+/* What is known of a query after a search: for the CPU to do, or the end of its list is in
+ * doubt. */
 enum { ANSWERED, LEFT, OPEN };
 
 typedef struct job {
@@ -518,7 +519,7 @@ static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list)
   return list;
 }
 
-/* --- copies: a row in a list stands for all that are equal to it -------------------------------- */
+/* --- copies: a row in a list stands for all that are equal to it ----------------------------- */
 
 /* At most `room` of the rows that a row in the list of query i stands for, rising. */
 static uint32_t expand(const job *j, uint32_t i, const kf_dev_scored *x, kf_scored *out,
@@ -543,8 +544,8 @@ static uint32_t count_needed(const job *j, uint32_t i, const kf_dev_scored *list
   return j->best + 1;
 }
 
-/* How far apart scores must be to be in the right order without a doubt. Canonical ones always are, but
- * rows that stand for others and have equal scores are not in the order of all of these. */
+/* How far apart scores must be to be in the right order without a doubt. Canonical ones always are,
+ * but rows that stand for others and have equal scores are not in the order of all of these. */
 static double clear_of(const job *j, double share, double score) {
   double clear = kf_clear(j->r->index, share, score);
   return clear < 0 && j->copies->n > 0 ? 0 : clear;
@@ -620,7 +621,7 @@ static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* --- what is left ------------------------------------------------------------------------------ */
+/* --- what is left ---------------------------------------------------------------------------- */
 
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
                            bool *fault, kf_err *err);
@@ -747,8 +748,9 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   return measure_queries(j, first, err);
 }
 
-/* Queries that devices take as they are need not be looked at before, but while they search; answers are made
- * while lists come. Tasks begin in order, so that nobody waits for one that has not begun. */
+/* Queries that devices take as they are need not be looked at before, but while they search;
+ * answers are made while lists come. Tasks begin in order, so that nobody waits for one that has
+ * not begun. */
 static kf_status search_measure_answer(void *argument, size_t i, size_t worker, kf_err *err) {
   job *j = argument;
   if (i < j->on->n) return search_lane(j, i, worker, err);
@@ -830,8 +832,8 @@ static kf_status job_make(job *j, uint32_t best) {
   return j->arena.failed ? kf_fail_memory(j->err) : KF_OK;
 }
 
-/* With lists of `best` rows. *fault: a device could not do it. ctx NULL: on the calling thread. With the
- * lock of the index. */
+/* With lists of `best` rows. *fault: a device could not do it. ctx NULL: on the calling thread.
+ * With the lock of the index. */
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
                            bool *fault, kf_err *err) {
   job j = {.ctx = ctx,
@@ -924,7 +926,7 @@ kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *request, bool *done) 
   return take_fault(ctx);
 }
 
-/* --- on the threads of a pass ------------------------------------------------------------------ */
+/* --- on the threads of a pass ---------------------------------------------------------------- */
 
 /* With the lock of the index. */
 static kf_status begin_use(kf_ctx *ctx, const kf_request *r, kf_nearest_use *use, bool *fault) {

@@ -1,18 +1,18 @@
-/* device_sums.c - the sums of softmax over all prototypes, made on devices where that pays. The scores
- * never leave them; 24 bytes for each row do. They have the bits of probabilities.c. */
+/* device_sums.c - softmax sums over all prototypes, on devices where that pays. The scores stay
+ * there; 24 bytes a row come back, with the bits of probabilities.c. */
 #include "search/device_sums.h"
 #include "search/index.h"
 
 #include <string.h>
 
-/* Products of scores, for each thread of the CPU: half a millisecond; what it takes to make the
- * prototypes resident, with page-locked memory; and to open a device (measured with
+/* Work for each CPU thread, in products, that takes as long as half a millisecond, as making the
+ * prototypes resident with page-locked memory, and as opening a device (measured with
  * bench/cuda/worth.c). */
 #define WORTH_A_PUT   0x1p21
 #define WORTH_A_COPY  0x1p27
 #define WORTH_A_START 0x1p31
-#define AN_EXP        64u /* products that take as long as one exp */
-#define MOST_RATIO    4u  /* of f32 to f64: slower devices are used only if they are asked for */
+#define EXP_PRODUCTS  64u /* products that take as long as one exp */
+#define MAX_RATIO     4u /* of f32 to f64 speed: devices with slower f64 are used only on request */
 
 void kf_prototypes_devices_make(struct kf_prototypes_devices *devices) {
   *devices = (struct kf_prototypes_devices){0};
@@ -28,7 +28,7 @@ void kf_prototypes_devices_clear(struct kf_prototypes_devices *devices) {
 /* --- the device ------------------------------------------------------------------------------- */
 
 static bool offered(const kf_device *device, bool asked) {
-  return device->api->odds_new != NULL && (asked || device->info.f64_ratio <= MOST_RATIO);
+  return device->api->odds_new != NULL && (asked || device->info.f64_ratio <= MAX_RATIO);
 }
 
 static kf_dev_status make(const kf_device *device, const void *argument, uint32_t batch,
@@ -73,7 +73,7 @@ static const kf_slots_kind kind = {.what = "probabilities",
 
 /* --- the host --------------------------------------------------------------------------------- */
 
-/* What is resident is for one temperature, and with squares or without. */
+/* Resident prototypes are for one temperature, with or without squares. */
 static void forget_others(struct kf_prototypes_devices *devices, const kf_prototypes_use *use) {
   double scales[] = {use->temperature, use->squares ? 2 * use->temperature : 0};
   pthread_mutex_lock(&devices->sums.lock);
@@ -91,7 +91,7 @@ kf_status kf_sums_begin(kf_ctx *ctx, kf_prototypes_use *use, uint64_t rows) {
                         .rows = rows,
                         .in = p->dim * sizeof(float),
                         .out = sizeof(kf_dev_sums),
-                        .work = (double)rows * p->n * (p->dim + AN_EXP),
+                        .work = (double)rows * p->n * (p->dim + EXP_PRODUCTS),
                         .worth_a_put = WORTH_A_PUT,
                         .worth_a_copy = WORTH_A_COPY,
                         .worth_a_start = WORTH_A_START};

@@ -1,11 +1,10 @@
-/* device_sums.h - what prototypes have on devices, and the sums of softmax made there. Stays in this
- * room. */
+/* device_sums.h - prototypes on devices, and softmax sums computed there. Stays in this room. */
 #ifndef KF_DEVICE_SUMS_H
 #define KF_DEVICE_SUMS_H
 
 #include "search/search.h"
 
-/* What prototypes know of devices, apart from their index. */
+/* The state of prototypes on devices, apart from their index. */
 struct kf_prototypes_devices {
   kf_slots_owner map;  /* the map of the model */
   kf_slots_owner sums; /* the prototypes, for probabilities */
@@ -14,7 +13,7 @@ struct kf_prototypes_devices {
 void kf_prototypes_devices_make(struct kf_prototypes_devices *devices);
 void kf_prototypes_devices_clear(struct kf_prototypes_devices *devices);
 
-/* Whether all scores of so many prototypes are sums in f32 (probabilities.c). */
+/* Whether scores are sums in f32, because there are so many prototypes (probabilities.c). */
 bool kf_scores_narrow(const kf_prototypes *p);
 
 /* Sets use->sums for a pass over so many rows, if probabilities are wanted. */

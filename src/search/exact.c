@@ -1,9 +1,9 @@
 /* exact.c - scores without rounding.
  *
- * The product of two f32 is a f64, of at least 2^-298 and below 2^256. A sum of such products is
- * kept as an integer, in units of 2^-352 and digits of 32 bits, which hold any sum of the widest
- * rows. A cosine is compared by its square times |q|^2, that is (q . x)^2 / |x|^2, and two of these
- * by cross-multiplication. */
+ * The product of two f32 is exact in f64, at least 2^-298 and below 2^256. A sum of such products
+ * is kept as an integer in units of 2^-352, in 32-bit digits, enough for the widest rows. A cosine
+ * is compared by its square times |q|^2, that is (q . x)^2 / |x|^2, and two of these by
+ * cross-multiplication. */
 #include "search/exact.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ enum { DIGITS = 22, SQUARE = 2 * DIGITS, CUBE = 3 * DIGITS, UNIT = 352 };
 
 /* --- sums of products ------------------------------------------------------------------------- */
 
-/* Digits may be negative or have carries: up to 2^18 products of at most 2^33 in each. */
+/* Digits may be negative or overdue for a carry: up to 2^18 products of at most 2^33 each. */
 typedef struct sum {
   int64_t digit[DIGITS];
 } sum;
@@ -39,7 +39,7 @@ typedef struct number {
   uint32_t digit[DIGITS];
 } number;
 
-/* Carries; returns the last one. */
+/* Propagates carries; returns the last one. */
 static int64_t carry(const sum *s, int sign, uint32_t *digit) {
   int64_t over = 0;
   for (int i = 0; i < DIGITS; i++) {
@@ -132,7 +132,7 @@ int kf_exact_compare(kf_metric metric, const float *q, const float *x, const flo
 
 /* --- a hundred bits --------------------------------------------------------------------------- */
 
-/* x + y, of which x is not the smaller one. */
+/* x + y for |x| >= |y|. */
 static kf_fine quick_sum(double x, double y) {
   double s = x + y;
   return (kf_fine){s, y - (s - x)};
@@ -162,7 +162,7 @@ static kf_fine fine_of(const number *n) {
   int top = DIGITS - 1;
   while (top > 0 && n->digit[top] == 0) top--;
   for (int i = top; i >= 0 && i > top - 5; i--) {
-    kf_fine s = quick_sum(f.high, ldexp(n->digit[i], 32 * i - UNIT)); /* digits fall */
+    kf_fine s = quick_sum(f.high, ldexp(n->digit[i], 32 * i - UNIT)); /* in falling order */
     f = quick_sum(s.high, s.low + f.low);
   }
   return (kf_fine){n->sign * f.high, n->sign * f.low};

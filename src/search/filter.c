@@ -1,15 +1,15 @@
-/* filter.c - which rows of a gallery take part in a search: those of some classes, or with some ids.
+/* filter.c - restricts a search to rows of some classes, or with some ids.
  *
- * A pass over the packed rows finds all that may matter, and the filter drops those that do not take
- * part; the floors of queries then rise with rows that do. If these are very few, they are scored one by
- * one instead (nearest.c). */
+ * The first pass scans all rows, and the filter drops survivors that do not take part, so only rows
+ * that do raise the floors. If very few rows take part, they are scored one by one instead
+ * (nearest.c). */
 #include "search/gallery.h"
 
 #include <string.h>
 
-#define SPARSE 64u /* one row of this many, or fewer */
+#define SPARSE 64u /* at most one row in this many */
 
-/* --- classes ------------------------------------------------------------------------------------ */
+/* --- classes --------------------------------------------------------------------------------- */
 
 typedef struct class_list {
   const kf_gallery *gallery;
@@ -18,7 +18,7 @@ typedef struct class_list {
   const char *path;
 } class_list;
 
-/* false: it is not the number of a class, as it must be if classes have no names. */
+/* false: classes have no names, and the text is not a class number. */
 static bool want_class(const class_list *l, const char *text, size_t length) {
   int64_t class = -1;
   if (l->dict != NULL) class = kf_dict_find(l->dict, text, length);
@@ -66,7 +66,7 @@ static kf_status keep_classes(const kf_gallery *g, const kf_filter_options *o, k
   return status;
 }
 
-/* --- ids ---------------------------------------------------------------------------------------- */
+/* --- ids ------------------------------------------------------------------------------------- */
 
 static kf_status keep_ids(const kf_gallery *g, const kf_id_list *list, kf_filter *f, kf_err *err) {
   kf_id_set ids = {0};
@@ -78,7 +78,7 @@ static kf_status keep_ids(const kf_gallery *g, const kf_id_list *list, kf_filter
   return status;
 }
 
-/* --- filters ------------------------------------------------------------------------------------ */
+/* --- filters --------------------------------------------------------------------------------- */
 
 static kf_status fill(const kf_gallery *g, const kf_filter_options *o, kf_filter *f, kf_err *err) {
   f->of = g;

@@ -29,7 +29,8 @@ static kf_status join_lengths(kf_ctx *ctx, kf_status status, kf_gallery *g) {
   if (status == KF_OK && each == NULL) status = kf_fail_memory(&ctx->err);
   if (status == KF_OK) each[r->rank] = kf_index_max_length(g->index);
   status = kf_join_each(ctx, status, each, sizeof *each);
-  for (uint32_t i = 0; status == KF_OK && i < r->size; i++) kf_index_raise_max_length(g->index, each[i]);
+  for (uint32_t i = 0; status == KF_OK && i < r->size; i++)
+    kf_index_raise_max_length(g->index, each[i]);
   kf_free(each);
   return status;
 }
@@ -80,8 +81,8 @@ static kf_status compare_ranks(kf_ctx *ctx, uint64_t state, bool *same) {
   return status;
 }
 
-/* On several ranks, some may open it before a change and others after it. They try again until all see the same,
- * which takes a while where a network file system keeps what it has seen. */
+/* On several ranks, some may open it before a change and others after it. They try again until all
+ * see the same, which takes a while where a network file system keeps what it has seen. */
 static kf_status open_alike(kf_ctx *ctx, const char *path, const kf_gallery_load_options *o,
                             kf_gallery **out) {
   for (int round = 0; round < 100; round++) {

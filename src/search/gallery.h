@@ -78,8 +78,8 @@ typedef enum kf_gallery_depth {
   KF_GALLERY_IDS,  /* ids as well */
   KF_GALLERY_ALL   /* and labels */
 } kf_gallery_depth;
-/* Opens a gallery with its changes and checks all of it but the rows; there is no index yet. verify: look
- * for damage, for which all files are read; another rank does it otherwise. */
+/* Opens a gallery with its changes and checks all of it but the rows; there is no index yet.
+ * verify: look for damage, for which all files are read; another rank does it otherwise. */
 kf_status kf_gallery_open(const char *path, bool verify, kf_gallery **out, kf_err *err);
 kf_status kf_gallery_open_to(const char *path, kf_gallery_depth depth, bool verify,
                              kf_gallery **out, kf_err *err);
@@ -100,7 +100,7 @@ kf_status kf_gallery_count(kf_gallery *gallery, kf_err *err);
 kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
                            uint64_t n, float *rows, kf_err *err);
 
-/* --- ids to find rows by (id_set.c) ------------------------------------------------------------ */
+/* --- ids to find rows by (id_set.c) ---------------------------------------------------------- */
 
 typedef struct kf_id_set {
   size_t n;       /* different ones, once it is ready */
@@ -173,6 +173,6 @@ kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, 
 void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uint32_t from,
                    uint32_t end);
 /* How many classes come before this one; UINT32_MAX if it has no votes. */
-uint32_t kf_poll_rank(const kf_poll *poll, int32_t class);
+uint32_t kf_poll_position(const kf_poll *poll, int32_t class);
 
 #endif

@@ -1,20 +1,20 @@
-/* gallery_change.c - changing a gallery: rows added to it, removed by their ids, or both, as those that
- * replace others are.
+/* gallery_change.c - changing a gallery: rows added to it, removed by their ids, or both, as those
+ * that replace others are.
  *
- * The file stays as it is. A change is a small file beside it (file/changes.c); only headers are read to
- * add rows, and ids as well to find those that are removed.
+ * The file stays as it is. A change is a small file beside it (file/changes.c); only headers are
+ * read to add rows, and ids as well to find those that are removed.
  *
- * The gallery is locked from before it is read until the change is there (base/guard.c). Whoever adds
- * rows and never learns whether that was done, because the machine went down, should be able to say it
- * again. So a change holds the checksum of what it adds, and a batch that is among the last ones is not
- * added again. The checksum is known once the rows are written; a repetition is rare enough for that to
- * be wasted. Removing twice does no harm. */
+ * The gallery is locked from before it is read until the change is there (base/guard.c). Whoever
+ * adds rows and never learns whether that was done, because the machine went down, should be able
+ * to say it again. So a change holds the checksum of what it adds, and a batch that is among the
+ * last ones is not added again. The checksum is known once the rows are written; a repetition is
+ * rare enough for that to be wasted. Removing twice does no harm. */
 #include "search/gallery_write.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* --- the lock ---------------------------------------------------------------------------------- */
+/* --- the lock -------------------------------------------------------------------------------- */
 
 kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_depth depth,
                          bool verify, kf_err *err) {
@@ -32,7 +32,7 @@ kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_dept
   return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
 }
 
-/* --- which rows go ----------------------------------------------------------------------------- */
+/* --- which rows go --------------------------------------------------------------------------- */
 
 typedef struct leaving {
   kf_id_set ids;
@@ -74,7 +74,7 @@ static void clear_leaving(leaving *x) {
   kf_arena_free(&x->arena);
 }
 
-/* --- the file of a change ---------------------------------------------------------------------- */
+/* --- the file of a change -------------------------------------------------------------------- */
 
 /* Names of classes that the gallery does not have yet. */
 static kf_names new_names(const kf_gallery_writer *w) {
@@ -161,7 +161,7 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
   return status;
 }
 
-/* --- adding ------------------------------------------------------------------------------------ */
+/* --- adding ---------------------------------------------------------------------------------- */
 
 kf_status kf_writer_append(kf_gallery_writer *w, const kf_model *model, const kf_gallery_options *o,
                            const char *path, kf_err *err) {
@@ -177,7 +177,7 @@ kf_status kf_writer_append(kf_gallery_writer *w, const kf_model *model, const kf
   return status;
 }
 
-/* --- removing ---------------------------------------------------------------------------------- */
+/* --- removing -------------------------------------------------------------------------------- */
 
 static kf_status remove_rows(kf_gallery_writer *w, const char *path, const kf_id_list *ids,
                              leaving *x, kf_err *err) {

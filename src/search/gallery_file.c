@@ -1,6 +1,6 @@
 /* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
- * checksum and the map inside, and the changes beside it (docs/formats.md). gallery_save.c writes it,
- * gallery_change.c changes.
+ * checksum and the map inside, and the changes beside it (docs/formats.md). gallery_save.c writes
+ * it, gallery_change.c changes.
  *
  * The rows stay in the files and are read by position. Memory is taken only for what is known to be
  * in a file, and nothing is used before it has been checked. */

@@ -1,12 +1,13 @@
 /* gallery_join.c - several galleries as one: their rows follow one another.
  *
- * A gallery reads its rows from parts of files (gallery_file.c), so those of others are just more parts.
- * One index is made of all, and the answers are those of one gallery with all rows, to the bit. */
+ * A gallery reads its rows from parts of files (gallery_file.c), so those of others are just more
+ * parts. One index is made of all, and the answers are those of one gallery with all rows, to the
+ * bit. */
 #include "search/gallery.h"
 
 #include <string.h>
 
-/* --- what must agree ---------------------------------------------------------------------------- */
+/* --- what must agree ------------------------------------------------------------------------- */
 
 static kf_status fail_other(const kf_gallery *a, const kf_gallery *b, const char *what,
                             kf_err *err) {
@@ -28,7 +29,7 @@ static kf_status agree(kf_gallery *g, const kf_gallery *other, kf_err *err) {
   return kf_origin_join(&g->origin, &other->origin, err);
 }
 
-/* --- what is brought together --------------------------------------------------------------------- */
+/* --- what is brought together ---------------------------------------------------------------- */
 
 /* number[k]: of class k of the other one. */
 static kf_status join_names(kf_gallery *g, const kf_gallery *other, int32_t *number,

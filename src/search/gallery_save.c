@@ -1,5 +1,5 @@
-/* gallery_save.c - writing a gallery: rows of a data set, alone or after those of an existing one; or
- * those of an existing one alone, in one file again. gallery_change.c writes changes.
+/* gallery_save.c - writing a gallery: rows of a data set, alone or after those of an existing one;
+ * or those of an existing one alone, in one file again. gallery_change.c writes changes.
  *
  * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file
  * is the one that all rows together would have given. Ids are kept in memory while the file is
@@ -106,7 +106,7 @@ static kf_status read_ids(kf_gallery_writer *w, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- the new rows ------------------------------------------------------------------------------ */
+/* --- the new rows ---------------------------------------------------------------------------- */
 
 uint64_t kf_writer_rows(const kf_gallery_writer *w) {
   return w->rows != NULL ? kf_saver_rows(w->rows) : 0;
@@ -275,8 +275,8 @@ static bool has_changes(const char *path) {
   return some;
 }
 
-/* A file that others may be changing is about to be replaced: waits for them, and puts away changes that are not
- * of this file, since they might be of one with the bytes of the new one. */
+/* A file that others may be changing is about to be replaced: waits for them, and puts away changes
+ * that are not of this file, since they might be of one with the bytes of the new one. */
 static kf_status prepare_to_replace(kf_gallery_writer *w, const char *path, kf_guard *guard,
                                     DIR **changes, kf_err *err) {
   KF_TRY(kf_retire_begin(path, changes, err));
@@ -290,8 +290,8 @@ static kf_status prepare_to_replace(kf_gallery_writer *w, const char *path, kf_g
   return status;
 }
 
-/* Puts the file in its place and its changes away: a file that is written anew has none. Another process that
- * finds it there waits with changes of its own until that is done. */
+/* Puts the file in its place and its changes away: a file that is written anew has none. Another
+ * process that finds it there waits with changes of its own until that is done. */
 static kf_status replace(kf_gallery_writer *w, const char *path, kf_err *err) {
   DIR *changes = NULL;
   kf_guard guard = {.fd = -1};
@@ -331,7 +331,7 @@ static kf_status write_gallery(kf_gallery_writer *w, const char *path, kf_err *e
   return KF_OK;
 }
 
-/* --- the old gallery --------------------------------------------------------------------------- */
+/* --- the old gallery ------------------------------------------------------------------------- */
 
 /* By names, since another process may replace the file between two looks at it. */
 static bool same_place(const char *a, const char *b) {

@@ -1,4 +1,5 @@
-/* gallery_write.h - what writing a gallery and writing a change of one share. Stays in this room. */
+/* gallery_write.h - what writing a gallery and writing a change of one share. Stays in this
+ * room. */
 #ifndef KF_GALLERY_WRITE_H
 #define KF_GALLERY_WRITE_H
 

@@ -1,21 +1,21 @@
-/* guess.c - floors guessed beforehand: a line of least squares, lowered. */
+/* guess.c - guessed floors: lines fitted by least squares, then lowered. */
 #include "search/guess.h"
 
 #include <math.h>
 #include <stdbool.h>
 
-/* How far the line is lowered: by so many standard deviations of what it misses or so many times its
- * largest miss, whichever is more. */
+/* A line is lowered by the larger of this many standard deviations of its residuals and this many
+ * times the largest residual below it. */
 #define DEVIATIONS 3.0
-#define FARTHER    1.25
+#define RESIDUALS  1.25
 
 static double key_at(kf_guess_line l, double predictor) {
   double key = l.base + l.slope * predictor;
   return isfinite(key) ? key : -INFINITY;
 }
 
-/* A line through predictors and keys, [n]. */
-static kf_guess_line draw(const double *predictor, const double *key, uint32_t n) {
+/* The line for predictors and keys, [n]. */
+static kf_guess_line fit_line(const double *predictor, const double *key, uint32_t n) {
   double mean_predictor = 0, mean_key = 0, variance = 0, both = 0, misses2 = 0, lowest = 0;
   for (uint32_t i = 0; i < n; i++) {
     mean_predictor += predictor[i] / n;
@@ -32,7 +32,7 @@ static kf_guess_line draw(const double *predictor, const double *key, uint32_t n
     misses2 += miss * miss;
     lowest = fmin(lowest, miss);
   }
-  l.base -= fmax(DEVIATIONS * sqrt(misses2 / n), -FARTHER * lowest);
+  l.base -= fmax(DEVIATIONS * sqrt(misses2 / n), -RESIDUALS * lowest);
   return l;
 }
 
@@ -47,7 +47,7 @@ kf_guesser kf_guesser_of(const kf_guess_sample *samples, uint32_t n) {
       key[used++] = samples[i].key;
     }
     bool enough = used >= n / 2 && used >= 2;
-    g.line[look] = enough ? draw(predictor, key, used) : (kf_guess_line){.base = -INFINITY};
+    g.line[look] = enough ? fit_line(predictor, key, used) : (kf_guess_line){.base = -INFINITY};
   }
   return g;
 }

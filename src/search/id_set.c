@@ -1,4 +1,4 @@
-/* id_set.c - ids that a caller gives, as a list or in a text file, to find rows by. */
+/* id_set.c - a set of ids, from a list or a text file, to find rows by. */
 #include "search/gallery.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
- * of rows, and packed in panels; the rounding error is measured row by row. */
+/* index.c - builds an index: centres rows, rounds them to 8 bits with a scale for each block, packs
+ * them in panels, and measures the rounding error row by row. */
 #include "search/device_rows.h"
 
 #include <float.h>
@@ -33,13 +33,14 @@ double kf_centre_row(const kf_index *index, const float *x, double scale, double
 }
 
 float kf_scale_for(double largest, int most) {
-  float scale = (float)(largest / most * (1 + 0x1p-22)); /* rounded, it is not too small */
+  float scale =
+      (float)(largest / most * (1 + 0x1p-22)); /* still large enough once rounded to f32 */
   return scale > FLT_MIN ? scale : 0;
 }
 
 void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes) {
   double inverse = scale > 0 ? 1 / (double)scale : 0;
-  const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
+  const double shift = 0x1.8p52; /* adding and subtracting it rounds to an integer */
   for (uint32_t i = 0; i < n; i++) {
     double b = (y[i] * inverse + shift) - shift;
     y[i] -= (double)scale * b;
@@ -66,7 +67,7 @@ kf_measured kf_measure(const kf_index *index, const kf_kernels *kernels, double 
   return m;
 }
 
-/* Packs what the first pass takes for a row, which is lost, and widens the bounds of its block. */
+/* Packs a row (or its leading directions) and widens the bounds of its block. Overwrites `seen`. */
 static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const kf_measured *m,
                     kf_row_block *block, double *seen, int8_t *bytes) {
   double seen2 = index->lead.n > 0 ? kernels->dot(index->seen, seen, seen) : m->length2;
@@ -87,11 +88,11 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
   place(index, row, bytes);
 }
 
-/* A whole row in 8 bits with a scale of its own; y becomes the rounding error. */
+/* Rounds a whole row to 8 bits with a scale of its own; y becomes the rounding error. */
 static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, double largest,
                      double *y) {
   float scale = kf_scale_for(largest < KF_LONGEST ? largest : 0, LARGEST_BYTE);
-  if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always a candidate */
+  if (!(largest < KF_LONGEST)) memset(y, 0, index->dim * sizeof *y); /* always survives */
   uint8_t *to = index->fine + row * index->fine_dim;
   kf_round_row(scale, y, index->dim, index->fine_dim, (int8_t *)to);
   for (uint32_t i = 0; i < index->fine_dim; i++) to[i] ^= 128; /* + 128 */
@@ -99,7 +100,7 @@ static void set_fine(kf_index *index, const kf_kernels *kernels, uint64_t row, d
   index->fine_error[row] = kf_round_up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
-/* A place after the last row: no hit, unless everything is. */
+/* A place after the last row: no hit, unless every place is. */
 static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
   memset(bytes, 0, index->padded);
   place(index, row, bytes);
@@ -109,7 +110,7 @@ static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
 /* --- queries and bounds ---------------------------------------------------------------------- */
 
 double kf_query_share(const kf_index *index, double norm2) {
-  double share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
+  double share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, which is generous */
   return index->metric == KF_METRIC_INNER ? share * (sqrt(norm2) * SLACK) : share;
 }
 
@@ -137,7 +138,7 @@ float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double l
   return (double)factor < index->least_factor ? kf_round_up(index->least_factor) : factor;
 }
 
-/* What rounding to `factor` and arithmetic may do to the key of a query. */
+/* The margin that a query's rounding error and the arithmetic contribute. */
 static void set_bounds(const kf_index *index, const kf_query *query, double error,
                        double *by_length, double *fixed) {
   double gamma = kf_rounding_share(index);
@@ -155,7 +156,7 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
                     int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
-  /* If all queries of a group are too long, the factor is 0, and their bytes mean nothing. */
+  /* The factor is 0 if all queries of a strip are too long; then the bytes are not used. */
   bool fits =
       factor > 0 ? query->largest < (most + 0.4) * (double)factor : query->largest < INFINITY;
   if (!fits) {
@@ -172,7 +173,8 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
   set_bounds(index, query, error, &query->by_length, &query->fixed);
   if (seen == NULL) return;
   bool euclidean = index->metric == KF_METRIC_EUCLIDEAN;
-  double length = query->length - (euclidean ? 0 : 2 * index->centre_length); /* |p|, at least */
+  double length =
+      query->length - (euclidean ? 0 : 2 * index->centre_length); /* upper bound of |p| */
   double hidden = index->lead.share * (length * SLACK + 0x1p-40 * query->length + KF_LEAD_TINY);
   query->by_length += hidden;
   query->fixed += hidden * KF_LEAD_TINY;
@@ -233,8 +235,8 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The mean of a sample of rows as they are compared, without those that are far longer than most. Any centre gives the
- * same answers; a good one leaves small numbers to round. */
+/* The centre: the mean of a sample of rows, without outliers in length. Any centre gives the same
+ * answers; a good one leaves small numbers to round. */
 static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err *err) {
   uint32_t dim = index->dim;
   uint64_t n = index->n < SAMPLE ? index->n : SAMPLE;
@@ -272,7 +274,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 
 /* --- building -------------------------------------------------------------------------------- */
 
-#define MANY_QUERIES 4096u        /* from which on leading directions may pay for what they take */
+#define MANY_QUERIES 4096u        /* enough for leading directions to pay for finding them */
 #define BLOCK_BYTES  (256u << 10) /* of packed rows: half of a small second-level cache */
 #define MOST_ROWS    4096u
 
@@ -305,8 +307,8 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* The scale of a block: that of its largest number, but a few rows far above the others are left
- * aside, and are always candidates. largest: [n], is sorted. */
+/* The scale of a block: that of its largest number, except that a few rows far above the others are
+ * set aside and always survive. largest: [n], gets sorted. */
 static float block_scale(double *largest, uint64_t n) {
   qsort(largest, n, sizeof *largest, by_value);
   uint64_t last = n - 1, least = n - 1 - n / 64;
@@ -334,7 +336,7 @@ static kf_row_block start_block(double *largest, uint64_t n) {
   return (kf_row_block){.scale = block_scale(largest, n)};
 }
 
-/* Rows whole. */
+/* Packs whole rows. */
 static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                 uint64_t n, const float *rows, const build_workspace *s) {
   uint64_t dim = index->dim;
@@ -350,9 +352,9 @@ static kf_row_block build_whole(kf_index *index, const kf_kernels *kernels, uint
   return block;
 }
 
-/* Turns up to KF_LEAD_ROWS rows from row i of the block on, and sets them in fine. */
-static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t i,
-                      uint32_t n, const float *rows, const build_workspace *s) {
+/* Projects up to KF_LEAD_ROWS rows, from row i of the block on, and rounds them whole. */
+static void project_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t i,
+                         uint32_t n, const float *rows, const build_workspace *s) {
   double length2[KF_LEAD_ROWS] = {0};
   for (uint32_t r = 0; r < n; r++) {
     double largest = kf_centre_row(index, rows + (i + r) * index->dim,
@@ -369,12 +371,12 @@ static void turn_rows(kf_index *index, const kf_kernels *kernels, uint64_t first
         kf_lead_largest(&index->lead, seen + r * (uint64_t)index->seen);
 }
 
-/* Leading directions, and rows whole in fine. */
+/* Packs leading directions, and keeps whole rows in 8 bits for rescoring. */
 static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, uint64_t first,
                                   uint64_t n, const float *rows, const build_workspace *s) {
   for (uint64_t i = 0; i < n; i += KF_LEAD_ROWS)
-    turn_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
-              rows, s);
+    project_rows(index, kernels, first, i, (uint32_t)(n - i < KF_LEAD_ROWS ? n - i : KF_LEAD_ROWS),
+                 rows, s);
   kf_row_block block = start_block(s->largest, n);
   for (uint64_t i = 0; i < n; i++) {
     for (uint32_t j = 0; j < index->seen; j++) s->y[j] = (double)s->seen[i * index->seen + j];
@@ -383,15 +385,14 @@ static kf_row_block build_leading(kf_index *index, const kf_kernels *kernels, ui
   return block;
 }
 
-/* Fills a block up, and adds to its bounds what does not depend on a row. */
+/* Pads a block, and adds to its bounds what does not depend on a row. */
 static void end_block(kf_index *index, uint64_t number, uint64_t n, kf_row_block block,
                       int8_t *bytes) {
   uint64_t first = number * index->block_rows;
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, bytes);
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
-  block.fixed =
-      kf_round_up(2 * kf_rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
-                  0x1p-148); /* offsets are kept in f32 */
+  block.fixed = kf_round_up(2 * kf_rounding_share(index) * length * length +
+                            0x1p-23 * (double)block.offset + 0x1p-148); /* offsets are f32 */
   index->blocks[number] = block;
 }
 
@@ -414,7 +415,7 @@ static kf_status make_workspace(const kf_index *index, uint64_t n, build_workspa
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* Reads n rows to where they stay or, if that is nowhere, to memory of the arena. */
+/* Reads n rows into the index or, if it keeps none, into the arena. */
 static kf_status read_rows(const kf_index *index, const kf_kernels *kernels, uint64_t first,
                            uint64_t n, const float **rows, kf_arena *arena, kf_err *err) {
   float *to = NULL;
@@ -430,7 +431,7 @@ static kf_status read_rows(const kf_index *index, const kf_kernels *kernels, uin
   return index->source.fetch(index->source.self, kernels, first, n, to, err);
 }
 
-/* Keeps what is to be kept of n rows beside themselves. */
+/* Keeps 16-bit copies and squared lengths, if the index has them. */
 static void keep_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                       const float *rows) {
   if (index->halves != NULL)
@@ -463,10 +464,10 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   return kf_task_progress(j->ctx, worker, long_work ? "load" : NULL, first + n, index->n, err);
 }
 
-/* --- the whole --------------------------------------------------------------------------------- */
+/* --- the index ------------------------------------------------------------------------------- */
 
-/* The longest row, and the median over blocks of the factor with which their offsets come to
- * 2^27. */
+/* The longest row, and as least_factor the median over blocks of the factor at which their offsets
+ * reach 2^27. */
 static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   double *factor = kf_alloc(index->n_blocks, sizeof *factor);
   if (factor == NULL) return kf_fail_memory(err);
@@ -482,7 +483,7 @@ static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   return KF_OK;
 }
 
-/* The centre, the leading directions if there are any, and the sizes that follow. */
+/* Finds the centre, leading directions if they pay, and the sizes that follow. */
 static kf_status prepare(kf_ctx *ctx, kf_index *index) {
   const kf_source *source = &index->source;
   KF_TAKE_ZERO(&index->arena, index->centre, index->dim);

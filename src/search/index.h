@@ -1,16 +1,16 @@
-/* index.h - the contents of an index, and the bounds that the first pass of a search relies on.
- * Stays in this room. docs/numerics.md has the proof.
+/* index.h - the contents of an index, and the error bounds of the first pass of a search. Stays in
+ * this room. docs/numerics.md has the proof.
  *
- * With the centre m, a row x and a query q are y = x - m and p = q - m; for cosine, x and q are at
- * unit length here, and here alone. Rows are ranked by the key
+ * With the centre m, a row x and a query q become y = x - m and p = q - m; for cosine, x and q are
+ * scaled to unit length first. Rows are ordered by the key
  *
  *     a = p . y - h        h = -m . y   (q . x = a + q . m)
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
  *
  * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
- * with |v - a| <= margin. If a few leading directions are enough (lead.h), it takes these in the
- * place of y and p, and only a <= v + margin is known. The rows that this leaves are looked at
- * again 'in fine': rows of 8 bits with a scale of their own, queries of 14, |v - a| <= margin. */
+ * with |v - a| <= margin. If a few leading directions are enough (lead.h), it uses these instead of
+ * y and p, and only a <= v + margin is known; survivors are then rescored with finer numbers: 8-bit
+ * rows with a scale of their own, 14-bit queries, |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
@@ -19,14 +19,14 @@
 
 #include <math.h>
 
-/* Bounds over the rows of one block, except those that are always candidates. */
+/* Bounds over the rows of one block, except rows that always survive. */
 typedef struct kf_row_block {
   float scale;   /* y is about scale * bytes */
-  float length;  /* not less than any |y|, nor than what the first pass takes for it */
-  float error;   /* not less than any |y - scale * bytes|, for what the first pass takes */
+  float length;  /* upper bound of |y|, and of its leading directions if these are scanned */
+  float error;   /* upper bound of |y - scale * bytes|, for the numbers that are scanned */
   float offset;  /* the largest |h| */
   float fixed;   /* the part of the margin that does not depend on the query */
-  float longest; /* not less than any |y|, of all rows */
+  float longest; /* upper bound of |y|, of all rows */
 } kf_row_block;
 
 struct kf_index {
@@ -35,57 +35,53 @@ struct kf_index {
   uint64_t n;
   uint32_t dim;
   kf_lead lead;
-  uint32_t seen, padded; /* numbers of a row in the first pass; kf_scan_dim(seen) */
+  uint32_t seen, padded; /* numbers of a row that are scanned; kf_scan_dim(seen) */
   bool in_place;
-  const float
-      *rows;   /* [n][dim] as given, the index's own or resident; NULL: in place, or in `halves` */
-  float *kept; /* `rows`, if they are the index's own; otherwise NULL */
-  uint16_t *halves; /* [n][dim] in f16 or bf16, if the source is */
-  double *norm2;    /* [n] their canonical squared lengths; cosine only */
+  const float *rows; /* [n][dim] as given, own or resident; NULL: in place, or in `halves` */
+  float *kept;       /* `rows`, if the index owns them; otherwise NULL */
+  uint16_t *halves;  /* [n][dim] in f16 or bf16, if the source is */
+  double *norm2;     /* [n] their canonical squared lengths; cosine only */
   double *centre;
-  double centre_length; /* not less than the length of the centre */
-  double longest;       /* not less than any |y| */
-  double farthest;      /* not less than any |x|, also of other ranks; if there are some */
+  double centre_length; /* upper bound of the length of the centre */
+  double longest;       /* upper bound of |y| */
+  double farthest;      /* upper bound of |x| on all ranks, if there are several */
 
-  /* The 8-bit copy, in panels, and h of each row: n_blocks * block_rows places, the last ones
-   * without a row. */
+  /* The 8-bit rows, in panels, and h of each: n_blocks * block_rows places, the last ones empty. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
-  float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
+  float *offset; /* h; minus infinity: the row always survives, and its bytes are zero */
   kf_row_block *blocks;
-  /* With leading directions, rows whole in 8 bits, row by row. */
-  uint32_t fine_dim;              /* columns: dim, and zeros up to a multiple of KF_FINE; 0: none */
+  /* With leading directions: whole rows in 8 bits, row by row. */
+  uint32_t fine_dim;              /* columns: dim padded to a multiple of KF_FINE; 0: none */
   uint8_t *fine;                  /* [places][fine_dim], each byte the value + 128 */
-  float *fine_scale, *fine_error; /* [places] y is about scale * fine, to this error in length */
-  /* A query's factor is at least this, so that the offsets of most blocks are not too large in
-   * units of a dot product. It matters for queries next to the centre, which it rounds to almost
-   * nothing. */
+  float *fine_scale, *fine_error; /* [places] |y - scale * fine| <= error */
+  /* Lower bound of a query's factor: keeps the offsets of most blocks within range in units of a
+   * dot product. It matters only for queries next to the centre, which it rounds to almost zero. */
   double least_factor;
-  /* Every margin is multiplied by this: 1. Tests shrink it and demand wrong answers, to show that
-   * the bound is needed. */
+  /* Factor of every margin: 1. A test shrinks it and demands wrong answers, to show that the bound
+   * is needed. */
   double bound_scale;
   struct kf_index_devices *devices; /* copies of the rows there (device_rows.h) */
   kf_arena arena;
 };
 
-/* What a margin is made of: the weight of the length of rows and of their error, and a constant. */
+/* The parts of a margin: weights for the length of rows and for their error, and a constant. */
 typedef struct kf_weights {
   double by_length, by_error, fixed;
 } kf_weights;
 
-/* A query. First it is centred, then rounded with a factor that several queries may share. */
+/* A query: centred, then rounded with the factor of its strip. */
 typedef struct kf_query {
   double norm2;   /* the canonical squared length of the query as given */
-  double largest; /* |p_i|; infinite: too long, and every row is a candidate */
+  double largest; /* the largest |p_i|; infinite: too long, and every row survives */
   double base;    /* q . m, or |p|^2 */
-  double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
+  double length;  /* upper bound of |q| + |m| (dot products) or |p| (distances) */
   double share;   /* of a score that rounding may change: for kf_score_error */
-  /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
-   */
+  /* Set by rounding: the parts of the margin (kf_weights). */
   double by_length, by_error, fixed;
-  /* For rows in fine: the value of 1; the same weights by the high parts of the query, and by all of it;
-   * what the sums of products with its high and its low parts are too large by. */
+  /* For rescoring: the value of 1; the weights for the high halves of the query's numbers, and for
+   * whole numbers; what to subtract from the sums of products with the high and low halves. */
   double fine_factor;
   kf_weights fine[2];
   int32_t fine_start[2];
@@ -96,27 +92,27 @@ double kf_query_share(const kf_index *index, double norm2);
 /* Everything but the last three. workspace: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *workspace);
-/* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
+/* The factor by which numbers up to `largest` become bytes; 0 if they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
-/* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
- * becomes zeros with an infinite error. seen: what the first pass takes for it, [index->seen];
- * NULL: the query itself. workspace: [dim + KF_LEAD_TAIL]. */
+/* Rounds a query to bytes [padded], and sets the rest. One that is too long for the factor becomes
+ * zeros with an infinite error. seen: its leading directions, [index->seen]; NULL: the query itself
+ * is scanned. workspace: [dim + KF_LEAD_TAIL]. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x,
                     const float *seen, float factor, double *workspace, kf_query *query,
                     int8_t *bytes);
-/* Rounds it whole to numbers up to KF_FINE_MOST: [2][fine_dim], their high and their low parts.
+/* Rounds the whole query to numbers up to KF_FINE_MOST: [2][fine_dim], their high and low halves.
  * workspace: [dim]. */
 void kf_query_round_fine(const kf_index *index, const kf_kernels *kernels, const float *x,
                          double *workspace, kf_query *query, int8_t *parts);
-/* What there is to know about a row before it is rounded. */
+/* Measures of a row before it is rounded. */
 typedef struct kf_measured {
-  double largest; /* of the numbers that the first pass takes */
+  double largest; /* of the numbers that are scanned */
   double length2; /* |y|^2 */
   double h;
 } kf_measured;
 kf_measured kf_measure(const kf_index *index, const kf_kernels *kernels, double largest,
                        const double *y);
-/* Rows and queries longer than this do not go through f32: they are always candidates. */
+/* Rows and queries longer than this do not fit f32 arithmetic: rows always survive. */
 #define KF_LONGEST 1e15
 static inline bool kf_fits_bytes(const kf_measured *m) {
   return m->length2 < KF_LONGEST * KF_LONGEST && fabs(m->h) < KF_LONGEST * KF_LONGEST;
@@ -126,43 +122,45 @@ float kf_scale_for(double largest, int most);
 /* The nearest integers to y [n] / scale, as bytes, and zeros up to `padded`; y becomes the rounding
  * error. */
 void kf_round_row(float scale, double *y, uint32_t n, uint32_t padded, int8_t *bytes);
-/* A number of f32 that is larger than x, and than what f64 may have lost of it. */
+/* An f32 above x, with room for what f64 may have lost. */
 float kf_round_up(double x);
-/* The error of every canonical or f64 sum of dim products, and of a handful of operations more, is
+/* The error of a canonical or f64 sum of dim products, and of a handful of further operations, is
  * below this share of the product of lengths. */
 double kf_rounding_share(const kf_index *index);
 
-/* What brings a row of this squared length to the length at which it is compared; zeros stay. */
+/* The factor that brings a row of this squared length to the length at which it is compared; 1 for
+ * zero rows. */
 double kf_row_scale(const kf_index *index, double norm2);
-double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same of a row of the index */
+double kf_row_scale_at(const kf_index *index, uint64_t row); /* the same for a row of the index */
 /* y = scale x - centre; returns the largest |y_i|. */
 double kf_centre_row(const kf_index *index, const float *x, double scale, double *y);
 
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
- * anything is possible. */
+ * unknown. */
 static inline double kf_margin(const kf_index *index, const kf_query *query,
                                const kf_row_block *block) {
   return index->bound_scale *
          (query->by_length * (double)block->length + query->by_error * (double)block->error +
           query->fixed + (double)block->fixed);
 }
-/* How far the value of a row in fine may be from it. */
+/* The same for a rescored row. */
 static inline double kf_fine_margin(const kf_index *index, const kf_weights *weights,
                                     const kf_row_block *block, uint64_t row) {
   return index->bound_scale * (weights->by_length * (double)block->length +
                                weights->by_error * (double)index->fine_error[row] + weights->fixed +
                                (double)block->fixed);
 }
-/* The value of 1 in a dot product of a strip of queries with a block, as a key; 0 if it is useless,
- * and every row must be a hit. */
+/* What 1 in the dot product of a strip with a block is worth as a key; 0 if it is out of range, so
+ * that every row must be a hit. */
 static inline double kf_value_of_one(float factor, const kf_row_block *block) {
   double value = (double)factor * (double)block->scale;
   bool usable =
       value > 1e-30 && value < 1e30 && (double)block->offset < value * 0.5 * KF_SCAN_LIMIT;
   return usable ? value : 0;
 }
-/* The least dot - offset, in units of the dot product, with which the key of a row of the block can
- * be `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
+/* The least dot - offset, in units of the dot product, at which the key of a row of the block can
+ * reach `least`: v + margin >= least, with room for the rounding of offsets and of the floor
+ * itself. */
 static inline int32_t kf_floor(double least, double margin, double value_of_one,
                                const kf_row_block *block) {
   if (!(value_of_one > 0)) return KF_SCAN_ALL;
@@ -171,10 +169,10 @@ static inline int32_t kf_floor(double least, double margin, double value_of_one,
   if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also if it is NaN */
 }
-/* The key of a canonical score (cosine, dot product or squared distance): larger is nearer. It
- * never falls when the score gets better. */
+/* The key of a canonical score (cosine, dot product or squared distance): larger is nearer, and a
+ * better score never has a smaller key. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
-/* Not less than |y| of a row with this canonical score. */
+/* Upper bound of |y| of a row with this canonical score. */
 static inline double kf_row_length(const kf_index *index, const kf_query *query, uint64_t row,
                                    double score) {
   if (index->metric == KF_METRIC_COSINE) return 2 + index->centre_length;
@@ -189,7 +187,7 @@ static inline double kf_score_error(const kf_index *index, const kf_query *query
   if (index->metric == KF_METRIC_EUCLIDEAN) return query->share * score;
   return query->share * (kf_row_length(index, query, row, score) + index->centre_length);
 }
-/* How far its key may be from that of the exact one. */
+/* How far its key may be from the key of the exact score. */
 double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score);
 /* The canonical cosine of two rows with this dot product and these squared lengths. That of a row
  * with itself is 1. */
@@ -198,9 +196,9 @@ static inline double kf_cosine(double dot, double norm2, double other_norm2) {
   return lengths2 > 0 ? dot / sqrt(lengths2) : 0;
 }
 
-/* Rows lie anywhere in memory, so they are prefetched some time before they are read. Of long rows only the
- * beginning: the processor then prefetches the rest itself. (Always inline: gcc takes a call of this for one
- * without effect, and drops it.) */
+/* Rows lie anywhere in memory, so they are prefetched before they are read; of long rows only the
+ * beginning, since the hardware prefetcher follows. (Always inline: gcc drops a call as free of
+ * side effects.) */
 #define KF_PREFETCHED 256u /* bytes of a row */
 static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index *index,
                                                                   uint64_t row) {
@@ -210,24 +208,24 @@ static inline __attribute__((always_inline)) void kf_row_prefetch(const kf_index
   size_t bytes = index->dim * (half ? sizeof *index->halves : sizeof(float));
   for (size_t at = 0; at < bytes && at < KF_PREFETCHED; at += 64) __builtin_prefetch(x + at);
 }
-/* Rows that the index keeps, as f32. */
+/* Copies rows that the index keeps, as f32. */
 void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                    float *rows);
 
-/* --- strips of queries (query_strips.c) ------------------------------------------------------ */
+/* --- strips of queries (query_strips.c) ------------------------------------------------------- */
 
-/* Queries in the strips that the scan kernel takes together: rounded with a factor for each strip,
- * and packed. */
+/* Queries rounded, packed and cut into strips, which the scan kernel takes one at a time. The
+ * queries of a strip share a rounding factor. */
 typedef struct kf_query_strips {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
   const float *x;     /* [n][dim] the queries */
-  uint32_t n;         /* queries at hand */
+  uint32_t n;         /* queries */
   uint32_t n_strips;  /* of scan->group queries; the last one may be smaller */
   uint32_t *order;    /* [n] place i holds query order[i] */
-  kf_query *query;    /* [n] by place, like what follows */
-  int32_t *floor;     /* [n] for the caller to set before it scans */
+  kf_query *query;    /* [n] by place, like the arrays below */
+  int32_t *floor;     /* [n] set by the caller before a scan */
   float *factor;      /* [n_strips] */
   size_t packed_size; /* bytes of a packed strip */
   char *packed;       /* [n_strips][packed_size] */
@@ -242,11 +240,11 @@ typedef struct kf_query_strips {
   float *columns; /* [dim][KF_LEAD_ROWS], workspace, and [KF_LEAD_ROWS][lead.n] */
 } kf_query_strips;
 
-/* Takes room for up to `most` queries; the caller checks the arena. */
+/* Takes memory for up to `most` queries; the caller checks the arena. */
 void kf_query_strips_make(kf_query_strips *strips, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena);
-/* Takes n queries. by_size: in the order of their largest numbers, so that those of a strip are
- * alike and rounding loses little. */
+/* Takes n queries. by_size: ordered by their largest numbers, so that the queries of a strip are
+ * alike and lose little to the shared factor. */
 void kf_query_strips_take(kf_query_strips *strips, const float *x, uint32_t n, bool by_size);
 static inline const float *kf_strips_row(const kf_query_strips *strips, uint32_t place) {
   return strips->x + (uint64_t)strips->order[place] * strips->index->dim;
@@ -254,7 +252,7 @@ static inline const float *kf_strips_row(const kf_query_strips *strips, uint32_t
 static inline uint32_t kf_strip_first(const kf_query_strips *strips, uint32_t strip) {
   return strip * (uint32_t)strips->scan->group; /* its first place */
 }
-/* A scan of one strip over rows [row, row + rows) of a block, and kf_value_of_one for them. */
+/* A scan of one strip over rows [row, row + rows) of a block, with kf_value_of_one for them. */
 kf_scan kf_query_strips_scan(const kf_query_strips *strips, uint32_t strip, uint64_t row,
                              uint64_t rows, double *value_of_one);
 

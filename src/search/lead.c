@@ -1,22 +1,22 @@
 /* lead.c - the leading directions of rows.
  *
- * A first pass over n directions in the place of D columns reads and multiplies less, if what is left
- * of rows and queries is short. With P [n][D] in f32, orthonormal but for e = |P P' - I|, the exact
- * projection of y to its rows has the length |P y| / sqrt(1 + e) at least, and
+ * A first pass over n directions instead of D columns reads and multiplies less, if the rest of
+ * rows and queries is short. With P [n][D] in f32, orthonormal but for e = |P P' - I|, the exact
+ * projection of y to its rows has at least the length |P y| / sqrt(1 + e), and
  *
  *     p . y = (P p)' (P P')^-1 (P y) + (rest of p) . (rest of y)
  *
- * u = P y is computed in f32 with an error of d (|y| + TINY), d = 1.01 sqrt(n) (D + 8) 2^-24: a sum of D
- * products of rounded numbers, in each of n elements; TINY is far above what underflow can do.
+ * u = P y is computed in f32 with an error of d (|y| + TINY), d = 1.01 sqrt(n) (D + 8) 2^-24: a sum
+ * of D products of rounded numbers, in each of n elements; TINY is far above what underflow can do.
  * With share = 3 d + 2 e, the rest of y is not longer than
  *
  *     t = sqrt(max(0, |y|^2 - |u|^2) + share (|y| + TINY)^2)
  *
  * and by Cauchy-Schwarz p . y is at most u_p . u_y + t_p t_y + share (|p| + TINY) (|y| + TINY).
  *
- * The directions are the first eigenvectors of a sample's covariance, mixed so that no element is much
- * larger than the others and eight bits hold all of them equally well. Whether they pay is tried on the
- * sample: some of its rows are queries, and what the bound leaves of the others is counted. Any
+ * The directions are the first eigenvectors of a sample's covariance, mixed so that no element is
+ * much larger than the others and 8 bits serve all equally well. Whether they pay is tried on the
+ * sample: some of its rows act as queries, and the survivors among the others are counted. Any
  * directions give the same answers. */
 #include "search/lead.h"
 #include "search/index.h"
@@ -25,12 +25,12 @@
 #include <string.h>
 
 enum {
-  SAMPLE = 2048,   /* rows */
-  QUERIES = 64,    /* of them, that are tried */
-  STEP = 64,       /* numbers of directions that are tried are multiples of this */
-  FEWEST = 32768,  /* rows for which the sample is worth its time */
-  NARROWEST = 129, /* dimensions, likewise */
-  WIDEST = 2048
+  SAMPLE = 2048,    /* rows */
+  QUERIES = 64,     /* of them */
+  STEP = 64,        /* directions are tried in multiples of this */
+  MIN_ROWS = 32768, /* for the sample to be worth its time */
+  MIN_DIM = 129,    /* likewise */
+  MAX_DIM = 2048
 };
 
 static double error_of(uint32_t n, uint32_t dim) { return 1.01 * sqrt(n) * (dim + 8.0) * 0x1p-24; }
@@ -58,7 +58,7 @@ double kf_lead_largest(const kf_lead *lead, const float *seen) {
   return largest;
 }
 
-/* --- a sample ---------------------------------------------------------------------------------- */
+/* --- a sample -------------------------------------------------------------------------------- */
 
 typedef struct sample {
   uint32_t n;      /* rows */
@@ -72,7 +72,7 @@ static kf_status take_sample(const kf_index *index, const kf_kernels *kernels, s
                              float *row, double *y, kf_err *err) {
   uint32_t dim = index->dim;
   double longest2 = 0;
-  for (uint32_t i = 0; i < s->n; i++) { /* spread over all rows, and in no order */
+  for (uint32_t i = 0; i < s->n; i++) { /* spread over all rows, in no particular order */
     uint64_t place = (uint64_t)i * 1031 % s->n;
     uint64_t number = (uint64_t)((double)place / s->n * (double)index->n);
     KF_TRY(index->source.fetch(index->source.self, kernels, number, 1, row, err));
@@ -91,7 +91,7 @@ static kf_status take_sample(const kf_index *index, const kf_kernels *kernels, s
   return KF_OK;
 }
 
-/* The eigenvectors of the covariance, which needs no more than f32: any directions will do. */
+/* The eigenvectors of the covariance; f32 is enough, since any directions will do. */
 static kf_status find_vectors(kf_ctx *ctx, uint32_t dim, sample *s) {
   uint64_t size = (uint64_t)dim * dim;
   float *rows, *products;
@@ -114,16 +114,16 @@ static kf_status find_vectors(kf_ctx *ctx, uint32_t dim, sample *s) {
   return status;
 }
 
-/* --- do they pay? ------------------------------------------------------------------------------- */
+/* --- do they pay? ---------------------------------------------------------------------------- */
 
 typedef struct trial {
   const sample *s;
   float *dots;  /* [QUERIES][n] over the directions so far */
-  float *left2; /* [n] what is left of the squared length of each row */
-  float *floor; /* [QUERIES] the key that a row must reach: that of the second neighbour */
+  float *left2; /* [n] the rest of the squared length of each row */
+  float *floor; /* [QUERIES] the key of the second neighbour */
 } trial;
 
-/* The share of rows that the bound leaves for query q, over the directions so far. */
+/* The share of rows that survive for query q, with the directions so far. */
 static double share_left(const trial *t, uint32_t q) {
   uint32_t left = 0;
   for (uint32_t i = 0; i < t->s->n; i++) {
@@ -169,7 +169,7 @@ static void start_trial(const trial *t, uint32_t dim) {
     }
 }
 
-/* All products over all directions, and floors from them; then none again. */
+/* Finds floors from all directions, then starts again with none. */
 static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim) {
   start_trial(t, dim);
   add_directions(kernels, t, 0, dim);
@@ -177,9 +177,9 @@ static void prepare_trial(const kf_kernels *kernels, trial *t, uint32_t dim) {
   start_trial(t, dim);
 }
 
-/* The number of directions with the least work for a row and a query; 0: rows whole are not much
- * more. A row that the bound leaves is read again, which costs about as much as ROW columns and its own
- * in products; before the floor is high, there are more of them. */
+/* The number of directions with the least work for a row and a query; 0: whole rows are about as
+ * good. Rescoring a survivor costs about as much as scanning `row` + 4 D columns, and there are
+ * `more` times as many survivors as here, since floors start low. */
 static uint32_t choose(const kf_kernels *kernels, trial *t, uint32_t dim) {
   const double more = 2, row = 2048;
   double least = 0.6 * dim;
@@ -220,17 +220,18 @@ static kf_status try_directions(const kf_kernels *kernels, uint32_t dim, sample 
   return status;
 }
 
-/* --- the basis ---------------------------------------------------------------------------------- */
+/* --- the basis ------------------------------------------------------------------------------- */
 
-/* Mixes n vectors, by a Hadamard matrix for every so many of them, strong ones with weak ones. */
+/* Mixes n vectors, strong ones with weak ones, by Hadamard matrices of the largest power of 2 that
+ * divides n. */
 static void mix(double *vectors, uint32_t n, uint32_t dim) {
-  uint32_t size = n & (0 - n), groups = n / size;
+  uint32_t size = n & (0 - n), sets = n / size;
   for (uint32_t half = 1; half < size; half *= 2)
     for (uint32_t i = 0; i < size; i++) {
       if (i & half) continue;
-      for (uint32_t g = 0; g < groups; g++) {
-        double *x = vectors + ((uint64_t)i * groups + g) * dim;
-        double *y = vectors + ((uint64_t)(i + half) * groups + g) * dim;
+      for (uint32_t g = 0; g < sets; g++) {
+        double *x = vectors + ((uint64_t)i * sets + g) * dim;
+        double *y = vectors + ((uint64_t)(i + half) * sets + g) * dim;
         for (uint32_t j = 0; j < dim; j++) {
           double sum = (x[j] + y[j]) * 0x1.6a09e667f3bcdp-1,
                  less = (x[j] - y[j]) * 0x1.6a09e667f3bcdp-1;
@@ -241,7 +242,7 @@ static void mix(double *vectors, uint32_t n, uint32_t dim) {
     }
 }
 
-/* Takes the first n vectors, mixed, as the basis, and finds out how far from orthonormal it is. */
+/* Makes the basis from the first n vectors, mixed, and measures how far it is from orthonormal. */
 static kf_status make_basis(kf_index *index, const kf_kernels *kernels, double *vectors, uint32_t n,
                             kf_err *err) {
   kf_lead *lead = &index->lead;
@@ -276,7 +277,7 @@ static kf_status make_basis(kf_index *index, const kf_kernels *kernels, double *
 kf_status kf_lead_find(kf_ctx *ctx, kf_index *index, uint32_t given) {
   kf_err *err = &ctx->err;
   uint32_t dim = index->dim, n = given;
-  if (given == 0 && (index->n < FEWEST || dim < NARROWEST || dim > WIDEST)) return KF_OK;
+  if (given == 0 && (index->n < MIN_ROWS || dim < MIN_DIM || dim > MAX_DIM)) return KF_OK;
   sample s = {.n = index->n < SAMPLE ? (uint32_t)index->n : SAMPLE};
   float *row;
   double *y;

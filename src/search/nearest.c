@@ -1,11 +1,11 @@
 /* nearest.c - the k nearest rows of a batch of queries.
  *
- * A batch of queries, rounded to bytes, meets the packed rows block by block; a block stays in the
- * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
- * them with the floor of each query and hands out the few rows that reach it. Those go to the
- * shortlist of the query, which raises the floor. The first floor comes from a look at the first
- * rows. From that look and later ones, floors of many queries are guessed (guess.h); those that were
- * guessed too high are searched again.
+ * A batch of queries, rounded to bytes, is multiplied with the packed rows block by block; a block
+ * stays in the second-level cache while all queries pass over it. Scores do not leave the kernel:
+ * it compares them with the floor of each query and returns only the rows that reach it, the
+ * survivors. These go to the query's shortlist, which raises its floor. The first floor comes from
+ * the best of the first rows. With many queries, the final floor of each is guessed from its first
+ * rows (guess.h); a query whose guess was too high is searched again.
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own slice of the rows, and the shortlists are merged. */
@@ -16,35 +16,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH       384u        /* queries that pass over the rows together, at most */
-#define BATCH_BYTES (16u << 20) /* of their shortlists, at most */
-#define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
-#define FEW         8u          /* queries for each thread below which rows are divided instead */
+#define MAX_BATCH       384u        /* queries of a batch */
+#define MAX_BATCH_BYTES (16u << 20) /* of the shortlists of a batch */
+#define MIN_SPAN        64u         /* rows of a span; spans grow by half, up to a block */
+#define MIN_QUERIES     8u          /* per thread; with fewer, rows are divided instead */
 
-/* --- searchers --------------------------------------------------------------------------------- */
+/* --- searchers ------------------------------------------------------------------------------- */
 
-/* Which queries are searched, and how. */
+/* Which queries of a request are searched, and how. */
 typedef struct search_plan {
-  const uint64_t *numbers; /* [n] of queries of the request; NULL: all, in order */
+  const uint64_t *numbers; /* [n] queries of the request; NULL: all, in order */
   uint64_t n;
   const kf_guesser *guesser; /* NULL: no floor is guessed */
-  kf_guess_sample *samples;  /* [n] of what was found; NULL: not wanted */
-  unsigned char *again;      /* [n] is set where a guess was too high, and there is no answer */
+  kf_guess_sample *samples;  /* [n] out: what a guesser learns from; NULL: not wanted */
+  unsigned char *again;      /* [n] out: 1 where the guess was too high, so there is no answer */
 } search_plan;
 
-/* Searches a batch of queries at a time. */
+/* The workspace of a thread that searches batch after batch. */
 typedef struct searcher {
   const kf_request *r;
   const kf_index *index;
   uint32_t k, capacity;
   const search_plan *plan;
-  uint64_t first;         /* place in the plan of the first query of the batch at hand */
+  uint64_t first;         /* place in the plan of the first query of the current batch */
   float *queries;         /* [batch][dim] its queries */
-  kf_query_strips strips; /* the same, rounded; what follows is by their places */
-  double *margin;         /* [batch] in the block at hand */
-  double *predictors;           /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: none */
+  kf_query_strips strips; /* the same, rounded; the arrays below use their places */
+  double *margin;         /* [batch] in the current block */
+  double *predictors;     /* [batch][KF_GUESS_LOOKS] what guesses are made from; NaN: not known */
   kf_shortlist *lists;    /* [batch] */
-  float *fetched;         /* [KF_SCORE_ROWS][dim], workspace like what follows */
+  float *fetched;         /* [KF_SCORE_ROWS][dim] */
   int32_t *peaks;         /* [strip][KF_PEAKS] */
   double *lowest;         /* [strip][KF_PEAKS] */
   kf_pending *sorted;     /* [capacity] */
@@ -53,22 +53,22 @@ typedef struct searcher {
   kf_arena arena;
 } searcher;
 
-/* Pending rows of a query: more than k, or they would be scored again and again. */
+/* Room for pending rows of a query: well above k, or the list would be scored again and again. */
 static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
-/* How many queries a searcher takes at a time, of n. */
+/* Queries of a batch, of n in all. */
 static uint32_t batch_for(uint32_t k, uint64_t n) {
   uint64_t each = capacity_for(k) * sizeof(kf_pending) +
                   k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
-  uint64_t most = BATCH_BYTES / each;
-  if (most > BATCH) most = BATCH;
+  uint64_t most = MAX_BATCH_BYTES / each;
+  if (most > MAX_BATCH) most = MAX_BATCH;
   if (most > n) most = n;
   return most < 1 ? 1 : (uint32_t)most;
 }
 
-/* Makes a searcher of a zeroed one, which it is again after a failure. */
+/* Makes a searcher from a zeroed one; after a failure it is zeroed again. */
 static kf_status searcher_make(searcher *f, const kf_request *r, const search_plan *plan,
-                             uint32_t batch, kf_err *err) {
+                               uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
   uint64_t strip = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
@@ -113,7 +113,7 @@ static uint64_t number_at(const search_plan *plan, uint64_t place) {
   return plan->numbers != NULL ? plan->numbers[place] : place;
 }
 
-/* Queries are read for many rows, so they lie side by side, from a line of the cache on. */
+/* Queries are read many times, so they are copied side by side, aligned to a cache line. */
 static void take_queries(searcher *f, uint64_t first, uint32_t n) {
   uint64_t dim = f->index->dim;
   f->first = first;
@@ -126,9 +126,11 @@ static void take_queries(searcher *f, uint64_t first, uint32_t n) {
 }
 
 static uint64_t place_of(const searcher *f, uint32_t i) { return f->first + f->strips.order[i]; }
-static uint64_t query_at(const searcher *f, uint32_t i) { return number_at(f->plan, place_of(f, i)); }
+static uint64_t query_at(const searcher *f, uint32_t i) {
+  return number_at(f->plan, place_of(f, i));
+}
 
-/* The row that it leaves out; negative: none. */
+/* The row that query i leaves out; negative: none. */
 static int64_t left_out(const searcher *f, uint32_t i) {
   return f->r->leave_out != NULL ? f->r->leave_out[query_at(f, i)] : -1;
 }
@@ -158,21 +160,21 @@ static inline kf_status take_hit(searcher *f, uint32_t i, uint64_t row, double v
                                  kf_err *err) {
   kf_shortlist *list = &f->lists[i];
   double upper = value + margin, lower = value - margin;
-  bool known = isfinite(upper); /* otherwise nothing is known of the row or the query */
+  bool known = isfinite(upper); /* otherwise the row or query has no 8-bit form */
   if (list->n_pending == f->capacity) KF_TRY(make_room(f, i, err));
   kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
   return KF_OK;
 }
 
-/* Rows and queries in fine come from the second- or third-level cache. (Always inline, as
+/* Whole 8-bit rows and queries come from the second- or third-level cache. (Always inline, as
  * kf_row_prefetch.) */
-#define AHEAD 3
+#define PREFETCH_HITS 3 /* ahead */
 static inline __attribute__((always_inline)) void prefetch_bytes(const void *x, uint64_t n) {
   for (uint64_t i = 0; i < n && i < 1024; i += 64) __builtin_prefetch((const char *)x + i);
 }
 
-/* Looks at a hit of the leading directions again, with its row whole in 8 bits: first by the high
- * parts of the query, which rule out most rows, then by all of it. */
+/* Rescores a hit of the leading directions with its whole 8-bit row: first against the high halves
+ * of the query's numbers, which rule out most rows, then against the low halves too. */
 static kf_status take_fine(searcher *f, uint32_t i, uint64_t row, kf_err *err) {
   const kf_index *index = f->index;
   const kf_query *q = &f->strips.query[i];
@@ -181,8 +183,7 @@ static kf_status take_fine(searcher *f, uint32_t i, uint64_t row, kf_err *err) {
   const int8_t *high = f->strips.fine + i * 2 * dim, *low = high + dim;
   const uint8_t *x = index->fine + row * dim;
   double offset = (double)index->offset[row];
-  if (!(offset > -INFINITY))
-    return take_hit(f, i, row, INFINITY, 0, err); /* it has no 8-bit form */
+  if (!(offset > -INFINITY)) return take_hit(f, i, row, INFINITY, 0, err); /* no 8-bit form */
   double one = q->fine_factor * (double)index->fine_scale[row];
   double dot = 128.0 * (f->r->kernels->byte_dot(high, x, dim) - q->fine_start[0]);
   double most = dot * one - offset + kf_fine_margin(index, &q->fine[0], block, row);
@@ -192,23 +193,23 @@ static kf_status take_fine(searcher *f, uint32_t i, uint64_t row, kf_err *err) {
                   err);
 }
 
-/* The hits of a strip, in fine. */
+/* The hits of a strip, rescored. */
 static kf_status take_all_fine(searcher *f, uint32_t first, uint64_t row, size_t n, kf_err *err) {
   const kf_index *index = f->index;
   uint64_t dim = index->fine_dim;
   for (const kf_hit *h = f->strips.hits, *end = h + n; h < end; h++) {
     uint32_t i = first + h->query;
     uint64_t at = row + h->row;
-    if (end - h > AHEAD) {
-      prefetch_bytes(index->fine + (row + h[AHEAD].row) * dim, dim);
-      prefetch_bytes(f->strips.fine + (first + h[AHEAD].query) * 2 * dim, dim);
+    if (end - h > PREFETCH_HITS) {
+      prefetch_bytes(index->fine + (row + h[PREFETCH_HITS].row) * dim, dim);
+      prefetch_bytes(f->strips.fine + (first + h[PREFETCH_HITS].query) * 2 * dim, dim);
     }
     if (takes_part(f, i, at)) KF_TRY(take_fine(f, i, at, err));
   }
   return KF_OK;
 }
 
-/* Some panels of one block against one strip of queries. */
+/* One strip of queries against rows of one block. While it runs, `next` is prefetched. */
 static kf_status scan_strip(searcher *f, uint32_t strip, uint64_t row, uint64_t rows,
                             const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
@@ -239,21 +240,20 @@ static kf_status scan_strip(searcher *f, uint32_t strip, uint64_t row, uint64_t 
 /* --- the first floor ------------------------------------------------------------------------- */
 
 #define PEAK_ROWS   1024u
-#define WRONG       16u /* guesses, and one in so many, that may be wrong */
+#define MAX_WRONG   16u /* wrong guesses that are tolerated, plus one in WRONG_SHARE */
 #define WRONG_SHARE 8u
 
-/* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too
- * large. */
+/* How many of `rows` rows the first floor is found from; 0: too few to pay, or k is too large. */
 static uint64_t peak_rows(const searcher *f, uint64_t rows) {
   uint64_t some = rows / 8 / KF_PEAKS * KF_PEAKS;
   if (some == 0 || f->k > KF_PEAKS / 2) return 0;
   if (f->index->lead.n > 0) return 0; /* leading directions give no lower bound */
-  if (f->r->only != NULL) return 0;   /* the best may not take part */
+  if (f->r->only != NULL) return 0;   /* the best rows may not take part */
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
-/* Raises lower[r] to the bound implied by peak r of query i in a block. A peak is off by the
- * rounding of its offset; one beyond the limit says nothing. */
+/* Raises lower[r] to the lower bound that peak r of query i in a block implies. A peak is off by
+ * the rounding of its offset; one beyond the limit implies nothing. */
 static void raise_lowers(const searcher *f, uint32_t i, const kf_row_block *block,
                          double value_of_one, const int32_t *peaks, double *lower) {
   double margin = kf_margin(f->index, &f->strips.query[i], block);
@@ -265,35 +265,36 @@ static void raise_lowers(const searcher *f, uint32_t i, const kf_row_block *bloc
   }
 }
 
-/* Takes a look at query i, and guesses its floor from that. Not if too many guesses were wrong: a query
- * that is searched twice costs more than some hits. */
+/* Guesses the final floor of query i, unless too many guesses were wrong: searching a query twice
+ * costs more than the hits that a guess saves. */
 static void guess_floor(searcher *f, uint32_t i, uint32_t look, double predictor) {
   kf_shortlist *list = &f->lists[i];
   f->predictors[i * KF_GUESS_LOOKS + look] = predictor;
-  if (f->plan->guesser == NULL || f->wrong > WRONG + f->guessed / WRONG_SHARE) return;
+  if (f->plan->guesser == NULL || f->wrong > MAX_WRONG + f->guessed / WRONG_SHARE) return;
   double guess = kf_guess(f->plan->guesser, look, predictor);
   if (!(guess > list->guess)) return;
   f->guessed += list->guess == -INFINITY;
   list->guess = guess;
 }
 
-/* The rows after which look `look` is taken, of n; 0: there is none. The first one is at the peaks. */
+/* The rows, of n, after which guess number `look` is made; 0: never. The first comes with the
+ * peaks. */
 static uint64_t look_after(uint32_t look, uint64_t n) {
   uint64_t rows = (uint64_t)PEAK_ROWS << look;
   return look < KF_GUESS_LOOKS && rows <= n / 3 ? rows : 0;
 }
 
-/* Looks at all queries. */
-static void take_look(searcher *f, uint32_t look, bool last) {
+/* Guesses the floors of all queries. */
+static void guess_all(searcher *f, uint32_t look, bool last) {
   for (uint32_t i = 0; i < f->strips.n; i++) {
     guess_floor(f, i, look, kf_shortlist_mean(&f->lists[i], f->k));
     f->lists[i].last = last;
   }
 }
 
-/* Divides rows from `begun` on into KF_PEAKS classes by their numbers: the best of each class is a
- * different row, so the k-th best of these is a first floor. It saves most of the hits that rows
- * would be while little is known. */
+/* Deals the rows from `begun` on into KF_PEAKS classes by number. The best rows of the classes are
+ * different rows, so the k-th best of them is a valid floor. Without it the first rows would nearly
+ * all be hits. */
 static void find_first_floor(searcher *f, uint32_t strip, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
   const kf_query_strips *g = &f->strips;
@@ -323,16 +324,16 @@ static void find_first_floor(searcher *f, uint32_t strip, uint64_t begun, uint64
 
 /* --- span by span ---------------------------------------------------------------------------- */
 
-/* How many rows the span that begins at `row` has, if floors are those of `seen` rows: spans grow
- * with that, since each raises the floors, and end where a block does. */
+/* The rows of the span that begins at `row`, when floors come from `seen` rows. Spans grow with
+ * `seen`, because each raises the floors; they end where a block does. */
 static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
   uint64_t rows = index->block_rows - row % index->block_rows;
-  uint64_t most = seen / 2 / FIRST_ROWS * FIRST_ROWS;
-  if (most < FIRST_ROWS) most = FIRST_ROWS;
+  uint64_t most = seen / 2 / MIN_SPAN * MIN_SPAN;
+  if (most < MIN_SPAN) most = MIN_SPAN;
   return rows < most ? rows : most;
 }
 
-/* The few rows that take part, in the place of a pass over all. */
+/* A sparse filter: looks at each row that takes part, without a pass over all. */
 static kf_status take_few(searcher *f, uint64_t first, uint64_t last, kf_err *err) {
   const kf_filter *only = f->r->only;
   for (uint64_t at = 0; at < only->n; at++) {
@@ -343,9 +344,9 @@ static kf_status take_few(searcher *f, uint64_t first, uint64_t last, kf_err *er
   return KF_OK;
 }
 
-/* The blocks from `block` up to `end`, span by span. While a strip of queries passes over a span,
- * its share of the next span is prefetched, unless there are only one or two strips, which read as
- * fast as memory goes. */
+/* Blocks [block, end), span by span. While a strip of queries passes over a span, its share of the
+ * next span is prefetched, except with one or two strips, which already read at the speed of
+ * memory. */
 static kf_status scan_blocks(searcher *f, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
   const kf_scan_kernel *scan = f->strips.scan;
@@ -370,7 +371,7 @@ static kf_status scan_blocks(searcher *f, uint64_t block, uint64_t end, kf_err *
     }
     uint64_t after = look_after(look, last - begun);
     if (looks && after > 0 && row + rows - begun >= after) {
-      take_look(f, look, look_after(look + 1, last - begun) == 0);
+      guess_all(f, look, look_after(look + 1, last - begun) == 0);
       look++;
     }
   }
@@ -387,7 +388,7 @@ void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *sco
     to->row += r->index->source.first;
   }
   if (r->scored != NULL) return;
-  double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
+  double value = -INFINITY; /* exact order may contradict rounded scores: those become equal */
   for (uint32_t t = 0; t < r->k; t++) {
     uint64_t at = query * r->k + t;
     if (!(scored[t].value < value)) value = scored[t].value;
@@ -397,9 +398,9 @@ void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *sco
   }
 }
 
-/* Scores the remaining rows of query i, and writes its answer, unless rows that its guess ruled out
- * may be in it: all others are known to be below `least`. */
-static kf_status finish(searcher *f, uint32_t i, kf_shortlist *next, kf_err *err) {
+/* Scores the pending rows of query i and writes its answer, unless its guess was above the floor
+ * and may have ruled out rows of the answer. */
+static kf_status answer_query(searcher *f, uint32_t i, kf_shortlist *next, kf_err *err) {
   const search_plan *plan = f->plan;
   kf_shortlist *list = &f->lists[i];
   kf_scorer scorer = scorer_for(f, i);
@@ -419,15 +420,15 @@ static kf_status finish(searcher *f, uint32_t i, kf_shortlist *next, kf_err *err
   return KF_OK;
 }
 
-/* Queries of the plan from `first` on, at most `batch`. */
-static kf_status find(searcher *f, uint64_t first, uint32_t batch, kf_err *err) {
+/* At most `batch` queries of the plan, from `first` on. */
+static kf_status search_batch(searcher *f, uint64_t first, uint32_t batch, kf_err *err) {
   uint64_t left = f->plan->n - first;
   take_queries(f, first, left < batch ? (uint32_t)left : batch);
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
   for (uint32_t i = 0; i < f->strips.n; i++) {
     bool last = i + 1 == f->strips.n;
     if (!last) kf_shortlist_ready(&f->lists[i + 1], f->sorted);
-    KF_TRY(finish(f, i, last ? NULL : &f->lists[i + 1], err));
+    KF_TRY(answer_query(f, i, last ? NULL : &f->lists[i + 1], err));
   }
   return KF_OK;
 }
@@ -439,7 +440,7 @@ kf_status kf_nearest_alone(const kf_request *r, kf_err *err) {
   searcher f = {0};
   kf_status status = searcher_make(&f, r, &plan, batch, err);
   for (uint64_t first = 0; status == KF_OK && first < r->n; first += batch)
-    status = find(&f, first, batch, err);
+    status = search_batch(&f, first, batch, err);
   kf_request_count(r, f.candidates);
   kf_arena_free(&f.arena);
   return status;
@@ -451,20 +452,20 @@ typedef struct parallel_job {
   const kf_request *r;
   const search_plan *plan;
   uint32_t batch;
-  uint64_t slices; /* of the rows, if these are divided */
+  uint64_t slices;     /* of the rows, if these are divided */
   searcher *searchers; /* one for each worker, or for each slice */
 } parallel_job;
 
-static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status batch_task(void *argument, size_t i, size_t worker, kf_err *err) {
   const parallel_job *j = argument;
   searcher *f = &j->searchers[worker];
   if (f->r == NULL) KF_TRY(searcher_make(f, j->r, j->plan, j->batch, err));
-  return find(f, (uint64_t)i * j->batch, j->batch, err);
+  return search_batch(f, (uint64_t)i * j->batch, j->batch, err);
 }
 
 /* --- few queries, rows divided among threads ------------------------------------------------- */
 
-static kf_status find_in_slice(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status slice_task(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const parallel_job *j = argument;
   KF_TRY(searcher_make(&j->searchers[i], j->r, j->plan, j->batch, err));
@@ -481,13 +482,13 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
       KF_TRY(kf_shortlist_merge(&f->lists[i], &j->searchers[s].lists[i], f->k, f->capacity,
                                 f->margin[i], &scorer, err));
     f->candidates += scorer.candidates;
-    KF_TRY(finish(f, i, NULL, err));
+    KF_TRY(answer_query(f, i, NULL, err));
   }
   return KF_OK;
 }
 
-/* Batches of equal size, a few for each thread, so that none waits long for the last; many queries in
- * whole strips. */
+/* Batches of equal size, the same number for each thread, so that no thread waits long for the last
+ * one; in whole strips if the batch is large. */
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads, size_t strip) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
   uint64_t batches = rounds * threads;
@@ -501,13 +502,13 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
   uint64_t n = plan->n;
   const kf_index *index = r->index;
   parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
-  bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
+  bool few = n <= (uint64_t)MIN_QUERIES * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
   if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
   j.searchers = kf_alloc_zero(ctx->threads, sizeof *j.searchers);
   if (j.searchers == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, find_in_slice, &j)
-                         : kf_parallel(ctx, (size_t)((n + j.batch - 1) / j.batch), find_batch, &j);
+  kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, slice_task, &j)
+                         : kf_parallel(ctx, (size_t)((n + j.batch - 1) / j.batch), batch_task, &j);
   if (status == KF_OK && few) status = merge_slices(&j, &ctx->err);
   for (unsigned i = 0; i < ctx->threads; i++) {
     kf_request_count(r, j.searchers[i].candidates);
@@ -519,26 +520,27 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
 
 /* --- with guesses ----------------------------------------------------------------------------- */
 
-/* Whether there are enough queries to learn from some, and enough rows that a floor rises for long. */
+/* Whether there are enough queries to learn from a sample, and enough rows for floors to keep
+ * rising. */
 static bool guesses_pay(const kf_request *r) {
   return r->n >= 8ull * KF_GUESS_SAMPLES && r->index->n >= 32ull * PEAK_ROWS &&
          r->k <= KF_PEAKS / 2 && r->index->lead.n == 0 && r->only == NULL;
 }
 
-/* The queries of the request in two parts: KF_GUESS_SAMPLES of them, spread over all, and the rest. */
+/* Orders the queries: KF_GUESS_SAMPLES of them, spread over all, then the rest. */
 static void divide_queries(uint64_t n, uint64_t *numbers) {
-  uint64_t *some = numbers, *rest = numbers + KF_GUESS_SAMPLES, taken = 0;
+  uint64_t *sample = numbers, *rest = numbers + KF_GUESS_SAMPLES, taken = 0;
   for (uint64_t i = 0; i < n; i++) {
     bool take = taken < KF_GUESS_SAMPLES && i / (n / KF_GUESS_SAMPLES) == taken;
     if (take)
-      some[taken++] = i;
+      sample[taken++] = i;
     else
       *rest++ = i;
   }
 }
 
-/* Some queries first, the others with floors guessed from what these found, and once more those that
- * were guessed too high. */
+/* Searches a sample, then the rest with floors guessed from what the sample found, then once more
+ * the queries whose guess was too high. */
 static kf_status search_guessing(kf_ctx *ctx, const kf_request *r) {
   uint64_t *numbers, rest = r->n - KF_GUESS_SAMPLES, wrong = 0;
   unsigned char *again;
@@ -575,12 +577,13 @@ kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r) {
   return search_planned(ctx, r, &plan);
 }
 
-#define CHECKED 256u
+#define CHECK_TASK 256u /* queries */
 
-static kf_status check_some(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status check_task(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const kf_request *r = argument;
-  uint64_t first = (uint64_t)i * CHECKED, last = first + CHECKED < r->n ? first + CHECKED : r->n;
+  uint64_t first = (uint64_t)i * CHECK_TASK,
+           last = first + CHECK_TASK < r->n ? first + CHECK_TASK : r->n;
   uint32_t dim = r->index->dim;
   bool direction = r->index->metric == KF_METRIC_COSINE;
   for (uint64_t q = first; q < last; q++)
@@ -591,7 +594,7 @@ static kf_status check_some(void *argument, size_t i, size_t worker, kf_err *err
 
 static kf_status check_queries(kf_ctx *ctx, const kf_request *r) {
   kf_request own = *r; /* tasks take no const */
-  return kf_parallel(ctx, (size_t)((r->n + CHECKED - 1) / CHECKED), check_some, &own);
+  return kf_parallel(ctx, (size_t)((r->n + CHECK_TASK - 1) / CHECK_TASK), check_task, &own);
 }
 
 kf_status kf_nearest_here(kf_ctx *ctx, const kf_request *r) {
@@ -603,9 +606,9 @@ kf_status kf_nearest_here(kf_ctx *ctx, const kf_request *r) {
   return kf_nearest_cpu(ctx, r);
 }
 
-/* --- several ranks ----------------------------------------------------------------------------- */
+/* --- several ranks --------------------------------------------------------------------------- */
 
-/* Each has the whole index, and searches with its share of the queries. */
+/* Each rank has the whole index, and searches for its share of the queries. */
 static kf_status share_queries(kf_ctx *ctx, const kf_request *all) {
   kf_range own = kf_share_of(&ctx->ranks, all->n, 1);
   kf_request r = *all;

@@ -1,5 +1,5 @@
-/* nearest.h - who answers a request: the CPU (nearest.c), devices (device_search.c), or all ranks, each
- * with a part of the rows (parts.c). Stays in this room. */
+/* nearest.h - who answers a request: the CPU (nearest.c), devices (device_search.c), or all ranks,
+ * each with a part of the rows (parts.c). Stays in this room. */
 #ifndef KF_NEAREST_H
 #define KF_NEAREST_H
 

@@ -1,16 +1,17 @@
 /* parts.c - searching an index whose rows are divided among ranks.
  *
- * Each rank finds the nearest of its own rows for every query. The lists, a score and a number for each
- * row, go to all ranks, and every rank merges those of its share of the queries. Scores are canonical,
- * so they are the bits that one process would find. Where two are so close that rounding may have put
- * them in the wrong order, the rows themselves decide, exactly, as in shortlist.c; they are fetched from
- * the source, which every rank can read. */
+ * Each rank finds the nearest of its own rows for every query. The lists of scores and row numbers
+ * go to all ranks, and every rank merges them for its share of the queries. Scores are canonical,
+ * so they have the bits that one process finds. Where two are so close that rounding may have put
+ * them in the wrong order, exact scores decide, as in shortlist.c; the rows are fetched from the
+ * source, which every rank can read. */
 #include "search/nearest.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LIST_BYTES ((uint64_t)64 << 20) /* of all lists at a time, unless one query has more */
+#define LIST_BYTES                                                                                 \
+  ((uint64_t)64 << 20) /* of all lists at a time, or those of one query if larger */
 
 typedef struct parts {
   kf_ctx *ctx;
@@ -24,9 +25,9 @@ typedef struct parts {
   kf_arena arena;
 } parts;
 
-/* --- which of two rows is nearer ---------------------------------------------------------------- */
+/* --- comparing two rows ---------------------------------------------------------------------- */
 
-/* More than the rounding of two scores together. */
+/* Upper bound of the rounding errors of two scores together. */
 static double doubt(const kf_index *index, double norm2, double a, double b) {
   double share = (index->dim + 64) * 0x1p-51;
   if (index->metric == KF_METRIC_COSINE) return share;
@@ -53,9 +54,9 @@ static kf_status comes_before(const parts *p, const float *query, const kf_score
   return KF_OK;
 }
 
-/* --- merging ------------------------------------------------------------------------------------ */
+/* --- merging --------------------------------------------------------------------------------- */
 
-/* The next row of the list of a rank for query i of `some`; NULL: there is none. */
+/* The next row of a rank's list for query i of `some`; NULL: the list is used up. */
 static const kf_scored *head(const parts *p, uint32_t rank, uint64_t i, uint64_t some,
                              int64_t without) {
   const kf_scored *list = p->lists + p->begin[rank] * some + i * p->width[rank];
@@ -64,11 +65,11 @@ static const kf_scored *head(const parts *p, uint32_t rank, uint64_t i, uint64_t
   return p->next[rank] < p->width[rank] ? &list[p->next[rank]] : NULL;
 }
 
-/* Query i of `some`, which begin with query `first`. */
+/* Merges the lists of query i of `some`, which begin with query `first`. */
 static kf_status merge(const parts *p, uint64_t first, uint64_t i, uint64_t some) {
   uint64_t query = first + i, at = query * p->r->k;
   int64_t without = p->r->leave_out != NULL ? p->r->leave_out[query] : -1;
-  double value = -INFINITY; /* as in nearest.c */
+  double value = -INFINITY; /* as in kf_request_answer */
   memset(p->next, 0, p->ctx->ranks.size * sizeof *p->next);
   for (uint32_t t = 0; t < p->r->k; t++) {
     const kf_scored *best = NULL;
@@ -77,7 +78,8 @@ static kf_status merge(const parts *p, uint64_t first, uint64_t i, uint64_t some
       const kf_scored *x = head(p, r, i, some, without);
       bool before = best == NULL;
       if (x == NULL) continue;
-      if (!before) KF_TRY(comes_before(p, p->r->queries + query * p->r->index->dim, x, best, &before));
+      if (!before)
+        KF_TRY(comes_before(p, p->r->queries + query * p->r->index->dim, x, best, &before));
       if (!before) continue;
       best = x;
       from = r;
@@ -119,7 +121,7 @@ static kf_status search_some(parts *p, uint64_t first, uint64_t some) {
   return kf_join(ctx, status, p->r->scores + first * p->r->k, p->r->k * sizeof *p->r->scores);
 }
 
-/* How long the lists of each rank are. Returns rows in the lists of one query. */
+/* Sets the length of each rank's lists. Returns the rows in all lists of one query. */
 static uint64_t set_widths(const parts *p, const kf_filter *only) {
   const kf_ranks *r = &p->ctx->ranks;
   uint64_t each = 0;
@@ -127,7 +129,8 @@ static uint64_t set_widths(const parts *p, const kf_filter *only) {
   for (uint32_t i = 0; i < r->size; i++) {
     uint64_t first = i > 0 ? r->ends[i - 1] : 0;
     uint64_t own = only != NULL ? kf_filter_count(only, first, r->ends[i]) : r->ends[i] - first;
-    uint64_t wanted = p->r->k + (p->r->leave_out != NULL ? 1u : 0u); /* one may be the row left out */
+    uint64_t wanted =
+        p->r->k + (p->r->leave_out != NULL ? 1u : 0u); /* one may be the row left out */
     p->begin[i] = each;
     p->width[i] = (uint32_t)(own < wanted ? own : wanted);
     each += p->width[i];
@@ -141,8 +144,8 @@ kf_status kf_nearest_in_parts(kf_ctx *ctx, const kf_request *r) {
   parts p = {.ctx = ctx, .r = r};
   kf_status status = KF_OK;
   if (r->only != NULL)
-    status = kf_filter_narrow(r->only, source->first, source->first + source->rows, &p.only,
-                              &ctx->err);
+    status =
+        kf_filter_narrow(r->only, source->first, source->first + source->rows, &p.only, &ctx->err);
   KF_TAKE(&p.arena, p.width, ranks);
   KF_TAKE(&p.arena, p.begin, ranks);
   KF_TAKE(&p.arena, p.next, ranks);

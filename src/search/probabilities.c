@@ -1,29 +1,29 @@
 /* probabilities.c - probabilities of classes: softmax(temperature * score) over all classes that
  * take part.
  *
- * A score is a cosine, a fused score, or minus half the squared distance: larger is nearer. All of
- * them are canonical sums, so those of the nearest classes are the ones that kf_classify gives, and
- * the order of classes is the same. With s the scores and m their maximum, class k has
+ * A score is a cosine, a fused score, or minus half the squared distance: larger is nearer. All are
+ * canonical sums, so they equal the scores of kf_classify and order the classes alike. With s the
+ * scores and m their maximum, class k has
  *
  *     p_k = exp(T (s_k - m)) / sum_j exp(T (s_j - m)),
  *
- * with kf_exp and the fixed order of kf_sum_exp: the same bits everywhere. The scores of a few rows
- * at a time are held, so memory is 8 * ROWS bytes for each class and worker.
+ * with kf_exp and the fixed order of kf_sum_exp: the same bits everywhere. The scores of ROWS rows
+ * are held at a time, 8 * ROWS bytes for each class and worker.
  *
- * With very many classes nearly all the time goes into classes that matter little one by one. There
- * the scores of cosines are sums in f32, over columns in order: off by gamma = (dim + 1) 2^-24 times
- * the lengths at most, which changes a probability by 2 T gamma of itself, and in practice by a
- * hundredth of that. Memory is then 4 * MANY_ROWS bytes for each class and worker. */
+ * With very many classes, nearly all the time goes into classes that each matter little. Their
+ * cosines are then sums in f32, over columns in order. The error is at most gamma = (dim + 1) 2^-24
+ * times the lengths, which changes a probability by a factor of at most 1 + 2 T gamma, and in
+ * practice by a hundredth of that. This takes 4 * NARROW_ROWS bytes for each class and worker. */
 #include "search/device_sums.h"
 #include "search/index.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows that share a look at the prototypes, and prototypes at a time: these stay in the cache. */
+/* Rows and prototypes of a panel, which stays in the cache. */
 enum { ROWS = 8, PANEL = 64 };
-/* The same in f32, if there are more classes than MANY. */
-enum { MANY = 4096, MANY_ROWS = 128, MANY_PANEL = 512 };
+/* The same in f32, above MAX_WIDE_CLASSES classes. */
+enum { MAX_WIDE_CLASSES = 4096, NARROW_ROWS = 128, NARROW_PANEL = 512 };
 
 /* --- all scores ------------------------------------------------------------------------------- */
 
@@ -41,42 +41,43 @@ static void score_panel(const kf_prototypes *p, const float *query, uint32_t fir
   for (uint32_t j = first; euclidean && j < first + n; j++) scores[j] *= -0.5;
 }
 
-/* What f32 scores need. */
-typedef struct many_scores {
-  float *queries; /* [dim][MANY_ROWS] in columns */
-  float *panel;   /* [dim][MANY_PANEL] prototypes in columns */
-  float *sums;    /* [MANY_ROWS][n] */
+/* The workspace of scores in f32. */
+typedef struct narrow_scores {
+  float *queries; /* [dim][NARROW_ROWS] in columns */
+  float *panel;   /* [dim][NARROW_PANEL] prototypes in columns */
+  float *sums;    /* [NARROW_ROWS][n] */
   double *scores; /* [n] */
-} many_scores;
+} narrow_scores;
 
 static void to_columns(const float *rows, uint64_t n, uint64_t dim, uint64_t stride, float *out) {
   for (uint64_t i = 0; i < n; i++)
     for (uint64_t d = 0; d < dim; d++) out[d * stride + i] = rows[i * dim + d];
 }
 
-static void score_many(const kf_prototypes *p, const float *queries, uint64_t n, many_scores *m) {
-  to_columns(queries, n, p->dim, MANY_ROWS, m->queries);
+static void score_narrow(const kf_prototypes *p, const float *queries, uint64_t n,
+                         narrow_scores *m) {
+  to_columns(queries, n, p->dim, NARROW_ROWS, m->queries);
   memset(m->sums, 0, n * p->n * sizeof *m->sums);
-  for (uint64_t first = 0; first < p->n; first += MANY_PANEL) {
-    uint64_t classes = p->n - first < MANY_PANEL ? p->n - first : MANY_PANEL;
-    to_columns(p->index->rows + first * p->dim, classes, p->dim, MANY_PANEL, m->panel);
-    p->kernels->gemm_tn_f32(m->queries, MANY_ROWS, m->panel, MANY_PANEL, m->sums + first, p->n, n,
-                            classes, p->dim);
+  for (uint64_t first = 0; first < p->n; first += NARROW_PANEL) {
+    uint64_t classes = p->n - first < NARROW_PANEL ? p->n - first : NARROW_PANEL;
+    to_columns(p->index->rows + first * p->dim, classes, p->dim, NARROW_PANEL, m->panel);
+    p->kernels->gemm_tn_f32(m->queries, NARROW_ROWS, m->panel, NARROW_PANEL, m->sums + first, p->n,
+                            n, classes, p->dim);
   }
 }
 
-static kf_status many_classes(const kf_prototypes *p, const float *queries, uint64_t n,
-                              kf_scores_fn use, void *argument, kf_err *err) {
+static kf_status scores_narrow(const kf_prototypes *p, const float *queries, uint64_t n,
+                               kf_scores_fn use, void *argument, kf_err *err) {
   kf_arena arena = {0};
-  many_scores m;
-  KF_TAKE(&arena, m.queries, (uint64_t)p->dim * MANY_ROWS);
-  KF_TAKE(&arena, m.panel, (uint64_t)p->dim * MANY_PANEL);
-  KF_TAKE(&arena, m.sums, (uint64_t)p->n * MANY_ROWS);
+  narrow_scores m;
+  KF_TAKE(&arena, m.queries, (uint64_t)p->dim * NARROW_ROWS);
+  KF_TAKE(&arena, m.panel, (uint64_t)p->dim * NARROW_PANEL);
+  KF_TAKE(&arena, m.sums, (uint64_t)p->n * NARROW_ROWS);
   KF_TAKE(&arena, m.scores, p->n);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
-  for (uint64_t first = 0; status == KF_OK && first < n; first += MANY_ROWS) {
-    uint64_t taken = n - first < MANY_ROWS ? n - first : MANY_ROWS;
-    score_many(p, queries + first * p->dim, taken, &m);
+  for (uint64_t first = 0; status == KF_OK && first < n; first += NARROW_ROWS) {
+    uint64_t taken = n - first < NARROW_ROWS ? n - first : NARROW_ROWS;
+    score_narrow(p, queries + first * p->dim, taken, &m);
     for (uint64_t i = 0; i < taken; i++) {
       for (uint32_t j = 0; j < p->n; j++) m.scores[j] = (double)m.sums[i * p->n + j];
       use(argument, first + i, m.scores);
@@ -87,12 +88,12 @@ static kf_status many_classes(const kf_prototypes *p, const float *queries, uint
 }
 
 bool kf_scores_narrow(const kf_prototypes *p) {
-  return p->n > MANY && p->metric != KF_METRIC_EUCLIDEAN;
+  return p->n > MAX_WIDE_CLASSES && p->metric != KF_METRIC_EUCLIDEAN;
 }
 
 kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uint64_t n,
                                kf_scores_fn use, void *argument, kf_err *err) {
-  if (kf_scores_narrow(p)) return many_classes(p, queries, n, use, argument, err);
+  if (kf_scores_narrow(p)) return scores_narrow(p, queries, n, use, argument, err);
   double *scores = kf_alloc(ROWS * (uint64_t)p->n, sizeof *scores);
   if (scores == NULL) return kf_fail_memory(err);
   for (uint64_t first = 0; first < n; first += ROWS) {
@@ -158,7 +159,7 @@ double kf_probability(const kf_odds *s, double score) {
   return kf_exp(s->temperature * (score - s->most)) / s->sum;
 }
 
-/* --- which temperature ------------------------------------------------------------------------ */
+/* --- the temperature ------------------------------------------------------------------------- */
 
 bool kf_prototypes_own(const kf_prototypes *p) {
   const kf_model *m = p->model;

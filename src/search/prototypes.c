@@ -1,20 +1,20 @@
 /* prototypes.c - nearest prototype classification.
  *
- * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and the nearest
- * prototypes are found like nearest rows: by canonical sums of f32 rows, so the answer does not
- * depend on how the work is divided. Priors are a column more. What they add to squared distances is
- * the square of a prototype's number there, and queries have 0; what they take from cosines is that
- * number itself, and queries have 1. Classes are in the order of their numbers, so equal scores go to
- * the lower one. */
+ * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and its nearest
+ * prototypes are found like nearest rows, by canonical sums of f32 rows, so the answer does not
+ * depend on how the work is divided. Priors are one more column: for squared distances, queries
+ * have 0 there and a prototype the root of what its prior adds; for cosines, queries have 1 and a
+ * prototype minus what its prior subtracts. Classes are in the order of their numbers, so ties go
+ * to the lower one. */
 #include "search/device_sums.h"
 #include "search/index.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows at a time for devices; not fewer, if they search: one call after the other. */
-#define USUAL 2048u
-#define FEWER 1024u
+/* Rows at a time for devices. Searches take turns on a device, so they need a minimum. */
+#define DEVICE_ROWS     2048u
+#define MIN_SEARCH_ROWS 1024u
 
 /* --- the prototypes -------------------------------------------------------------------------- */
 
@@ -29,8 +29,7 @@ static bool full_length(const kf_prototypes *p, uint64_t k, float *out) {
   return length == 0 || (norm2 > 0 && isfinite(norm2));
 }
 
-/* All classes of the model, if they are the rows of the prototypes as they are: mapped prototypes and text are
- * unit rows already. NULL: they are not. */
+/* The model's own rows for all classes, if the prototypes are exactly these; NULL: they are not. */
 static const float *rows_of_model(const kf_prototypes *p) {
   const kf_model *m = p->model;
   if (p->part == KF_PART_TEXT) return m->text;
@@ -39,13 +38,13 @@ static const float *rows_of_model(const kf_prototypes *p) {
   return p->metric == KF_METRIC_COSINE ? m->prototypes : NULL;
 }
 
-/* The row of class k; false if f32 cannot hold it. Original class means have lengths of their own. */
+/* The prototype of class k; false if f32 cannot hold it. */
 static bool take_class(const kf_prototypes *p, uint64_t k, float *to) {
   const kf_model *m = p->model;
-  const float *as_they_are = rows_of_model(p);
+  const float *own = rows_of_model(p);
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
-  if (as_they_are != NULL) {
-    memcpy(to, as_they_are + k * p->dim, p->dim * sizeof *to);
+  if (own != NULL) {
+    memcpy(to, own + k * p->dim, p->dim * sizeof *to);
   } else if (p->part == KF_PART_FUSED) {
     memcpy(to, m->text + k * d, d * sizeof *to);
     memcpy(to + d, m->fused + k * l, l * sizeof *to);
@@ -79,7 +78,7 @@ static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, u
   return KF_OK;
 }
 
-/* The part that classifies: never KF_PART_DEFAULT. */
+/* Resolves KF_PART_DEFAULT and checks the part. */
 static kf_status choose_part(const kf_model *model, kf_metric metric, bool raw, kf_part *part,
                              kf_err *err) {
   if ((unsigned)*part > KF_PART_FUSED)
@@ -149,8 +148,9 @@ kf_status kf_prototypes_begin(kf_ctx *ctx, const kf_prototypes *p, const kf_prot
                               kf_prototypes_use *use) {
   bool unit = p->metric == KF_METRIC_COSINE || p->part == KF_PART_FUSED;
   *use = (kf_prototypes_use){.p = p, .temperature = plan->temperature, .squares = plan->squares};
-  uint64_t each = plan->rows / ctx->threads < USUAL ? plan->rows / ctx->threads + 1 : USUAL;
-  uint64_t searched = each > FEWER ? each : FEWER;
+  uint64_t each =
+      plan->rows / ctx->threads < DEVICE_ROWS ? plan->rows / ctx->threads + 1 : DEVICE_ROWS;
+  uint64_t searched = each > MIN_SEARCH_ROWS ? each : MIN_SEARCH_ROWS;
   KF_TRY(kf_mapping_begin(ctx, maps(p) ? &p->model->map : NULL, unit, &p->devices->map, plan->rows,
                           &use->mapping));
   kf_status status = KF_OK;
@@ -170,7 +170,7 @@ kf_status kf_prototypes_end(kf_ctx *ctx, kf_prototypes_use *use, kf_status statu
   return kf_slots_end(ctx, &use->sums, status);
 }
 
-/* [x, alpha z]: a row of unit length, and after it the mapped one at length alpha. */
+/* [x, alpha z]: the row at unit length, followed by the mapped row at length alpha. */
 static kf_status to_both(const kf_prototypes_use *use, const float *rows, const double *norm2,
                          uint64_t n, float *out, kf_err *err) {
   const kf_prototypes *p = use->p;
@@ -187,7 +187,7 @@ static kf_status to_both(const kf_prototypes_use *use, const float *rows, const 
   return status;
 }
 
-/* Mapped rows, with a last column for priors. */
+/* Mapped rows with a last column for priors. */
 static kf_status to_longer(const kf_prototypes_use *use, const float *rows, const double *norm2,
                            uint64_t n, float *out, kf_err *err) {
   const kf_prototypes *p = use->p;

@@ -1,5 +1,5 @@
-/* query_strips.c - queries made ready for the scan kernel: centred, rounded to 8 bits with a factor
- * for each strip, and packed. Both searches (nearest.c, reach.c) begin here. */
+/* query_strips.c - prepares queries for the scan kernel: centres them, rounds them to 8 bits with
+ * one factor for each strip, and packs them. Used by both searches (nearest.c, reach.c). */
 #include "search/index.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ void kf_query_strips_make(kf_query_strips *g, const kf_index *index, const kf_ke
   KF_TAKE(arena, g->columns, KF_LEAD_ROWS * ((uint64_t)index->dim + index->lead.n));
 }
 
-/* Sorts queries by their largest number, equal ones by their number. */
+/* Sorts queries by their largest number; ties keep their order. */
 static void sort_queries(kf_query_strips *g) {
   for (uint32_t i = 0; i < g->n; i++) {
     uint32_t at = i;
@@ -35,15 +35,15 @@ static void sort_queries(kf_query_strips *g) {
   }
 }
 
-static uint32_t queries_of(const kf_query_strips *g, uint32_t strip) {
+static uint32_t strip_size(const kf_query_strips *g, uint32_t strip) {
   uint32_t full = (uint32_t)g->scan->group, left = g->n - strip * full;
   return left < full ? left : full;
 }
 
-/* The factor is that of the largest query that is not too long. */
+/* The factor suits the largest number of the strip, queries that are too long aside. */
 static void pack_strip(kf_query_strips *g, uint32_t strip) {
   const kf_index *index = g->index;
-  uint32_t first = kf_strip_first(g, strip), n = queries_of(g, strip);
+  uint32_t first = kf_strip_first(g, strip), n = strip_size(g, strip);
   double largest = 0;
   for (uint32_t i = first; i < first + n; i++) {
     g->query[i] = g->given[g->order[i]];
@@ -63,7 +63,7 @@ static void pack_strip(kf_query_strips *g, uint32_t strip) {
   g->scan->pack(g->bytes, n, index->padded, g->packed + strip * g->packed_size);
 }
 
-/* What the first pass takes for queries [first, first + n), n <= KF_LEAD_ROWS. */
+/* The leading directions of queries [first, first + n), n <= KF_LEAD_ROWS. */
 static void see_queries(kf_query_strips *g, uint32_t first, uint32_t n) {
   const kf_index *index = g->index;
   double length2[KF_LEAD_ROWS] = {0};
@@ -110,7 +110,7 @@ kf_scan kf_query_strips_scan(const kf_query_strips *g, uint32_t strip, uint64_t 
                    .offset = index->offset + row,
                    .unit = one > 0 ? (float)(1 / one) : 1,
                    .queries = g->packed + strip * g->packed_size,
-                   .n = queries_of(g, strip),
+                   .n = strip_size(g, strip),
                    .floor = g->floor + kf_strip_first(g, strip),
                    .hits = g->hits};
 }

@@ -1,11 +1,10 @@
-/* reach.c - the rows whose scores may reach a bound of each query.
+/* reach.c - the rows whose scores may reach a given score.
  *
- * The first pass of a search alone: 8-bit products and their error bound rule out all rows but a
- * few, and the caller decides on those in whatever arithmetic it likes. To answer 'does any row
- * come before this score?', no list is kept and no row is read. */
+ * The first pass of a search alone: 8-bit products and their error bound rule out most rows, and
+ * the caller decides on the survivors in any arithmetic. No list is kept and no row is read. */
 #include "search/index.h"
 
-/* One block of rows against one strip of queries. */
+/* One strip of queries against one block of rows. */
 static void scan_strip(const kf_query_strips *g, uint64_t number, uint32_t strip,
                        const double *least_score, kf_reach_fn use, void *argument) {
   const kf_index *index = g->index;
@@ -26,16 +25,8 @@ static void scan_strip(const kf_query_strips *g, uint64_t number, uint32_t strip
 }
 
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                            uint64_t n, const double *least_score, kf_reach_fn use, void *argument,
-                            kf_err *err) {
-  return kf_index_reaching_in(index, kernels, queries, n, least_score, 0, index->n_blocks, use,
-                              argument, err);
-}
-
-kf_status kf_index_reaching_in(const kf_index *index, const kf_kernels *kernels,
-                               const float *queries, uint64_t n, const double *least_score,
-                               uint64_t block, uint64_t end, kf_reach_fn use, void *argument,
-                               kf_err *err) {
+                            uint64_t n, const double *least_score, uint64_t block, uint64_t end,
+                            kf_reach_fn use, void *argument, kf_err *err) {
   kf_query_strips g;
   kf_arena arena = {0};
   kf_query_strips_make(&g, index, kernels, (uint32_t)n, &arena);

@@ -1,5 +1,5 @@
-/* search.c - the public face of the index: rows from the caller or from a data set, and queries,
- * all checked. */
+/* search.c - the public functions of an index: rows from the caller or from a data set, and
+ * queries, all checked. */
 #include "search/search.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err) {
   return kf_fail(err, KF_ERR_ARG, "rows to search in are f32, f16 or bf16, not %s", name);
 }
 
-/* Says that a row does not fit the type: at this column, or (column = its length) since it becomes zero. */
+/* A row does not fit the type: at this column or, if the value is 0, because it becomes zero. */
 static kf_status fail_rounded(const kf_data *data, kf_dtype dtype, uint64_t row, uint64_t column,
                               double value, kf_err *err) {
   char cause[96];
@@ -74,12 +74,12 @@ kf_status kf_round_rows(const kf_kernels *kernels, kf_dtype dtype, const kf_data
 
 /* --- making an index ------------------------------------------------------------------------- */
 
-/* The caller's rows or data set, from which an index fetches; lives as long as the index. */
+/* The rows or data set an index fetches from; lives as long as the index. */
 typedef struct origin {
   kf_metric metric;
   uint32_t dim;
-  const float *rows;   /* or */
-  const kf_data *data; /* the one that is not NULL */
+  const float *rows;   /* NULL: a data set */
+  const kf_data *data; /* NULL: rows */
   kf_dtype dtype;      /* that rows are rounded to */
 } origin;
 

@@ -1,12 +1,12 @@
 /* shortlist.c - which rows may still be among the k nearest.
  *
  * A row comes with bounds of its key. Once k rows are known to have keys of at least `least`, a row
- * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored, about
- * from the largest upper bound down, but for those that are out by then: their upper bounds do not
- * reach the k-th score.
+ * whose upper bound is below that is out: it cannot even tie. The survivors are scored, roughly
+ * from the largest upper bound down, and each score may put others out.
  *
- * Scores are canonical sums in f64. Where two are so close that their rounding may have put them in
- * the wrong order, they are taken again in a hundred bits and, if that is not enough, exactly. */
+ * Scores are canonical sums in f64. Where two are so close that rounding may have put them in
+ * the wrong order, they are computed again to about a hundred bits and, if that is not enough,
+ * exactly. */
 #include "search/shortlist.h"
 
 #include <math.h>
@@ -25,11 +25,11 @@ void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
 
 /* --- lower bounds ---------------------------------------------------------------------------- */
 
-/* Replaces the smallest of k by x. Up to FEW are kept in rising order, by a loop without branches
- * that can be vectorised; more are a heap, which rising order is as well. */
-#define FEW 64u
+/* Replaces the smallest of k by x. Up to MAX_SORTED are kept in rising order, by a loop without
+ * branches that compilers vectorise; more are a heap, which rising order is as well. */
+#define MAX_SORTED 64u
 static void replace_smallest(double *lower, uint32_t k, double x) {
-  if (k <= FEW) {
+  if (k <= MAX_SORTED) {
     for (uint32_t i = 0; i + 1 < k; i++) {
       double y = lower[i] > x ? lower[i] : x;
       lower[i] = lower[i + 1] < y ? lower[i + 1] : y;
@@ -50,8 +50,8 @@ static void replace_smallest(double *lower, uint32_t k, double x) {
 /* The first of the best half of k. */
 static uint32_t half(uint32_t k) { return k / 2; }
 
-/* A bound that is not above the guess cannot raise `least` above it. It matters for the next guess alone,
- * if it is in the best half. */
+/* A bound that is not above the guess cannot raise `least` above it; it only matters for the next
+ * guess, and only in the best half. */
 static void note_lower(kf_shortlist *list, uint32_t k, double lower) {
   if (!(lower > list->lower[0])) return;
   if (lower <= list->guess && (list->last || lower <= list->lower[half(k)])) return;
@@ -68,7 +68,7 @@ double kf_shortlist_mean(const kf_shortlist *list, uint32_t k) {
 double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) note_lower(list, k, lower[i]);
   double mean = kf_shortlist_mean(list, k);
-  forget_bounds(list, k); /* of rows that will be offered */
+  forget_bounds(list, k); /* the rows themselves will be offered */
   return mean;
 }
 
@@ -85,8 +85,7 @@ static double key_of(const kf_scorer *s, double value) {
   return kf_key(s->index, s->query, s->index->metric == KF_METRIC_EUCLIDEAN ? value : -value);
 }
 
-/* A lower bound of its key or, where rows are in the order of exact scores, of that of its exact
- * score. */
+/* A lower bound of the key of a scored row; of its exact score, where exact scores decide. */
 static double least_key(const kf_scorer *s, const kf_scored *scored) {
   double key = key_of(s, scored->value);
   if (s->index->source.canonical) return key;
@@ -118,10 +117,10 @@ static void refine(kf_shortlist *list, uint32_t k) {
   list->refined = true;
 }
 
-/* A row that is about to be noted. */
+/* A row that is about to be inserted. */
 typedef struct newcomer {
   kf_scored scored;
-  double clear; /* a score that is farther away than this certainly is better, or worse */
+  double clear; /* see kf_clear */
   kf_fine fine;
 } newcomer;
 
@@ -131,15 +130,15 @@ static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
                     .fine = unknown};
 }
 
-/* Whether two rows in 16 bits are equal, which needs no f32. */
+/* Whether two rows kept in 16 bits are equal. */
 static bool same_halves(const kf_index *index, uint64_t a, uint64_t b) {
   const uint16_t *x = index->halves;
   size_t dim = index->dim;
   return x != NULL && memcmp(x + a * dim, x + b * dim, dim * sizeof *x) == 0;
 }
 
-/* Whether a row is nearer than the one at place `at`: 1, or -1 if it is farther, or 0. *out is what
- * canonical scores say, and stays where they can tell. */
+/* Compares a row with the one at place `at`: 1 if it is nearer, -1 if farther, 0 if equal. *out
+ * holds what canonical scores say, and is left alone where they suffice. */
 static kf_status compare_closely(kf_shortlist *list, uint32_t k, const kf_scorer *s, newcomer *x,
                                  uint32_t at, int *out, kf_err *err) {
   const float *rows[2];
@@ -183,17 +182,17 @@ static void insert(kf_shortlist *list, uint32_t k, const newcomer *x, uint32_t a
   list->fine[at] = x->fine;
 }
 
-/* Few places are looked at from the last one on, which is where most rows go; of many, the place is
- * found by halving. */
+/* Short lists are searched from the end, where most rows go; long ones by bisection. */
 static kf_status note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, newcomer x,
                             kf_err *err) {
   uint32_t low = 0, high = list->n_scored;
   bool full = high == k;
   double clear = x.clear > 0 ? x.clear : 0;
-  while (high > 0 && high <= FEW && list->scored[high - 1].value - x.scored.value > clear) high--;
+  while (high > 0 && high <= MAX_SORTED && list->scored[high - 1].value - x.scored.value > clear)
+    high--;
   while (low < high) {
     bool before, last = high == list->n_scored && full;
-    uint32_t at = last || high <= FEW ? high - 1 : low + (high - low) / 2;
+    uint32_t at = last || high <= MAX_SORTED ? high - 1 : low + (high - low) / 2;
     KF_TRY(comes_before(list, k, scorer, &x, at, &before, err));
     if (before)
       high = at;
@@ -239,7 +238,7 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
 
 /* --- pending rows ---------------------------------------------------------------------------- */
 
-/* Without branches, which would be mispredicted half of the time. */
+/* Drops pending rows that are out. Without branches, since half would be mispredicted. */
 static void drop(kf_shortlist *list) {
   uint32_t kept = 0;
   double least = list->least > list->guess ? list->least : list->guess;
@@ -250,8 +249,8 @@ static void drop(kf_shortlist *list) {
   list->n_pending = kept;
 }
 
-/* Puts pending rows in falling order of their upper bounds, but for those that are about the same:
- * the order decides how many rows are scored, not which are found. */
+/* Sorts pending rows by falling upper bound, roughly (into STEPS buckets): the order decides how
+ * many rows are scored, not which are found. */
 #define STEPS 64
 static void put_in_order(kf_shortlist *list, kf_pending *sorted) {
   kf_pending *x = list->pending;
@@ -272,19 +271,20 @@ static void put_in_order(kf_shortlist *list, kf_pending *sorted) {
 }
 
 /* Prefetches pending rows up to number `to`. (Always inline, as kf_row_prefetch.) */
-#define AHEAD       (2 * KF_SCORE_ROWS) /* in the list at hand */
-#define AHEAD_BYTES 8192u               /* of rows in the next list */
-static inline __attribute__((always_inline)) void ask_for(kf_shortlist *list, const kf_index *index,
-                                                          uint32_t to) {
-  for (; list->asked < to && list->asked < list->n_pending && !index->in_place; list->asked++) {
-    uint64_t row = list->pending[list->asked].row;
+#define AHEAD       (2 * KF_SCORE_ROWS) /* rows of this list */
+#define AHEAD_BYTES 8192u               /* of rows of the next list */
+static inline __attribute__((always_inline)) void
+prefetch_rows(kf_shortlist *list, const kf_index *index, uint32_t to) {
+  for (; list->prefetched < to && list->prefetched < list->n_pending && !index->in_place;
+       list->prefetched++) {
+    uint64_t row = list->pending[list->prefetched].row;
     if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
     kf_row_prefetch(index, row);
   }
 }
 
-/* Scores up to `most` pending rows, which are in order, if their upper bounds are at least `margin` above
- * `least`. */
+/* Scores up to `most` of the sorted pending rows whose upper bounds are at least `margin` above the
+ * floor. */
 static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, double margin,
                             kf_shortlist *next, kf_scorer *scorer, kf_err *err) {
   const kf_index *index = scorer->index;
@@ -300,8 +300,9 @@ static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, doubl
       } else
         list->pending[kept++] = list->pending[at];
     if (taken == 0) continue;
-    if (most > 0) ask_for(list, index, at + AHEAD);
-    if (next != NULL && next->asked < ahead) ask_for(next, index, next->asked + KF_SCORE_ROWS);
+    if (most > 0) prefetch_rows(list, index, at + AHEAD);
+    if (next != NULL && next->prefetched < ahead)
+      prefetch_rows(next, index, next->prefetched + KF_SCORE_ROWS);
     KF_TRY(score(list, k, scorer, numbers, taken, err));
   }
   list->n_pending = kept;
@@ -311,7 +312,7 @@ static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, doubl
 void kf_shortlist_ready(kf_shortlist *list, kf_pending *sorted) {
   drop(list);
   put_in_order(list, sorted);
-  list->asked = 0;
+  list->prefetched = 0;
   list->ready = true;
 }
 
@@ -324,8 +325,8 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next
   return KF_OK;
 }
 
-/* Replaces the lower bounds by the best scores, if these are better. Errors differ, so they are
- * made to rise. */
+/* Replaces the lower bounds by the keys of the best scores, if these are larger. Error bounds
+ * differ from row to row, so the keys are made monotone. */
 static void take_scores_as_bounds(kf_shortlist *list, uint32_t k, const kf_scorer *scorer) {
   if (list->n_scored < k || least_key(scorer, &list->scored[k - 1]) < list->lower[0]) return;
   for (uint32_t i = 0; i < k; i++) {

@@ -1,9 +1,8 @@
 /* vote.c - k-nearest-neighbour classification: neighbours vote for their classes.
  *
- * The class with the most votes wins, and among equals the one whose nearest member is nearest: the
- * one that was voted for first, since neighbours come best first. Votes are added in the order of
- * the neighbours, and their weights are those of kf_exp: the last bit of exp differs between C
- * libraries, which could change the winner. */
+ * The class with the most votes wins; ties go to the class with the nearest member, which was voted
+ * for first, since neighbours come best first. Votes are added in the order of the neighbours,
+ * weighted by kf_exp, because the last bit of libc's exp varies and could change the winner. */
 #include "search/gallery.h"
 
 #include <math.h>
@@ -50,7 +49,7 @@ void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uin
   }
 }
 
-uint32_t kf_poll_rank(const kf_poll *poll, int32_t class) {
+uint32_t kf_poll_position(const kf_poll *poll, int32_t class) {
   uint32_t own = 0, before = 0;
   while (own < poll->n && poll->classes[own] != class) own++;
   if (own == poll->n) return UINT32_MAX;
@@ -59,7 +58,7 @@ uint32_t kf_poll_rank(const kf_poll *poll, int32_t class) {
   return before;
 }
 
-/* The first `top` classes; a stable insertion sort keeps equals in the order of first votes. */
+/* The first `top` classes; the stable insertion sort keeps ties in the order of first votes. */
 static void write_winners(kf_poll *poll, uint32_t top, int32_t *classes, double *votes) {
   for (uint32_t i = 1; i < poll->n; i++) {
     int32_t class = poll->classes[i];

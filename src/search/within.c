@@ -1,15 +1,15 @@
-/* within.c - all rows that are near enough, and groups of near-duplicates.
+/* within.c - all rows within a limit, and clusters of near-duplicates.
  *
- * The first pass of a search (reach.c) finds the rows whose canonical scores may reach the limit; these
- * are scored, and the score decides. Rows are divided among threads by blocks, whatever the number of
- * queries, so one query is as parallel as many. The answers of a query are then put in the order of a
- * search: by exact scores, where canonical ones are too close to tell.
+ * The first pass of a search (reach.c) finds the rows whose canonical scores may reach the limit;
+ * these are scored, and the score decides. Rows are divided among threads by blocks, so one query
+ * is as parallel as many. The answers of a query are then sorted as in a search: by exact scores
+ * where canonical ones are too close.
  *
- * If rows are divided among ranks, each finds those of its own, and all are brought together before they are
- * put in order, which every rank does alike.
+ * If rows are divided among ranks, each finds its own; all are joined and then sorted, by every
+ * rank alike.
  *
- * Groups are the connected parts of the graph of all such pairs. Each is named by its lowest row, so the
- * order in which pairs come does not matter. */
+ * Clusters of near-duplicates are the connected components of the graph of such rows. Each is named
+ * by its lowest row, so the order of the edges does not matter. */
 #include "search/gallery.h"
 #include "search/shortlist.h"
 
@@ -17,17 +17,17 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define MOST_ANSWERS ((uint64_t)1 << 24) /* of several queries together */
-#define SLICES       4u                  /* of the rows, for each thread */
+#define MAX_ANSWERS ((uint64_t)1 << 24) /* of several queries together */
+#define SLICES      4u                  /* of the rows, for each thread */
 
-/* --- finding ------------------------------------------------------------------------------------ */
+/* --- finding --------------------------------------------------------------------------------- */
 
 typedef struct answer {
   uint32_t query;
   kf_scored scored;
 } answer;
 
-/* A part of the rows, in the hands of a worker. */
+/* A slice of the rows, searched by one worker. */
 typedef struct slice {
   const struct range_job *job;
   kf_scorer scorer;
@@ -43,7 +43,7 @@ typedef struct range_job {
   const kf_index *index;
   const kf_filter *only;
   double limit;
-  const float *queries; /* [n][dim], at hand */
+  const float *queries; /* [n][dim] the current ones */
   uint32_t n;
   int64_t *leave_out;  /* [n] or NULL */
   kf_query *query;     /* [n] just lengths and shares */
@@ -51,8 +51,8 @@ typedef struct range_job {
   slice *slices;
   uint64_t n_slices;
   _Atomic uint64_t answers; /* of all slices */
-  bool bounded;             /* too many of them end it */
-  /* what comes out */
+  bool bounded;             /* gives up above MAX_ANSWERS */
+  /* results */
   uint64_t *ends; /* [n] */
   answer *sorted;
   int64_t *rows;
@@ -64,10 +64,10 @@ static bool reaches(const range_job *j, double value) {
 }
 
 static bool is_over(const range_job *j) {
-  return j->bounded && atomic_load_explicit(&j->answers, memory_order_relaxed) > MOST_ANSWERS;
+  return j->bounded && atomic_load_explicit(&j->answers, memory_order_relaxed) > MAX_ANSWERS;
 }
 
-/* row: by its number among those of this rank. */
+/* row: its number among the rows of this rank. */
 static void take(void *argument, uint64_t query, uint64_t row) {
   slice *s = argument;
   const range_job *j = s->job;
@@ -99,13 +99,13 @@ static kf_status search_slice(void *argument, size_t i, size_t worker, kf_err *e
   s->err = err;
   s->scorer = (kf_scorer){.index = j->index, .kernels = j->ctx->kernels, .fetched = fetched};
   kf_status status =
-      kf_index_reaching_in(j->index, j->ctx->kernels, j->queries, j->n, j->least_score,
-                           blocks * i / j->n_slices, blocks * (i + 1) / j->n_slices, take, s, err);
+      kf_index_reaching(j->index, j->ctx->kernels, j->queries, j->n, j->least_score,
+                        blocks * i / j->n_slices, blocks * (i + 1) / j->n_slices, take, s, err);
   kf_free(fetched);
   return status == KF_OK ? s->status : status;
 }
 
-/* The limit as a canonical score: for distances of their squares, with room for the root. */
+/* The limit as a canonical score: for distances squared, with room for the rounding of the root. */
 static double least_score(const range_job *j) {
   if (j->index->metric != KF_METRIC_EUCLIDEAN) return j->limit;
   return j->limit < 0 ? -1 : j->limit * j->limit * (1 + 0x1p-50);
@@ -122,11 +122,11 @@ static kf_status find(range_job *j) {
   return kf_parallel(ctx, (size_t)j->n_slices, search_slice, j);
 }
 
-/* --- of all ranks -------------------------------------------------------------------------------- */
+/* --- of all ranks ---------------------------------------------------------------------------- */
 
 static bool is_divided(const kf_gallery *g) { return g->rows != kf_index_rows(g->index); }
 
-/* Copies what this rank has found to its place among the answers of all. */
+/* Copies this rank's answers to their place among those of all. */
 static void copy_own(const range_job *j, answer *to) {
   for (uint64_t s = 0; s < j->n_slices; s++) {
     if (j->slices[s].n > 0) memcpy(to, j->slices[s].found, j->slices[s].n * sizeof *to);
@@ -134,7 +134,7 @@ static void copy_own(const range_job *j, answer *to) {
   }
 }
 
-/* Brings the answers of all ranks together, unless they are too many; as one slice. */
+/* Joins the answers of all ranks into one slice, unless there are too many. */
 static kf_status join_ranks(range_job *j, kf_status status) {
   kf_ctx *ctx = j->ctx;
   const kf_ranks *r = &ctx->ranks;
@@ -171,7 +171,7 @@ static kf_status join_ranks(range_job *j, kf_status status) {
   return KF_OK;
 }
 
-/* --- in order ----------------------------------------------------------------------------------- */
+/* --- in order -------------------------------------------------------------------------------- */
 
 typedef struct sorter {
   const range_job *job;
@@ -188,7 +188,7 @@ static kf_status fetch(const range_job *j, uint64_t row, float *to, kf_err *err)
   return KF_OK;
 }
 
-/* As shortlist.c has it. */
+/* As in shortlist.c. */
 static kf_status comes_before(const sorter *s, const kf_scored *a, const kf_scored *b, bool *out,
                               kf_err *err) {
   const kf_index *index = s->job->index;
@@ -206,7 +206,7 @@ static kf_status comes_before(const sorter *s, const kf_scored *a, const kf_scor
   return KF_OK;
 }
 
-/* Merges list[0, half) and list[half, n), each in order, by way of `other`. */
+/* Merges the sorted list[0, half) and list[half, n), using `other`. */
 static kf_status merge(const sorter *s, answer *list, answer *other, size_t half, size_t n,
                        kf_err *err) {
   size_t a = 0, b = half, to = 0;
@@ -245,7 +245,7 @@ static kf_status finish_query(void *argument, size_t i, size_t worker, kf_err *e
   kf_status status =
       arena.failed ? kf_fail_memory(err) : sort(&s, j->sorted + begin, other, n, err);
   kf_arena_free(&arena);
-  double value = -INFINITY; /* as in nearest.c */
+  double value = -INFINITY; /* as in kf_request_answer */
   for (uint64_t t = begin; status == KF_OK && t < begin + n; t++) {
     const kf_scored *scored = &j->sorted[t].scored;
     if (!(scored->value < value)) value = scored->value;
@@ -255,7 +255,7 @@ static kf_status finish_query(void *argument, size_t i, size_t worker, kf_err *e
   return status;
 }
 
-/* Brings the answers of each query together. */
+/* Gathers the answers of each query. */
 static kf_status finish(range_job *j) {
   uint64_t all = atomic_load(&j->answers);
   j->ends = kf_alloc_zero(j->n, sizeof *j->ends);
@@ -286,7 +286,7 @@ static void clear(range_job *j) {
   kf_free(j->sorted);
 }
 
-/* --- what callers get ---------------------------------------------------------------------------- */
+/* --- the public functions -------------------------------------------------------------------- */
 
 typedef struct ranges {
   kf_ranges base;
@@ -304,7 +304,7 @@ void kf_ranges_free(kf_ranges *r) {
   kf_free(own);
 }
 
-/* Answers j->n queries; *over: they were too many. */
+/* Answers j->n queries; *over: there were too many answers. */
 static kf_status answer_some(range_job *j, ranges *out, uint64_t *candidates, bool *over) {
   uint64_t slices = (uint64_t)SLICES * j->ctx->threads;
   j->n_slices = slices < j->index->n_blocks ? slices : j->index->n_blocks;
@@ -334,7 +334,7 @@ static kf_status check_limit(const kf_gallery *g, double limit, const kf_filter 
   return kf_filter_check(only, g, err);
 }
 
-/* As many of n ready queries as can be answered together. */
+/* Answers as many of n mapped queries as fit. */
 static kf_status within(kf_ctx *ctx, const kf_gallery *g, const float *ready, uint64_t n,
                         double limit, const kf_filter *only, int64_t *leave_out, kf_ranges **out,
                         kf_search_report *report) {
@@ -399,7 +399,7 @@ kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
   return status;
 }
 
-/* --- groups ------------------------------------------------------------------------------------- */
+/* --- near-duplicates ------------------------------------------------------------------------- */
 
 static uint64_t root_of(uint64_t *first, uint64_t row) {
   while (first[row] != row) row = first[row] = first[first[row]];
