@@ -1,12 +1,11 @@
-/* device_rows.c - the rows of an index as tiles, and on devices.
+/* device_rows.c - brings the rows of an index to devices, in tiles.
  *
- * A tile has one scale and one interval of h for all its rows, so these should be alike. Rows are
- * therefore sorted: by the size of their largest number, in steps of an octave (or a quarter of
- * one, where there are many tiles), and within a step by h. Rows far larger than the others thus
- * share tiles with one another and spoil no other. Rows too long for bytes come last, in tiles
- * whose rows are always hits.
+ * A tile has one scale and one interval of h for all its rows, so its rows should be alike. Rows
+ * are therefore sorted by the size of their largest number, in steps of an octave (a quarter of one
+ * if there are many tiles), and within a step by h. So outliers share tiles with one another and
+ * spoil no others. Rows too long for bytes come last, in tiles whose rows are always hits.
  *
- * What is on the device, in order of preference: bytes and rows as given; bytes, and the host
+ * A device holds, in order of preference: bytes and rows as given; bytes alone, and the host
  * scores; bytes, piece by piece. */
 #include "search/device_rows.h"
 
@@ -14,7 +13,7 @@
 #include <string.h>
 
 #define CHUNK_BYTES  (32u << 20)           /* of tiles that are made and sent together */
-#define WINDOW_BYTES ((uint64_t)512 << 20) /* of rows that are fetched to be sorted together */
+#define WINDOW_BYTES ((uint64_t)512 << 20) /* of rows that are fetched and sorted together */
 #define MANY_TILES   1024u
 #define LEAST_PIECE  1024u /* rows */
 #define FEW_QUERIES  16u
@@ -32,14 +31,14 @@ kf_status kf_lane_check(const kf_lane *lane, kf_dev_status status, const char *w
 /* --- sorting ---------------------------------------------------------------------------------- */
 
 typedef struct sort_key {
-  uint64_t key;  /* step, then h: as numbers they are in that order */
+  uint64_t key;  /* orders by step, then by h */
   uint32_t row;  /* of the window */
-  float largest; /* number of the row, or a little more */
+  float largest; /* upper bound of the numbers of the row */
 } sort_key;
 
 #define TOO_LONG UINT64_MAX
 
-/* The bits of h as a number that rises with it. */
+/* The bits of h as an integer that rises with it. */
 static uint32_t rising_bits(double h) {
   float x = (float)h;
   uint32_t bits;
@@ -56,8 +55,7 @@ static uint64_t key_of(const kf_measured *m, bool fine) {
   return step << 32 | rising_bits(m->h);
 }
 
-/* By key, and equal ones by row: a radix sort keeps their order. The two arrays may change
- * places. */
+/* A stable radix sort by key. The two arrays may swap. */
 static void sort_keys(sort_key **keys_at, sort_key **other_at, uint64_t n) {
   for (unsigned shift = 0; shift < 64; shift += 8) {
     sort_key *keys = *keys_at, *other = *other_at;
@@ -75,22 +73,22 @@ static void sort_keys(sort_key **keys_at, sort_key **other_at, uint64_t n) {
 
 /* --- tiles ------------------------------------------------------------------------------------ */
 
-/* Rows that are sorted together: all of a piece or, if they must be fetched, some of them. */
+/* Rows that are sorted together: a whole piece or, if rows must be fetched, a part of one. */
 typedef struct window {
   kf_ctx *ctx;
   const kf_index *index;
   const kf_lane *lane;
   uint64_t first, n;    /* rows of the index */
-  uint64_t piece_first; /* that of its piece */
+  uint64_t piece_first; /* first row of its piece */
   float *fetched;       /* [n][dim]; NULL: the index has them */
   sort_key *keys;       /* [n] */
-  uint64_t different;   /* rows: keys, without those of copies */
+  uint64_t different;   /* keys: rows without copies */
   uint64_t *start;      /* [tiles + 1] the first key of each tile */
   uint64_t tiles;
-  uint64_t breaks; /* that are left to the piece */
+  uint64_t breaks; /* early ends of tiles that the piece may still have */
   double *y;       /* [threads][dim] */
   float *x;        /* [threads][dim] */
-  kf_tiles out;    /* tiles of the chunk at hand */
+  kf_tiles out;    /* tiles of the current chunk */
   uint64_t tile;   /* the first of them */
   bool fine;       /* steps of a quarter of an octave */
 } window;
@@ -127,7 +125,7 @@ static kf_status measure_rows(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
-/* The bounds of a tile with another row. */
+/* Widens the bounds of a tile for another row. */
 static void widen(kf_dev_tile *tile, const kf_measured *m, double error) {
   tile->length = fmaxf(tile->length, kf_round_up(sqrt(m->length2)));
   tile->error = fmaxf(tile->error, kf_round_up(error));
@@ -135,14 +133,14 @@ static void widen(kf_dev_tile *tile, const kf_measured *m, double error) {
   tile->high = fmaxf(tile->high, step_up(m->h));
 }
 
-/* What does not depend on the query, as for a block of the index. */
+/* The part of the margin that does not depend on the query, as for a block of the index. */
 static float fixed_part(const kf_index *index, const kf_dev_tile *tile) {
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)tile->length : 0;
   double h = fmax(fabs((double)tile->low), fabs((double)tile->high));
   return kf_round_up(2 * kf_rounding_share(index) * length * length + 0x1p-23 * h + 0x1p-148);
 }
 
-/* Places of a tile: keys [from, from + n); the others are empty. */
+/* Fills a tile with the rows of keys [from, from + n); the other places stay empty. */
 static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, bool always,
                       size_t worker) {
   const kf_index *index = w->index;
@@ -170,15 +168,15 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
   w->out.tile[at] = tile;
 }
 
-/* Tiles that end early, because the next row is far larger. Each leaves places empty, which are
- * scanned all the same, so there are few. */
+/* Tiles that may end early, because the next row is far larger. Empty places are scanned all the
+ * same, so there are few. */
 static uint64_t most_breaks(uint64_t tiles) { return tiles / 16 < 8 ? tiles / 16 : 8; }
 static uint64_t tiles_for(const kf_lane *lane, uint64_t rows) {
   uint32_t each = lane->device->api->tile_rows;
   return (rows + each - 1) / each;
 }
 
-/* Divides sorted rows into tiles; those that are too long have tiles of their own. */
+/* Divides sorted rows into tiles; rows that are too long have tiles of their own. */
 static void divide(window *w) {
   uint64_t rows = w->lane->device->api->tile_rows, tile = 0;
   const sort_key *keys = w->keys;
@@ -203,7 +201,7 @@ static kf_status make_one(void *argument, size_t i, size_t worker, kf_err *err) 
   return KF_OK;
 }
 
-/* Only the first of equal rows is in a tile. */
+/* Keeps only the first of equal rows. */
 static void leave_out_copies(window *w) {
   const kf_copies *copies = &w->index->devices->copies;
   w->different = 0;
@@ -226,7 +224,7 @@ static kf_status sort_window(window *w, sort_key **other) {
 
 /* --- memory of the host ----------------------------------------------------------------------- */
 
-/* Two chunks of tiles, page-locked if that can be had: one is made while the other is sent. */
+/* Two chunks of tiles, page-locked if possible: one is made while the other is sent. */
 typedef struct chunks {
   const kf_lane *lane;
   uint64_t tiles; /* in each */
@@ -280,22 +278,22 @@ static uint64_t window_rows(const kf_index *index, uint64_t n) {
   return index->in_place && n > fit ? fit : n;
 }
 
-/* Room for all tiles of n rows, of which some are `different`, if none ends early: each window may
- * leave the last of its tiles, and the last of those for rows that are too long, not quite full. */
+/* The tiles of n rows, `different` of them without copies, if none ends early. Each window may
+ * leave its last tile, and its last tile of rows that are too long, not quite full. */
 static uint64_t full_tiles(const kf_index *index, const kf_lane *lane, uint64_t n,
                            uint64_t different) {
-  if (different == 0) return 1; /* which is empty */
+  if (different == 0) return 1; /* an empty tile */
   uint64_t each = window_rows(index, n), windows = (n + each - 1) / each;
   return tiles_for(lane, different) + (windows > 1 ? 2 * windows : 1);
 }
-/* The same, whatever they turn out to be. */
+/* The same with room for tiles that end early. */
 static uint64_t piece_tiles(const kf_index *index, const kf_lane *lane, uint64_t n,
                             uint64_t different) {
   uint64_t tiles = full_tiles(index, lane, n, different);
   return tiles + most_breaks(tiles);
 }
 
-/* The tiles of a window that was sorted, into the memory of the piece. */
+/* Makes the tiles of a sorted window in the memory of the piece. */
 static kf_status keep_tiles(maker *m, uint64_t n) {
   uint64_t rows = m->lane->device->api->tile_rows;
   kf_tiles *kept = &m->piece->kept;
@@ -307,7 +305,7 @@ static kf_status keep_tiles(maker *m, uint64_t n) {
   return kf_parallel(m->ctx, (size_t)n, make_one, &m->w);
 }
 
-/* The same, to the device. */
+/* Makes them chunk by chunk and sends them to the device. */
 static kf_status send_tiles(maker *m, uint64_t n) {
   const kf_device_api *api = m->lane->device->api;
   kf_err *err = &m->ctx->err;
@@ -318,7 +316,7 @@ static kf_status send_tiles(maker *m, uint64_t n) {
     m->w.tile = tile;
     m->w.out = *half;
     KF_TRY(kf_parallel(m->ctx, (size_t)some, make_one, &m->w));
-    /* The half that was sent before is free after this, and is made anew. */
+    /* After this the other half has been sent and can be reused. */
     KF_TRY_LANE(m->lane, api->wait(m->lane->device->dev), m->fault, err);
     KF_TRY_LANE(
         m->lane,
@@ -347,7 +345,7 @@ static kf_status copy_some(void *argument, size_t i, size_t worker, kf_err *err)
   return KF_OK;
 }
 
-/* Rows as given, through the same memory: from there they go faster. */
+/* Sends rows as given, through the same page-locked memory, which is faster. */
 static kf_status send_values(maker *m) {
   const kf_index *index = m->index;
   const kf_device_api *api = m->lane->device->api;
@@ -386,12 +384,12 @@ static kf_status make_windows(maker *m) {
     KF_TRY((m->lane->stays ? send_tiles : keep_tiles)(m, m->w.tiles));
     if (m->lane->scores) KF_TRY(send_values(m));
   }
-  uint64_t empty = piece->n_tiles - m->tile; /* that were not needed */
+  uint64_t empty = piece->n_tiles - m->tile; /* not needed */
   memset(m->w.start, 0, (empty + 1) * sizeof *m->w.start);
   return (m->lane->stays ? send_tiles : keep_tiles)(m, empty);
 }
 
-/* Memory of the host that cannot be had is a fault of going to the device. */
+/* Too little host memory for the device counts as a fault of the device. */
 static kf_status fail_host(maker *m) {
   m->fault->happened = true;
   return kf_fail_memory(&m->ctx->err);

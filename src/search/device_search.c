@@ -1,14 +1,14 @@
 /* device_search.c - the k nearest rows, found by devices.
  *
- * Every device searches its own share of the rows and hands out a list for each query, of a few
- * rows more than k, by canonical score. The host merges these lists. Where two canonical scores are
- * so close that their order may be wrong, exact scores decide, as they do on the CPU (shortlist.c);
- * if such a doubt reaches to the end of a list, or if a device has no room for the survivors of a
- * query, the CPU searches for that query. So the answers are those of the CPU, to the bit.
+ * Every device searches its share of the rows and returns, for each query, a list of slightly more
+ * than k rows by canonical score. The host merges the lists. Where two canonical scores are too
+ * close to trust their order, exact scores decide, as on the CPU (shortlist.c). If such a tie may
+ * reach past the end of a list, or a device has no room for the survivors of a query, the CPU
+ * searches for that query. So the answers are those of the CPU, to the bit.
  *
- * A device guesses for each query a key that k rows should have, collects the rows whose keys may
- * be as large, scores them, and then knows whether k of them have it: then no other row matters. If
- * not, it knows a key that k rows certainly have, and collects once more (docs/gpu.md). */
+ * A device guesses a key for each query that about k rows should reach, collects the rows whose
+ * keys may reach it, and scores them. If k of them do reach it, no other row matters. Otherwise it
+ * now knows a key that k rows certainly have, and collects once more (docs/gpu.md). */
 #include "search/device_rows.h"
 #include "search/nearest.h"
 
@@ -21,15 +21,15 @@
 
 /* Measured with bench/cuda/worth.c (docs/gpu.md). Products are rows x queries x columns. */
 #define WORTH_PRODUCTS 0x1p25 /* of a call: a quarter of a millisecond */
-#define WORTH_A_PART   0x1p26 /* of a call on the thread of a pass, for each thread: a millisecond */
+#define WORTH_A_PART   0x1p26 /* of a call in a pass, for each of its threads: a millisecond */
 #define WORTH_A_START  0x1p36 /* of all calls, for each thread: a quarter of a second */
 
-/* Queries for which the CPU takes as long as copying the rows to a device: narrow ones are searched
- * fast, and each row has its costs. */
+/* The number of queries for which the CPU takes as long as copying the rows to a device. Narrow
+ * rows are searched fast, and copying costs something per row. */
 static double worth_a_copy(const kf_index *index) { return 2048 + 600e3 / index->dim; }
 
-#define FEW_QUERIES 4096u /* that are searched for together with longer lists, at most */
-#define LONGER      16u   /* times as long a list is made for ties that reach past its end */
+#define MAX_LONG_QUERIES 4096u /* searched together with longer lists */
+#define LONGER           16u   /* times longer lists, for ties that reach past the end of one */
 
 /* Rows in a list: k and a few more, among which exact scores may choose. */
 static uint32_t list_rows(uint32_t k) { return (k + 5 + 3) / 4 * 4; }
@@ -38,8 +38,7 @@ static double products_of(const kf_request *r) {
   return (double)r->n * (double)r->index->n * r->index->dim;
 }
 
-/* Whether a device may do it at all, by what needs no lock: whoever searches on the CPU does not
- * wait for those who use a device. */
+/* A first check without a lock, so that searches on the CPU never wait for a device. */
 static kf_status may_try(kf_ctx *ctx, const kf_request *r, bool *out) {
   kf_devices *devices = NULL;
   *out = kf_devices_asked(ctx) || products_of(r) >= WORTH_PRODUCTS;
@@ -49,8 +48,8 @@ static kf_status may_try(kf_ctx *ctx, const kf_request *r, bool *out) {
   return KF_OK;
 }
 
-/* Whether to do it there: what it costs to start a device and to copy the rows there must be little
- * beside what the CPU would take. With the lock of the index. */
+/* Whether starting a device and copying the rows there costs little beside searching on the CPU.
+ * With the lock of the index. */
 static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
   struct kf_index_devices *own = r->index->devices;
   if (kf_devices_asked(ctx)) return true;
@@ -64,7 +63,7 @@ static bool is_worth(const kf_ctx *ctx, const kf_request *r) {
 
 /* --- a search --------------------------------------------------------------------------------- */
 
-/* What is known of a query after a search: for the CPU to do, or the end of its list is in
+/* The state of a query after a search: LEFT to the CPU, or OPEN: the end of its list is in
  * doubt. */
 enum { ANSWERED, LEFT, OPEN };
 
@@ -74,28 +73,28 @@ typedef struct job {
   const kf_request *r;
   kf_device_rows *on;
   uint32_t best;      /* rows of a list */
-  bool longest;       /* lists do not become longer */
-  uint32_t batch;     /* queries that are searched for together, at most */
-  uint64_t first;     /* number of the first query of the batch at hand */
+  bool longest;       /* lists cannot become longer */
+  uint32_t batch;     /* queries that are searched together, at most */
+  uint64_t first;     /* number of the first query of the current batch */
   uint32_t n;         /* queries of the batch */
-  const float *given; /* [n][dim] what goes to the devices */
-  bool locked;        /* the queries are in page-locked memory as they are */
-  bool hosted;        /* the host scores for some lane, and knows more of queries: */
+  const float *given; /* [n][dim] the queries that go to the devices */
+  bool locked;        /* the caller's queries are in page-locked memory */
+  bool hosted;        /* the host scores for some lane, and needs: */
   kf_query *query;    /* [batch] */
   const kf_copies *copies;
-  int64_t *leave_out;  /* [batch] if some rows are copies: what devices are told */
-  unsigned char *left; /* [lanes][batch] for the CPU to do */
+  int64_t *leave_out;  /* [batch] for the devices, if some rows are copies */
+  unsigned char *left; /* [lanes][batch] states */
   double *norm2;       /* [batch] canonical squared lengths of queries, if they matter */
-  atomic_bool bad;     /* a query is: nothing else matters */
-  /* Lists come from the devices some at a time, and are looked at while others come. */
+  atomic_bool bad;     /* a query is invalid: the search fails */
+  /* Lists arrive from the devices in portions, and are processed while others arrive. */
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint32_t arrived[KF_MOST_DEVICES]; /* queries whose lists are there, of each lane */
+  uint32_t arrived[KF_MOST_DEVICES]; /* queries whose lists have arrived, by lane */
   uint32_t to_measure, measured;     /* queries */
-  uint32_t to_look_at;               /* of these, how many while devices search */
-  atomic_uint ready;                 /* queries of which all is there */
-  atomic_bool failed;                /* a lane has */
-  atomic_bool unsound;               /* a list is */
+  uint32_t to_look_at;               /* queries measured while devices search */
+  atomic_uint ready;                 /* queries that can be answered */
+  atomic_bool failed;                /* a lane failed */
+  atomic_bool unsound;               /* a list is invalid */
   uint64_t candidates[KF_MOST_DEVICES];
   kf_device_fault fault[KF_MOST_DEVICES];
   /* workspace of workers */
@@ -134,7 +133,7 @@ static bool comes_before(const kf_dev_scored *x, const kf_dev_scored *y) {
   return x->score < y->score || (x->score == y->score && x->row < y->row);
 }
 
-/* Puts a row into a list, if it belongs there; empty places are at its end. */
+/* Inserts a row into a list, if it belongs there; empty places are at the end. */
 static void list_add(kf_dev_scored *list, uint32_t room, kf_dev_scored x) {
   uint32_t at = room;
   while (at > 0 && (list[at - 1].row < 0 || !comes_before(&list[at - 1], &x))) at--;
@@ -153,11 +152,11 @@ typedef struct walk {
   job *j;
   kf_lane *lane;
   uint32_t number;       /* of the lane */
-  const kf_piece *piece; /* at hand */
-  unsigned char *left;   /* [batch] LEFT */
-  bool again;            /* with keys that k rows certainly have */
+  const kf_piece *piece; /* the current one */
+  unsigned char *left;   /* [batch] states */
+  bool again;            /* second round, with keys that k rows certainly have */
   kf_err *err;
-  /* takes the survivors of the chosen queries */
+  /* scores the survivors of the chosen queries */
   kf_status (*take)(struct walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits);
   /* if the host scores */
   double *least;     /* [batch] */
@@ -177,8 +176,8 @@ static void leave_to_cpu(const walk *w, const uint32_t *numbers, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) w->left[numbers[i]] = LEFT;
 }
 
-/* Scans for the chosen queries; in parts, if there is no room for all survivors. A query that has
- * too many of its own is left to the CPU. */
+/* Scans for the chosen queries, in parts if there is no room for all survivors. A query with too
+ * many survivors is left to the CPU. */
 static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
   kf_lane *lane = w->lane;
   uint64_t hits = 0;
@@ -203,10 +202,10 @@ static kf_status scan_chosen(walk *w, const uint32_t *numbers, uint32_t n) {
   return KF_OK;
 }
 
-/* --- what has come ---------------------------------------------------------------------------- */
+/* --- waiting for lists ------------------------------------------------------------------------ */
 
 #define ANSWERS_AT_ONCE 256u                   /* queries */
-#define LISTS_AT_ONCE   (24 * ANSWERS_AT_ONCE) /* that come from a device together */
+#define LISTS_AT_ONCE   (24 * ANSWERS_AT_ONCE) /* copied from a device together */
 
 /* With the lock. */
 static void count_ready(job *j) {
@@ -224,7 +223,7 @@ static void lists_arrived(job *j, uint32_t lane, uint32_t n) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Queries are counted together once all are measured, because threads end in any order. */
+/* Queries count as measured only once all are, because threads finish in any order. */
 static void queries_measured(job *j, uint32_t n) {
   pthread_mutex_lock(&j->lock);
   j->to_measure -= n;
@@ -244,26 +243,25 @@ static bool is_over(job *j, uint32_t n) {
   return atomic_load(&j->ready) >= n || atomic_load(&j->failed) || atomic_load(&j->bad);
 }
 
-/* Waits for all of the first n queries; false: there is no use in going on. */
+/* Waits for the first n queries; false: the search has failed. */
 static bool wait_for(job *j, uint32_t n) {
   pthread_mutex_lock(&j->lock);
   while (!is_over(j, n) && atomic_load(&j->ready) == 0) pthread_cond_wait(&j->changed, &j->lock);
   pthread_mutex_unlock(&j->lock);
-  while (!is_over(j, n)) sched_yield(); /* the rest follows at once */
+  while (!is_over(j, n)) sched_yield(); /* the rest arrives soon */
   return !atomic_load(&j->failed) && !atomic_load(&j->bad);
 }
 
 /* --- the device scores ------------------------------------------------------------------------ */
 
-/* Scores, and collects again for the queries whose guess was too high. */
+/* Scores, then collects again for queries whose guess was too high. */
 static kf_status take_scored(walk *w, const uint32_t *numbers, uint32_t n, uint64_t hits) {
   (void)numbers;
   (void)hits;
   kf_lane *lane = w->lane;
   uint32_t k = w->j->r->k, left = 0;
   CALL(w, score, lane->room.queries, w->piece->rows);
-  if (lane->different <= k || w->again)
-    return KF_OK; /* these are all rows, or proven to be enough */
+  if (lane->different <= k || w->again) return KF_OK; /* all rows, or provably enough */
   CALL(w, settle, lane->room.queries, k, w->j->r->index->source.canonical ? 0 : 1, &left);
   if (left == 0) return KF_OK;
   uint32_t *again = kf_alloc(n, sizeof *again);
@@ -328,7 +326,7 @@ static kf_status score_survivors(void *argument, size_t i, size_t worker, kf_err
   return KF_OK;
 }
 
-/* Sorts pairs by query. */
+/* Sorts survivors by query. */
 static void sort_survivors(survivors *s, const uint32_t *query, const int64_t *row, uint64_t n,
                            int64_t *sorted) {
   uint32_t queries = s->w->j->n;
@@ -382,7 +380,7 @@ static double proven_key(const walk *w, uint32_t i) {
   return key - kf_key_error(index, &w->j->query[i], (uint64_t)last->row, score);
 }
 
-/* Chooses queries by number with these keys, and raises keys that say nothing. */
+/* Chooses queries by number with these keys; where a key is unknown, the device guesses one. */
 static kf_status choose_proven(walk *w, const uint32_t *numbers, uint32_t n, const double *least) {
   bool unknown = false;
   for (uint32_t i = 0; i < n; i++) unknown = unknown || !(least[i] > -INFINITY);
@@ -392,7 +390,7 @@ static kf_status choose_proven(walk *w, const uint32_t *numbers, uint32_t n, con
   return KF_OK;
 }
 
-/* The first piece: guesses, and what they did not prove once more. */
+/* The first piece: with guesses, then again for queries whose guess was too high. */
 static kf_status search_first(walk *w) {
   kf_lane *lane = w->lane;
   uint32_t n = w->j->n, failed = 0;
@@ -412,7 +410,7 @@ static kf_status search_first(walk *w) {
   return scan_chosen(w, w->numbers, failed);
 }
 
-/* Any other: what is in the lists says what may matter. */
+/* Any other piece: the lists so far give the keys. */
 static kf_status search_next(walk *w) {
   for (uint32_t i = 0; i < w->j->n; i++) {
     w->numbers[i] = i;
@@ -422,7 +420,7 @@ static kf_status search_next(walk *w) {
   return scan_chosen(w, w->numbers, w->j->n);
 }
 
-/* Brings a piece; memory that is short may be given back by the piece before. */
+/* Brings a piece to the device. */
 static kf_status bring(const walk *w, kf_piece *piece) {
   return kf_lane_check(w->lane, kf_piece_bring(w->lane, piece), "search", &w->j->fault[w->number],
                        w->err);
@@ -482,7 +480,7 @@ static kf_status search_lane(void *argument, size_t i, size_t worker, kf_err *er
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-/* A list has rows of its lane alone, each once, in order. */
+/* A valid list holds rows of its lane, each once, in order. */
 static bool is_sound(const kf_lane *lane, const kf_dev_scored *list, uint32_t room) {
   for (uint32_t t = 0; t < room && list[t].row >= 0; t++) {
     if ((uint64_t)list[t].row - lane->first >= lane->n) return false;
@@ -491,7 +489,7 @@ static bool is_sound(const kf_lane *lane, const kf_dev_scored *list, uint32_t ro
   return true;
 }
 
-/* The lists of a query must be sound: what is not must never become an answer. */
+/* An invalid list must never become an answer. */
 static kf_status check_lists(job *j, uint32_t q, kf_err *err) {
   for (uint32_t i = 0; i < j->on->n; i++) {
     const kf_lane *lane = &j->on->lanes[i];
@@ -506,7 +504,7 @@ static kf_status check_lists(job *j, uint32_t q, kf_err *err) {
   return KF_OK;
 }
 
-/* The best rows of all lanes. */
+/* Merges the lists of all lanes. */
 static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list) {
   const kf_lane *lanes = j->on->lanes;
   const kf_dev_scored *first = lanes[0].room.answers + (uint64_t)i * lanes[0].room.best;
@@ -519,9 +517,9 @@ static const kf_dev_scored *merge(const job *j, uint32_t i, kf_dev_scored *list)
   return list;
 }
 
-/* --- copies: a row in a list stands for all that are equal to it ----------------------------- */
+/* --- copies: a row in a list stands for all equal rows ----------------------------- */
 
-/* At most `room` of the rows that a row in the list of query i stands for, rising. */
+/* The rows that a row in the list of query i stands for, rising, at most `room`. */
 static uint32_t expand(const job *j, uint32_t i, const kf_dev_scored *x, kf_scored *out,
                        uint32_t room) {
   int64_t without = j->r->leave_out != NULL ? j->r->leave_out[j->first + i] : -1;
@@ -533,7 +531,7 @@ static uint32_t expand(const job *j, uint32_t i, const kf_dev_scored *x, kf_scor
   return n;
 }
 
-/* How many of a list it takes to have k rows; best + 1: there are fewer. */
+/* How many entries of a list make k rows; best + 1: all make fewer. */
 static uint32_t count_needed(const job *j, uint32_t i, const kf_dev_scored *list,
                              kf_scored *workspace) {
   uint32_t k = j->r->k, n = 0;
@@ -544,29 +542,28 @@ static uint32_t count_needed(const job *j, uint32_t i, const kf_dev_scored *list
   return j->best + 1;
 }
 
-/* How far apart scores must be to be in the right order without a doubt. Canonical ones always are,
- * but rows that stand for others and have equal scores are not in the order of all of these. */
+/* How far apart scores must be for their order to be certain. That of canonical scores always is,
+ * except that copies of rows with equal scores interleave. */
 static double clear_of(const job *j, double share, double score) {
   double clear = kf_clear(j->r->index, share, score);
   return clear < 0 && j->copies->n > 0 ? 0 : clear;
 }
 
-/* Whether the first `n` of a list are in the right order without a doubt, and no later row can be
- * one of them. */
+/* Whether the first n entries are certainly in order, and certainly before the others. */
 static bool is_clear(const job *j, const kf_dev_scored *list, uint32_t n, double share) {
   for (uint32_t t = 1; t <= n && t < j->best && list[t].row >= 0; t++)
     if (!(list[t].score - list[t - 1].score > clear_of(j, share, list[t].score))) return false;
   return true;
 }
 
-/* Whether a row that is not in the list may be nearer than number n of it. */
+/* Whether a row that is not in the list may come before entry n - 1. */
 static bool is_open(const job *j, const kf_dev_scored *list, uint32_t n, double share) {
   const kf_dev_scored *last = &list[j->best - 1];
   if (last->row < 0 || j->r->index->source.canonical) return false;
   return !(last->score - list[n - 1].score > kf_clear(j->r->index, share, last->score));
 }
 
-/* Exact scores decide among the first n of a list, and those whose scores are as good. */
+/* Exact scores order the first n entries and those that may tie with them. */
 static kf_status answer_closely(const job *j, uint32_t i, const kf_dev_scored *list, uint32_t n,
                                 double share, size_t worker, kf_err *err) {
   uint32_t k = j->r->k;
@@ -621,13 +618,13 @@ static kf_status answer_some(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* --- what is left ---------------------------------------------------------------------------- */
+/* --- remaining queries ----------------------------------------------------------------------- */
 
 static kf_status search_on(kf_ctx *ctx, const kf_request *r, kf_device_rows *on, uint32_t best,
                            bool *fault, kf_err *err);
 
-/* The open queries once more, with longer lists: more rows are as good as the last one that counts
- * than a list holds. Those for which the longest is too short go to the CPU. */
+/* Searches for open queries again with longer lists, since more rows tie than a list holds. Queries
+ * for which the longest list is too short go to the CPU. */
 static kf_status search_longer(job *j, const kf_request *some) {
   uint32_t most = j->on->lanes[0].device->api->most_best;
   uint32_t best = j->best < most / LONGER ? j->best * LONGER : most / 4 * 4;
@@ -643,11 +640,11 @@ static bool can_be_longer(const job *j) {
 
 typedef struct rest {
   kf_request some;
-  uint64_t *number; /* [n] of the query in the request */
+  uint64_t *number; /* [n] their numbers in the request */
   kf_arena arena;
 } rest;
 
-/* The queries of the batch that are `left` so. */
+/* Collects the queries of the batch in state `left`. */
 static kf_status collect(const job *j, unsigned char left, rest *out) {
   const kf_request *r = j->r;
   uint64_t n = 0, dim = r->index->dim, at = 0;
@@ -697,7 +694,7 @@ static kf_status leave_to_host(job *j, const kf_request *some) {
   return j->ctx != NULL ? kf_nearest_cpu(j->ctx, some) : kf_nearest_alone(some, j->err);
 }
 
-/* Those queries of the batch that have no answer yet. */
+/* Answers the queries of the batch in state `left`. */
 static kf_status answer_rest(job *j, unsigned char left) {
   rest of;
   kf_status status = collect(j, left, &of);
@@ -718,7 +715,7 @@ static size_t parts_of(uint32_t queries) {
   return (queries + ANSWERS_AT_ONCE - 1) / ANSWERS_AT_ONCE;
 }
 
-/* The lengths of some queries, if they matter, and whether these are what they should be. */
+/* Measures some queries, if lengths matter, and checks them if asked. */
 static kf_status measure_queries(job *j, uint32_t first, kf_err *err) {
   const kf_index *index = j->r->index;
   uint32_t last = j->n - first < ANSWERS_AT_ONCE ? j->n : first + ANSWERS_AT_ONCE;
@@ -748,9 +745,8 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   return measure_queries(j, first, err);
 }
 
-/* Queries that devices take as they are need not be looked at before, but while they search;
- * answers are made while lists come. Tasks begin in order, so that nobody waits for one that has
- * not begun. */
+/* Queries that devices take as they are, are measured while devices search; answers are made while
+ * lists arrive. Tasks begin in order, so none waits for one that has not begun. */
 static kf_status search_measure_answer(void *argument, size_t i, size_t worker, kf_err *err) {
   job *j = argument;
   if (i < j->on->n) return search_lane(j, i, worker, err);
@@ -762,7 +758,7 @@ static kf_status search_measure_answer(void *argument, size_t i, size_t worker, 
   return answer_some(j, part, worker, err);
 }
 
-/* A row that has copies is left out by the host, because it stands for them. */
+/* The host leaves out rows that have copies, because such a row stands for these. */
 static void tell_left_out(const job *j) {
   for (uint32_t i = 0; j->leave_out != NULL && i < j->n; i++) {
     int64_t row = j->r->leave_out[j->first + i];
@@ -789,7 +785,7 @@ static kf_status search_batch(job *j) {
   if (seen) KF_TRY(run_tasks(j, parts, start_queries, j));
   j->given = locked != NULL ? locked : query_row(j, 0);
   tell_left_out(j);
-  if (j->hosted) { /* which goes parallel itself */
+  if (j->hosted) { /* lanes go parallel themselves */
     for (uint32_t i = 0; i < j->on->n; i++) KF_TRY(search_lane(j, i, 0, j->err));
     KF_TRY(run_tasks(j, parts, answer_some, j));
   } else {
@@ -799,11 +795,11 @@ static kf_status search_batch(job *j) {
   return answer_rest(j, OPEN);
 }
 
-/* Room on the devices and on the host. */
+/* Takes memory on the devices and on the host. */
 static kf_status job_make(job *j, uint32_t best) {
   const kf_request *r = j->r;
   uint64_t threads = threads_of(j), dim = r->index->dim;
-  uint64_t n = j->longest && r->n > FEW_QUERIES ? FEW_QUERIES : r->n; /* at a time */
+  uint64_t n = j->longest && r->n > MAX_LONG_QUERIES ? MAX_LONG_QUERIES : r->n; /* at a time */
   j->best = UINT32_MAX;
   j->batch = UINT32_MAX;
   for (uint32_t i = 0; i < j->on->n; i++) {
@@ -894,14 +890,14 @@ static kf_status search_if_worth(kf_ctx *ctx, const kf_request *r, bool *fault, 
   return search_on(ctx, r, r->index->devices->rows, list_rows(r->k), fault, &ctx->err);
 }
 
-/* What is there may be of no use. */
+/* Drops the rows on devices after a fault. */
 static void forget_rows(struct kf_index_devices *own) {
   kf_device_rows_free(own->rows);
   own->rows = NULL;
   own->refused = true;
 }
 
-/* An error of the context that was one of its devices. */
+/* The context's error was a fault of its devices. */
 static kf_status take_fault(kf_ctx *ctx) {
   kf_err failure = ctx->err;
   ctx->err = (kf_err){0};
@@ -959,7 +955,7 @@ kf_status kf_nearest_end(kf_ctx *ctx, kf_nearest_use *use, kf_status status) {
   return kf_devices_failed(ctx, &use->err);
 }
 
-/* On the devices; *done: they have done it. */
+/* Searches on the devices; *done: they answered. */
 static kf_status use_devices(kf_nearest_use *use, const kf_request *r, bool *done, kf_err *err) {
   struct kf_index_devices *own = use->index->devices;
   bool fault = false;

@@ -1,12 +1,12 @@
-/* gallery.c - the life of a gallery, and searching it.
+/* gallery.c - loading, searching and freeing a gallery.
  *
- * Queries come from the original space. They go through the map of the gallery as its rows did, 64
- * at a time on all threads, and then to the index.
+ * Queries come from the original space. They go through the map of the gallery as its rows did, a
+ * batch at a time on all threads, and then to the index.
  *
- * Embeddings of text lie elsewhere than those of pictures, by an offset that hardly depends on what
- * they are about, and a map of pictures blows parts of it up (text_prototypes.c). A text t with the
- * text mean n therefore goes to T (t - n). Nothing need be done about the rows: what the mean m of
- * the pictures adds to a score, (t - n) A m with A = T'T, is the same for all rows of a query. */
+ * Embeddings of text are offset from those of pictures, nearly independently of their content, and
+ * a map of pictures magnifies parts of the offset (text_prototypes.c). So a text t with the text
+ * mean n goes to T (t - n). The rows need no change: the mean m of the pictures adds (t - n) A m to
+ * a score, with A = T'T, which is the same for all rows of a query. */
 #include "device/device.h"
 #include "search/device_rows.h"
 #include "search/gallery.h"
@@ -51,7 +51,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g, uint64_t queries) {
   kf_status status = kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index);
   KF_TRY(divided ? join_lengths(ctx, status, g) : status);
   g->sound = true;
-  /* Up to here files were read from end to end, from now on at random. */
+  /* So far files were read sequentially; from now on at random. */
   for (uint32_t i = 0; i < g->n_parts; i++)
     if (g->parts[i].in.parked == NULL) posix_fadvise(g->parts[i].in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
@@ -68,7 +68,7 @@ static kf_status open_all(kf_ctx *ctx, const char *path, const kf_gallery_load_o
                          : kf_fail(err, KF_ERR_ARG, "the paths of galleries are missing");
 }
 
-/* Whether all ranks have opened the same files and changes. */
+/* Whether all ranks have opened the same state of the files and changes. */
 static kf_status compare_ranks(kf_ctx *ctx, uint64_t state, bool *same) {
   const kf_ranks *r = &ctx->ranks;
   uint64_t *each = kf_alloc_zero(r->size, sizeof *each);
@@ -81,8 +81,8 @@ static kf_status compare_ranks(kf_ctx *ctx, uint64_t state, bool *same) {
   return status;
 }
 
-/* On several ranks, some may open it before a change and others after it. They try again until all
- * see the same, which takes a while where a network file system keeps what it has seen. */
+/* Some ranks may open the gallery before a change and others after it, so they try again until all
+ * see the same. With a network file system that caches, this can take a while. */
 static kf_status open_alike(kf_ctx *ctx, const char *path, const kf_gallery_load_options *o,
                             kf_gallery **out) {
   for (int round = 0; round < 100; round++) {
@@ -155,7 +155,7 @@ int32_t kf_gallery_label(const kf_gallery *g, uint64_t row) {
 
 const char *kf_gallery_id(const kf_gallery *g, uint64_t row) {
   if (g->ids == NULL || row >= g->rows) return NULL;
-  /* After the bytes of the ids before it and a NUL for each. */
+  /* After the ids before it, each with a NUL. */
   return g->ids + (row > 0 ? g->id_ends[row - 1] : 0) + row;
 }
 
@@ -178,9 +178,8 @@ kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const kf_data
   return kf_gallery_check_data(gallery, data, err);
 }
 
-/* As many queries as a thread searches with in about half a second, so that a request to stop is
- * noticed soon, but enough to be worth a pass over all rows; with k answers each, in at most 64 MiB
- * for any k. */
+/* The queries a thread searches for in about half a second, so that cancelling takes effect soon,
+ * but enough for a pass over all rows to pay; answers for any k fit in 64 MiB. */
 uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
   static const int product_bits[] = {
       [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
@@ -188,7 +187,7 @@ uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
   if (ctx == NULL || g == NULL) return least;
   uint64_t soon = ((uint64_t)1 << product_bits[kf_ctx_isa(ctx)]) / g->space.dim / g->rows;
   uint64_t n = (soon > least ? soon : least) * kf_ctx_threads(ctx);
-  if (kf_devices_known(ctx) && ctx->devices->n > 0) n = most; /* which is soon there */
+  if (kf_devices_known(ctx) && ctx->devices->n > 0) n = most; /* fast enough there */
   uint64_t fit = bytes / (kf_gallery_dim_in(g) * sizeof(float) +
                           KF_MAX_NEIGHBOURS * (sizeof(int64_t) + sizeof(double)));
   if (n > fit) n = fit;
@@ -205,7 +204,7 @@ kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric,
   return KF_OK;
 }
 
-/* Unit rows + shift, scaled to unit length again. */
+/* Adds a shift to unit rows and scales them to unit length again. */
 static kf_status shift_rows(const kf_kernels *kernels, const float *rows, const double *norm2,
                             const double *shift, uint64_t n, uint32_t dim, float *out,
                             kf_err *err) {
@@ -223,7 +222,7 @@ static kf_status shift_rows(const kf_kernels *kernels, const float *rows, const 
 static kf_status shift_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                                 const double *norm2, const double *shift, uint64_t n, float *out,
                                 kf_err *err) {
-  bool unit = space->metric == KF_METRIC_COSINE; /* then no map puts rows out of range */
+  bool unit = space->metric == KF_METRIC_COSINE; /* so that mapped rows cannot overflow */
   if (space->map != NULL)
     return kf_map_rows(space->map, kernels, rows, norm2, shift, n, unit, out, err);
   if (shift != NULL) return shift_rows(kernels, rows, norm2, shift, n, space->dim, out, err);
@@ -240,15 +239,15 @@ typedef struct ready_job {
   const kf_gallery *gallery;
   const kf_kernels *kernels;
   const float *queries; /* [n][dim_in] */
-  double *shift;        /* [dim_in] of text; NULL: not text */
-  kf_space space;       /* of the queries: with a map of its own for text */
-  uint64_t first, n;    /* number of the first one, for messages */
+  double *shift;        /* [dim_in] for text; NULL: not text */
+  kf_space space;       /* of the queries; text has a map of its own */
+  uint64_t first, n;    /* `first`: number of the first one, for messages */
   float *ready;         /* [n][dim] */
   kf_mapping mapping;   /* if there is a map and no shift */
-  uint64_t each;        /* queries of a task, at most MOST_READY */
+  uint64_t each;        /* queries of a task, at most MAX_READY */
 } ready_job;
 
-#define MOST_READY 2048u
+#define MAX_READY 2048u
 
 static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_err *err) {
   const kf_space *space = &j->gallery->space;
@@ -256,8 +255,8 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
   bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
   *norm2 = j->kernels->norm2(j->queries + i * dim, dim);
   KF_TRY(kf_check_norm2("query", j->first + i, *norm2, direction, err));
-  /* If lengths are kept, zero is a point like any other; kf_map_rows takes a length of 0 for a bad
-   * row, and does not look at lengths otherwise. */
+  /* If lengths are kept, zero is a point like any other, but kf_map_rows takes a length of 0 for a
+   * bad row; it uses lengths for nothing else then. */
   if (*norm2 == 0) *norm2 = 1;
   return KF_OK;
 }
@@ -266,7 +265,7 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
   (void)worker;
   const ready_job *j = argument;
   uint64_t first = (uint64_t)i * j->each, left = j->n - first, n = left < j->each ? left : j->each;
-  double norm2[MOST_READY];
+  double norm2[MAX_READY];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
   const kf_space *space = &j->space;
   const float *queries = j->queries + first * kf_gallery_dim_in(j->gallery);
@@ -302,7 +301,7 @@ kf_status kf_gallery_prepare_text(kf_ctx *ctx, const kf_gallery *gallery) {
   return status;
 }
 
-/* What brings a text to where pictures are, for kf_map_rows. */
+/* Sets the map and the shift that bring text to where pictures are. */
 static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
   const kf_space *space = &j->gallery->space;
   const kf_map *map = space->map;
@@ -328,19 +327,19 @@ static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *are
   return KF_OK;
 }
 
-/* All queries as the rows see them. */
+/* Brings all queries to the space of the rows. */
 static kf_status ready_all(kf_ctx *ctx, ready_job *j) {
   const kf_space *space = &j->space;
   bool unit = space->metric == KF_METRIC_COSINE;
   KF_TRY(kf_mapping_begin(ctx, j->shift == NULL ? space->map : NULL, unit,
                           &j->gallery->index->devices->map, j->n, &j->mapping));
   j->each = kf_mapping_batch(&j->mapping, KF_MAP_ROWS);
-  if (j->each > MOST_READY) j->each = MOST_READY;
+  if (j->each > MAX_READY) j->each = MAX_READY;
   size_t tasks = (size_t)((j->n + j->each - 1) / j->each);
   return kf_mapping_end(ctx, &j->mapping, kf_parallel(ctx, tasks, ready_chunk, j));
 }
 
-/* Training rows x have a mean cosine of |m| with their mean m. */
+/* Queries that are far from the training rows, whose mean cosine with their mean m is |m|. */
 static uint64_t count_far(const ready_job *j) {
   const kf_map *map = j->gallery->space.map;
   if (map == NULL || !map->normalized) return 0;
@@ -359,7 +358,7 @@ static uint64_t count_far(const ready_job *j) {
 
 /* --- searching ------------------------------------------------------------------------------- */
 
-/* reads: rows are read from the file, which must not change meanwhile. */
+/* reads: rows are read from the file during the search, so it must not have changed. */
 static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, kf_request r,
                              kf_search_report *report) {
   r.index = g->index;

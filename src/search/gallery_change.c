@@ -1,14 +1,13 @@
-/* gallery_change.c - changing a gallery: rows added to it, removed by their ids, or both, as those
- * that replace others are.
+/* gallery_change.c - changes a gallery: adds rows, removes rows by id, or replaces rows (both).
  *
- * The file stays as it is. A change is a small file beside it (file/changes.c); only headers are
- * read to add rows, and ids as well to find those that are removed.
+ * The file itself stays as it is. A change is a small file beside it (file/changes.c). Adding reads
+ * only headers; removing reads ids as well.
  *
- * The gallery is locked from before it is read until the change is there (base/guard.c). Whoever
- * adds rows and never learns whether that was done, because the machine went down, should be able
- * to say it again. So a change holds the checksum of what it adds, and a batch that is among the
- * last ones is not added again. The checksum is known once the rows are written; a repetition is
- * rare enough for that to be wasted. Removing twice does no harm. */
+ * The gallery is locked from before it is read until the change is in place (base/guard.c). A
+ * client that never learns whether its rows were added, because the machine went down, must be able
+ * to retry. So a change holds the checksum of the rows it adds, and a batch that is among the last
+ * ones is not added again. The checksum is known only once the rows are written; retries are rare
+ * enough to waste that. Removing twice does no harm. */
 #include "search/gallery_write.h"
 
 #include <string.h>
@@ -25,18 +24,18 @@ kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_dept
     if (w->guard.device == in->device && w->guard.number == in->number &&
         kf_guard_holds(&w->guard, path))
       return KF_OK;
-    kf_gallery_free(w->old); /* replaced by someone who does not ask for the lock */
+    kf_gallery_free(w->old); /* replaced by a writer that takes no lock */
     w->old = NULL;
     kf_guard_release(&w->guard);
   }
   return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
 }
 
-/* --- which rows go --------------------------------------------------------------------------- */
+/* --- the rows to remove ---------------------------------------------------------------------- */
 
 typedef struct leaving {
   kf_id_set ids;
-  int64_t *places; /* [n] of rows that go, rising */
+  int64_t *places; /* [n] of the rows to remove, rising */
   uint64_t n;
   kf_arena arena;
 } leaving;
@@ -57,7 +56,7 @@ static kf_status find_rows(const kf_gallery *old, leaving *x, kf_err *err) {
   return KF_OK;
 }
 
-/* Those that the new rows replace. */
+/* The rows that new rows replace. */
 static kf_status find_replaced(const kf_gallery_writer *w, leaving *x, kf_err *err) {
   uint64_t begin = 0;
   for (uint64_t i = 0; i < w->n_ids; i++) {

@@ -1,9 +1,9 @@
-/* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
+/* gallery_file.c - reads a gallery: a .safetensors file that is also a native data set, with a
  * checksum and the map inside, and the changes beside it (docs/formats.md). gallery_save.c writes
- * it, gallery_change.c changes.
+ * the file, gallery_change.c changes.
  *
- * The rows stay in the files and are read by position. Memory is taken only for what is known to be
- * in a file, and nothing is used before it has been checked. */
+ * Rows stay in the files and are read by position. Memory is allocated only for what a file is
+ * known to hold, and nothing is used before it has been checked. */
 #include "search/gallery.h"
 #include "search/index.h"
 
@@ -27,7 +27,7 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
   return KF_OK;
 }
 
-/* Checks what is in memory of a part. n_classes: that labels may be of. */
+/* Checks tensors of a part that are in memory. n_classes: an upper bound for labels. */
 static kf_status check(const kf_gallery *g, const kf_gallery_part *part, const kf_kernels *kernels,
                        const kf_st_field *fields, size_t n, uint64_t first, uint32_t n_classes,
                        kf_err *err) {
@@ -45,7 +45,7 @@ static kf_status check(const kf_gallery *g, const kf_gallery_part *part, const k
                           err);
 }
 
-/* The part that has a place: the last one that begins at or before it. */
+/* The part that holds a place: the last one that begins at or before it. */
 static const kf_gallery_part *part_of(const kf_gallery *g, uint64_t place) {
   uint32_t low = 0, high = g->n_parts;
   while (high - low > 1) {
@@ -115,17 +115,17 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
                       g->map.dim_out, g->space.dim);
 }
 
-/* --- what is read ---------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 /* The file of a gallery, and its changes. */
 typedef struct reading {
   kf_st st;
   kf_changes changes;
-  uint32_t own_names; /* of classes, in the file */
+  uint32_t own_names; /* class names in the file */
   kf_gallery *g;
 } reading;
 
-/* The header of a part; of the first one, that of the file. */
+/* The header of a part. */
 static kf_st *header_of(reading *r, const kf_gallery_part *part) {
   return part->change == 0 ? &r->st : &r->changes.change[part->change - 1].st;
 }
@@ -140,7 +140,7 @@ kf_status kf_gallery_count(kf_gallery *g, kf_err *err) {
   return KF_OK;
 }
 
-/* Those of a part, to their places. n_classes: that have names by then. */
+/* Reads the labels of a part to their places. n_classes: classes named so far. */
 static kf_status read_part_labels(reading *r, const kf_gallery_part *part, uint32_t n_classes,
                                   kf_err *err) {
   const kf_gallery *g = r->g;
@@ -173,7 +173,7 @@ static kf_status read_labels(reading *r, kf_err *err) {
 
 enum { IDS_AT_ONCE = 256 };
 
-/* Ids [first, first + n) of a part, after those before them. */
+/* Appends ids [first, first + n) of a part. */
 static kf_status take_ids(kf_gallery *g, const kf_gallery_part *part, const kf_ids *ids,
                           uint64_t first, uint64_t n, kf_err *err) {
   uint64_t lengths[IDS_AT_ONCE], place = part->first + first;
@@ -210,7 +210,7 @@ static kf_status read_part_ids(kf_gallery *g, const kf_gallery_part *part, const
   return kf_fail_file(err, part->in.path, "the last of 'id_ends' is not the length of 'id_bytes'");
 }
 
-/* Brings the ids of the rows that are left together. */
+/* Closes the gaps that ids of removed rows left. */
 static void keep_living_ids(kf_gallery *g) {
   int64_t end = 0;
   char *to = g->ids;
@@ -248,7 +248,8 @@ static kf_status read_ids(reading *r, kf_err *err) {
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-/* Of the file, if they are of rows that are still there, then of changes whose rows are. */
+/* The batches of the file, unless rows of it were removed, then those of changes that are still
+ * whole. */
 static kf_status read_batches(reading *r, kf_err *err) {
   kf_gallery *g = r->g;
   const kf_changes *c = &r->changes;
@@ -274,7 +275,7 @@ static kf_status read_batches(reading *r, kf_err *err) {
   return KF_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole gallery ------------------------------------------------------------------------ */
 
 uint64_t kf_gallery_state(uint64_t a, uint64_t b) {
   kf_checksum sum;
@@ -283,7 +284,7 @@ uint64_t kf_gallery_state(uint64_t a, uint64_t b) {
   return kf_checksum_value(&sum);
 }
 
-/* The file of a part is taken over from its header. */
+/* Adds a part, which takes over the open file of its header. */
 static void take_part(kf_gallery *g, kf_st *st, uint32_t change, uint64_t offset, uint64_t first,
                       uint64_t rows) {
   kf_gallery_part *part = &g->parts[g->n_parts++];
@@ -318,7 +319,7 @@ static kf_status take_parts(reading *r, kf_err *err) {
   return kf_changes_living(c, &g->place, err);
 }
 
-/* What changes say besides their rows: the last k, and encoders, which may differ only if that was
+/* What changes hold besides rows: the last k, and encoders, which may differ only if that was
  * allowed. */
 static kf_status take_changes(reading *r, kf_err *err) {
   kf_gallery *g = r->g;

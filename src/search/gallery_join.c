@@ -1,8 +1,7 @@
-/* gallery_join.c - several galleries as one: their rows follow one another.
+/* gallery_join.c - joins several galleries into one.
  *
- * A gallery reads its rows from parts of files (gallery_file.c), so those of others are just more
- * parts. One index is made of all, and the answers are those of one gallery with all rows, to the
- * bit. */
+ * A gallery reads its rows from parts of files (gallery_file.c), so other galleries are just more
+ * parts. One index covers all rows, and the answers are those of a single gallery, to the bit. */
 #include "search/gallery.h"
 
 #include <string.h>
@@ -29,9 +28,9 @@ static kf_status agree(kf_gallery *g, const kf_gallery *other, kf_err *err) {
   return kf_origin_join(&g->origin, &other->origin, err);
 }
 
-/* --- what is brought together ---------------------------------------------------------------- */
+/* --- joining --------------------------------------------------------------------------------- */
 
-/* number[k]: of class k of the other one. */
+/* Sets number[k], the joint number of class k of the other gallery. */
 static kf_status join_names(kf_gallery *g, const kf_gallery *other, int32_t *number,
                             const char **list, kf_err *err) {
   kf_classes to = {kf_gallery_path(g), g->n_classes, &g->names};
@@ -105,7 +104,7 @@ static kf_status join_parts(kf_gallery *g, kf_gallery *other, kf_err *err) {
   kf_free(g->parts);
   g->parts = parts;
   g->n_parts = n;
-  other->n_parts = 0; /* they are the first one's now */
+  other->n_parts = 0; /* they belong to the first gallery now */
   return KF_OK;
 }
 
@@ -115,7 +114,7 @@ static kf_status join(kf_gallery *g, kf_gallery *other, kf_err *err) {
   if (g->has_ids) KF_TRY(join_ids(g, other, err));
   KF_TRY(join_places(g, other, err));
   KF_TRY(join_parts(g, other, err));
-  if (g->space.dtype != other->space.dtype) g->space.dtype = KF_F32; /* which holds both */
+  if (g->space.dtype != other->space.dtype) g->space.dtype = KF_F32; /* holds both exactly */
   g->state = kf_gallery_state(g->state, other->state);
   g->places += other->places;
   g->rows += other->rows;

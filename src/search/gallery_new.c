@@ -1,4 +1,4 @@
-/* gallery_new.c - a gallery in memory, made from a data set without a file in between. */
+/* gallery_new.c - makes a gallery in memory from a data set, without a file. */
 #include "search/gallery.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static kf_status fetch_mapped(const void *self, const kf_kernels *kernels, uint6
   return status;
 }
 
-/* --- rows that are not bad, under skip_bad ---------------------------------------------------- */
+/* --- skipping bad rows ----------------------------------------------------------------------- */
 
 typedef struct good_rows {
   uint64_t *rows; /* [rows of the data set] */

@@ -171,7 +171,7 @@ static int64_t old_id_bytes(const kf_gallery_writer *w) {
   return w->old != NULL && w->old->ids != NULL ? w->old->id_ends[w->old->rows - 1] : 0;
 }
 
-/* Of a gallery alone, what was added to it stays known. */
+/* A gallery that is rewritten without new rows keeps its batches. */
 static uint32_t n_batches(const kf_gallery_writer *w) {
   return w->data == NULL && w->old != NULL ? w->old->n_batches : 0;
 }
@@ -219,7 +219,7 @@ static kf_status copy_rows(const kf_gallery_writer *w, kf_err *err) {
     status = kf_progress(w->ctx, "copy", first, old->rows);
     if (status == KF_OK) status = kf_gallery_fetch(old, w->ctx->kernels, first, n, rows, err);
     if (status != KF_OK) break;
-    kf_encode_f32(w->ctx->kernels, type, rows, n * dim, bytes); /* exact: they were of this type */
+    kf_encode_f32(w->ctx->kernels, type, rows, n * dim, bytes); /* exact: the rows had this type */
     status = kf_stw_write(w->file, bytes, n * dim * kf_type_size(type), err);
   }
   kf_arena_free(&arena);
@@ -270,17 +270,17 @@ static bool has_changes(const char *path) {
   kf_gallery *g;
   kf_err ignored;
   kf_status status = kf_gallery_open_to(path, KF_GALLERY_HEAD, false, &g, &ignored);
-  bool some = status != KF_OK || g->n_changes > 0; /* what is unreadable may have some */
+  bool may = status != KF_OK || g->n_changes > 0; /* an unreadable gallery may have changes */
   if (status == KF_OK) kf_gallery_free(g);
-  return some;
+  return may;
 }
 
-/* A file that others may be changing is about to be replaced: waits for them, and puts away changes
- * that are not of this file, since they might be of one with the bytes of the new one. */
+/* Before a file that others may be changing is replaced: waits for them, and retires changes of
+ * other files, since one of those may have had the bytes of the new file. */
 static kf_status prepare_to_replace(kf_gallery_writer *w, const char *path, kf_guard *guard,
                                     DIR **changes, kf_err *err) {
   KF_TRY(kf_retire_begin(path, changes, err));
-  if (*changes == NULL || w->guard.fd >= 0) return KF_OK; /* locked already, to be made one file */
+  if (*changes == NULL || w->guard.fd >= 0) return KF_OK; /* locked already, by compact */
   kf_status status = kf_guard_take(guard, w->ctx, path);
   if (status == KF_ERR_IO) status = KF_OK; /* there is no file, or there are no locks */
   if (status == KF_OK && !has_changes(path)) {
@@ -290,19 +290,19 @@ static kf_status prepare_to_replace(kf_gallery_writer *w, const char *path, kf_g
   return status;
 }
 
-/* Puts the file in its place and its changes away: a file that is written anew has none. Another
- * process that finds it there waits with changes of its own until that is done. */
+/* Puts the new file in place and retires the changes of the old one. A process that opens it
+ * meanwhile waits with changes of its own until that is done. */
 static kf_status replace(kf_gallery_writer *w, const char *path, kf_err *err) {
   DIR *changes = NULL;
   kf_guard guard = {.fd = -1};
   kf_status status = prepare_to_replace(w, path, &guard, &changes, err);
   if (status == KF_OK) status = put_in_place(w, err);
   if (status == KF_OK) {
-    kf_gallery_free(w->old); /* which may hold the folder */
+    kf_gallery_free(w->old); /* may hold the folder open */
     w->old = NULL;
     status = kf_retire_end(path, changes, err);
     if (status != KF_OK && !has_changes(path))
-      status = KF_OK; /* what is still there is of another file */
+      status = KF_OK; /* what remains belongs to another file */
   } else if (changes != NULL) {
     closedir(changes);
   }
@@ -316,7 +316,7 @@ static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
   if (alone) KF_TRY(kf_stw_lock(w->file, &lock, err));
   kf_status status = alone ? replace(w, path, err) : put_in_place(w, err);
   if (lock >= 0) close(lock);
-  /* Other ranks must not see them any more. */
+  /* Afterwards no rank may see the old changes. */
   return status == KF_OK ? kf_agree_on(w->ctx, status) : status;
 }
 
@@ -333,7 +333,7 @@ static kf_status write_gallery(kf_gallery_writer *w, const char *path, kf_err *e
 
 /* --- the old gallery ------------------------------------------------------------------------- */
 
-/* By names, since another process may replace the file between two looks at it. */
+/* Compares names, since another process may replace the file between two looks at it. */
 static bool same_place(const char *a, const char *b) {
   char one[PATH_MAX], two[PATH_MAX];
   return strcmp(a, b) == 0 ||

@@ -1,5 +1,4 @@
-/* gallery_write.h - what writing a gallery and writing a change of one share. Stays in this
- * room. */
+/* gallery_write.h - shared by writing a gallery and writing a change of one. Stays in this room. */
 #ifndef KF_GALLERY_WRITE_H
 #define KF_GALLERY_WRITE_H
 
@@ -7,10 +6,10 @@
 
 typedef struct kf_gallery_writer {
   kf_ctx *ctx;
-  const kf_data *data; /* NULL: there are no new rows */
-  kf_gallery *old;     /* whose rows come first; NULL: none */
+  const kf_data *data; /* the new rows; NULL: none */
+  kf_gallery *old;     /* its rows come first; NULL: none */
   kf_space space;
-  uint32_t k; /* neighbours that should vote; 0: not known */
+  uint32_t k; /* neighbours that should vote; 0: unknown */
   kf_save_spec spec;
   kf_names names; /* of all classes, if there is an old gallery */
   kf_origin origin;
@@ -21,11 +20,11 @@ typedef struct kf_gallery_writer {
   int64_t id_begin;        /* where the first of them begins there */
   uint64_t n_lines, n_ids; /* of the file with ids: lines read, ids kept */
   const char *ids;         /* its name */
-  bool own_ids;            /* ids are those inside the data */
-  kf_guard guard;          /* of the old gallery, if it is to be changed; fd -1: it is not */
-  bool again;              /* even if the batch is there already */
-  bool replace;            /* rows of the same ids are removed */
-  bool repeated;           /* it is */
+  bool own_ids;            /* ids come from the data */
+  kf_guard guard;          /* of the old gallery, if it is changed; otherwise fd is -1 */
+  bool again;              /* add the batch even if it is there already */
+  bool replace;            /* remove rows with the same ids */
+  bool repeated;           /* out: the batch was there already */
   kf_gallery_change done;
   kf_checksum batch;
   kf_stw *file;
@@ -34,23 +33,23 @@ typedef struct kf_gallery_writer {
 
 /* --- gallery_save.c --------------------------------------------------------------------------- */
 
-/* Checks the options, and finds the space, the origin and the classes of the new rows. */
+/* Checks the options; sets the space, the origin and the classes of the new rows. */
 kf_status kf_writer_start(kf_gallery_writer *w, const kf_model *model, const kf_gallery_options *o,
                           kf_err *err);
-/* Makes the saver, and reads the ids of the new rows. path: that is written. */
+/* Makes the saver and reads the ids of the new rows. path: the file that is written. */
 kf_status kf_writer_begin_rows(kf_gallery_writer *w, const char *path, kf_err *err);
 uint64_t kf_writer_rows(const kf_gallery_writer *w); /* new ones */
-/* The new rows, as they are in the file, and their labels; `batch` takes part. */
+/* Write the new rows and their labels, and add them to the checksum `batch`. */
 kf_status kf_writer_put_rows(kf_gallery_writer *w);
 kf_status kf_writer_put_labels(kf_gallery_writer *w);
-/* The checksum of what was added, once it is written. Sets `repeated`, and says so. */
+/* The checksum of the batch, once it is written. Sets `repeated` and logs it. */
 uint64_t kf_writer_end_batch(kf_gallery_writer *w);
-/* Frees all of it. */
+/* Frees everything. */
 void kf_writer_clear(kf_gallery_writer *w);
 
 /* --- gallery_change.c ------------------------------------------------------------------------- */
 
-/* Opens a gallery and makes sure that nobody else changes it. */
+/* Opens a gallery and locks it against other writers. */
 kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_depth depth,
                          bool verify, kf_err *err);
 /* Adds the rows of w->data to the gallery at `path`; there must be no model. */
