@@ -13,6 +13,7 @@ LDA = "scikit-learn LDA"
 GRID = "GridSearchCV, 13 λ × 5 folds"
 GRID_JOBS = "the same, a fold for each thread"
 GIVEN = "fit, λ given"
+UNEQUAL = "fit, default, 30 to 100 rows a class"
 STATISTICS = "statistics"
 COLD = "statistics, 768 f16, cold file"
 COLD_OR_WARM = "warm file, or reading alone"
@@ -64,14 +65,15 @@ FLOORS = [
     Floor("stats", COLD, COLD_OR_WARM, COST, {"all": 1.25}),
     Floor("fit", "fit, λ given", LDA, FASTER, {"avx512": 15, "amx": 25}),
     Floor("fit", "fit, default", GIVEN, COST, {"all": 2.5}),
-    Floor("fit", "fit, default", LDA, FASTER, {"all": 5}),
+    Floor("fit", "fit, default", LDA, FASTER, {"avx2": 5, "avx512": 10, "amx": 10}),
+    Floor("fit", UNEQUAL, LDA, FASTER, {"avx2": 5, "avx512": 10, "amx": 10}),
     Floor("fit", "fit, default", GRID, FASTER, {"all": 300}),
     Floor("fit", "fit, default", GRID_JOBS, FASTER, {"avx512": 250, "amx": 150}),
     Floor("solver", "fit of statistics, D = 768", limit("0.12 s"), COST, {"avx2": 1.25, "avx512": 1, "amx": 1}),
     Floor("solver", "fit of statistics, D = 1024", growth(768), COST, {"all": 1.25}),
     Floor("solver", "fit of statistics, D = 2048", growth(768), COST, {"all": 1.25}),
-    Floor("choosing", "choosing λ, default", STATISTICS, COST, {"all": 1}),
-    Floor("choosing", "choosing λ, --method paper", STATISTICS, COST, {"all": 1}),
+    Floor("choosing", "choosing λ, default", STATISTICS, COST, {"all": 0.5}),
+    Floor("choosing", "choosing λ, --method paper", STATISTICS, COST, {"all": 0.5}),
     Floor("classes", "fit, default", limit("10 s"), COST, {"all": 1}),
     Floor("classes", "fit --method paper", limit("10 s"), COST, {"all": 1}),
     Floor("classes", "fit --dim auto", limit("30 s"), COST, {"all": 1}),

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from common import on_disk, read_once, tensors
-from floors import COLD, COLD_OR_WARM, GIVEN, GRID, GRID_JOBS, LAPACK, LDA, growth, limit, peak
+from floors import COLD, COLD_OR_WARM, GIVEN, GRID, GRID_JOBS, LAPACK, LDA, UNEQUAL, growth, limit, peak
 from side import clock
 from table import COST, Sample
 
@@ -39,19 +39,31 @@ def statistics(b):
             b.table.skip("stats", COLD, isa, COLD_OR_WARM, why_not)
 
 
-def as_arrays(b, data):
-    """The same rows and labels as .npy files, in a folder."""
-    folder = b.path("arrays")
+def as_arrays(b, name, data, keep=None):
+    """The same rows and labels, or those that are kept, as .npy files in a folder."""
+    folder = b.path(name)
     os.makedirs(folder, exist_ok=True)
     paths = os.path.join(folder, "x.npy"), os.path.join(folder, "y.npy")
-    for path, name in zip(paths, ("embeddings", "labels")):
-        np.save(path, tensors(data)[name])
+    for path, tensor in zip(paths, ("embeddings", "labels")):
+        values = tensors(data)[tensor]
+        np.save(path, values if keep is None else values[keep])
     return (folder, *paths)
+
+
+def unequal(labels, least):
+    """A choice of rows that leaves each class a random number of them, from `least` on."""
+    rng = np.random.default_rng(1)
+    keep = np.zeros(len(labels), bool)
+    for k in np.unique(labels):
+        rows = np.flatnonzero(labels == k)
+        keep[rows[:rng.integers(least, len(rows) + 1)]] = True
+    return keep
 
 
 def fits(b):
     """From .npy to model, as scikit-learn does it from .npy to a fitted object."""
-    folder, x, y = as_arrays(b, b.world(*b.size(FULL, TINY), b.size(100, 10)))
+    data = b.world(*b.size(FULL, TINY), b.size(100, 10))
+    folder, x, y = as_arrays(b, "equal", data)
     fit = ("fit", x, "--labels", y, "-o", b.path("out.safetensors"))
     sides = {}
     for isa in b.isas:
@@ -62,6 +74,11 @@ def fits(b):
         side = b.peer(lambda kind=kind, jobs=jobs: b.python_side("sides_fit.py", kind=kind, folder=folder, jobs=jobs), name)
         if side:
             sides[name] = side.ask
+    other, x, y = as_arrays(b, "unequal", data, unequal(tensors(data)["labels"], b.size(30, 3)))
+    fit = ("fit", x, "--labels", y, "-o", b.path("out.safetensors"))
+    sides.update({(isa, UNEQUAL): b.command(isa, *fit) for isa in b.isas})
+    if side := b.peer(lambda: b.python_side("sides_fit.py", kind="lda", folder=other, jobs=1), LDA):
+        sides[UNEQUAL] = side.ask
     times = b.turns(sides)
     for name in (GRID, GRID_JOBS):
         if name in times:
@@ -71,6 +88,7 @@ def fits(b):
             b.table.compare("fit", what, isa, times[isa, what], GIVEN, times[isa, GIVEN], COST)
         for what, other in (("fit, λ given", LDA), ("fit, default", LDA), ("fit, default", GRID), ("fit, default", GRID_JOBS)):
             b.compare("fit", what, isa, times[isa, what], other, times.get(other))
+        b.compare("fit", UNEQUAL, isa, times[isa, UNEQUAL], LDA, times.get(UNEQUAL))
 
 
 def f64_peak(isa):
