@@ -2,8 +2,7 @@
  * in WordNet, and how they are related. */
 #include "commands.h"
 #include "format.h"
-#include "json.h"
-#include "out_file.h"
+#include "sink.h"
 #include "outputs.h"
 #include "owned.h"
 
@@ -68,8 +67,7 @@ static void print_text(const classes_job *job) {
 }
 
 static void print_json(const classes_job *job) {
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   for (size_t i = 0; i < KF_GROUPS; i++)
     jw_count(&j, kf_group_name(order[i]), kf_class_set_size(job->groups[order[i]]));
   jw_count(&j, EXCLUSIVE, total(job, N_EXCLUSIVE));
@@ -88,25 +86,25 @@ static void write_group(FILE *file, const kf_class_set *group) {
     put_line(file, kf_class_set_name(group, i));
 }
 
-static void write_list(const void *argument, size_t i, FILE *file) {
-  const classes_job *job = argument;
+/* List i to PREFIX-NAME.txt: a group, or the exclusive ones. */
+static int write_list(const classes_job *job, size_t i, sink **out) {
+  cli_run *cli = job->cli;
+  char *path;
+  const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
+  if (asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0) return fail(cli, KF_ERR_MEM);
+  TRY(own(cli, path, free));
+  TRY(check_output(cli, path));
+  TRY(sink_open(cli, path, SINK_TABS, out));
   size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
-  for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++) write_group(file, job->groups[order[g]]);
+  for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++)
+    write_group((*out)->file, job->groups[order[g]]);
+  return EXIT_OK;
 }
 
-/* To PREFIX-NAME.txt each. */
 static int write_lists(const classes_job *job) {
-  cli_run *cli = job->cli;
-  const char *paths[N_LISTS];
-  for (size_t i = 0; i < N_LISTS; i++) {
-    char *path;
-    const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
-    if (asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0) return fail(cli, KF_ERR_MEM);
-    TRY(own(cli, path, free));
-    TRY(check_output(cli, path));
-    paths[i] = path;
-  }
-  return write_files(cli, paths, N_LISTS, write_list, job);
+  sink *lists[N_LISTS];
+  for (size_t i = 0; i < N_LISTS; i++) TRY(write_list(job, i, &lists[i]));
+  return sinks_finish(job->cli, lists, N_LISTS);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */

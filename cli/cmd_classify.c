@@ -4,12 +4,10 @@
 #include "format.h"
 #include "galleries.h"
 #include "inputs.h"
-#include "json.h"
-#include "out_file.h"
+#include "sink.h"
 #include "outputs.h"
 #include "owned.h"
-#include "records.h"
-#include "table.h"
+#include "sink.h"
 #include "texts.h"
 
 #include <math.h>
@@ -43,8 +41,7 @@ typedef struct classify_job {
   int threshold;                     /* rows below the model's are marked */
   int comparable;                    /* labels and classes are both names, or both numbers */
   uint64_t labelled, right, unknown; /* rows so far */
-  out_file out;                      /* file is NULL if there are */
-  records_out records;               /* instead */
+  sink *out;
 } classify_job;
 
 /* The model that classifies. */
@@ -84,91 +81,80 @@ static void count_block(classify_job *job) {
   }
 }
 
-/* --- printing --------------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
-static void print_header(const classify_job *job) {
-  cli_table t = table_for(job->out.file, job->cli->args.output);
-  table_text(&t, job->queries.pictures ? "picture" : "row");
-  for (uint32_t rank = 1; rank <= job->top; rank++) {
-    table_name(&t, "class", rank);
-    table_name(&t, job->score_name, rank);
-    if (job->probabilities) table_name(&t, "probability", rank);
+static int has_truth(const classify_job *job) {
+  return job->queries.data && kf_data_has_labels(job->queries.data);
+}
+
+static kf_column_type type_of(const char *first_class) {
+  return first_class ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
+}
+
+/* A line has all answers to a row, numbered from 1; a .parquet has a record for each. */
+static int put_header(classify_job *job) {
+  sink *s = job->out;
+  int records = s->format == SINK_PARQUET;
+  sink_column(s, job->queries.pictures && !records ? "picture" : "row", KF_COLUMN_INTEGER);
+  for (uint32_t position = 1; !records && position <= job->top; position++) {
+    sink_numbered_column(s, "class", position);
+    sink_numbered_column(s, job->score_name, position);
+    if (job->probabilities) sink_numbered_column(s, "probability", position);
   }
-  if (job->block.labels) table_text(&t, "truth");
-  if (job->threshold) table_text(&t, "known");
-  table_end(&t);
-}
-
-/* If fewer classes have votes, the last columns are empty. */
-static void print_line(const classify_job *job, uint64_t i) {
-  cli_table t = table_for(job->out.file, job->cli->args.output);
-  const kf_reader_block *b = &job->block;
-  const char *id = kf_reader_id(job->queries.reader, b->numbers[i]);
-  id ? table_text(&t, id) : table_count(&t, b->numbers[i]);
-  for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
-    int32_t class = job->classes[at];
-    class >= 0 ? table_class(&t, class_name(job, class), class) : table_text(&t, "");
-    table_real(&t, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
-    if (job->probabilities) table_real(&t, 6, job->probabilities[at]);
+  if (records) {
+    sink_column(s, "id", KF_COLUMN_TEXT);
+    sink_column(s, "rank", KF_COLUMN_INTEGER);
+    sink_column(s, "class", type_of(class_name(job, 0)));
+    sink_column(s, job->score_name, KF_COLUMN_REAL);
+    if (job->probabilities) sink_column(s, "probability", KF_COLUMN_REAL);
   }
-  if (b->labels && b->labels[i] >= 0) table_class(&t, label_name(job, b->labels[i]), b->labels[i]);
-  if (b->labels && b->labels[i] < 0) table_text(&t, "");
-  if (job->threshold) table_text(&t, is_known(job, i) ? "known" : "unknown");
-  table_end(&t);
+  if (has_truth(job)) sink_column(s, "truth", type_of(label_name(job, 0)));
+  if (job->threshold) sink_column(s, "known", KF_COLUMN_TEXT);
+  return sink_end_header(s);
 }
 
-/* The same as records, one for each answer. */
-static void declare_records(classify_job *job) {
-  records_out *r = &job->records;
-  kf_column_type names = class_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
-  records_column(r, "row", KF_COLUMN_INTEGER);
-  records_column(r, "id", KF_COLUMN_TEXT);
-  records_column(r, "rank", KF_COLUMN_INTEGER);
-  records_column(r, "class", names);
-  records_column(r, job->score_name, KF_COLUMN_REAL);
-  if (job->probabilities) records_column(r, "probability", KF_COLUMN_REAL);
-  if (job->queries.data && kf_data_has_labels(job->queries.data))
-    records_column(r, "truth", label_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER);
-  if (job->threshold) records_column(r, "known", KF_COLUMN_TEXT);
+/* With fewer classes that have votes, the last columns are empty. */
+static void put_class(const classify_job *job, uint64_t at) {
+  int32_t class = job->classes[at];
+  sink_class(job->out, class < 0 ? NULL : class_name(job, class), class);
+  sink_real(job->out, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
+  if (job->probabilities) sink_real(job->out, 6, job->probabilities[at]);
 }
 
-static int put_records(classify_job *job, uint64_t i) {
-  records_out *r = &job->records;
-  const kf_reader_block *b = &job->block;
-  uint64_t row = b->numbers[i];
-  const char *id =
-      records_id(job->cli, r, job->queries.data, row, kf_reader_id(job->queries.reader, row));
-  for (uint32_t rank = 0; rank < job->top; rank++) {
-    uint64_t at = i * job->top + rank;
-    int32_t class = job->classes[at], label = b->labels ? b->labels[i] : -1;
-    if (class < 0) break; /* no more classes have votes */
-    records_integer(r, (int64_t)row);
-    records_text(r, id);
-    records_integer(r, rank + 1);
-    records_class(r, class_name(job, class), class);
-    records_real(r, job->scores[at]);
-    if (job->probabilities) records_real(r, job->probabilities[at]);
-    if (job->queries.data && kf_data_has_labels(job->queries.data))
-      records_class(r, label < 0 ? NULL : label_name(job, label), label);
-    if (job->threshold) records_text(r, is_known(job, i) ? "known" : "unknown");
-    TRY(records_end(job->cli, r));
+static int end_row(const classify_job *job, uint64_t i) {
+  int32_t label = job->block.labels ? job->block.labels[i] : -1;
+  if (has_truth(job)) sink_class(job->out, label < 0 ? NULL : label_name(job, label), label);
+  if (job->threshold) sink_text(job->out, is_known(job, i) ? "known" : "unknown");
+  return sink_end_row(job->out);
+}
+
+static int put_answers(const classify_job *job, uint64_t i) {
+  uint64_t row = job->block.numbers[i];
+  sink_row(job->out, kf_reader_id(job->queries.reader, row), row);
+  for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) put_class(job, at);
+  return end_row(job, i);
+}
+
+static int put_records(const classify_job *job, uint64_t i) {
+  sink *s = job->out;
+  uint64_t row = job->block.numbers[i], first = i * job->top;
+  const char *id = sink_id(s, job->queries.data, row, kf_reader_id(job->queries.reader, row));
+  for (uint32_t n = 0; n < job->top && job->classes[first + n] >= 0; n++) {
+    sink_number(s, (int64_t)row);
+    sink_text(s, id);
+    sink_number(s, n + 1);
+    put_class(job, first + n);
+    TRY(end_row(job, i));
   }
   return EXIT_OK;
 }
 
-static void print_json_reals(cli_json *j, const char *key, const double *values, uint64_t n) {
-  jw_open(j, key, '[');
-  for (uint64_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
-  jw_close(j, ']');
-}
-
-static void print_json(const classify_job *job, uint64_t i) {
-  uint64_t begin = i * job->top, end = begin;
+static int put_json(const classify_job *job, uint64_t i) {
   const kf_reader_block *b = &job->block;
-  while (end < begin + job->top && job->classes[end] >= 0) end++;
-  cli_json j = {job->out.file, 0};
-  jw_open(&j, NULL, '{');
+  uint64_t begin = i * job->top, n = 0;
+  while (n < job->top && job->classes[begin + n] >= 0) n++;
   const char *path = kf_reader_id(job->queries.reader, b->numbers[i]);
+  cli_json j = jw_begin(job->out->file);
   if (path)
     jw_text(&j, "picture", path);
   else
@@ -177,13 +163,13 @@ static void print_json(const classify_job *job, uint64_t i) {
     jw_class(&j, "truth", label_name(job, b->labels[i]), b->labels[i]);
   if (job->threshold) jw_flag(&j, "known", is_known(job, i));
   jw_open(&j, "classes", '[');
-  for (uint64_t at = begin; at < end; at++)
+  for (uint64_t at = begin; at < begin + n; at++)
     jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
   jw_close(&j, ']');
-  print_json_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, end - begin);
-  if (job->probabilities)
-    print_json_reals(&j, "probabilities", job->probabilities + begin, end - begin);
+  jw_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, n);
+  if (job->probabilities) jw_reals(&j, "probabilities", job->probabilities + begin, n);
   jw_end(&j);
+  return EXIT_OK;
 }
 
 /* --- blocks of rows --------------------------------------------------------------------------- */
@@ -214,12 +200,13 @@ static int classify_block(classify_job *job, uint64_t first) {
   if (b->n > 0) TRY(make_classifier(job));
   if (b->n > 0) status = answer(job);
   if (status != KF_OK) return fail(job->cli, status);
-  if (first == 0 && !job->cli->args.json && !job->records.file)
-    print_header(job); /* only once rows are accepted */
+  sink_format format = job->out->format;
+  if (first == 0 && format != SINK_JSON) TRY(put_header(job)); /* only once rows are accepted */
   count_block(job);
-  for (uint64_t i = 0; job->records.file && i < b->n; i++) TRY(put_records(job, i));
-  for (uint64_t i = 0; !job->records.file && i < b->n; i++)
-    (job->cli->args.json ? print_json : print_line)(job, i);
+  for (uint64_t i = 0; i < b->n; i++)
+    TRY((format == SINK_PARQUET ? put_records
+         : format == SINK_JSON  ? put_json
+                                : put_answers)(job, i));
   return EXIT_OK;
 }
 
@@ -229,8 +216,8 @@ static const char *const bad_pictures[] = {"picture that cannot be read",
 
 static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
-  for (uint64_t first = 0; first < rows && !(job->out.file && ferror(job->out.file));
-       first += job->room) {
+  FILE *file = job->out->file;
+  for (uint64_t first = 0; first < rows && !(file && ferror(file)); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     TRY(classify_block(job, first));
   }
@@ -335,11 +322,10 @@ static void say_counts(const classify_job *job) {
         show_counted(job->unknown, "row seems to be", "rows seem to be").text);
 }
 
-static int commit(classify_job *job) {
+static int finish(classify_job *job) {
   cli_run *cli = job->cli;
-  int to_stdout = is_stdout(cli->args.output);
-  TRY(job->records.file ? records_commit(cli, &job->records) : out_file_commit(cli, &job->out));
-  if (!to_stdout)
+  TRY(sink_finish(job->out));
+  if (job->out->path)
     say_written(cli, cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
                 show_counted(job->queries.n - kf_reader_bad(job->queries.reader),
@@ -354,11 +340,11 @@ static int classify(classify_job *job) {
   TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
   TRY(make_buffers(job));
   const char *path = job->cli->args.output;
-  if (is_parquet(path)) declare_records(job);
-  TRY(is_parquet(path) ? records_open(job->cli, &job->records, path)
-                       : out_file_open(job->cli, &job->out, path));
+  sink_format format = format_of(path);
+  if (job->cli->args.json && format != SINK_PARQUET) format = SINK_JSON;
+  TRY(sink_open(job->cli, path, format, &job->out));
   TRY(classify_all(job));
-  return commit(job);
+  return finish(job);
 }
 
 /* The answers are text, so the name must not be that of an array. */
@@ -416,13 +402,10 @@ static int open_inputs(classify_job *job) {
 
 static int run(cli_run *cli) {
   classify_job job = {.cli = cli};
-  int result = take_voters(cli);
-  if (result == EXIT_OK) result = check_options(cli);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = classify(&job);
-  out_file_abort(&job.out);
-  records_abort(&job.records);
-  return result;
+  TRY(take_voters(cli));
+  TRY(check_options(cli));
+  TRY(open_inputs(&job));
+  return classify(&job);
 }
 
 static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */

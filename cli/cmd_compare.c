@@ -66,8 +66,7 @@ static void print_text(const compare_job *job) {
 
 static void print_json(const compare_job *job) {
   const kf_comparison *r = &job->result;
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n", r->n);
   jw_count(&j, "both", r->both);

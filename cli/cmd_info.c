@@ -2,7 +2,7 @@
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
-#include "json.h"
+#include "sink.h"
 #include "streams.h"
 
 #include <string.h>
@@ -152,8 +152,7 @@ static void print_json_tensors(cli_json *j, const kf_info *info) {
 }
 
 static void print_json(const char *path, const kf_info *info) {
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_text(&j, "path", path);
   jw_text(&j, "format", info->format);
   jw_text(&j, "kind", info->kind);

@@ -1,23 +1,21 @@
 /* cmd_prompts.c - koofu prompts: class names and templates to prompts for a text encoder. */
 #include "commands.h"
 #include "format.h"
-#include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "sink.h"
 
-static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
+static int write_prompts(cli_run *cli, const kf_prompts *p) {
   const cli_args *a = &cli->args;
-  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(out_file_open(cli, out, a->output));
-  if (a->prompts.label_output) TRY(out_file_open(cli, labels, a->prompts.label_output));
+  sink *sinks[2] = {NULL, NULL}, **prompts = &sinks[0], **labels = &sinks[1];
+  TRY(sink_open(cli, a->output, SINK_TABS, prompts));
+  if (a->prompts.label_output) TRY(sink_open(cli, a->prompts.label_output, SINK_TABS, labels));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
-    put_line(out->file, kf_prompts_text(p, i));
+    put_line((*prompts)->file, kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
-    if (labels->file) put_line(labels->file, class);
+    if (*labels) put_line((*labels)->file, class);
   }
-  TRY(out_file_commit(cli, out));
-  if (a->prompts.label_output) TRY(out_file_commit(cli, labels));
-  TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
+  TRY(sinks_finish(cli, sinks, COUNT_OF(sinks)));
   if (!is_stdout(a->output))
     say_written(cli, a->output, "%s of %s",
                 show_counted(kf_prompts_count(p), "prompt", "prompts").text,
@@ -49,15 +47,10 @@ static int run(cli_run *cli) {
                                            : a->prompts.label_output ? KF_REPEATS_NAMES
                                                                      : KF_REPEATS_ALL};
   kf_prompts *prompts = NULL;
-  out_file out = {0}, labels = {0};
   TRY(check_options(cli));
   TRY(result_of(cli, kf_prompts_new(cli->ctx, &options, &prompts)));
   TRY(own_prompts(cli, prompts));
-  int result = write_prompts(cli, prompts, &out, &labels);
-  out_file_abort(&out);
-  out_file_abort(&labels);
-  kf_outputs_abort(cli->ctx);
-  return result;
+  return write_prompts(cli, prompts);
 }
 
 static const cli_group own_options = {

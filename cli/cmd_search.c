@@ -1,13 +1,9 @@
 /* cmd_search.c - koofu search: the nearest rows of every query. */
-#include "array_out.h"
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
-#include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
-#include "ranges_out.h"
-#include "records.h"
 #include "search_page.h"
 #include "search_parts.h"
 #include "search_unique.h"
@@ -34,23 +30,20 @@ typedef struct search_job {
   double *scores;
   kf_search_report report;
   double load_seconds, search_seconds;
-  int as_arrays;
-  array_out arrays;
-  ranges_out ranges; /* in their place, with a limit */
-  records_out records;
-  out_file text;
-  cli_json json; /* with answers, if there is no other output for them */
+  int begun;           /* the output has its header */
+  sink *out;           /* lines or records */
+  sink_arrays *arrays; /* in its place; both NULL: JSON or a page */
+  cli_json json;       /* with answers, if there is no other output for them */
   search_page page;
 } search_job;
 
-/* --- text and JSON ---------------------------------------------------------------------------- */
+/* --- one query -------------------------------------------------------------------------------- */
 
 /* What is known before the answers. */
 static void open_json(search_job *job) {
   const kf_gallery *g = job->gallery;
   cli_json *j = &job->json;
-  *j = (cli_json){stdout, 0};
-  jw_open(j, NULL, '{');
+  *j = jw_begin(stdout);
   jw_count(j, "rows", kf_gallery_rows(g));
   jw_count(j, "dim_in", kf_gallery_dim_in(g));
   jw_count(j, "dim", kf_gallery_dim(g));
@@ -63,69 +56,43 @@ static void open_json(search_job *job) {
   jw_text(j, "text_mean", job->queries.mean);
 }
 
-/* The answer to query i of a block; `first`: of the first one, in the gallery itself. */
+/* Only once queries are accepted, so that a failure prints nothing. */
+static int begin_answers(search_job *job) {
+  if (job->begun++) return EXIT_OK;
+  if (job->out) return put_search_header(job->out, job->gallery, job->k);
+  if (job->arrays || !job->cli->args.json) return EXIT_OK;
+  open_json(job);
+  jw_open(&job->json, "answers", '[');
+  return EXIT_OK;
+}
+
+/* The k answers to query i of a block; `first` is the first row, if the gallery is searched in itself. */
 static search_answer answer_to(const search_job *job, const search_part *part, uint64_t first,
-                               uint64_t i) {
-  uint64_t own = part ? job->block.numbers[i] : first + i;
+                               uint64_t i, uint32_t k, const int64_t *rows, const double *scores) {
+  uint64_t row = part ? job->block.numbers[i] : first + i;
   return (search_answer){.gallery = job->gallery,
                          .paths = job->paths,
-                         .query = part ? part->first + own : own,
-                         .id = part ? kf_reader_id(part->queries.reader, own)
-                                    : kf_gallery_id(job->gallery, own),
-                         .text = part && part->text};
+                         .query = part ? part->first + row : row,
+                         .id = part ? kf_reader_id(part->queries.reader, row)
+                                    : kf_gallery_id(job->gallery, row),
+                         .data = part ? part->queries.data : NULL,
+                         .row = row,
+                         .text = part && part->text,
+                         .k = k,
+                         .rows = rows,
+                         .scores = scores};
 }
 
-/* A record for each row of an answer, if they are wanted; the answer is that of query i of a block. */
-static int put_records(search_job *job, const search_part *part, uint64_t number, uint64_t i,
-                       search_answer answer) {
-  if (!job->records.file) return EXIT_OK;
-  uint64_t own = part ? job->block.numbers[i] : number;
-  answer.id = records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
-  return records_put_answer(job->cli, &job->records, &answer);
+static int put_answer(search_job *job, const search_answer *answer) {
+  if (job->out) TRY(put_search_answer(job->out, answer, job->k));
+  if (job->json.file) json_search_answer(&job->json, answer);
+  return search_page_add(job->cli, &job->page, answer);
 }
 
-static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
-  for (uint64_t i = 0; i < found; i++) {
-    search_answer answer = answer_to(job, part, first, i);
-    answer.k = job->k;
-    answer.rows = job->rows + i * job->k;
-    answer.scores = job->scores + i * job->k;
-    if (job->text.file) print_search_answer(job->text.file, &answer);
-    TRY(put_records(job, part, first + i, i, answer));
-    if (job->json.file) json_search_answer(&job->json, &answer);
-    TRY(search_page_add(job->cli, &job->page, &answer));
-  }
-  return EXIT_OK;
-}
-
-/* Queries from `done` of a block on, with all their rows; as text, one in each line. */
-static int print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
-                        const kf_ranges *r) {
-  if (job->as_arrays)
-    return ranges_out_put(job->cli, &job->ranges, r, part ? job->block.numbers + done : NULL,
-                          part ? part->first : 0);
-  for (uint64_t i = 0; i < r->queries; i++) {
-    uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
-    search_answer answer = answer_to(job, part, first, done + i);
-    answer.k = 1;
-    for (uint64_t t = begin; job->text.file && t < r->ends[i]; t++) {
-      answer.rows = r->rows + t;
-      answer.scores = r->scores + t;
-      print_search_answer(job->text.file, &answer);
-    }
-    answer.k = (uint32_t)(r->ends[i] - begin);
-    answer.rows = r->rows + begin;
-    answer.scores = r->scores + begin;
-    TRY(put_records(job, part, first + done + i, done + i, answer));
-    if (job->json.file) json_search_answer(&job->json, &answer);
-  }
-  return EXIT_OK;
-}
-
-/* --- arrays ----------------------------------------------------------------------------------- */
+/* --- the nearest rows ------------------------------------------------------------------------- */
 
 /* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
- * From the back, since answers only move backwards. */
+ * Starts at the end, since answers only move towards it. */
 static void spread(search_job *job, uint64_t n) {
   const kf_reader_block *b = &job->block;
   size_t k = job->k;
@@ -144,93 +111,97 @@ static void spread(search_job *job, uint64_t n) {
   }
 }
 
-/* --- the work --------------------------------------------------------------------------------- */
+static kf_search_options options_for(const search_job *job, const search_part *part) {
+  return (kf_search_options){.text_mean = part ? part->text_mean : NULL, .only = job->only};
+}
 
-/* Searches n queries of a part (NULL: rows of the gallery itself, from `first` on); *found is how many
- * of them have answers. */
-static int search_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
-                        uint64_t *found) {
+/* Answers `found` good queries of the n in a block of a part (NULL: rows of the gallery itself, from
+ * `first` on). */
+static int answer_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
+                        uint64_t found) {
   kf_ctx *ctx = job->cli->ctx;
-  kf_reader_block *b = &job->block;
-  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
-  kf_status status = part ? kf_reader_next(ctx, part->queries.reader, b) : KF_OK;
-  if (status != KF_OK) return fail(job->cli, status);
-  *found = part ? b->n : n;
+  kf_search_options options = options_for(job, part);
+  kf_status status = KF_OK;
   double begun = now();
   if (!part)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
-  else if (b->n > 0)
-    status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, &options, job->rows,
-                               job->scores, &job->report);
+  else if (found > 0)
+    status = kf_gallery_search(ctx, job->gallery, job->block.rows, found, job->k, &options,
+                               job->rows, job->scores, &job->report);
   job->search_seconds += now() - begun;
-  return result_of(job->cli, status);
+  TRY(result_of(job->cli, status));
+  TRY(begin_answers(job));
+  for (uint64_t i = 0; i < found; i++) {
+    search_answer answer =
+        answer_to(job, part, first, i, job->k, job->rows + i * job->k, job->scores + i * job->k);
+    TRY(put_answer(job, &answer));
+  }
+  if (!job->arrays) return EXIT_OK;
+  if (found < n) spread(job, n);
+  return sink_put_arrays(job->arrays, part ? part->first + first : first, n, job->rows,
+                         job->scores);
 }
 
-/* Before the first answers. */
-static void begin_answers(search_job *job) {
-  if (job->text.file) print_search_header(job->text.file, job->gallery, job->k);
-  if (!job->cli->args.json || !is_stdout(job->cli->args.output)) return;
-  open_json(job);
-  jw_open(&job->json, "answers", '[');
+/* --- all rows within a limit ------------------------------------------------------------------ */
+
+/* Queries from `done` of a block on, with all their rows. */
+static int put_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
+                      const kf_ranges *r) {
+  if (job->arrays)
+    return sink_put_ranges(job->arrays, r, part ? job->block.numbers + done : NULL,
+                           part ? part->first : 0);
+  for (uint64_t i = 0; i < r->queries; i++) {
+    uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
+    search_answer answer = answer_to(job, part, first, done + i, (uint32_t)(r->ends[i] - begin),
+                                     r->rows + begin, r->scores + begin);
+    TRY(put_answer(job, &answer));
+  }
+  return EXIT_OK;
 }
 
-/* The same with a limit: searches n queries and prints what is within it. */
-static int range_block(search_job *job, const search_part *part, uint64_t before, uint64_t first,
-                       uint64_t n) {
+/* A search answers as many of the queries as have room in memory. */
+static int range_block(search_job *job, const search_part *part, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
-  const kf_reader_block *b = &job->block;
-  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
-  if (part) TRY(result_of(job->cli, kf_reader_next(ctx, part->queries.reader, &job->block)));
-  if (part) n = b->n;
+  kf_search_options options = options_for(job, part);
+  uint32_t dim = kf_gallery_dim_in(job->gallery);
   for (uint64_t done = 0; done < n;) {
     kf_ranges *r;
     double begun = now();
-    kf_status status = part ? kf_gallery_within(ctx, job->gallery,
-                                                b->rows + done * kf_gallery_dim_in(job->gallery),
+    kf_status status = part ? kf_gallery_within(ctx, job->gallery, job->block.rows + done * dim,
                                                 n - done, job->limit, &options, &r, &job->report)
                             : kf_gallery_within_itself(ctx, job->gallery, first + done, n - done,
                                                        job->limit, job->only, &r, &job->report);
     job->search_seconds += now() - begun;
     TRY(result_of(job->cli, status));
-    if (before + first == 0 && done == 0) begin_answers(job);
-    int result = print_ranges(job, part, first, done, r);
+    int result = begin_answers(job);
+    if (result == EXIT_OK) result = put_ranges(job, part, first, done, r);
     done += r->queries;
     kf_ranges_free(r);
     TRY(result);
   }
-  return EXIT_OK;
+  return begin_answers(job);
 }
 
-/* `first` counts all queries. */
-static int put_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
-                     uint64_t found) {
-  if (first == 0) begin_answers(job);
-  TRY(print_answers(job, part, part ? first - part->first : first, found));
-  if (!job->as_arrays) return EXIT_OK;
-  if (found < n) spread(job, n);
-  return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
-}
+/* --- all queries ------------------------------------------------------------------------------ */
 
 static uint64_t bad_queries(const search_job *job) {
   return job->itself ? 0 : search_parts_bad(&job->queries);
 }
 
-/* n queries, of a part or of the gallery itself, `room` at a time; `before`: queries of other
- * parts. */
-static int search_part_of(search_job *job, const search_part *part, uint64_t before, uint64_t n,
-                          uint64_t room) {
+/* The n queries of a part, or of the gallery itself, `room` at a time. */
+static int search_part_of(search_job *job, const search_part *part, uint64_t n, uint64_t room) {
+  cli_run *cli = job->cli;
+  uint64_t before = part ? part->first : 0;
   for (uint64_t first = 0; first < n; first += room) {
-    if (progress_report(job->cli, "search", before + first, job->n_queries))
-      return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t left = n - first, count = left < room ? left : room, found = 0;
-    if (job->k == 0) {
-      TRY(range_block(job, part, before, first, count));
-    } else {
-      TRY(search_block(job, part, first, count, &found));
-      TRY(put_block(job, part, before + first, count, found));
-    }
-    if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
+    if (progress_report(cli, "search", before + first, job->n_queries))
+      return fail(cli, KF_ERR_CANCELLED);
+    uint64_t left = n - first, count = left < room ? left : room;
+    if (part) TRY(result_of(cli, kf_reader_next(cli->ctx, part->queries.reader, &job->block)));
+    uint64_t found = part ? job->block.n : count;
+    TRY(job->k ? answer_block(job, part, first, count, found)
+               : range_block(job, part, first, found));
+    if (job->out && job->out->file && ferror(job->out->file)) break; /* sink_finish reports it */
   }
   return EXIT_OK;
 }
@@ -247,10 +218,10 @@ static void say_far(search_job *job) {
 }
 
 static int search_all(search_job *job) {
-  if (job->itself) TRY(search_part_of(job, NULL, 0, job->n_queries, job->room));
+  if (job->itself) TRY(search_part_of(job, NULL, job->n_queries, job->room));
   for (size_t i = 0; i < job->queries.n; i++) {
     const search_part *part = &job->queries.parts[i];
-    TRY(search_part_of(job, part, part->first, part->queries.n, part->room));
+    TRY(search_part_of(job, part, part->queries.n, part->room));
   }
   if (bad_queries(job))
     say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
@@ -271,40 +242,35 @@ static int make_buffers(search_job *job) {
 /* --- the outputs ------------------------------------------------------------------------------ */
 
 static int open_output(search_job *job) {
-  const char *path = job->cli->args.output;
-  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv") && !is_parquet(path);
-  if (is_parquet(path)) {
-    records_of_search(&job->records, job->gallery);
-    return records_open(job->cli, &job->records, path);
-  }
-  const char *metric = kf_metric_name(kf_gallery_metric(job->gallery));
-  if (job->as_arrays && job->k == 0)
-    return ranges_out_open(job->cli, &job->ranges, path, job->n_queries, job->limit, metric);
-  if (job->as_arrays)
-    return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k, metric);
-  if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
-  if (!path && job->cli->args.search.html) return EXIT_OK; /* the page has them */
-  return out_file_open(job->cli, &job->text, path);
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output;
+  sink_format format = format_of(path);
+  if (format == SINK_ARRAYS)
+    return sink_open_arrays(cli, path, job->n_queries, job->k, job->limit,
+                            kf_metric_name(kf_gallery_metric(job->gallery)), &job->arrays);
+  if (is_stdout(path) && cli->args.json) return EXIT_OK;
+  if (!path && cli->args.search.html) return EXIT_OK; /* the page has them */
+  return sink_open(cli, path, format, &job->out);
 }
 
-static int commit_answers(search_job *job) {
-  if (is_stdout(job->cli->args.output)) return EXIT_OK;
-  if (job->records.file) return records_commit(job->cli, &job->records);
-  if (job->as_arrays && job->k == 0) return ranges_out_commit(job->cli, &job->ranges);
-  return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
-                        : out_file_commit(job->cli, &job->text);
+static int finish_answers(search_job *job) {
+  if (job->arrays) return sink_finish_arrays(job->arrays);
+  return job->out ? sink_finish(job->out) : EXIT_OK;
 }
 
-static void say_answers(const search_job *job) {
-  const char *path = job->cli->args.output, *scores = job->arrays.scores_path;
-  if (!is_stdout(path) && job->k == 0)
-    say_written(job->cli, path, "the rows within %g of %s", job->limit,
-                show_counted(job->report.queries, "query", "queries").text);
-  else if (!is_stdout(path))
-    say_written(job->cli, path, "the %s of %s%s%s",
-                show_counted(job->k, "nearest row", "nearest rows").text,
-                show_counted(job->report.queries, "query", "queries").text,
+static int say_answers(const search_job *job) {
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output, *scores = NULL;
+  shown queries = show_counted(job->report.queries, "query", "queries");
+  if (is_stdout(path)) return EXIT_OK;
+  if (ends_with(path, ".npy") && !(scores = scores_path(cli, path))) return fail(cli, KF_ERR_MEM);
+  if (job->k == 0)
+    say_written(cli, path, "the rows within %g of %s", job->limit, queries.text);
+  else
+    say_written(cli, path, "the %s of %s%s%s",
+                show_counted(job->k, "nearest row", "nearest rows").text, queries.text,
                 scores ? ", and their scores in " : "", scores ? scores : "");
+  return EXIT_OK;
 }
 
 /* Answers and page, or neither. */
@@ -314,12 +280,12 @@ static int write_outputs(search_job *job) {
   TRY(open_output(job));
   TRY(search_all(job));
   TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(commit_answers(job));
+  TRY(finish_answers(job));
   if (page)
     TRY(search_page_write(cli, &job->page, job->gallery, job->k, job->report.queries,
                           job->queries.mean));
   TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
-  say_answers(job);
+  TRY(say_answers(job));
   if (page) search_page_say(cli, &job->page, job->report.queries);
   return EXIT_OK;
 }
@@ -376,7 +342,7 @@ static int check_limits(cli_run *cli) {
     return fail_usage(cli,
                       "--unique looks at all rows, and takes neither queries nor a choice of rows");
   if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;
-  if (s->within && (ends_with(path, ".safetensors") || is_parquet(path))) return EXIT_OK;
+  if (s->within && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
   return fail_usage(cli, "%s: the name of the answers with %s must end in %s", path, option,
                     s->within ? ".safetensors, .parquet or .tsv" : ".tsv");
 }
@@ -400,14 +366,12 @@ static int check_operands(cli_run *cli) {
   return check_search_text(cli);
 }
 
-/* The scores next to OUT.npy are an output, too. */
+/* The scores beside OUT.npy are an output, too. */
 static int check_scores(cli_run *cli, const kf_data *queries) {
-  char *path = scores_path(cli->args.output);
+  const char *path = scores_path(cli, cli->args.output);
   if (!path) return fail(cli, KF_ERR_MEM);
-  int result = check_output(cli, path);
-  if (result == EXIT_OK && queries) result = check_replaces_no_data(cli, queries, path);
-  free(path);
-  return result;
+  TRY(check_output(cli, path));
+  return queries ? check_replaces_no_data(cli, queries, path) : EXIT_OK;
 }
 
 static int check_page(cli_run *cli) {
@@ -426,7 +390,7 @@ static int check_outputs(cli_run *cli) {
   if (is_stdout(path)) return EXIT_OK;
   int result = check_output(cli, path);
   if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv") ||
-      is_parquet(path))
+      ends_with(path, ".parquet"))
     return result;
   if (ends_with(path, ".npy")) return check_scores(cli, NULL);
   return fail_usage(
@@ -501,22 +465,15 @@ static int open_inputs(search_job *job) {
 }
 
 static int run(cli_run *cli) {
-  search_job job = {.cli = cli, .itself = cli->args.search.itself, .ranges = {.scores = -1}};
   const char *unique = cli->args.search.unique, *within = cli->args.search.within;
-  int result = check_operands(cli);
-  if (result == EXIT_OK && (unique || within))
-    result =
-        parse_limit(cli, unique ? "--unique" : "--within", unique ? unique : within, &job.limit);
-  if (result == EXIT_OK) result = check_outputs(cli);
-  if (result == EXIT_OK && unique) return search_unique(cli, job.limit);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = search(&job);
-  out_file_abort(&job.text);
-  array_out_abort(&job.arrays);
-  ranges_out_abort(&job.ranges);
-  records_abort(&job.records);
-  kf_outputs_abort(cli->ctx);
-  return result;
+  search_job job = {.cli = cli, .itself = cli->args.search.itself};
+  TRY(check_operands(cli));
+  if (unique || within)
+    TRY(parse_limit(cli, unique ? "--unique" : "--within", unique ? unique : within, &job.limit));
+  TRY(check_outputs(cli));
+  if (unique) return search_unique(cli, job.limit);
+  TRY(open_inputs(&job));
+  return search(&job);
 }
 
 static const char *const search_metrics[] = {"cosine", "euclidean", "inner", NULL};

@@ -203,7 +203,7 @@ static int sweep(sweep_job *j) {
   TRY(own_sweep(cli, j->sweep));
   sweep_table table = {j->sweep, j->dims, j->options.n_dims, &cli->args.sweep.class_sets,
                        j->options.leave_one_out};
-  return write_table(cli, &table, &sweep_form, j->sweep->n_cells, "cell", "cells");
+  return write_table(cli, &table, sweep_form, j->sweep->n_cells, "cell", "cells");
 }
 
 static int run(cli_run *cli) {

@@ -1,7 +1,7 @@
 /* cmd_verify.c - koofu verify: whether files are sound, and belong together. */
 #include "commands.h"
 #include "format.h"
-#include "json.h"
+#include "sink.h"
 #include "owned.h"
 #include "streams.h"
 
@@ -67,8 +67,7 @@ static void print_text(cli_run *cli, const verified *files, size_t n, const veri
 static void print_json(cli_run *cli, const verified *files, size_t n, const verified *v) {
   static const char *const keys[] = {"checksum", "fitted_by", "fitted_from", "text_from",
                                      "text_made_with"};
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_text(&j, "path", stream_name(cli, v->path));
   jw_flag(&j, "sound", v->info != NULL);
   if (!v->info) {

@@ -214,11 +214,10 @@ void eval_print_json(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   int raw = eval_has_prototypes(job), parts = eval_has_parts(job);
   const kf_eval_result *p = raw ? &job->prototypes : &job->neighbours;
-  cli_json j = {stdout, 0};
+  cli_json j = jw_begin(stdout);
   const kf_eval_result *r = parts ? &job->fused : p;
   const kf_gallery *alone = job->model ? NULL : job->gallery;
   const char *metric = kf_metric_name(alone ? kf_gallery_metric(alone) : metric_for(a, job->model));
-  jw_open(&j, NULL, '{');
   jw_count_if(&j, "n", r->n, raw);
   print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
   print_json_hits(&j, "raw", p->raw_top1, p->raw_top5, p->n, raw);

@@ -1,6 +1,6 @@
 /* fit_json.c - all that a fit reports, as JSON. */
 #include "fit_options.h"
-#include "json.h"
+#include "sink.h"
 #include "options.h"
 
 #include <math.h>
@@ -116,8 +116,7 @@ static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model
 }
 
 void print_fit_json(const kf_fit_report *r, const kf_model *model, const char *path) {
-  cli_json w = {stdout, 0};
-  jw_open(&w, NULL, '{');
+  cli_json w = jw_begin(stdout);
   jw_text(&w, "model", path);
   put_model(&w, r, model);
   jw_count(&w, "n", r->n);

@@ -2,7 +2,7 @@
 #ifndef CLI_JUDGING_H
 #define CLI_JUDGING_H
 
-#include "json.h"
+#include "sink.h"
 
 /* judge_options; what was not asked for stays NULL. set may be NULL for commands without --class-set. */
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set);

@@ -2,20 +2,16 @@
 #ifndef CLI_SWEEP_PRINT_H
 #define CLI_SWEEP_PRINT_H
 
-#include "json.h"
+#include "sink.h"
 
 extern const char *const table_formats[]; /* --format */
 extern const char *const sweep_metrics[]; /* kf_metric, from 1, and both */
 extern const char *const sweep_centres[]; /* kf_centre, from 1, and all */
 
-/* How a result is printed: text, CSV, JSON. */
-typedef void (*table_fn)(const void *result, FILE *file);
-typedef struct table_form {
-  table_fn text, csv, json;
-} table_form;
-/* Writes a result to -o in the form of --format or --json, and says how many `one` or `many` it
- * has. */
-int write_table(cli_run *cli, const void *result, const table_form *form, uint64_t n,
+typedef void (*table_fn)(const void *result, sink *out);
+/* Writes a result to -o by --format or --json, and says how many `one` or `many` it has. print: as
+ * text, CSV and JSON. */
+int write_table(cli_run *cli, const void *result, const table_fn print[3], uint64_t n,
                 const char *one, const char *many);
 
 /* A sweep and what was asked for. */
@@ -26,6 +22,6 @@ typedef struct sweep_table {
   const cli_list *sets; /* the files of class sets, or none */
   int leave_one_out;
 } sweep_table;
-extern const table_form sweep_form; /* of a sweep_table */
+extern const table_fn sweep_form[3]; /* of a sweep_table */
 
 #endif

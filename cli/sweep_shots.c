@@ -42,8 +42,9 @@ static void print_line(const kf_shots *s, FILE *file, size_t size, kf_shots_clas
   fprintf(file, "\n");
 }
 
-static void print_text(const void *result, FILE *file) {
+static void print_text(const void *result, sink *out) {
   const kf_shots *s = result;
+  FILE *file = out->file;
   fprintf(file, "per cent of %s: mean, standard deviation, least and most of %s\n",
           show_counted(s->points->n, "test row", "test rows").text,
           show_counted(s->seeds, "draw", "draws").text);
@@ -61,14 +62,15 @@ static void print_text(const void *result, FILE *file) {
 
 /* --- CSV and JSON ----------------------------------------------------------------------------- */
 
-static void print_csv(const void *result, FILE *file) {
+static void print_csv(const void *result, sink *out) {
   const kf_shots *s = result;
-  fprintf(file, "shots,seed,rows,classes_with_fewer,classifier,lambda,alpha,n,top1,top5,top1_share,"
-                "top5_share\n");
+  sink_columns(out, "shots seed rows classes_with_fewer classifier lambda alpha n top1 top5 "
+                    "top1_share top5_share");
+  sink_end_header(out);
   for (size_t i = 0; i < s->n_points; i++) {
     const kf_shots_point *p = &s->points[i];
     const kf_shots_size *size = &s->sizes[i / (s->seeds * s->n_classifiers)];
-    fprintf(file, "%u,%u,%llu,%u,%s,%.17g,%.17g,%llu,%llu,%llu,%.6f,%.6f\n", p->shots, p->seed,
+    fprintf(out->file, "%u,%u,%llu,%u,%s,%.17g,%.17g,%llu,%llu,%llu,%.6f,%.6f\n", p->shots, p->seed,
             (unsigned long long)size->rows, size->fewer, kf_shots_classifier_name(p->classifier),
             p->lambda, p->alpha, (unsigned long long)p->n, (unsigned long long)p->top1,
             (unsigned long long)p->top5, share(p->top1, p->n), share(p->top5, p->n));
@@ -118,10 +120,9 @@ static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
   jw_close(w, '}');
 }
 
-static void print_json(const void *result, FILE *file) {
+static void print_json(const void *result, sink *out) {
   const kf_shots *s = result;
-  cli_json w = {file, 0};
-  jw_open(&w, NULL, '{');
+  cli_json w = jw_begin(out->file);
   jw_count(&w, "classes", s->classes);
   jw_count(&w, "seeds", s->seeds);
   jw_open(&w, "shots", '[');
@@ -184,9 +185,9 @@ static int prepare(shots_job *j) {
 }
 
 int sweep_shots(cli_run *cli) {
-  static const table_form form = {print_text, print_csv, print_json};
+  static const table_fn print[3] = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
   TRY(prepare(&j));
   TRY(draw_shots(&j));
-  return write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
+  return write_table(cli, j.shots, print, j.shots->n_points, "figure", "figures");
 }
