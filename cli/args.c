@@ -36,7 +36,7 @@ const cli_option *option_next(option_walk *walk, const cli_group **group) {
   }
 }
 
-static const cli_option *find_name(const cli_command *command, const char *name, size_t length) {
+const cli_option *find_option(const cli_command *command, const char *name, size_t length) {
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
     if (strlen(o->name) == length && memcmp(o->name, name, length) == 0) return o;
@@ -57,7 +57,7 @@ static int no_such_option(reader *r, const char *name, size_t length) {
   option_walk walk = {.command = r->command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
     if (!o->hidden) suggest(&guess, o->name);
-  char letter = guess.synonym ? find_name(r->command, guess.best, strlen(guess.best))->letter : 0;
+  char letter = guess.synonym ? find_option(r->command, guess.best, strlen(guess.best))->letter : 0;
   if (letter) return FAIL(r, "there is no option '--%s' (did you mean '-%c'?)", typed, letter);
   if (guess.best)
     return FAIL(r, "there is no option '--%s' (did you mean '--%s'?)", typed, guess.best);
@@ -194,7 +194,7 @@ static int store(reader *r, const cli_option *o, const char *what, const char *t
 static const char *next_value(reader *r) {
   const char *word = r->word[1];
   if (!word) return NULL;
-  if (strncmp(word, "--", 2) == 0 && find_name(r->command, word + 2, strcspn(word + 2, "=")))
+  if (strncmp(word, "--", 2) == 0 && find_option(r->command, word + 2, strcspn(word + 2, "=")))
     return NULL;
   r->word++;
   return word;
@@ -203,7 +203,7 @@ static const char *next_value(reader *r) {
 static int read_long(reader *r) {
   const char *name = *r->word + 2;
   size_t length = strcspn(name, "=");
-  const cli_option *o = find_name(r->command, name, length);
+  const cli_option *o = find_option(r->command, name, length);
   if (!o) return no_such_option(r, name, length);
   const char *value = name[length] == '=' ? name + length + 1 : NULL;
   char what[64];

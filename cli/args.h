@@ -114,6 +114,9 @@ typedef struct option_walk {
 } option_walk;
 const cli_option *option_next(option_walk *walk, const cli_group **group);
 
+/* NULL: the command does not have it. name[length] need not be NUL. */
+const cli_option *find_option(const cli_command *command, const char *name, size_t length);
+
 /* Reads the words after the command's name. An option that is not a list may be repeated; the last
  * value counts. Returns 0, or -1 with one sentence in message, which is empty if memory ran out. */
 struct cli_args;

@@ -47,6 +47,13 @@ int result_of(cli_run *cli, kf_status status);
     int failed_ = (step);                                                                          \
     if (failed_ != EXIT_OK) return failed_;                                                        \
   } while (0)
+
+/* The first of these options (names without dashes, separated by spaces) that was given; NULL: none. */
+const cli_option *given(const cli_run *cli, const char *names);
+/* Fail if one of these options was given: "--NAME cannot be used with ...", "--NAME needs ...". */
+int refuse(cli_run *cli, const char *names, const char *format, ...) PRINTF_LIKE(3, 4);
+int need(cli_run *cli, const char *names, const char *format, ...) PRINTF_LIKE(3, 4);
+
 /* A note on stderr, unless -q. */
 void say(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 

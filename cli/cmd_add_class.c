@@ -14,16 +14,13 @@
 static int make(cli_run *cli, const kf_model *model, const char *name, const kf_data *samples,
                 int is_text, kf_model **out) {
   if (!is_text) {
-    TRY(result_of(cli, kf_model_new_with_class(cli->ctx, model, name, samples, out)));
-    return own_model(cli, *out);
+    return own_model(cli, kf_model_new_with_class(cli->ctx, model, name, samples, out), out);
   }
   kf_text_options options = {
       .per_class = (uint32_t)kf_data_rows(samples), .names = &name, .n_names = 1};
   kf_text *text;
-  TRY(result_of(cli, kf_text_new(cli->ctx, samples, &options, &text)));
-  TRY(own_text(cli, text));
-  TRY(result_of(cli, kf_model_new_with_text(cli->ctx, model, text, out)));
-  return own_model(cli, *out);
+  TRY(own_text(cli, kf_text_new(cli->ctx, samples, &options, &text), &text));
+  return own_model(cli, kf_model_new_with_text(cli->ctx, model, text, out), out);
 }
 
 static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples) {
@@ -71,8 +68,7 @@ static int add_entry(cli_run *cli, const char *folder, const char *file, kf_mode
   TRY(own(cli, path, free));
   const char *paths[] = {path};
   kf_data *samples = NULL;
-  TRY(result_of(cli, kf_data_open(cli->ctx, paths, 1, NULL, &samples)));
-  TRY(own_data(cli, samples));
+  TRY(own_data(cli, kf_data_open(cli->ctx, paths, 1, NULL, &samples), &samples));
   const char *name = kf_data_class_name(samples, 0);
   if (kf_data_classes(samples) != 1 || !name)
     return fail_with(cli, EXIT_BAD_DATA, "%s: not an added class of 'koofu serve'", path);
@@ -143,8 +139,7 @@ static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   if (cli->args.serve.journal && operands->n > 1)
     return fail_usage(cli, "unexpected argument '%s' with --from-journal", operands->items[1]);
-  if (cli->args.serve.journal && cli->args.text.rows)
-    return fail_usage(cli, "--text cannot be used with --from-journal, which says what is text");
+  if (cli->args.serve.journal) TRY(refuse(cli, "text", "--from-journal, which says what is text"));
   if (!cli->args.serve.journal && operands->n < 3)
     return fail_usage(cli, "missing argument: %s", operands->n < 2 ? "NAME" : "DATA");
   return EXIT_OK;
@@ -157,9 +152,6 @@ static int run(cli_run *cli) {
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));
   if (cli->args.serve.journal) return add_journal(cli, model);
-  if (cli->args.text.rows && !kf_model_fused(model))
-    TRY(fail_usage(cli, "%s has no text; 'koofu fit DATA --text TEXT' makes a model that does",
-                   cli->args.operands.items[0]));
   TRY(open_data(cli, 2, LABELS_IGNORED, &samples));
   return add_class(cli, model, samples);
 }

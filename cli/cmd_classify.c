@@ -177,8 +177,9 @@ static int put_json(const classify_job *job, uint64_t i) {
 static int make_classifier(classify_job *job) {
   cli_run *cli = job->cli;
   if (job->gallery || job->classifier) return EXIT_OK;
-  kf_status status = kf_classifier_new(cli->ctx, model_of(job), &job->options, &job->classifier);
-  return status == KF_OK ? own_classifier(cli, job->classifier) : fail(cli, status);
+  return own_classifier(cli,
+                        kf_classifier_new(cli->ctx, model_of(job), &job->options, &job->classifier),
+                        &job->classifier);
 }
 
 static kf_status answer(classify_job *job) {
@@ -363,20 +364,13 @@ static int check_answers(cli_run *cli) {
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->votes.gallery && a->text.path)
-    return fail_usage(cli, "--text cannot be used with --gallery");
-  if (a->votes.gallery && (a->use.raw || a->metric))
-    return fail_usage(cli, "--%s cannot be used with --gallery, which has its own space and metric",
-                      a->use.raw ? "raw" : "metric");
-  if (a->use.part && (a->use.raw || a->votes.gallery || a->text.path))
-    return fail_usage(cli, "--part cannot be used with --%s",
-                      a->use.raw         ? "raw"
-                      : a->votes.gallery ? "gallery"
-                                         : "text");
-  if (a->votes.gallery && a->use.probabilities)
-    return fail_usage(cli, "--probabilities cannot be used with --gallery");
-  if (a->votes.temperature.given && !a->votes.gallery && !a->use.probabilities)
-    return fail_usage(cli, "--temperature needs --weighted or --probabilities");
+  if (a->votes.gallery) {
+    TRY(refuse(cli, "text part probabilities", "--gallery"));
+    TRY(refuse(cli, "raw metric", "--gallery, which has its own space and metric"));
+  } else if (!a->use.probabilities) {
+    TRY(need(cli, "temperature", "--weighted or --probabilities"));
+  }
+  if (a->use.raw || a->text.path) TRY(refuse(cli, "part", a->use.raw ? "--raw" : "--text"));
   TRY(check_vote_options(cli));
   TRY(check_text_options(cli));
   return check_answers(cli);

@@ -100,13 +100,14 @@ static int judge_model(compare_job *job, size_t side) {
   kf_status status =
       kf_verdicts_new(job->cli->ctx, model, job->data, &options, &job->verdicts[side]);
   if (status != KF_OK) return fail_in(job->cli, status, a->operands.items[side]);
-  return own_verdicts(job->cli, job->verdicts[side]);
+  return own_verdicts(job->cli, KF_OK, &job->verdicts[side]);
 }
 
 static int judge_answers(compare_job *job, size_t side) {
-  TRY(result_of(job->cli, kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side],
-                                           job->data, job->truth, job->set, &job->verdicts[side])));
-  return own_verdicts(job->cli, job->verdicts[side]);
+  return own_verdicts(job->cli,
+                      kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side],
+                                       job->data, job->truth, job->set, &job->verdicts[side]),
+                      &job->verdicts[side]);
 }
 
 static int compare(compare_job *job) {
@@ -121,11 +122,8 @@ static int check_options(cli_run *cli) {
   int models = is_model(cli, 0) + is_model(cli, 1);
   if (a->operands.n < 3 && (models || !a->judge.truth))
     return fail_usage(cli, "missing argument: DATA%s", models ? "" : " (or --truth FILE)");
-  if (a->operands.n < 3 && data_options_given(a))
-    return fail_usage(cli, "options on rows and labels need data");
-  if (!models && (a->metric || a->use.raw))
-    return fail_usage(cli, "--%s cannot be used if both sides are answers",
-                      a->metric ? "metric" : "raw");
+  if (a->operands.n < 3) TRY(need(cli, DATA_OPTIONS, "data"));
+  if (!models) TRY(need(cli, "metric raw", "a model, and both sides are answers"));
   for (size_t side = 0; side < 2; side++)
     if ((a->use.raw & (1 << side)) && !is_model(cli, side))
       return fail_usage(cli, "%s: --raw cannot be used with answers", a->operands.items[side]);

@@ -32,14 +32,11 @@ static int prepare(demo *d) {
   kf_synth_options test = d->world;
   test.split = 1;
   test.per_class = d->test_per_class;
-  TRY(result_of(cli, kf_synth_open(cli->ctx, &d->world, &d->train)));
-  TRY(own_data(cli, d->train));
-  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, d->train, NULL, &d->stats)));
-  TRY(own_stats(cli, d->stats));
-  TRY(result_of(cli, kf_synth_open(cli->ctx, &test, &d->test)));
-  TRY(own_data(cli, d->test));
-  TRY(result_of(cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice)));
-  return own_lambda_choice(cli, d->choice);
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &d->world, &d->train), &d->train));
+  TRY(own_stats(cli, kf_stats_new_from_data(cli->ctx, d->train, NULL, &d->stats), &d->stats));
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &test, &d->test), &d->test));
+  return own_lambda_choice(
+      cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice), &d->choice);
 }
 
 /* All lines in one sweep; cells come by lambda, then by dimension. */
@@ -53,8 +50,8 @@ static int measure(demo *d) {
     if (dims[i] < d->world.dim) columns[d->n_dims++] = dims[i];
   kf_sweep_options options = {
       .lambdas = list, .n_lambdas = N_LAMBDAS + 1, .dims = columns, .n_dims = d->n_dims};
-  TRY(result_of(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep)));
-  TRY(own_sweep(d->cli, d->sweep));
+  TRY(own_sweep(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep),
+                &d->sweep));
   d->raw = d->sweep->cells;
   for (size_t i = 0; i < N_LAMBDAS; i++) d->full[i] = d->sweep->cells + 1 + i * d->n_dims;
   d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;

@@ -20,14 +20,9 @@ static int check_options(cli_run *cli) {
     return fail_usage(cli, a->data.classes
                                ? "--classes and --prompts are two ways to say what to embed"
                                : "missing option --classes FILE or --prompts FILE");
-  if (a->prompts.lines &&
-      (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
-    return fail_usage(cli,
-                      "--%s cannot be used with --prompts, whose lines are embedded as they are",
-                      a->prompts.templates   ? "templates"
-                      : a->prompts.names     ? "names"
-                      : a->prompts.all_names ? "all-names"
-                                             : "prompt-rows");
+  if (a->prompts.lines)
+    TRY(refuse(cli, "templates names all-names prompt-rows",
+               "--prompts, whose lines are embedded as they are"));
   if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
     return fail_usage(cli, "--dtype cannot be used with text prototypes, which are f32");
   return check_safetensors(cli, a->output, "file of text embeddings");
@@ -40,9 +35,10 @@ static int make_prompts(cli_run *cli, kf_prompts **out) {
                                 .spoken = a->prompts.names,
                                 .templates = a->prompts.templates,
                                 .all_names = a->prompts.all_names};
-  TRY(result_of(cli, a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
-                                      : kf_prompts_new(cli->ctx, &options, out)));
-  return own_prompts(cli, *out);
+  return own_prompts(cli,
+                     a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                                      : kf_prompts_new(cli->ctx, &options, out),
+                     out);
 }
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
@@ -54,8 +50,7 @@ static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts 
 
 static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   kf_text *text = NULL;
-  TRY(result_of(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text)));
-  TRY(own_text(cli, text));
+  TRY(own_text(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text), &text));
   return save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts");
 }
 

@@ -29,10 +29,12 @@ static kf_analysis_options analysis_options(const eval_job *job) {
 /* Errors by class come from a pass that also counts the hits in their space. */
 static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
-  TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
-                                          &job->analysis)));
+  TRY(own_analysis(
+      job->cli,
+      kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options, &job->analysis),
+      &job->analysis));
   if (!job->zero.text) job->calibration = job->analysis->calibration;
-  return own_analysis(job->cli, job->analysis);
+  return EXIT_OK;
 }
 
 /* Whether the scores of the model that are looked at have a temperature. */
@@ -47,10 +49,11 @@ static int has_temperature(const eval_job *job) {
 static int calibrate(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   kf_calibration *calibration;
-  TRY(result_of(job->cli,
-                kf_calibration_new(job->cli->ctx, job->model, job->data, &options, &calibration)));
+  TRY(own_calibration(
+      job->cli, kf_calibration_new(job->cli->ctx, job->model, job->data, &options, &calibration),
+      &calibration));
   job->calibration = calibration;
-  return own_calibration(job->cli, calibration);
+  return EXIT_OK;
 }
 
 /* Counts and hits of the model, if another pass has them already. */
@@ -190,23 +193,13 @@ static int check_without_data(cli_run *cli) {
   if (!a->votes.gallery)
     return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out "
                            "its rows in turn)");
-  const char *other = data_options_given(a)  ? "options on rows and labels need"
-                      : a->errors.shown      ? "--errors needs"
-                      : a->errors.per_class  ? "--per-class needs"
-                      : a->errors.confusions ? "--confusions needs"
-                      : a->errors.wrong      ? "--wrong needs"
-                      : a->errors.unknown.n  ? "--unknown needs"
-                      : a->text.path         ? "--text needs"
-                      : a->use.raw           ? "--raw needs"
-                                             : NULL;
-  return other ? fail_usage(cli, "%s data", other) : EXIT_OK;
+  return need(cli, DATA_OPTIONS " errors per-class confusions wrong unknown text raw", "data");
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->operands.n < 2) TRY(check_without_data(cli));
-  if (a->votes.gallery && a->metric)
-    return fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
+  if (a->votes.gallery) TRY(refuse(cli, "metric", "--gallery, which has its own metric"));
   TRY(check_text_options(cli));
   TRY(check_tables(cli));
   return check_vote_options(cli);
@@ -234,8 +227,7 @@ static int open_unknown(eval_job *job) {
                              .order = (kf_order)a->data.order};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
-  TRY(result_of(job->cli, status));
-  TRY(own_data(job->cli, job->unknown));
+  TRY(own_data(job->cli, status, &job->unknown));
   return check_replaces_nothing(job->cli, job->unknown);
 }
 

@@ -70,14 +70,13 @@ static int check(cli_run *cli, const kf_stats *stats) {
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
-  if (a->fit.criterion && (stats || a->fit.between))
-    return fail_usage(cli, "--criterion needs the rows themselves, not statistics");
+  if (stats || a->fit.between) TRY(need(cli, "criterion", "the rows themselves, not statistics"));
   int alpha = a->text.path && (!a->text.fuse || strcmp(a->text.fuse, "auto") == 0);
-  if (a->fit.criterion && a->fit.lambda && !explicitly && !alpha)
-    return fail_usage(cli, "--criterion needs --lambda auto");
-  if (a->fit.one_se && a->text.path && !a->text.fuse)
-    return fail_usage(cli, "--one-se cannot be used with --text, which chooses lambda and alpha "
-                           "together; give alpha (--fuse ALPHA)");
+  if (a->fit.lambda && !explicitly && !alpha) TRY(need(cli, "criterion", "--lambda auto"));
+  if (a->text.path && !a->text.fuse)
+    TRY(refuse(cli, "one-se",
+               "--text, which chooses lambda and alpha together; give alpha "
+               "(--fuse ALPHA)"));
   return check_text_options(cli);
 }
 

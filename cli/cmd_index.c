@@ -15,15 +15,13 @@ static int choose_output(cli_run *cli) {
   cli_args *a = &cli->args;
   if (!a->output) a->output = a->index.append;
   if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
-  if (a->index.again && !a->index.append) return fail_usage(cli, "--again needs --append GALLERY");
-  if (a->index.replace && (!a->index.append || strcmp(a->output, a->index.append) != 0))
-    return fail_usage(cli, "--replace needs --append GALLERY, without -o");
-  if (a->index.append && a->index.model)
-    return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
+  if (!a->index.append) TRY(need(cli, "again", "--append GALLERY"));
+  if (!a->index.append || strcmp(a->output, a->index.append) != 0)
+    TRY(need(cli, "replace", "--append GALLERY, without -o"));
+  if (a->index.append) TRY(refuse(cli, "model", "--append: the map is in the gallery"));
   if (a->index.append && a->search.k.automatic)
     return fail_usage(cli, "-k auto cannot be used with --append: it needs the rows of both");
-  if (a->index.ids && a->data.only)
-    return fail_usage(cli, "--ids cannot be used with --only: it has a line for every row");
+  if (a->data.only) TRY(refuse(cli, "ids", "--only: it has a line for every row"));
   return check_safetensors(cli, a->output, "gallery");
 }
 
@@ -33,19 +31,12 @@ static int choose_output(cli_run *cli) {
 static int check_change(cli_run *cli) {
   const cli_args *a = &cli->args;
   const char *option = a->index.remove ? "--remove" : "--compact";
-  if (a->index.remove && a->index.compact)
-    return fail_usage(cli, "--remove cannot be used with --compact");
+  if (a->index.compact) TRY(refuse(cli, "remove", "--compact"));
   if (a->operands.n > 1)
     return fail_usage(cli, "unexpected argument '%.200s': %s changes one gallery",
                       a->operands.items[1], option);
-  if (a->output || a->index.append || a->index.model || a->index.ids || a->search.k.value)
-    return fail_usage(cli, "%s changes the gallery itself, and cannot be used with %s", option,
-                      a->output         ? "-o"
-                      : a->index.append ? "--append"
-                      : a->index.model  ? "--model"
-                      : a->index.ids    ? "--ids"
-                                        : "-k");
-  return EXIT_OK;
+  return refuse(cli, "output append model ids neighbours", "%s, which changes the gallery itself",
+                option);
 }
 
 /* "wrote g.safetensors: 60 rows added, 3 removed, 177 in all; 9,344 bytes". */

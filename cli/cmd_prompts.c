@@ -25,11 +25,10 @@ static int write_prompts(cli_run *cli, const kf_prompts *p) {
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->prompts.all_names && !a->prompts.label_output)
-    return fail_usage(cli, "--all-names needs --label-output FILE, because classes then differ in "
-                           "their number of prompts");
-  if (a->prompts.repeats && a->prompts.names)
-    return fail_usage(cli, "--repeats cannot be used with --names, whose names may repeat anyway");
+  if (!a->prompts.label_output)
+    TRY(need(cli, "all-names",
+             "--label-output FILE, because classes then differ in their number of prompts"));
+  if (a->prompts.names) TRY(refuse(cli, "repeats", "--names, whose names may repeat anyway"));
   TRY(check_text_output(cli, a->output));
   if (!a->prompts.label_output) return EXIT_OK;
   TRY(check_output(cli, a->prompts.label_output));
@@ -48,8 +47,7 @@ static int run(cli_run *cli) {
                                                                      : KF_REPEATS_ALL};
   kf_prompts *prompts = NULL;
   TRY(check_options(cli));
-  TRY(result_of(cli, kf_prompts_new(cli->ctx, &options, &prompts)));
-  TRY(own_prompts(cli, prompts));
+  TRY(own_prompts(cli, kf_prompts_new(cli->ctx, &options, &prompts), &prompts));
   return write_prompts(cli, prompts);
 }
 

@@ -150,8 +150,7 @@ static int run(cli_run *cli) {
                                    .text = a->encoder.no_text ? KF_OFF : KF_ON,
                                    .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
-  if (a->encoder.no_text && a->prompts.templates)
-    return fail_usage(cli, "--templates cannot be used with --no-text");
+  if (a->encoder.no_text) TRY(refuse(cli, "templates", "--no-text"));
   TRY(open_pictures(cli, 0, &pictures));
   const char *folder = a->output ? a->output : usual_folder(cli, pictures);
   if (!folder) return fail(cli, KF_ERR_MEM);

@@ -22,9 +22,8 @@ static int open_inputs(cli_run *cli, report_inputs *in) {
   TRY(load_judging(cli, &in->truth, NULL));
   if (a->report.model) TRY(load_model(cli, a->report.model, &in->model));
   TRY(open_test(cli, in->truth, &in->test));
-  if (a->stats.exponent.given &&
-      (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
-    return fail_usage(cli, "--exponent needs --no-normalize");
+  if (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize)
+    TRY(need(cli, "exponent", "--no-normalize"));
   TRY(open_data(cli, 0, LABELS_NEEDED, &in->train));
   return a->text.path ? load_text(cli, &in->text) : EXIT_OK;
 }
@@ -47,22 +46,12 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->fit.dim.given || a->fit.dim.automatic ? "dim"
-                         : a->fit.lambda                          ? "lambda"
-                         : a->fit.one_se                          ? "one-se"
-                         : a->fit.method                          ? "method"
-                         : a->fit.priors                          ? "priors"
-                         : a->fit.groups                          ? "groups"
-                         : a->text.fuse                           ? "fuse"
-                         : a->stats.no_normalize                  ? "no-normalize"
-                                                                  : NULL;
-  if (a->report.model && of_model)
-    return fail_usage(cli, "--%s cannot be used with --model, which has its own", of_model);
-  if (a->text.path && a->stats.no_normalize)
-    return fail_usage(cli, "--text cannot be used with --no-normalize");
-  if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
-  if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  if (a->report.model)
+    TRY(refuse(cli, "dim lambda one-se method priors groups fuse no-normalize",
+               "--model, which has its own"));
+  if (a->text.path) TRY(refuse(cli, "no-normalize", "--text"));
+  if (!a->test.data.n) TRY(need(cli, "truth shots", "--test DATA"));
+  if (!a->shots.sizes.n) TRY(need(cli, "seeds", "--shots"));
   TRY(check_text_options(cli));
   TRY(check_choose_options(cli));
   return check_output(cli, a->output);

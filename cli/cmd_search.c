@@ -332,15 +332,12 @@ static int parse_limit(cli_run *cli, const char *option, const char *text, doubl
 static int check_limits(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   const char *option = s->unique ? "--unique" : "--within", *path = cli->args.output;
-  if (s->keep && !s->unique) return fail_usage(cli, "--keep needs --unique LIMIT");
+  if (!s->unique) TRY(need(cli, "keep", "--unique LIMIT"));
   if (!s->within && !s->unique) return EXIT_OK;
-  if (s->within && s->unique) return fail_usage(cli, "--within cannot be used with --unique");
-  if (s->k.given) return fail_usage(cli, "-k cannot be used with %s", option);
-  if (s->html) return fail_usage(cli, "--html cannot be used with %s", option);
-  if (s->unique &&
-      (s->itself || s->only || s->only_ids || cli->args.encoder.folder || cli->args.operands.n > 1))
-    return fail_usage(cli,
-                      "--unique looks at all rows, and takes neither queries nor a choice of rows");
+  TRY(refuse(cli, "neighbours html", "%s", option));
+  if (s->unique) TRY(refuse(cli, "within itself only only-ids encoder", "--unique"));
+  if (s->unique && cli->args.operands.n > 1)
+    return fail_usage(cli, "--unique compares all rows with each other and takes no queries");
   if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;
   if (s->within && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
   return fail_usage(cli, "%s: the name of the answers with %s must end in %s", path, option,
@@ -352,15 +349,13 @@ static int check_operands(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   TRY(check_limits(cli));
   if (s->unique) return EXIT_OK;
-  if (cli->args.metric) return fail_usage(cli, "--metric needs --unique: a gallery has its own");
-  if (s->itself && (s->only || s->only_ids) && !s->within)
-    return fail_usage(cli, "--%s cannot be used with --itself, unless --within is given",
-                      s->only ? "only" : "only-ids");
-  if (cli->args.search.itself && cli->args.encoder.folder)
-    return fail_usage(cli, "--encoder cannot be used with --itself");
-  if (cli->args.search.itself && operands->n > 1)
+  TRY(need(cli, "metric", "--unique: a gallery has its own"));
+  if (s->itself && !s->within)
+    TRY(refuse(cli, "only only-ids", "--itself, unless --within is given"));
+  if (s->itself) TRY(refuse(cli, "encoder text-queries text-mean", "--itself"));
+  if (s->itself && operands->n > 1)
     return fail_usage(cli, "unexpected argument '%s' with --itself", operands->items[1]);
-  if (!cli->args.search.itself && operands->n < 2)
+  if (!s->itself && operands->n < 2)
     return fail_usage(cli, "missing argument: QUERIES (or --itself, to search the rows of %s)",
                       operands->items[0]);
   return check_search_text(cli);
@@ -378,8 +373,7 @@ static int check_page(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   if (s->html && is_stdout(s->html)) return fail_usage(cli, "--html needs a file name, not '-'");
   if (s->html) TRY(check_output(cli, s->html));
-  if ((s->pictures || cli->args.report.title) && !s->html)
-    return fail_usage(cli, "--%s needs --html FILE", s->pictures ? "pictures" : "title");
+  if (!s->html) TRY(need(cli, "pictures title", "--html FILE"));
   return s->html ? check_outputs_differ(cli, s->html, cli->args.output) : EXIT_OK;
 }
 
@@ -434,8 +428,8 @@ static int choose_rows(search_job *job) {
   kf_id_list ids = {.file = s->only_ids};
   kf_filter_options options = {.classes = s->only, .ids = s->only_ids ? &ids : NULL};
   if (!s->only && !s->only_ids) return EXIT_OK;
-  kf_status status = kf_filter_new(job->cli->ctx, job->gallery, &options, &job->only);
-  return status == KF_OK ? own_filter(job->cli, job->only) : fail(job->cli, status);
+  return own_filter(job->cli, kf_filter_new(job->cli->ctx, job->gallery, &options, &job->only),
+                    &job->only);
 }
 
 /* With --also. */

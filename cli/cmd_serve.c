@@ -102,14 +102,12 @@ static int start(cli_run *cli) {
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->serve.demo && (a->operands.n > 0 || a->serve.gallery || a->serve.rows ||
-                        a->encoder.folder || a->serve.images || a->serve.journal))
+  if (a->serve.demo && (a->operands.n || given(cli, "gallery rows encoder images journal")))
     return fail_usage(cli, "--demo has its own model and gallery, and takes no others");
   if (!a->serve.demo && a->operands.n == 0)
     return fail_usage(cli, "missing argument: MODEL (or --demo)");
-  if (a->serve.images && !a->serve.gallery && !a->serve.rows)
-    return fail_usage(cli,
-                      "--images needs --gallery or --rows, whose ids are the paths of pictures");
+  if (!a->serve.gallery && !a->serve.rows)
+    TRY(need(cli, "images", "--gallery or --rows, whose ids are the paths of pictures"));
   return start(cli);
 }
 

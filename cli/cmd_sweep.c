@@ -62,9 +62,6 @@ static int take_dims(sweep_job *j) {
   if (!j->dims) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < n; i++) {
     uint32_t dim = given->n ? given->items[n - 1 - i] : all * parts[i][0] / parts[i][1];
-    if (dim > all)
-      return fail_usage(j->cli, "--dims asks for %u dimensions, but the embeddings have %u", dim,
-                        all);
     int repeated = j->options.n_dims && j->dims[j->options.n_dims - 1] == dim;
     if (dim > 0 && !repeated) j->dims[j->options.n_dims++] = dim;
   }
@@ -77,8 +74,8 @@ static int take_sets(sweep_job *j) {
   j->sets = own_memory(j->cli, given->n + 1, sizeof(kf_class_set *));
   if (!j->sets) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < given->n; i++) {
-    TRY(result_of(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i])));
-    TRY(own_class_set(j->cli, j->sets[i]));
+    TRY(own_class_set(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i]),
+                      &j->sets[i]));
     j->options.n_sets++;
   }
   j->options.sets = (const kf_class_set *const *)j->sets;
@@ -153,32 +150,18 @@ static int take_options(sweep_job *j) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* What --leave-one-out cannot be used with, or NULL. */
-static const char *not_left_out(const cli_args *a) {
-  return a->test.data.n          ? "--test"
-         : a->fit.folds.given    ? "--folds"
-         : a->text.path          ? "--text"
-         : a->sweep.dims.n       ? "--dims"
-         : a->search.ks.n        ? "-k"
-         : a->sweep.class_sets.n ? "--class-set"
-                                 : NULL;
-}
-
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->fit.folds.given && a->test.data.n)
-    return fail_usage(cli, "--folds cannot be used with --test");
-  if (a->sweep.leave_one_out && not_left_out(a))
-    return fail_usage(cli, "--leave-one-out cannot be used with %s", not_left_out(a));
-  if (a->fit.sample.given && !a->sweep.leave_one_out)
-    return fail_usage(cli, "--sample needs --leave-one-out");
-  if ((a->judge.truth || a->fit.between) && !a->test.data.n)
-    return fail_usage(cli, "--%s needs --test DATA", a->judge.truth ? "truth" : "between");
-  if (a->sweep.no_prototypes && !a->search.ks.n && !a->text.path)
-    return fail_usage(cli, "--no-prototypes needs -k or --text");
-  if (a->text.fuse && (a->sweep.no_prototypes || a->fit.between))
-    return fail_usage(cli, "--fuse cannot be used with --%s",
-                      a->fit.between ? "between" : "no-prototypes");
+  if (a->sweep.leave_one_out)
+    TRY(refuse(cli, "test folds text dims neighbours class-set", "--leave-one-out"));
+  else
+    TRY(need(cli, "sample", "--leave-one-out"));
+  if (a->test.data.n)
+    TRY(refuse(cli, "folds", "--test"));
+  else
+    TRY(need(cli, "truth between", "--test DATA"));
+  if (!a->search.ks.n && !a->text.path) TRY(need(cli, "no-prototypes", "-k or --text"));
+  if (a->text.fuse) TRY(refuse(cli, "between no-prototypes", "--fuse"));
   return check_text_options(cli);
 }
 
@@ -191,16 +174,13 @@ static int prepare(sweep_job *j) {
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
   TRY(open_test(cli, j->truth, &j->test));
   TRY(read_stats(cli, &j->train, &j->stats));
-  if (!j->train && (!j->test || a->search.ks.n))
-    return fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",
-                      j->test ? "neighbours" : "folds");
   return take_options(j);
 }
 
 static int sweep(sweep_job *j) {
   cli_run *cli = j->cli;
-  TRY(result_of(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep)));
-  TRY(own_sweep(cli, j->sweep));
+  TRY(own_sweep(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep),
+                &j->sweep));
   sweep_table table = {j->sweep, j->dims, j->options.n_dims, &cli->args.sweep.class_sets,
                        j->options.leave_one_out};
   return write_table(cli, &table, sweep_form, j->sweep->n_cells, "cell", "cells");
@@ -208,7 +188,7 @@ static int sweep(sweep_job *j) {
 
 static int run(cli_run *cli) {
   if (cli->args.shots.sizes.n) return sweep_shots(cli);
-  if (cli->args.shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  TRY(need(cli, "seeds", "--shots"));
   sweep_job j = {.cli = cli};
   TRY(prepare(&j));
   return sweep(&j);

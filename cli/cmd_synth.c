@@ -5,8 +5,7 @@
 #include "owned.h"
 
 static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
-  TRY(result_of(cli, opened));
-  TRY(own_data(cli, *data));
+  TRY(own_data(cli, opened, data));
   return result_of(cli, kf_data_save(cli->ctx, *data, (kf_dtype)cli->args.dtype, path));
 }
 

@@ -16,8 +16,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .skip_bad = a->data.skip_bad,
                              .label_column = a->data.label_column,
                              .order = (kf_order)a->data.order};
-  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
-  TRY(own_data(cli, *out));
+  TRY(own_data(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out), out));
   return check_replaces_no_data(cli, *out, a->output);
 }
 
@@ -53,8 +52,7 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->text.per_class.given && (a->data.labels.n || a->data.label_tensor))
-    return fail_usage(cli, "--per-class and labels are two ways to say the same");
+  if (a->text.per_class.given) TRY(refuse(cli, "labels label-tensor", "--per-class"));
   TRY(check_safetensors(cli, a->output, "file of text prototypes"));
   kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
                              .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
@@ -63,7 +61,7 @@ static int run(cli_run *cli) {
   TRY(take_prompts(cli, &options, &data));
   kf_status status = kf_text_new(cli->ctx, data, &options, &text);
   if (status != KF_OK) return fail_in(cli, status, a->operands.items[0]);
-  TRY(own_text(cli, text));
+  TRY(own_text(cli, KF_OK, &text));
   return save_text(cli, text, kf_data_rows(data), "embedding", "embeddings");
 }
 

@@ -14,8 +14,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
                                 .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->encoder.max_pixels.value};
-  TRY(result_of(cli, kf_encoder_load(cli->ctx, folder, &options, out)));
-  TRY(own_encoder(cli, *out));
+  TRY(own_encoder(cli, kf_encoder_load(cli->ctx, folder, &options, out), out));
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
@@ -37,11 +36,12 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   if (!list && operands->n == first)
     return fail_usage(cli, "missing argument: PICTURES (files or folders, or --list FILE)");
   kf_pictures_options options = {.label_key = cli->args.pictures.label_key};
-  if (list && options.label_key) return fail_usage(cli, "--label-key cannot be used with --list");
-  TRY(result_of(cli, list ? kf_pictures_open_list(cli->ctx, list, out)
-                          : kf_pictures_open_with(cli->ctx, operands->items + first,
-                                                  operands->n - first, &options, out)));
-  return own_pictures(cli, *out);
+  if (list) TRY(refuse(cli, "label-key", "--list"));
+  return own_pictures(cli,
+                      list ? kf_pictures_open_list(cli->ctx, list, out)
+                           : kf_pictures_open_with(cli->ctx, operands->items + first,
+                                                   operands->n - first, &options, out),
+                      out);
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
@@ -102,15 +102,13 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;
   if (!a->encoder.folder) {
-    if (a->encoder.precision || a->encoder.max_pixels.given)
-      return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
-                        a->encoder.precision ? "precision" : "max-pixels");
+    TRY(need(cli, "precision max-pixels", "--encoder CLIP-DIR"));
     TRY(open_data(cli, first, out->labelled ? LABELS_WANTED : LABELS_IGNORED, &out->data));
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;
   }
-  if (a->data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  TRY(refuse(cli, "tensor", "--encoder"));
   TRY(open_pictures(cli, first, &out->pictures));
   TRY(load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder));
   out->n = kf_pictures_count(out->pictures);
@@ -129,6 +127,5 @@ int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
       : q->pictures
           ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures, &options, &q->reader)
           : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader);
-  TRY(result_of(cli, status));
-  return own_reader(cli, q->reader);
+  return own_reader(cli, status, &q->reader);
 }

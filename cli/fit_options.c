@@ -13,14 +13,11 @@ static int wants(const char *given, const char *rule) { return given && strcmp(g
 int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
-  if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->fit.folds.given || a->fit.margin.given) && !a->fit.dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "margin");
-  if (a->fit.margin.given && a->fit.margin.value >= 100)
-    return fail_usage(cli, "--margin must be below 100 points");
-  if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
-    return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
-  return EXIT_OK;
+  if (!lambda) TRY(need(cli, "one-se", "--lambda auto"));
+  if (!a->fit.dim.automatic) TRY(need(cli, "folds margin", "--dim auto"));
+  if (a->fit.margin.value >= 100) return fail_usage(cli, "--margin must be below 100 points");
+  return lambda || a->fit.dim.automatic ? EXIT_OK
+                                        : need(cli, "sample", "--lambda auto or --dim auto");
 }
 
 int read_fuse(cli_run *cli, int *automatic, double *alpha) {
@@ -37,8 +34,6 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha) {
 
 int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
-  if (a->fit.reject.given && a->fit.reject.value >= 1)
-    return fail_usage(cli, "--reject must be a share between 0 and 1, such as 0.95");
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
   *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,

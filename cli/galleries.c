@@ -15,7 +15,7 @@ int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **
                                      .more = (const char *const *)cli->args.search.also.items,
                                      .n_more = cli->args.search.also.n};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
-  return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
+  return status == KF_OK ? own_gallery(cli, KF_OK, out) : fail_load(cli, status, path, "gallery");
 }
 
 /* --- rows that are mapped already ------------------------------------------------------------- */
@@ -74,22 +74,6 @@ static int look_for_gallery(cli_run *cli, const char *path, int *found) {
   return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
 }
 
-/* An option that was given and is about a model; NULL: none. */
-static const char *option_on_models(const cli_args *a) {
-  return a->text.path           ? "text"
-         : a->use.raw           ? "raw"
-         : a->metric            ? "metric"
-         : a->use.part          ? "part"
-         : a->use.probabilities ? "probabilities"
-         : a->use.no_reject     ? "no-reject"
-         : a->errors.shown      ? "errors"
-         : a->errors.per_class  ? "per-class"
-         : a->errors.confusions ? "confusions"
-         : a->errors.wrong      ? "wrong"
-         : a->errors.unknown.n  ? "unknown"
-                                : NULL;
-}
-
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
   const char *path = a->operands.items[0];
@@ -99,20 +83,17 @@ int take_voters(cli_run *cli) {
   if (a->votes.gallery)
     return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
                       path, a->votes.gallery);
-  const char *option = option_on_models(a);
-  if (option) return fail_usage(cli, "--%s needs a model, and %s is a gallery", option, path);
+  TRY(need(cli,
+           "text raw metric part probabilities no-reject errors per-class confusions wrong unknown",
+           "a model, and %s is a gallery", path));
   a->votes.gallery = path;
   return EXIT_OK;
 }
 
 int check_vote_options(cli_run *cli) {
-  const cli_args *a = &cli->args;
-  if (!a->votes.gallery &&
-      (a->search.k.given || a->search.ks.n || a->search.ks.automatic || a->votes.weighted))
-    return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
-  if (a->votes.temperature.given && a->votes.gallery && !a->votes.weighted)
-    return fail_usage(cli, "--temperature needs --weighted");
-  return EXIT_OK;
+  const struct vote_args *v = &cli->args.votes;
+  if (!v->gallery) return need(cli, "neighbours weighted", "--gallery GALLERY");
+  return v->weighted ? EXIT_OK : need(cli, "temperature", "--weighted");
 }
 
 double vote_temperature(const cli_args *a) {

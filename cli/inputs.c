@@ -8,14 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- data ------------------------------------------------------------------------------------- */
-
-int data_options_given(const cli_args *a) {
-  const struct data_args *d = &a->data;
-  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column ||
-         d->id_column || d->order || d->skip_bad || d->only;
-}
-
 /* --- files of a rank -------------------------------------------------------------------------- */
 
 /* A path with the number of this rank in the place of every "%r"; NULL: no memory. */
@@ -48,8 +40,7 @@ static int take_rank_paths(cli_run *cli, const char *const **paths, size_t n, in
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
                      const char *only, label_use use, kf_data **out) {
   const struct data_args *d = &cli->args.data;
-  if (d->allow_unknown && !d->classes)
-    return fail_usage(cli, "--skip-unknown needs --classes FILE");
+  if (!d->classes) TRY(need(cli, "skip-unknown", "--classes FILE"));
   kf_data_options options = {
       .labels = labels->items,
       .n_labels = labels->n,
@@ -71,8 +62,7 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
     TRY(take_rank_paths(cli, &options.labels, options.n_labels, &own_labels));
     options.own_files = (uint64_t)own;
   }
-  TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
-  TRY(own_data(cli, *out));
+  TRY(own_data(cli, kf_data_open(cli->ctx, paths, n, &options, out), out));
   return check_replaces_no_data(cli, *out, cli->args.output);
 }
 
@@ -97,7 +87,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   const cli_args *a = &cli->args;
   if (!a->fit.groups) return EXIT_OK;
   if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
-  if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
+  TRY(refuse(cli, "only", "--groups"));
   kf_data_options options = {.labels = &a->fit.groups,
                              .n_labels = 1,
                              .tensor = a->data.tensor,
@@ -106,7 +96,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   kf_data *grouped;
   kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped);
   if (status != KF_OK) return fail_groups(cli, status);
-  TRY(own_data(cli, grouped));
+  TRY(own_data(cli, KF_OK, &grouped));
   int32_t *groups = own_memory(cli, kf_data_rows(grouped), sizeof *groups);
   if (!groups) return fail(cli, KF_ERR_MEM);
   *out = (const uint32_t *)groups;
@@ -115,8 +105,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
 
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   const struct test_args *t = &cli->args.test;
-  if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
-  if (!t->data.n) return EXIT_OK;
+  if (!t->data.n) return need(cli, "test-labels", "--test DATA");
   TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
   if (truth || kf_data_has_labels(*out)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
@@ -163,7 +152,7 @@ int fail_load(cli_run *cli, kf_status status, const char *path, const char *want
 
 int load_model(cli_run *cli, const char *path, kf_model **out) {
   kf_status status = kf_model_load(cli->ctx, path, out);
-  return status == KF_OK ? own_model(cli, *out) : fail_load(cli, status, path, "model");
+  return status == KF_OK ? own_model(cli, KF_OK, out) : fail_load(cli, status, path, "model");
 }
 
 kf_metric metric_for(const cli_args *a, const kf_model *model) {
@@ -194,20 +183,15 @@ kf_stats_options stats_options_of(const cli_args *a) {
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {
-  TRY(result_of(cli, kf_stats_load(cli->ctx, path, out)));
-  return own_stats(cli, *out);
+  return own_stats(cli, kf_stats_load(cli->ctx, path, out), out);
 }
 
 /* Options that contradict each other or a statistics file. */
 static int check_stats_options(cli_run *cli, const kf_stats *loaded) {
-  const cli_args *a = &cli->args;
-  int exponent = a->stats.exponent.given, no_normalize = a->stats.no_normalize;
-  if (exponent && !no_normalize) return fail_usage(cli, "--exponent needs --no-normalize");
-  if (loaded &&
-      (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown || no_normalize))
-    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
-                      a->operands.items[0]);
-  return EXIT_OK;
+  if (!cli->args.stats.no_normalize) TRY(need(cli, "exponent", "--no-normalize"));
+  if (!loaded) return EXIT_OK;
+  return refuse(cli, DATA_OPTIONS " skip-unlabelled skip-unknown no-normalize",
+                "%s, which holds statistics", cli->args.operands.items[0]);
 }
 
 static int is_regular(const char *path) {
@@ -217,7 +201,7 @@ static int is_regular(const char *path) {
 
 /* A file that cannot be loaded as statistics is data, unless it is damaged. */
 static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
-  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, *out);
+  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, KF_OK, out);
   kf_info *info;
   TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
   int is_stats = strcmp(info->kind, "statistics") == 0;
@@ -248,10 +232,10 @@ int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
   kf_stats_options options = stats_options_of(&cli->args);
   TRY(check_stats_options(cli, NULL));
   TRY(open_data(cli, 0, LABELS_NEEDED, rows));
-  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out)));
+  TRY(own_stats(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out), out));
   uint64_t n = kf_stats_rows(*out), unlabelled = kf_data_unlabelled(*rows);
   say_rows_left_out(cli, n, unlabelled, kf_data_rows(*rows) - n - unlabelled);
-  return own_stats(cli, *out);
+  return EXIT_OK;
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {

@@ -18,8 +18,9 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out);
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
 /* --test; *out stays NULL without it. The rows must have labels unless there is a truth. */
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out);
-/* Whether any option on the rows and labels of data is given. */
-int data_options_given(const cli_args *args);
+/* The options on the rows and labels of data. */
+#define DATA_OPTIONS                                                                               \
+  "labels classes label-column label-tensor tensor column id-column order skip-bad only"
 
 int load_model(cli_run *cli, const char *path, kf_model **out);
 kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, or the default */

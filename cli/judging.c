@@ -11,16 +11,13 @@
 
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
   const struct judge_args *j = &cli->args.judge;
-  if (!j->truth && (j->truth_classes || j->ids))
-    return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
+  if (!j->truth) TRY(need(cli, "ids truth-classes", "--truth FILE"));
   kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};
   if (j->truth) {
-    TRY(result_of(cli, kf_truth_load(cli->ctx, j->truth, &options, truth)));
-    TRY(own_truth(cli, *truth));
+    TRY(own_truth(cli, kf_truth_load(cli->ctx, j->truth, &options, truth), truth));
   }
   if (!j->class_set) return EXIT_OK;
-  TRY(result_of(cli, kf_class_set_load(cli->ctx, j->class_set, set)));
-  return own_class_set(cli, *set);
+  return own_class_set(cli, kf_class_set_load(cli->ctx, j->class_set, set), set);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */

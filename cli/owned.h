@@ -4,13 +4,13 @@
 
 #include "cli.h"
 
-/* Hands an object to the run; own_data and so on are the same for those of the library. Returns the
- * exit status. */
+/* Hands an object to the run. Returns the exit status. own_data and so on take what a call of the
+ * library has made, and report its failure. */
 int own(cli_run *cli, void *object, void (*release)(void *object));
 #define OWNED(TYPE)                                                                                \
   static inline void release_##TYPE(void *object) { kf_##TYPE##_free(object); }                    \
-  static inline int own_##TYPE(cli_run *cli, kf_##TYPE *object) {                                  \
-    return own(cli, object, release_##TYPE);                                                       \
+  static inline int own_##TYPE(cli_run *cli, kf_status status, kf_##TYPE **object) {               \
+    return status == KF_OK ? own(cli, *object, release_##TYPE) : fail(cli, status);                \
   }
 OWNED(analysis)
 OWNED(calibration)

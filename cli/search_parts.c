@@ -48,15 +48,10 @@ static int is_words(const char *operand) {
 
 int check_search_text(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->search.itself && (a->search.text || a->search.text_mean))
-    return fail_usage(cli, "--%s cannot be used with --itself",
-                      a->search.text ? "text-queries" : "text-mean");
-  if (a->search.text && a->encoder.folder)
-    return fail_usage(cli, "--text-queries is for rows; with --encoder, words are text and "
-                           "pictures are not");
-  if (a->search.text_mean && !a->search.text && !a->encoder.folder)
-    return fail_usage(cli, "--text-mean needs --text-queries, or words with --encoder");
-  return EXIT_OK;
+  if (a->encoder.folder)
+    return refuse(cli, "text-queries", "--encoder: words are text and pictures are not");
+  return a->search.text ? EXIT_OK
+                        : need(cli, "text-mean", "--text-queries, or words with --encoder");
 }
 
 /* --- the mean of text ------------------------------------------------------------------------- */
@@ -70,8 +65,7 @@ static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
   const char *path = cli->args.search.text_mean;
   kf_data_options options = {.inner_labels = KF_OFF};
   kf_data *data = NULL;
-  TRY(result_of(cli, kf_data_open(cli->ctx, &path, 1, &options, &data)));
-  TRY(own_data(cli, data));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &path, 1, &options, &data), &data));
   if (kf_data_dim(data) != dim)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u", path,
                      kf_data_dim(data), dim);
@@ -142,9 +136,9 @@ static int open_part(cli_run *cli, kf_encoder *encoder, const char *const *opera
     q->n = n;
     return EXIT_OK;
   }
-  TRY(result_of(cli, kf_pictures_open(cli->ctx, operands, n, &q->pictures)));
+  TRY(own_pictures(cli, kf_pictures_open(cli->ctx, operands, n, &q->pictures), &q->pictures));
   q->n = kf_pictures_count(q->pictures);
-  return own_pictures(cli, q->pictures);
+  return EXIT_OK;
 }
 
 static int open_encoded(cli_run *cli, search_parts *all) {
@@ -153,7 +147,7 @@ static int open_encoded(cli_run *cli, search_parts *all) {
   for (size_t i = 1; i < operands->n; i++) n_words += is_words(operands->items[i]) != 0;
   if (cli->args.search.text_mean && n_words == 0)
     return fail_usage(cli, "--text-mean is for words, and every query is a picture");
-  if (cli->args.data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  TRY(refuse(cli, "tensor", "--encoder"));
   kf_encoder *encoder;
   TRY(load_towers(cli, n_words > 0, n_words + 1 < operands->n, &encoder));
   for (size_t i = 1, end; i < operands->n; i = end) {

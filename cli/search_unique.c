@@ -21,8 +21,7 @@ static int open_gallery(cli_run *cli, kf_gallery **out) {
   kf_data *data = NULL;
   kf_gallery_options options = {.metric = (kf_metric)cli->args.metric};
   TRY(open_data(cli, 0, LABELS_IGNORED, &data));
-  kf_status status = kf_gallery_new(cli->ctx, data, NULL, &options, out);
-  return status == KF_OK ? own_gallery(cli, *out) : fail(cli, status);
+  return own_gallery(cli, kf_gallery_new(cli->ctx, data, NULL, &options, out), out);
 }
 
 /* A line for each row of a group, groups in the order of their first rows. */

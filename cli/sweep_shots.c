@@ -140,36 +140,17 @@ static int draw_shots(shots_job *j) {
                               .seeds = (uint32_t)a->shots.seeds.value,
                               .truth = j->truth,
                               .method = (kf_method)a->fit.method};
-  TRY(result_of(j->cli,
-                kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots)));
-  return own_shots(j->cli, j->shots);
-}
-
-/* What --shots cannot be used with, or NULL. */
-static const char *not_with_shots(const cli_args *a) {
-  return a->sweep.dims.n          ? "--dims"
-         : a->sweep.lambdas       ? "--lambdas"
-         : a->search.ks.n         ? "-k"
-         : a->metric              ? "--metric"
-         : a->fit.centre          ? "--centre"
-         : a->fit.between         ? "--between"
-         : a->sweep.class_sets.n  ? "--class-set"
-         : a->sweep.no_raw        ? "--no-raw"
-         : a->sweep.no_prototypes ? "--no-prototypes"
-         : a->text.fuse           ? "--fuse"
-         : a->stats.no_normalize  ? "--no-normalize"
-         : a->text.centre         ? "--text-centre"
-         : a->fit.folds.given     ? "--folds"
-         : a->sweep.leave_one_out ? "--leave-one-out"
-         : a->fit.sample.given    ? "--sample"
-                                  : NULL;
+  return own_shots(j->cli,
+                   kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots),
+                   &j->shots);
 }
 
 static int check_options(cli_run *cli) {
-  const cli_args *a = &cli->args;
-  if (!a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (not_with_shots(a))
-    return fail_usage(cli, "%s cannot be used with --shots", not_with_shots(a));
+  if (!cli->args.test.data.n) TRY(need(cli, "shots", "--test DATA"));
+  TRY(refuse(cli,
+             "dims lambdas neighbours metric centre between class-set no-raw no-prototypes fuse "
+             "no-normalize text-centre folds leave-one-out sample",
+             "--shots"));
   return check_text_options(cli);
 }
 
