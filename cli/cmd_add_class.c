@@ -168,17 +168,15 @@ const cli_command add_class_command = {
     .name = "add-class",
     .operands = "MODEL [NAME] [DATA...]",
     .summary = "add a class to a model from a few samples",
-    .details =
-        "The prototype of the new class is the mean of all rows of DATA, whose labels are "
-        "ignored. The map does not change, so rows mapped with the old model remain comparable, "
-        "and nothing is fitted again. The name must be new to the model.\n\n"
-        "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings of "
-        "prompts: the class takes part by name alone or, if the model has it already, gets this "
-        "text instead.\n\n"
-        "With --from-journal, there are no NAME and DATA: the classes are those that were added "
-        "while "
-        "'koofu serve' was running, in the order in which they came. Classes that the model has "
-        "already are left out.",
+    .details = "The prototype of the new class is the mean of all rows of DATA, whose labels are "
+               "ignored. The map does not change, so rows mapped with the old model remain "
+               "comparable, and nothing is fitted again. The name must be new to the model.\n\n"
+               "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings "
+               "of prompts: the class takes part by name alone or, if the model has it already, "
+               "gets this text instead.\n\n"
+               "With --from-journal, there are no NAME and DATA: the classes are those that were "
+               "added while 'koofu serve' was running, in the order in which they came. Classes "
+               "that the model has already are left out.",
     .groups = GROUPS(&own_options, &row_options),
     .examples = EXAMPLES(
         {"One more class from its samples",

@@ -163,13 +163,13 @@ const cli_command classes_command = {
     .name = "classes",
     .summary = "group classes by their place in a hierarchy",
     .details =
-        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' "
-        "are the classes of the set that are not in --all, and those that are; outside the set, "
+        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "
+        "the classes of the set that are not in --all, and those that are; outside the set, "
         "'ancestors' have a descendant in the set, 'descendants' have an ancestor in it, 'leaves' "
         "have no descendant in either list, and 'other' is the rest.\n\n"
-        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of "
-        "another, so an image of one object belongs to at most one of them, unless the set itself "
-        "has such classes, in which case a note says so.\n\n"
+        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another, "
+        "so an image of one object belongs to at most one of them, unless the set itself has such "
+        "classes, in which case a note says so.\n\n"
         "A class that is not in the hierarchy is an error unless it is in --names; it then has no "
         "relatives.",
     .groups = GROUPS(&own_options),

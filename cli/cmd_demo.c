@@ -141,8 +141,8 @@ static void print_size(const demo *d) {
   const kf_sweep_cell *found = smallest(d, d->raw->top1);
   printf("\nSize. The most telling directions come first, so a row can be cut short. ");
   if (found)
-    printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, "
-           "no less often than the whole raw row.\n",
+    printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, no less often "
+           "than the whole raw row.\n",
            found->dim, d->world.dim, show_counted(4 * (uint64_t)found->dim, "byte", "bytes").text,
            show_count(4 * (uint64_t)d->world.dim).text, show_percent(found->top1, found->n).text);
   else
@@ -191,11 +191,10 @@ static const cli_group own_options = {
 const cli_command demo_command = {
     .name = "demo",
     .summary = "show what koofu does, on a small synthetic world",
-    .details =
-        "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "
-        "fits models with this and a few other lambdas and dimensions, prints how often each is "
-        "right compared with the raw space, and says what the figures mean. Nothing is read or "
-        "written.",
+    .details = "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by "
+               "leave-one-out, fits models with this and a few other lambdas and dimensions, "
+               "prints how often each is right compared with the raw space, and says what the "
+               "figures mean. Nothing is read or written.",
     .groups = GROUPS(&own_options, &world_options),
     .examples = EXAMPLES({"As many classes as ImageNet", "koofu demo --classes 1000"}),
     .run = run,

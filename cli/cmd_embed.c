@@ -16,9 +16,8 @@ static const cli_group own_options = {
     "Options",
     OPTIONS({DATA_OUTPUT},
             {INPUT("list", pictures.list, "FILE"),
-             .help =
-                 "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the folder "
-                 "of FILE"},
+             .help = "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the "
+                     "folder of FILE"},
             {TEXT("metadata", pictures.metadata, "OUT.jsonl"),
              .help = "also write a line of JSON for each row: id, class, and the text and JSON "
                      "beside the picture in its .tar"},
@@ -34,30 +33,27 @@ const cli_command embed_command = {
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and preprocessor_config.json. Pictures are JPEG, PNG or WebP.\n\n"
         "Each of PICTURES is a picture, a folder, a WebDataset archive (.tar) or a quoted glob "
-        "pattern. The folders in a "
-        "folder are classes, and every picture below one of them belongs to it; pictures directly "
-        "in a folder without such folders have no label. A file in a folder is a picture if its "
-        "name ends in .jpg, .jpeg, .png or .webp or its first bytes say so; those of other formats "
-        "(GIF, BMP, TIFF, HEIC, AVIF) are left out and counted. Rows "
+        "pattern. The folders in a folder are classes, and every picture below one of them belongs "
+        "to it; pictures directly in a folder without such folders have no label. A file in a "
+        "folder is a picture if its name ends in .jpg, .jpeg, .png or .webp or its first bytes say "
+        "so; those of other formats (GIF, BMP, TIFF, HEIC, AVIF) are left out and counted. Rows "
         "come in byte order of the paths within a folder, and in the order of the arguments. The "
         "paths are stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
         "An archive holds samples: members whose names differ only after their first dot, such as "
         "000123.jpg, 000123.cls, 000123.txt and 000123.json. The class of a picture is what .cls "
-        "says, or a value of .json named by --label-key; --metadata keeps texts and JSON. "
-        "Archives are read where they are, in their order; 'shards/{0000..0127}.tar' names "
-        "many.\n\n"
+        "says, or a value of .json named by --label-key; --metadata keeps texts and JSON. Archives "
+        "are read where they are, in their order; 'shards/{0000..0127}.tar' names many.\n\n"
         "Finished shards are kept in the folder OUT.safetensors.parts until the file is complete. "
         "If a run is stopped or killed, the same command resumes it, and the file has the same "
-        "bytes as without the interruption. A picture that has changed in the meantime is "
-        "embedded again. With other pictures, another encoder or other options the folder is "
-        "refused, and --no-resume discards it.\n\n"
+        "bytes as without the interruption. A picture that has changed in the meantime is embedded "
+        "again. With other pictures, another encoder or other options the folder is refused, and "
+        "--no-resume discards it.\n\n"
         "If OUT.safetensors exists and was embedded with the same encoder and options, only new "
-        "and "
-        "changed pictures are embedded: the others are recognised by their bytes, even under "
+        "and changed pictures are embedded: the others are recognised by their bytes, even under "
         "another name, and their rows are taken from it. If nothing has changed, the file is left "
         "alone. --no-resume embeds all of them again.\n\n"
-        "Embeddings have the same bits whatever the number of threads, the instruction set and "
-        "the size of shards.",
+        "Embeddings have the same bits whatever the number of threads, the instruction set and the "
+        "size of shards.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"One folder per class", "koofu embed clip photos -o train.safetensors"},

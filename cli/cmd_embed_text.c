@@ -74,13 +74,11 @@ static const cli_group own_options = {
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; each gets a text prototype"},
         {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one per line; each gets a row"},
-        {TEMPLATES,
-         .help = "templates, one per line, with {} for the name; or builtin1, builtin7 (default), "
-                 "builtin80"},
+        {TEMPLATES, .help = "templates, one per line, with {} for the name; or builtin1, builtin7 "
+                            "(default), builtin80"},
         {SPOKEN_NAMES}, {ALL_NAMES},
-        {FLAG("prompt-rows", prompts.rows),
-         .help = "with --classes: write a row for each prompt, labelled with its class, not "
-                 "their mean"},
+        {FLAG("prompt-rows", prompts.rows), .help = "with --classes: write a row for each prompt, "
+                                                    "labelled with its class, not their mean"},
         {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
@@ -93,12 +91,10 @@ const cli_command embed_text_command = {
         "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
         "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "
         "labels of the rows, such as folder names; --names says what to call them if that differs "
-        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and "
-        "'koofu classify'. --prompt-rows writes the embeddings of the prompts instead, with "
-        "labels.\n\n"
+        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and 'koofu "
+        "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
         "With --prompts, or TEXTS as an argument, every line of the file is embedded as it is and "
-        "gets "
-        "a row of its own.\n\n"
+        "gets a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),
     .examples = EXAMPLES({"Zero-shot classes from their names",

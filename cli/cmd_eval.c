@@ -191,8 +191,7 @@ static int check_tables(cli_run *cli) {
 static int check_without_data(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery)
-    return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out "
-                           "its rows in turn)");
+    return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out its rows in turn)");
   return need(cli, DATA_OPTIONS " errors per-class confusions wrong unknown text raw", "data");
 }
 
@@ -258,35 +257,33 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {METRIC(metric_choices),
-         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
-                 "fitted without normalising); text is always compared by cosine"},
-        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-        {NEIGHBOUR_LIST, .automatic = 1,
-         .help =
-             "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
-             "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
-        {FLAG("no-calibration", errors.no_calibration),
-         .help = "do not judge probabilities, which takes all scores of each row"},
-        {SHARES_JSON})};
+    OPTIONS({METRIC(metric_choices),
+             .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
+                     "fitted without normalising); text is always compared by cosine"},
+            {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+            {NEIGHBOUR_LIST, .automatic = 1,
+             .help =
+                 "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
+                 "as the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+            {FLAG("no-calibration", errors.no_calibration),
+             .help = "do not judge probabilities, which takes all scores of each row"},
+            {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",
-    OPTIONS({FLAG("errors", errors.shown),
-             .help = "also print the worst classes, the most frequent confusions and accuracy by "
-                     "margin"},
-            {TEXT("per-class", errors.per_class, "FILE"),
-             .help =
-                 "write rows, hits and answers of every class, separated by tabs, or commas for "
-                 ".csv"},
-            {TEXT("confusions", errors.confusions, "FILE"),
-             .help = "write how often each class was taken for another, in the same way"},
-            {TEXT("wrong", errors.wrong, "FILE"),
-             .help = "write the rows that went wrong, in the same way, or as JSON lines for .jsonl "
-                     "or .json"},
-            {INPUTS("unknown", errors.unknown, "DATA"),
-             .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
+    OPTIONS(
+        {FLAG("errors", errors.shown),
+         .help =
+             "also print the worst classes, the most frequent confusions and accuracy by margin"},
+        {TEXT("per-class", errors.per_class, "FILE"),
+         .help =
+             "write rows, hits and answers of every class, separated by tabs, or commas for .csv"},
+        {TEXT("confusions", errors.confusions, "FILE"),
+         .help = "write how often each class was taken for another, in the same way"},
+        {TEXT("wrong", errors.wrong, "FILE"), .help = "write the rows that went wrong, in the same "
+                                                      "way, or as JSON lines for .jsonl or .json"},
+        {INPUTS("unknown", errors.unknown, "DATA"),
+         .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
 
 const cli_command eval_command = {
     .name = "eval",
@@ -294,12 +291,12 @@ const cli_command eval_command = {
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
-        "one of the five nearest is, both in the original space (raw: the class means as they "
-        "are) and in the model's. The interval is the 95 % Wilson interval of the share of hits "
-        "among the rows that were scored.\n\n"
+        "one of the five nearest is, both in the original space (raw: the class means as they are) "
+        "and in the model's. The interval is the 95 % Wilson interval of the share of hits among "
+        "the rows that were scored.\n\n"
         "Classes are matched by name if data and model have names, by number if neither has. Rows "
-        "without a label, rows of classes that the model does not have and rows whose label is "
-        "not in --classes are left out and counted.\n\n"
+        "without a label, rows of classes that the model does not have and rows whose label is not "
+        "in --classes are left out and counted.\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
         "nearest rows of the gallery is right, and how often the right class is among the five "
         "with the most votes. The gallery must be of the original space or made with this very "
@@ -313,16 +310,15 @@ const cli_command eval_command = {
         "five; rows for which the truth has no class are left out. A .json is a list of lists of "
         "class numbers, such as ReaL's; a .csv has a header line with the columns id and "
         "proposed_labels, such as that of the cleaner validation set; in other text, a line has "
-        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows "
-        "by id, without folder and file extension; entry i of a .json belongs to the id that ends "
-        "in "
+        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows by "
+        "id, without folder and file extension; entry i of a .json belongs to the id that ends in "
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
-        "With --text, the table has two more lines: how often the nearest text prototype is "
-        "right, in the original space, with the text as given, and in the model's, where by "
-        "default images and text are each centred on their own mean. Classes of text, model and "
-        "data are matched by name, and classes that only one of them has are listed. Text classes "
-        "that the model lacks take part in the lines of text, and rows without text for their "
-        "class are left out there; --class-set gives all lines the same classes.\n\n"
+        "With --text, the table has two more lines: how often the nearest text prototype is right, "
+        "in the original space, with the text as given, and in the model's, where by default "
+        "images and text are each centred on their own mean. Classes of text, model and data are "
+        "matched by name, and classes that only one of them has are listed. Text classes that the "
+        "model lacks take part in the lines of text, and rows without text for their class are "
+        "left out there; --class-set gives all lines the same classes.\n\n"
         "A model with text (see 'koofu fit --text') has two more lines: its text alone, and fused, "
         "text and prototypes together, which is what 'koofu classify' answers. In --json, top1 and "
         "top5 are those of its answers; prototypes_top1 and model_text_top1 are of its parts.\n\n"
@@ -336,11 +332,10 @@ const cli_command eval_command = {
         "one, the truth, the answer, the score of the answer, its margin and, with a temperature, "
         "the probabilities of answer and truth.\n\n"
         "--errors, --per-class, --confusions, --wrong and --unknown are about prototypes in the "
-        "model's "
-        "space or, with --raw, in the original one; with --text they are about the text instead. "
-        "A margin is the difference between the two best scores. --unknown prints the area under "
-        "the ROC curve, and how many unknown rows reach the score that 95 % of the known ones "
-        "reach.",
+        "model's space or, with --raw, in the original one; with --text they are about the text "
+        "instead. A margin is the difference between the two best scores. --unknown prints the "
+        "area under the ROC curve, and how many unknown rows reach the score that 95 % of the "
+        "known ones reach.",
     .groups = GROUPS(&own_options, &text_options, &judge_options, &error_options, &vote_options,
                      &label_options, &row_options),
     .examples = EXAMPLES(

@@ -45,9 +45,8 @@ static const cli_group own_options = {
     OPTIONS(
         {OUTPUT("OUT"), .required = 1,
          .help = "what to write: .onnx, .faiss, .npz, .h, .c or a folder"},
-        {METRIC(all_metrics),
-         .help = "cosine or euclidean, in .faiss also inner (default: cosine; euclidean for a "
-                 "model fitted without normalising)"},
+        {METRIC(all_metrics), .help = "cosine or euclidean, in .faiss also inner (default: cosine; "
+                                      "euclidean for a model fitted without normalising)"},
         {FLAG("raw", use.raw),
          .help = "compare rows in the original space, with the class means as given"},
         {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
@@ -58,8 +57,8 @@ static const cli_group own_options = {
         {INPUT("gallery", votes.gallery, "GALLERY"),
          .help = "with .faiss: the rows of this gallery (default: an empty index)"},
         {NUMBER("inline-bytes", exported.inline_bytes, "N", 1, INT32_MAX),
-         .help = "with .onnx: put matrices into OUT.data if the file would be larger (default: "
-                 "2 GiB)"},
+         .help =
+             "with .onnx: put matrices into OUT.data if the file would be larger (default: 2 GiB)"},
         {FLAG("single", exported.single), .help = "with .onnx: compute in single precision, for "
                                                   "runtimes without double; last digits differ"},
         {TEXT("license", exported.license, "NAME"),
@@ -81,12 +80,11 @@ const cli_command export_command = {
         "  folder   for the Hugging Face hub: README.md, config.json, model.safetensors\n\n"
         "The graph and the C code do what 'koofu transform' and 'koofu classify' do, with their "
         "options --metric, --raw, --part, --temperature and --no-normalize. A row of zeros is "
-        "mapped to zeros. Columns of scores are the classes that take part, whose names are in "
-        "the metadata 'classes' of the graph. Without a temperature there are no probabilities.\n\n"
-        "The index of FAISS is empty, for rows in the original space to be added, or holds "
-        "the rows of --gallery, which must have been made with this model or, with --raw, without "
-        "one. Ids that are whole numbers become those of FAISS; otherwise rows are numbered from "
-        "0. "
+        "mapped to zeros. Columns of scores are the classes that take part, whose names are in the "
+        "metadata 'classes' of the graph. Without a temperature there are no probabilities.\n\n"
+        "The index of FAISS is empty, for rows in the original space to be added, or holds the "
+        "rows of --gallery, which must have been made with this model or, with --raw, without one. "
+        "Ids that are whole numbers become those of FAISS; otherwise rows are numbered from 0. "
         "FAISS gives squared distances.\n\n"
         "The name of a folder has no ending, or ends in /. A folder that is there may hold other "
         "files; a README.md is left as it is.",

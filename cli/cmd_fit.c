@@ -75,8 +75,7 @@ static int check(cli_run *cli, const kf_stats *stats) {
   if (a->fit.lambda && !explicitly && !alpha) TRY(need(cli, "criterion", "--lambda auto"));
   if (a->text.path && !a->text.fuse)
     TRY(refuse(cli, "one-se",
-               "--text, which chooses lambda and alpha together; give alpha "
-               "(--fuse ALPHA)"));
+               "--text, which chooses lambda and alpha together; give alpha (--fuse ALPHA)"));
   return check_text_options(cli);
 }
 
@@ -104,22 +103,20 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
-        {LAMBDA,
-         .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: "
-                 "auto; 0.3x for statistics)"},
-        {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
-        {METRIC(metric_choices),
-         .help = "compare prototypes by cosine or euclidean while choosing"},
-        {METHOD}, {CENTRE}, {PRIORS},
-        {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
-                             "centres the rows"},
-        {FUSE("")},
-        {REAL("reject", fit.reject, "SHARE"),
-         .help = "choose the score below which a row is unknown: the one that this share of known "
-                 "rows reaches, such as 0.95"},
-        {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
+    OPTIONS({OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
+            {LAMBDA, .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or "
+                             "ledoit-wolf (default: auto; 0.3x for statistics)"},
+            {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
+            {METRIC(metric_choices),
+             .help = "compare prototypes by cosine or euclidean while choosing"},
+            {METHOD}, {CENTRE}, {PRIORS},
+            {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu "
+                                 "text-prototypes'); centres the rows"},
+            {FUSE("")},
+            {REAL("reject", fit.reject, "SHARE"),
+             .help = "choose the score below which a row is unknown: the one that this share of "
+                     "known rows reaches, such as 0.95"},
+            {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {
     .name = "fit",
@@ -130,32 +127,25 @@ const cli_command fit_command = {
         "tell classes apart, most discriminative first; --dim keeps the first L. The fit is in "
         "closed form: nothing is trained, and the same input gives the same model on every "
         "machine.\n\n"
-        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as "
-        "statistics; anything else is data. The options on statistics, labels and rows are for "
-        "data.\n\n"
+        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
+        "anything else is data. The options on statistics, labels and rows are for data.\n\n"
         "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
-        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w "
-        "has full rank.\n\n"
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w has "
+        "full rank.\n\n"
         "By default columns are scaled to equal scatter within classes, rows are centred, and "
-        "class "
-        "means are shrunk towards the mean of all rows. --method paper does none of this. If every "
-        "class has a single row, the scatter of all rows takes the place of S_w.\n\n"
+        "class means are shrunk towards the mean of all rows. --method paper does none of this. If "
+        "every class has a single row, the scatter of all rows takes the place of S_w.\n\n"
         "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
         "the statistics, and the lambda is taken that makes the true classes of these rows most "
         "likely. This is exact; with many rows, only a sample is left out, as many as the "
-        "temperature "
-        "needs and at most 2,000. The temperature "
-        "that turns scores into probabilities comes with it and is kept in the model. -v prints "
-        "the "
-        "whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
+        "temperature needs and at most 2,000. The temperature that turns scores into probabilities "
+        "comes with it and is kept in the model. -v prints the whole curve. gda is trace(S_w) / (N "
+        "- 1), and ledoit-wolf the shrinkage of that name.\n\n"
         "--priors training takes classes to be as frequent as they are among the training rows. "
-        "This "
-        "is right if what will be classified has the same shares, and wrong if it does not: then "
-        "the "
-        "smaller classes lose. Rows that are not normalised are compared by distance, and have "
-        "these "
-        "priors by default, as in linear discriminant analysis.\n\n"
+        "This is right if what will be classified has the same shares, and wrong if it does not: "
+        "then the smaller classes lose. Rows that are not normalised are compared by distance, and "
+        "have these priors by default, as in linear discriminant analysis.\n\n"
         "Where rows come in groups of near-copies, such as frames of a video, leaving out one at a "
         "time is too optimistic: --groups leaves whole groups out.\n\n"
         "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "

@@ -205,14 +205,13 @@ const cli_command info_command = {
     .name = "info",
     .operands = "FILE...",
     .summary = "describe any file that koofu reads or writes",
-    .details =
-        "Says what a file is (embeddings, labels, data set, statistics, model, gallery, answers, "
-        "tensors, table, lines of text), its size, rows, dimensions, classes, tensors and "
-        "metadata. Statistics, models "
-        "and galleries are read whole and their checksum is verified, so a description also means "
-        "that the file is sound. Other files are judged by their headers.\n\n"
-        "If a file cannot be described, the others still are; the exit status is that of the "
-        "first failure.",
+    .details = "Says what a file is (embeddings, labels, data set, statistics, model, gallery, "
+               "answers, tensors, table, lines of text), its size, rows, dimensions, classes, "
+               "tensors and metadata. Statistics, models and galleries are read whole and their "
+               "checksum is verified, so a description also means that the file is sound. Other "
+               "files are judged by their headers.\n\n"
+               "If a file cannot be described, the others still are; the exit status is that of "
+               "the first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
                          {"Its number of classes, for a script",

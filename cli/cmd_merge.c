@@ -49,12 +49,11 @@ const cli_command merge_command = {
     .name = "merge",
     .operands = "STATS...",
     .summary = "add up the statistics of several parts",
-    .details =
-        "The result has the same bytes as 'koofu stats' over all rows at once, whatever the order "
-        "of the parts.\n\n"
-        "Classes are matched by name if the files have names (the result has all of them), "
-        "otherwise by number. Dimension, normalisation and unit must agree. No file may be given "
-        "twice; that two files are of different rows is up to you.",
+    .details = "The result has the same bytes as 'koofu stats' over all rows at once, whatever the "
+               "order of the parts.\n\n"
+               "Classes are matched by name if the files have names (the result has all of them), "
+               "otherwise by number. Dimension, normalisation and unit must agree. No file may be "
+               "given twice; that two files are of different rows is up to you.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES(
         {"Two machines, one result", "koofu merge a.safetensors b.safetensors -o all.safetensors"}),

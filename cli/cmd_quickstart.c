@@ -166,9 +166,8 @@ static const cli_group own_options = {
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"),
-             .help =
-                 "where to write (default: the name of the picture folder with -koofu added, in "
-                 "the current folder, or beside FOLDER if that is where you are)"},
+             .help = "where to write (default: the name of the picture folder with -koofu added, "
+                     "in the current folder, or beside FOLDER if that is where you are)"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
@@ -179,21 +178,20 @@ const cli_command quickstart_command = {
     .operands = "FOLDER",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' "
-        "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
-        "fitted. If the encoder has a text tower, class names take part: underscores become "
-        "spaces, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
-        "and their weight is chosen as well. All dimensions are kept; the report shows what fewer "
-        "would cost.\n\n"
-        "The printed figures are of pictures left out of the model that judges them. The raw "
-        "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
-        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
-        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, "
-        "which marks the folder as one of quickstart: files of these names in any other folder are "
-        "not replaced, and nothing is written among the pictures.\n\n"
+        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' does, "
+        "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
+        "If the encoder has a text tower, class names take part: underscores become spaces, a "
+        "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
+        "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
+        "cost.\n\n"
+        "The printed figures are of pictures left out of the model that judges them. The raw space "
+        "is left out the same way, with a lambda so large that the map changes nothing.\n\n"
+        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
+        "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
+        "marks the folder as one of quickstart: files of these names in any other folder are not "
+        "replaced, and nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
-        "names "
-        "only if they or the templates have changed; --no-resume embeds everything again.",
+        "names only if they or the templates have changed; --no-resume embeds everything again.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
                          {"Then use the model",

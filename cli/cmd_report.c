@@ -126,9 +126,8 @@ static const cli_group own_options = {
             {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
             {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
             {SEEDS},
-            {TEXT_INPUT,
-             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
-                     "with a --model that has none"},
+            {TEXT_INPUT, .help = "text prototypes to add to the model (see 'koofu fit --text'), or "
+                                 "to compare with a --model that has none"},
             {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
@@ -141,10 +140,9 @@ const cli_command report_command = {
         "the worst classes, the most frequent confusions, and how far margins can be trusted. "
         "docs/report.md explains each figure.\n\n"
         "lambda is chosen by leave-one-out unless --lambda or --model gives it. All dimensions are "
-        "kept unless "
-        "--dim says otherwise, and a table shows what fewer cost. With --test, accuracy is that of "
-        "the test rows; without, that "
-        "of held-out folds, and there is no list of errors.\n\n"
+        "kept unless --dim says otherwise, and a table shows what fewer cost. With --test, "
+        "accuracy is that of the test rows; without, that of held-out folds, and there is no list "
+        "of errors.\n\n"
         "With --text, or a --model with text, the page also shows text alone and together with "
         "prototypes, over lambda, alpha and dimensions; classes, confusions and margins are then "
         "those of both together.\n\n"

@@ -113,19 +113,17 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {INPUT("gallery", serve.gallery, "GALLERY"),
-         .help = "search in this gallery (see 'koofu index')"},
-        {INPUT("rows", serve.rows, "DATA"),
-         .help =
-             "the rows of the gallery as the encoder made them; without --gallery, the gallery is "
-             "made of them"},
-        {TEXT("images", serve.images, "DIR"),
-         .help = "show the pictures of rows, whose ids are paths in this folder"},
-        {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
-        {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
-        {TEXT("journal", serve.journal, "DIR"),
-         .help = "where added classes are kept (default: MODEL.journal)"})};
+    OPTIONS({INPUT("gallery", serve.gallery, "GALLERY"),
+             .help = "search in this gallery (see 'koofu index')"},
+            {INPUT("rows", serve.rows, "DATA"),
+             .help = "the rows of the gallery as the encoder made them; without --gallery, the "
+                     "gallery is made of them"},
+            {TEXT("images", serve.images, "DIR"),
+             .help = "show the pictures of rows, whose ids are paths in this folder"},
+            {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
+            {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
+            {TEXT("journal", serve.journal, "DIR"),
+             .help = "where added classes are kept (default: MODEL.journal)"})};
 
 static const cli_group net_options = {
     "Network",
@@ -136,9 +134,8 @@ static const cli_group net_options = {
             {INPUT("token-file", serve.token_file, "FILE"),
              .help = "a file with a token that clients must send: Authorization: Bearer TOKEN"},
             {LIST("allow-host", serve.hosts, "NAME"),
-             .help =
-                 "a name that clients may call this machine by, besides addresses and localhost; "
-                 "repeat it for several"})};
+             .help = "a name that clients may call this machine by, besides addresses and "
+                     "localhost; repeat it for several"})};
 
 static const cli_group limit_options = {
     "Limits",
@@ -159,28 +156,23 @@ const cli_command serve_command = {
     .summary = "serve a model over HTTP, with a page to drop pictures on",
     .details =
         "Open the address that it prints in a browser. Programs use the same address: "
-        "/v1/classify, "
-        "/v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open Inference Protocol), "
-        "/metrics (Prometheus) and /openapi.json; docs/server.md has an example of each. Answers "
-        "are "
-        "those of 'koofu classify' and 'koofu search', to the bit.\n\n"
+        "/v1/classify, /v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open "
+        "Inference Protocol), /metrics (Prometheus) and /openapi.json; docs/server.md has an "
+        "example of each. Answers are those of 'koofu classify' and 'koofu search', to the bit.\n\n"
         "Pictures and words need --encoder, searching needs --rows or --gallery. --rows takes "
         "embeddings.safetensors as 'koofu quickstart' writes it.\n\n"
         "Classes that are added while it runs are kept in a folder beside the model, "
-        "MODEL.journal, and "
-        "are there again after a restart; 'koofu add-class --from-journal' makes a model of them. "
-        "The "
-        "model, gallery and rows are loaded again when their files change, or on SIGHUP; if that "
-        "fails, the old ones stay in use.\n\n"
+        "MODEL.journal, and are there again after a restart; 'koofu add-class --from-journal' "
+        "makes a model of them. The model, gallery and rows are loaded again when their files "
+        "change, or on SIGHUP; if that fails, the old ones stay in use.\n\n"
         "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
         "answered what has arrived.",
     .groups = GROUPS(&own_options, &served_options, &net_options, &limit_options),
-    .examples = EXAMPLES(
-        {"Look at it, without a model", "koofu serve --demo"},
-        {"After 'koofu quickstart photos --encoder clip'",
-         "koofu serve photos-koofu/model.safetensors --rows photos-koofu/embeddings.safetensors "
-         "--encoder clip --images photos"},
-        {"For other machines",
-         "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
+    .examples = EXAMPLES({"Look at it, without a model", "koofu serve --demo"},
+                         {"After 'koofu quickstart photos --encoder clip'",
+                          "koofu serve photos-koofu/model.safetensors --rows "
+                          "photos-koofu/embeddings.safetensors --encoder clip --images photos"},
+                         {"For other machines",
+                          "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
     .run = run,
 };

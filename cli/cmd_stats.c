@@ -17,16 +17,15 @@ const cli_command stats_command = {
     .name = "stats",
     .operands = "DATA...",
     .summary = "compute the exact statistics of a data set",
-    .details =
-        "Counts, class sums and second moments, as integers. They are all that 'koofu fit' needs "
-        "to know about the data, so a fit with another lambda takes seconds, whatever the number "
-        "of rows.\n\n"
-        "The bytes of the file do not depend on the number of threads, the instruction set, or "
-        "the order and number of data files. Statistics of parts can be added with 'koofu merge'. "
-        "Memory does not depend on the number of rows.\n\n"
-        "Rows are scaled to unit length first. With --no-normalize they are not, and values are "
-        "in units of 2^-E; a first pass finds the finest unit that fits. Statistics that are to "
-        "be merged must have the same unit, given with --exponent.",
+    .details = "Counts, class sums and second moments, as integers. They are all that 'koofu fit' "
+               "needs to know about the data, so a fit with another lambda takes seconds, whatever "
+               "the number of rows.\n\n"
+               "The bytes of the file do not depend on the number of threads, the instruction set, "
+               "or the order and number of data files. Statistics of parts can be added with "
+               "'koofu merge'. Memory does not depend on the number of rows.\n\n"
+               "Rows are scaled to unit length first. With --no-normalize they are not, and values "
+               "are in units of 2^-E; a first pass finds the finest unit that fits. Statistics "
+               "that are to be merged must have the same unit, given with --exponent.",
     .groups = GROUPS(&own_options, &stats_options, &label_options, &row_options, &strict_options,
                      &only_options),
     .examples = EXAMPLES(

@@ -101,8 +101,9 @@ static int take_fuse(sweep_job *j) {
   if (result != EXIT_OK || a->sweep.no_prototypes || a->fit.between) return result;
   if (automatic && !j->train) {
     if (a->text.fuse)
-      return fail_usage(cli, "--fuse auto needs the rows themselves, not a statistics file; "
-                             "give alpha as a number");
+      return fail_usage(
+          cli,
+          "--fuse auto needs the rows themselves, not a statistics file; give alpha as a number");
     say(cli, "alpha cannot be chosen without the rows themselves, so text and prototypes together "
              "are left out; --fuse ALPHA includes them");
     return EXIT_OK;
@@ -213,16 +214,13 @@ static const cli_group own_options = {
         {JSON, .help = "the same as --format json"}, {TEXT_OUTPUT})};
 
 static const cli_group own_text_options = {
-    "Text",
-    OPTIONS({TEXT_INPUT,
-             .help =
-                 "also zero-shot, by text prototypes (see 'koofu text-prototypes'), and by text "
-                 "and prototypes together"},
-            {FUSE(", which takes the best by leave-one-out for each lambda")},
-            {TEXT_CENTRE(sweep_centres),
-             .help = "subtract before mapping: none, mean, modality (default; see 'koofu eval') or "
-                     "all: a table for each"},
-            {TEXT_AS_IS})};
+    "Text", OPTIONS({TEXT_INPUT, .help = "also zero-shot, by text prototypes (see 'koofu "
+                                         "text-prototypes'), and by text and prototypes together"},
+                    {FUSE(", which takes the best by leave-one-out for each lambda")},
+                    {TEXT_CENTRE(sweep_centres),
+                     .help = "subtract before mapping: none, mean, modality (default; see 'koofu "
+                             "eval') or all: a table for each"},
+                    {TEXT_AS_IS})};
 
 static const cli_group test_options = {
     "What accuracy is measured on",
@@ -232,12 +230,12 @@ static const cli_group test_options = {
         {FLAG("leave-one-out", sweep.leave_one_out),
          .help = "without --test: leave out each training row in turn, exactly; only prototypes, "
                  "with all dimensions"},
-        {SAMPLE, .help =
-                     "with --leave-one-out: at most N rows, the same share of each class (default: "
-                     "50000)"},
+        {SAMPLE,
+         .help =
+             "with --leave-one-out: at most N rows, the same share of each class (default: 50000)"},
         {INPUTS("class-set", sweep.class_sets, "FILE"),
-         .help = "only these classes take part, one name per line; several sets make several "
-                 "tables"})};
+         .help =
+             "only these classes take part, one name per line; several sets make several tables"})};
 
 static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEEDS})};
 
@@ -249,8 +247,8 @@ const cli_command sweep_command = {
         "Measures the accuracy of nearest prototypes, and with -k of neighbours, for every "
         "combination of lambda and number of dimensions, on test data or in a cross-validation of "
         "the training data. Every figure is what 'koofu fit' and 'koofu eval' (or 'koofu index' "
-        "and 'koofu eval --gallery') give for that setting, but shared work is done only once: "
-        "all dimensions of one lambda cost little more than one evaluation.\n\n"
+        "and 'koofu eval --gallery') give for that setting, but shared work is done only once: all "
+        "dimensions of one lambda cost little more than one evaluation.\n\n"
         "The best top-1 and top-5 of each table are marked with a star; CSV and JSON have a field "
         "'best' for top-1.\n\n"
         "Without --test, the training rows are divided into folds with the same share of each "
@@ -258,9 +256,9 @@ const cli_command sweep_command = {
         "there are fewer rows, so an absolute lambda is scaled with the scatter.\n\n"
         "With --leave-one-out, each row in turn is taken out of the statistics and classified: "
         "this is the curve from which 'koofu fit' chooses lambda.\n\n"
-        "With --text, there are also tables of zero-shot accuracy, each figure as from 'koofu "
-        "eval --text', and of text and prototypes together, each as from 'koofu fit --text' with "
-        "that lambda and dimension: alpha is chosen for each lambda from the training rows.\n\n"
+        "With --text, there are also tables of zero-shot accuracy, each figure as from 'koofu eval "
+        "--text', and of text and prototypes together, each as from 'koofu fit --text' with that "
+        "lambda and dimension: alpha is chosen for each lambda from the training rows.\n\n"
         "With --shots, that many rows of each class are drawn from the training rows, once for "
         "each seed, and accuracy on the test rows is measured for nearest prototypes in the raw "
         "space and in Koo-Fu's, and with --text for zero-shot and for text and prototypes "

@@ -42,13 +42,12 @@ static const cli_group own_options = {
 const cli_command synth_command = {
     .name = "synth",
     .summary = "make a synthetic CLIP-like data set",
-    .details =
-        "Image embeddings with a class hierarchy, noise within classes that has a power-law "
-        "spectrum, a large common mean, and text prototypes on the other side of a modality gap; "
-        "calibrated on real CLIP ViT-B/32 embeddings. The same options give the same bytes on "
-        "every machine. Rows are made as they are written, so any size works.\n\n"
-        "By default: 1000 classes, 512 dimensions, 16 rows per class, seed 0. Row i belongs to "
-        "class i mod K. Test rows come from another --split of the same world.",
+    .details = "Image embeddings with a class hierarchy, noise within classes that has a power-law "
+               "spectrum, a large common mean, and text prototypes on the other side of a modality "
+               "gap; calibrated on real CLIP ViT-B/32 embeddings. The same options give the same "
+               "bytes on every machine. Rows are made as they are written, so any size works.\n\n"
+               "By default: 1000 classes, 512 dimensions, 16 rows per class, seed 0. Row i belongs "
+               "to class i mod K. Test rows come from another --split of the same world.",
     .groups = GROUPS(&own_options, &world_options),
     .examples =
         EXAMPLES({"Training and test rows",

@@ -80,14 +80,13 @@ const cli_command text_prototypes_command = {
     .name = "text-prototypes",
     .operands = "EMB...",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details =
-        "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native "
-        "data set with one mean per class, in class order, with the names. 'koofu prompts' writes "
-        "prompts class by class; if their embeddings are in the same order, --classes or "
-        "--per-class M is enough. Otherwise, or if classes differ in their number of prompts, "
-        "give labels.\n\n"
-        "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. --text "
-        "scales means to unit length again, unless --text-as-is is given.",
+    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
+               "native data set with one mean per class, in class order, with the names. 'koofu "
+               "prompts' writes prompts class by class; if their embeddings are in the same order, "
+               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
+               "number of prompts, give labels.\n\n"
+               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
+               "--text scales means to unit length again, unless --text-as-is is given.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples = EXAMPLES(
         {"Seven prompts per class",

@@ -34,8 +34,8 @@ const cli_command transform_command = {
     .operands = "MODEL DATA...",
     .summary = "map embeddings to the model's space",
     .details =
-        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "
-        "A .npy holds only the rows; a .safetensors is a native data set with labels and class "
+        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. A "
+        ".npy holds only the rows; a .safetensors is a native data set with labels and class "
         "names, if the input has them, and a .parquet has columns embedding, label and id.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
         "keeps its number.",

@@ -150,20 +150,18 @@ const cli_command verify_command = {
     .name = "verify",
     .operands = "FILE...",
     .summary = "check files for damage and show where they came from",
-    .details =
-        "Reads each file whole. Statistics, models and galleries must have the checksum that they "
-        "name and keep all rules of their formats; every row of a data set must be finite and not "
-        "zero, and every label must be a class; arrays of an .npz must have their checksums, and a "
-        ".tar its end.\n\n"
-        "Models and galleries name the version that fitted them and the checksum of the statistics "
-        "they were fitted from. If those statistics are among the files, their name is printed, "
-        "too. Equal statistics have equal checksums, whatever files, machines and threads they "
-        "come from. Models with text name the checksum of that as well, of its rows and class "
-        "names, and, "
-        "if it was made by 'koofu embed-text', one of encoder, prompts and classes; the text is "
-        "looked for among the data sets.\n\n"
-        "A file that is not sound is named with the reason, the others are still checked, and the "
-        "exit status is that of the first failure.",
+    .details = "Reads each file whole. Statistics, models and galleries must have the checksum "
+               "that they name and keep all rules of their formats; every row of a data set must "
+               "be finite and not zero, and every label must be a class; arrays of an .npz must "
+               "have their checksums, and a .tar its end.\n\n"
+               "Models and galleries name the version that fitted them and the checksum of the "
+               "statistics they were fitted from. If those statistics are among the files, their "
+               "name is printed, too. Equal statistics have equal checksums, whatever files, "
+               "machines and threads they come from. Models with text name the checksum of that as "
+               "well, of its rows and class names, and, if it was made by 'koofu embed-text', one "
+               "of encoder, prompts and classes; the text is looked for among the data sets.\n\n"
+               "A file that is not sound is named with the reason, the others are still checked, "
+               "and the exit status is that of the first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"After a copy", "koofu verify model.safetensors gallery.safetensors"},
                          {"Which statistics is this model from?",

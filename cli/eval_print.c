@@ -99,10 +99,9 @@ static void print_open_set(const kf_open_set_result *o, int text) {
       "  AUROC %.2f %%; %.2f %% of the unknown rows pass where 95 %% of the known ones do (%s)\n",
       100 * o->auroc, 100 * o->fpr95, show_real(o->threshold).text);
   if (o->kept > 0 || o->refused > 0)
-    printf(
-        "  the threshold of the model keeps %.2f %% of the known rows and refuses %.2f %% of the "
-        "unknown ones\n",
-        100 * o->kept, 100 * o->refused);
+    printf("  the threshold of the model keeps %.2f %% of the known rows and refuses %.2f %% of "
+           "the unknown ones\n",
+           100 * o->kept, 100 * o->refused);
 }
 
 static void print_job_errors(const eval_job *job) {

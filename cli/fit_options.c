@@ -114,8 +114,8 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
   }
   const kf_fuse_point *chosen = &c->points[c->chosen];
   say(cli,
-      "lambda %s and alpha %s by leave-one-%sout%s: text and prototypes together are right for "
-      "%s of %s left out in turn (standard error %.2f points), text alone for %s",
+      "lambda %s and alpha %s by leave-one-%sout%s: text and prototypes together are right for %s "
+      "of %s left out in turn (standard error %.2f points), text alone for %s",
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
       cli->args.fit.groups ? "group-" : "",
       c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
@@ -138,8 +138,8 @@ static void say_dim(cli_run *cli, const kf_dim_choice *c) {
         c->dim, c->folds, show_counted(c->n, "row", "rows").text, 100 * c->margin);
   else
     say(cli,
-        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most "
-        "%.2f with 95 %% confidence",
+        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most %.2f "
+        "with 95 %% confidence",
         show_counted(c->dim, "dimension", "dimensions").text, c->folds,
         show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text, all->dim,
         show_percent(all->top1, c->n).text, 100 * loss, 100 * kf_dim_upper95(c, c->dim - 1));

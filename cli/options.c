@@ -19,9 +19,8 @@ const cli_group global_options = {
             {CHOICE("isa", common.isa, "NAME", KF_ISA_AUTO, isa_choices),
              .help = "use this instruction set: auto, plain, avx2, avx512 or amx"},
             {TEXT("device", common.device, "NAME"),
-             .help =
-                 "where to work: cpu, cuda, cuda:N or several, cuda:0,cuda:1 (default: auto, on "
-                 "the first GPU where that is faster)"},
+             .help = "where to work: cpu, cuda, cuda:N or several, cuda:0,cuda:1 (default: auto, "
+                     "on the first GPU where that is faster)"},
             {FLAG("quiet", common.quiet), .letter = 'q', .help = "print results and errors only"},
             {COUNTED("verbose", common.verbose), .letter = 'v',
              .help = "show threads, instruction set and timing; -vv times every stage"},
@@ -33,9 +32,9 @@ const cli_group label_options = {
     "Labels",
     OPTIONS(
         {INPUTS("labels", data.labels, "FILE"),
-         .help = "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text "
-                 "with one label per line; repeat it, or give a folder, for one file for each data "
-                 "file"},
+         .help =
+             "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text with "
+             "one label per line; repeat it, or give a folder, for one file for each data file"},
         {TEXT("label-column", data.label_column, "NAME"),
          .help = "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
                  "only one); the labels inside .parquet (default: labels or label)"},
@@ -49,8 +48,8 @@ const cli_group row_options = {
     "Rows",
     OPTIONS(
         {TEXT("tensor", data.tensor, "NAME"),
-         .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
-                 "array)"},
+         .help =
+             "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D array)"},
         {TEXT("column", data.tensor, "NAME"),
          .help = "the rows inside .parquet (default: embedding, or the only list of floats)"},
         {TEXT("id-column", data.id_column, "NAME"),
@@ -85,14 +84,14 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS({CRITERION}, {ROW_GROUPS}, {ONE_SE},
-            {SAMPLE,
-             .help = "choose using at most N rows, the same share of each class (default: up to "
-                     "2000 for the likelihood, up to 50000 for counting hits: as many as the "
-                     "choice needs)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
-                            "or as many as most classes have rows)"},
-            {MARGIN})};
+    OPTIONS(
+        {CRITERION}, {ROW_GROUPS}, {ONE_SE},
+        {SAMPLE,
+         .help = "choose using at most N rows, the same share of each class (default: up to 2000 "
+                 "for the likelihood, up to 50000 for counting hits: as many as the choice needs)"},
+        {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, or as "
+                        "many as most classes have rows)"},
+        {MARGIN})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),
@@ -104,14 +103,12 @@ const cli_group vote_options = {
                                    "probabilities: larger is steeper (default: the model's)"})};
 
 const cli_group text_options = {
-    "Text",
-    OPTIONS({TEXT_INPUT,
-             .help = "zero-shot: classify by text prototypes (see 'koofu text-prototypes'); any "
-                     "data set with labels will do"},
-            {TEXT_CENTRE(text_centre_choices),
-             .help = "subtract before mapping: none, mean (the mean of the images, from both) or "
-                     "modality (from each its own mean; default)"},
-            {TEXT_AS_IS})};
+    "Text", OPTIONS({TEXT_INPUT, .help = "zero-shot: classify by text prototypes (see 'koofu "
+                                         "text-prototypes'); any data set with labels will do"},
+                    {TEXT_CENTRE(text_centre_choices),
+                     .help = "subtract before mapping: none, mean (the mean of the images, from "
+                             "both) or modality (from each its own mean; default)"},
+                    {TEXT_AS_IS})};
 
 #define PRECISION                                                                                  \
   CHOICE("precision", encoder.precision, "NAME", KF_PRECISION_F32, precision_choices),             \

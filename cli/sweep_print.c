@@ -144,8 +144,9 @@ static const char *set_of(const sweep_table *t, const kf_sweep_cell *c) {
 static void print_csv(const void *table, sink *out) {
   const sweep_table *t = table;
   FILE *file = out->file;
-  sink_columns(out, "set metric space lambda relative dim k n top1 top5 top1_share top5_share text "
-                    "alpha best");
+  sink_columns(
+      out,
+      "set metric space lambda relative dim k n top1 top5 top1_share top5_share text alpha best");
   sink_end_header(out);
   for (size_t i = 0; i < t->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &t->sweep->cells[i];
