@@ -39,16 +39,15 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
 /* --- a journal ---------------------------------------------------------------------------------- */
 
 /* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
-static int is_entry(const char *name) {
-  size_t digits = strspn(name, "0123456789");
-  const char *rest = name + digits;
+static int is_entry(const struct dirent *file) {
+  size_t digits = strspn(file->d_name, "0123456789");
+  const char *rest = file->d_name + digits;
   return digits >= 6 && digits <= 18 &&
          (strcmp(rest, ".safetensors") == 0 || strcmp(rest, "-text.safetensors") == 0);
 }
 
-static int by_number(const void *a, const void *b) {
-  unsigned long long x = strtoull(*(const char *const *)a, NULL, 10);
-  unsigned long long y = strtoull(*(const char *const *)b, NULL, 10);
+static int by_number(const struct dirent **a, const struct dirent **b) {
+  unsigned long long x = strtoull((*a)->d_name, NULL, 10), y = strtoull((*b)->d_name, NULL, 10);
   return (x > y) - (x < y);
 }
 
@@ -63,12 +62,10 @@ static int has_class(const kf_model *model, const char *name) {
 /* What the model has already is left out, so that a journal can be taken twice. */
 static int add_entry(cli_run *cli, const char *folder, const char *file, kf_model **model,
                      uint32_t *added) {
-  char *path;
-  if (asprintf(&path, "%s/%s", folder, file) < 0) return fail(cli, KF_ERR_MEM);
-  TRY(own(cli, path, free));
-  const char *paths[] = {path};
+  const char *path = own_format(cli, "%s/%s", folder, file);
+  if (!path) return fail(cli, KF_ERR_MEM);
   kf_data *samples = NULL;
-  TRY(own_data(cli, kf_data_open(cli->ctx, paths, 1, NULL, &samples), &samples));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &path, 1, NULL, &samples), &samples));
   const char *name = kf_data_class_name(samples, 0);
   if (kf_data_classes(samples) != 1 || !name)
     return fail_with(cli, EXIT_BAD_DATA, "%s: not an added class of 'koofu serve'", path);
@@ -81,44 +78,12 @@ static int add_entry(cli_run *cli, const char *folder, const char *file, kf_mode
   return EXIT_OK;
 }
 
-/* The names of its files, in the order in which they came. */
-typedef struct journal {
-  char **names;
-  size_t n;
-} journal;
-
-static int keep_name(cli_run *cli, journal *j, const char *name) {
-  char **more = realloc(j->names, (j->n + 1) * sizeof *more);
-  if (more) j->names = more;
-  if (!more || !(more[j->n] = strdup(name))) return fail(cli, KF_ERR_MEM);
-  j->n++;
-  return EXIT_OK;
-}
-
-static int read_journal(cli_run *cli, journal *j) {
-  const char *folder = cli->args.serve.journal;
-  DIR *entries = opendir(folder);
-  const struct dirent *entry;
-  int result = EXIT_OK;
-  int error = entries ? 0 : errno;
-  errno = 0;
-  while (result == EXIT_OK && entries && (entry = readdir(entries)))
-    if (is_entry(entry->d_name)) result = keep_name(cli, j, entry->d_name);
-  if (entries && errno) error = errno;
-  if (entries) closedir(entries);
-  if (result == EXIT_OK && error == ENOMEM) return fail(cli, KF_ERR_MEM);
-  if (result == EXIT_OK && error)
-    return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(error));
-  if (result == EXIT_OK && j->n == 0)
-    return fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
-  if (j->n > 1) qsort(j->names, j->n, sizeof *j->names, by_number);
-  return result;
-}
-
-static int add_entries(cli_run *cli, const journal *j, kf_model *model) {
+/* In the order in which they came. */
+static int add_entries(cli_run *cli, const char *folder, struct dirent **entries, int n,
+                       kf_model *model) {
   uint32_t added = 0;
-  for (size_t i = 0; i < j->n; i++)
-    TRY(add_entry(cli, cli->args.serve.journal, j->names[i], &model, &added));
+  if (n == 0) return fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
+  for (int i = 0; i < n; i++) TRY(add_entry(cli, folder, entries[i]->d_name, &model, &added));
   TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
   say_written(cli, cli->args.output, "%s, %s of them new",
               show_counted(kf_model_classes(model), "class", "classes").text,
@@ -127,11 +92,14 @@ static int add_entries(cli_run *cli, const journal *j, kf_model *model) {
 }
 
 static int add_journal(cli_run *cli, kf_model *model) {
-  journal j = {0};
-  int result = read_journal(cli, &j);
-  if (result == EXIT_OK) result = add_entries(cli, &j, model);
-  for (size_t i = 0; i < j.n; i++) free(j.names[i]);
-  free(j.names);
+  const char *folder = cli->args.serve.journal;
+  struct dirent **entries;
+  int n = scandir(folder, &entries, is_entry, by_number);
+  if (n < 0 && errno == ENOMEM) return fail(cli, KF_ERR_MEM);
+  if (n < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(errno));
+  int result = add_entries(cli, folder, entries, n, model);
+  for (int i = 0; i < n; i++) free(entries[i]);
+  free(entries);
   return result;
 }
 
@@ -145,7 +113,7 @@ static int check_operands(cli_run *cli) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_add_class(cli_run *cli) {
   TRY(check_operands(cli));
   TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
@@ -186,5 +154,5 @@ const cli_command add_class_command = {
         {"Those that were added on the page of 'koofu serve'",
          "koofu add-class model.safetensors --from-journal model.safetensors.journal -o "
          "model2.safetensors"}),
-    .run = run,
+    .run = run_add_class,
 };

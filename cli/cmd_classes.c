@@ -89,10 +89,9 @@ static void write_group(FILE *file, const kf_class_set *group) {
 /* List i to PREFIX-NAME.txt: a group, or the exclusive ones. */
 static int write_list(const classes_job *job, size_t i, sink **out) {
   cli_run *cli = job->cli;
-  char *path;
-  const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
-  if (asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0) return fail(cli, KF_ERR_MEM);
-  TRY(own(cli, path, free));
+  const char *path = own_format(cli, "%s-%s.txt", cli->args.output,
+                                i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE);
+  if (!path) return fail(cli, KF_ERR_MEM);
   TRY(check_output(cli, path));
   TRY(sink_open(cli, path, SINK_TABS, out));
   size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
@@ -134,7 +133,7 @@ static kf_status load(classes_job *job) {
   return status == KF_OK ? note_ancestors(job) : status;
 }
 
-static int run(cli_run *cli) {
+static int run_classes(cli_run *cli) {
   classes_job job = {.cli = cli};
   int result = result_of(cli, load(&job));
   if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
@@ -176,5 +175,5 @@ const cli_command classes_command = {
     .examples =
         EXAMPLES({"ImageNet in WordNet", "koofu classes --hierarchy class_hierarchy.txt --set "
                                          "1k.txt --all 21k.txt --names node_names.txt -o groups"}),
-    .run = run,
+    .run = run_classes,
 };

@@ -387,14 +387,10 @@ static int open_inputs(classify_job *job) {
   TRY(queries_open(cli, 1, &job->queries));
   if (job->queries.data)
     job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
-  int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
-  TRY(check_queries(cli, &job->queries, mapped, "",
-                    alone ? kf_gallery_dim_in(job->gallery) : kf_model_dim_in(job->model),
-                    alone ? "gallery" : "model"));
-  return check_query_origin(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
+  return check_queries(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
 }
 
-static int run(cli_run *cli) {
+static int run_classify(cli_run *cli) {
   classify_job job = {.cli = cli};
   TRY(take_voters(cli));
   TRY(check_options(cli));
@@ -477,6 +473,6 @@ const cli_command classify_command = {
         {"The same without the model", "koofu classify gallery.safetensors photos.npy -k 15"},
         {"By class names alone (zero-shot)",
          "koofu classify model.safetensors photos.npy --text text.safetensors"}),
-    .run = run,
+    .run = run_classify,
     .shared = 1,
 };

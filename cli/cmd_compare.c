@@ -130,7 +130,7 @@ static int check_options(cli_run *cli) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_compare(cli_run *cli) {
   compare_job job = {.cli = cli};
   TRY(check_options(cli));
   TRY(load_judging(cli, &job.truth, &job.set));
@@ -167,6 +167,6 @@ const cli_command compare_command = {
         EXAMPLES({"Two models", "koofu compare new.safetensors old.safetensors test.safetensors"},
                  {"A model and the answers of another program",
                   "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"}),
-    .run = run,
+    .run = run_compare,
     .shared = 1,
 };

@@ -3,7 +3,7 @@
 #include "inputs.h"
 #include "outputs.h"
 
-static int run(cli_run *cli) {
+static int run_convert(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
   TRY(check_data_set(cli, path));
@@ -50,6 +50,6 @@ const cli_command convert_command = {
          "koofu convert shards --labels train.csv --label-column class -o train.safetensors"},
         {"Arrays saved by numpy.savez",
          "koofu convert train.npz:x --labels train.npz:y -o train.safetensors"}),
-    .run = run,
+    .run = run_convert,
     .shared = 1,
 };

@@ -165,7 +165,7 @@ static void print_next(const demo *d) {
          "  koofu quickstart photos --encoder clip\n");
 }
 
-static int run(cli_run *cli) {
+static int run_demo(cli_run *cli) {
   const cli_args *a = &cli->args;
   demo d = {
       .cli = cli, .world = world_of(a), .test_per_class = (uint64_t)a->world.test_per_class.value};
@@ -197,5 +197,5 @@ const cli_command demo_command = {
                "figures mean. Nothing is read or written.",
     .groups = GROUPS(&own_options, &world_options),
     .examples = EXAMPLES({"As many classes as ImageNet", "koofu demo --classes 1000"}),
-    .run = run,
+    .run = run_demo,
 };

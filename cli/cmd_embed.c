@@ -3,7 +3,7 @@
 #include "encoders.h"
 #include "outputs.h"
 
-static int run(cli_run *cli) {
+static int run_embed(cli_run *cli) {
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
   TRY(check_safetensors(cli, cli->args.output, "data set"));
@@ -63,6 +63,6 @@ const cli_command embed_command = {
          "koofu embed clip 'shards/{00000..00099}.tar' --metadata train.jsonl -o "
          "train.safetensors"},
         {"In half the space", "koofu embed clip 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
-    .run = run,
+    .run = run_embed,
     .shared = 1,
 };

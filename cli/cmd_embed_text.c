@@ -54,7 +54,7 @@ static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_promp
   return save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts");
 }
 
-static int run(cli_run *cli) {
+static int run_embed_text(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
@@ -105,5 +105,5 @@ const cli_command embed_text_command = {
                           "koofu embed-text clip --prompts query.txt -o query.safetensors"},
                          {"The same, from another program",
                           "echo 'a red fox' | koofu embed-text clip - -o query.safetensors"}),
-    .run = run,
+    .run = run_embed_text,
 };

@@ -244,7 +244,7 @@ static int open_inputs(eval_job *job) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_eval(cli_run *cli) {
   eval_job job = {.cli = cli};
   TRY(take_voters(cli));
   TRY(check_options(cli));
@@ -350,6 +350,6 @@ const cli_command eval_command = {
                            "synsets.txt --ids val_files.txt"},
         {"Where does it go wrong?",
          "koofu eval model.safetensors test.safetensors --errors --wrong wrong.csv"}),
-    .run = run,
+    .run = run_eval,
     .shared = 1,
 };

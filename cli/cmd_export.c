@@ -13,7 +13,7 @@ static int check_target(cli_run *cli, const char *path) {
   return stat(path, &info) == 0 && !S_ISDIR(info.st_mode) ? check_output(cli, path) : EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_export(cli_run *cli) {
   const cli_args *a = &cli->args;
   TRY(check_target(cli, a->output));
   kf_model *model = NULL;
@@ -95,5 +95,5 @@ const cli_command export_command = {
          "koofu export model.safetensors --gallery gallery.safetensors -o gallery.faiss"},
         {"For a microcontroller", "koofu export model.safetensors -o birds.h"},
         {"For the Hugging Face hub", "koofu export model.safetensors --license mit -o birds/"}),
-    .run = run,
+    .run = run_export,
 };

@@ -52,7 +52,7 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_
         show_counted(classes - used, "class has", "classes have").text);
 }
 
-static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
+static int fit_and_save(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
   kf_model *model = NULL;
   kf_fit_report *report = NULL;
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
@@ -65,7 +65,7 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   return result;
 }
 
-static int check(cli_run *cli, const kf_stats *stats) {
+static int check_options(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
@@ -79,7 +79,7 @@ static int check(cli_run *cli, const kf_stats *stats) {
   return check_text_options(cli);
 }
 
-static int run(cli_run *cli) {
+static int run_fit(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_fit_options options = {0};
   kf_data *data = NULL;
@@ -90,7 +90,7 @@ static int run(cli_run *cli) {
   TRY(read_fit_options(cli, &options, &alpha));
   TRY(check_safetensors(cli, a->output, "model"));
   TRY(take_stats(cli, &stats));
-  TRY(check(cli, stats));
+  TRY(check_options(cli, stats));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
   if (a->text.path) TRY(load_text(cli, &text));
   if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
@@ -98,7 +98,7 @@ static int run(cli_run *cli) {
   options.text = text;
   options.stats = stats;
   options.between = between;
-  return fit(cli, data, &options);
+  return fit_and_save(cli, data, &options);
 }
 
 static const cli_group own_options = {
@@ -173,6 +173,6 @@ const cli_command fit_command = {
                   "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
                  {"Another lambda, without reading the data again",
                   "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
-    .run = run,
+    .run = run_fit,
     .shared = 1,
 };

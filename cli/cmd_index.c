@@ -131,7 +131,7 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   return a->index.append ? fail_load(cli, status, a->index.append, "gallery") : fail(cli, status);
 }
 
-static int run(cli_run *cli) {
+static int run_index(cli_run *cli) {
   if (cli->args.index.remove || cli->args.index.compact) {
     TRY(check_change(cli));
     return (cli->args.index.remove ? remove_rows : compact)(cli, cli->args.operands.items[0]);
@@ -217,6 +217,6 @@ const cli_command index_command = {
         {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"},
         {"Fewer, by their ids", "koofu index gallery.safetensors --remove gone.txt"},
         {"One file again", "koofu index gallery.safetensors --compact"}),
-    .run = run,
+    .run = run_index,
     .shared = 1,
 };

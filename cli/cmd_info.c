@@ -180,7 +180,7 @@ static void print_json(const char *path, const kf_info *info) {
   jw_end(&j);
 }
 
-static int run(cli_run *cli) {
+static int run_info(cli_run *cli) {
   int result = EXIT_OK;
   for (size_t i = 0; i < cli->args.operands.n && !stop_wanted(); i++) {
     const char *path = cli->args.operands.items[i];
@@ -216,5 +216,5 @@ const cli_command info_command = {
     .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
                          {"Its number of classes, for a script",
                           "koofu info --json model.safetensors | jq .classes"}),
-    .run = run,
+    .run = run_info,
 };

@@ -36,7 +36,7 @@ static int check_options(cli_run *cli) {
   return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 
-static int run(cli_run *cli) {
+static int run_prompts(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,
                                 .spoken = a->prompts.names,
@@ -88,5 +88,5 @@ const cli_command prompts_command = {
                          {"Modified names, two of which appear twice (mod_7)",
                           "koofu prompts --classes modified_classnames.txt --repeats --templates "
                           "builtin7 -o prompts.txt"}),
-    .run = run,
+    .run = run_prompts,
 };

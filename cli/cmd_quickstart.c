@@ -10,45 +10,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A text that the run frees. NULL: out of memory. */
-static const char *kept(cli_run *cli, int length, char *text) {
-  return length >= 0 && own(cli, text, free) == EXIT_OK ? text : NULL;
-}
-
-/* The name of a folder as it was given or, for "." and "..", as it is; "": it has none. */
+/* The name of a folder as it was given or, for "." and "..", as it is; "": it has none. NULL: out of
+ * memory. */
 static const char *name_of(cli_run *cli, const char *source) {
   size_t n = strlen(source);
   while (n > 0 && source[n - 1] == '/') n--;
   size_t begin = n;
   while (begin > 0 && source[begin - 1] != '/') begin--;
-  char *name;
-  int length = asprintf(&name, "%.*s", (int)(n - begin), source + begin);
-  if (length < 0 || (strcmp(name, ".") != 0 && strcmp(name, "..") != 0))
-    return kept(cli, length, name);
-  free(name);
-  char *real = realpath(source, NULL), *last = real ? strrchr(real, '/') + 1 : "";
-  length = asprintf(&name, "%s", last);
+  const char *name = own_format(cli, "%.*s", (int)(n - begin), source + begin);
+  if (!name || (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)) return name;
+  char *real = realpath(source, NULL);
+  name = own_format(cli, "%s", real ? strrchr(real, '/') + 1 : "");
   free(real);
-  return kept(cli, length, name);
+  return name;
 }
 
-/* "photos/" -> "photos-koofu", in the current folder; beside the pictures if we are among them. */
+/* "photos/" -> "photos-koofu", in the current folder or, if that is among the pictures, beside them. */
 static const char *usual_folder(cli_run *cli, const kf_pictures *pictures) {
   const char *source = cli->args.operands.items[0], *name = name_of(cli, source);
-  char *folder;
   if (!name) return NULL;
-  int length = asprintf(&folder, "%s%skoofu", name, *name ? "-" : "");
-  if (length < 0 || !kf_pictures_inside(pictures, folder)) return kept(cli, length, folder);
-  free(folder);
+  const char *folder = own_format(cli, "%s%skoofu", name, *name ? "-" : "");
+  if (!folder || !kf_pictures_inside(pictures, folder)) return folder;
   int here = strcmp(source, ".") == 0 || strcmp(source, "./") == 0;
-  length = asprintf(&folder, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
-  return kept(cli, length, folder);
+  return own_format(cli, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
 }
 
 static const char *path_in(cli_run *cli, const char *folder, const char *name) {
-  char *path;
-  int length = asprintf(&path, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
-  return kept(cli, length, path);
+  return own_format(cli, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
 }
 
 /* --- what is printed -------------------------------------------------------------------------- */
@@ -141,7 +129,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_quickstart(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
@@ -196,5 +184,5 @@ const cli_command quickstart_command = {
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
                          {"Then use the model",
                           "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip"}),
-    .run = run,
+    .run = run_quickstart,
 };

@@ -80,7 +80,7 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
         show_percent(r->eval_fused.top1, r->eval_fused.n).text);
 }
 
-static int run(cli_run *cli) {
+static int run_report(cli_run *cli) {
   const cli_args *a = &cli->args;
   char train[512], test[512];
   double alpha = 0;
@@ -159,6 +159,6 @@ const cli_command report_command = {
                                           "--test-labels y_test.npy --title 'Birds' -o birds.html"},
         {"Names and pictures", "koofu report train.safetensors --test test.safetensors --text "
                                "text.safetensors -o report.html"}),
-    .run = run,
+    .run = run_report,
     .shared = 1,
 };

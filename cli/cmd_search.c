@@ -4,9 +4,7 @@
 #include "galleries.h"
 #include "outputs.h"
 #include "owned.h"
-#include "search_page.h"
-#include "search_parts.h"
-#include "search_unique.h"
+#include "search.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -308,7 +306,7 @@ static void close_json(search_job *job) {
   jw_end(j);
 }
 
-static int search(search_job *job) {
+static int search_and_write(search_job *job) {
   TRY(make_buffers(job));
   const cli_args *a = &job->cli->args;
   if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
@@ -458,7 +456,7 @@ static int open_inputs(search_job *job) {
   return choose_k(job->cli, path, most, &job->k);
 }
 
-static int run(cli_run *cli) {
+static int run_search(cli_run *cli) {
   const char *unique = cli->args.search.unique, *within = cli->args.search.within;
   search_job job = {.cli = cli, .itself = cli->args.search.itself};
   TRY(check_operands(cli));
@@ -467,7 +465,7 @@ static int run(cli_run *cli) {
   TRY(check_outputs(cli));
   if (unique) return search_unique(cli, job.limit);
   TRY(open_inputs(&job));
-  return search(&job);
+  return search_and_write(&job);
 }
 
 static const char *const search_metrics[] = {"cosine", "euclidean", "inner", NULL};
@@ -580,6 +578,6 @@ const cli_command search_command = {
          "koofu search photos.safetensors --unique 0.95 --keep keep.txt"},
         {"The nearest other row of each",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),
-    .run = run,
+    .run = run_search,
     .shared = 1,
 };

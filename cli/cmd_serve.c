@@ -100,7 +100,7 @@ static int start(cli_run *cli) {
 
 #endif
 
-static int run(cli_run *cli) {
+static int run_serve(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->serve.demo && (a->operands.n || given(cli, "gallery rows encoder images journal")))
     return fail_usage(cli, "--demo has its own model and gallery, and takes no others");
@@ -174,5 +174,5 @@ const cli_command serve_command = {
                           "photos-koofu/embeddings.safetensors --encoder clip --images photos"},
                          {"For other machines",
                           "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
-    .run = run,
+    .run = run_serve,
 };

@@ -3,7 +3,7 @@
 #include "inputs.h"
 #include "outputs.h"
 
-static int run(cli_run *cli) {
+static int run_stats(cli_run *cli) {
   kf_data *data = NULL;
   kf_stats *stats = NULL;
   TRY(check_output(cli, cli->args.output));
@@ -32,6 +32,6 @@ const cli_command stats_command = {
         {"Statistics of a native data set", "koofu stats train.safetensors -o s.safetensors"},
         {"Of a folder of shards with one label file for all rows",
          "koofu stats shards/ --labels labels.npy -o s.safetensors"}),
-    .run = run,
+    .run = run_stats,
     .shared = 1,
 };

@@ -5,8 +5,7 @@
 #include "judging.h"
 #include "outputs.h"
 #include "owned.h"
-#include "sweep_print.h"
-#include "sweep_shots.h"
+#include "sweep.h"
 #include "texts.h"
 
 #include <stdlib.h>
@@ -178,7 +177,7 @@ static int prepare(sweep_job *j) {
   return take_options(j);
 }
 
-static int sweep(sweep_job *j) {
+static int measure(sweep_job *j) {
   cli_run *cli = j->cli;
   TRY(own_sweep(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep),
                 &j->sweep));
@@ -187,12 +186,12 @@ static int sweep(sweep_job *j) {
   return write_table(cli, &table, sweep_form, j->sweep->n_cells, "cell", "cells");
 }
 
-static int run(cli_run *cli) {
+static int run_sweep(cli_run *cli) {
   if (cli->args.shots.sizes.n) return sweep_shots(cli);
   TRY(need(cli, "seeds", "--shots"));
   sweep_job j = {.cli = cli};
   TRY(prepare(&j));
-  return sweep(&j);
+  return measure(&j);
 }
 
 static const cli_group own_options = {
@@ -282,6 +281,6 @@ const cli_command sweep_command = {
                          {"The lambda of the paper, all its dimensions",
                           "koofu sweep s.safetensors --test val.safetensors --lambdas 50,150 "
                           "--dims 768,640,512,384,256,192,128,96,76,64,32"}),
-    .run = run,
+    .run = run_sweep,
     .shared = 1,
 };

@@ -19,7 +19,7 @@ static int save_both(cli_run *cli, const char *path, const char *text_path) {
   return result_of(cli, kf_outputs_commit(cli->ctx));
 }
 
-static int run(cli_run *cli) {
+static int run_synth(cli_run *cli) {
   const char *path = cli->args.output, *text_path = cli->args.world.text;
   TRY(check_safetensors(cli, path, "data set"));
   if (text_path) TRY(check_safetensors(cli, text_path, "data set"));
@@ -54,5 +54,5 @@ const cli_command synth_command = {
                   "koofu synth -o train.safetensors && koofu synth --split 1 -o test.safetensors"},
                  {"As many rows as ImageNet has",
                   "koofu synth --dim 768 --per-class 1281 --dtype f16 -o big.safetensors"}),
-    .run = run,
+    .run = run_synth,
 };

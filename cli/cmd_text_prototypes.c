@@ -50,7 +50,7 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
   return open_prompts(cli, 1, a->data.classes, data); /* labels inside, which --classes names */
 }
 
-static int run(cli_run *cli) {
+static int run_text_prototypes(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given) TRY(refuse(cli, "labels label-tensor", "--per-class"));
   TRY(check_safetensors(cli, a->output, "file of text prototypes"));
@@ -93,5 +93,5 @@ const cli_command text_prototypes_command = {
          "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o text.safetensors"},
         {"Then zero-shot accuracy",
          "koofu eval model.safetensors test.safetensors --text text.safetensors"}),
-    .run = run,
+    .run = run_text_prototypes,
 };

@@ -12,7 +12,7 @@ static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
   return result_of(cli, status);
 }
 
-static int run(cli_run *cli) {
+static int run_transform(cli_run *cli) {
   TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
   kf_data *data = NULL;
@@ -43,6 +43,6 @@ const cli_command transform_command = {
     .examples =
         EXAMPLES({"A compact gallery for retrieval",
                   "koofu transform model.safetensors gallery.npy --dtype f16 -o compact.npy"}),
-    .run = run,
+    .run = run_transform,
     .shared = 1,
 };

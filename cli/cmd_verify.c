@@ -5,7 +5,6 @@
 #include "owned.h"
 #include "streams.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What is known of one file; info NULL: it is not sound. */
@@ -132,13 +131,12 @@ static int verify_all(cli_run *cli, verified *files, size_t n) {
   return result;
 }
 
-static int run(cli_run *cli) {
+static int run_verify(cli_run *cli) {
   size_t n = cli->args.operands.n;
-  verified *files = calloc(n, sizeof *files);
-  if (!files) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  verified *files = own_memory(cli, n, sizeof *files);
+  if (!files) return fail(cli, KF_ERR_MEM);
   int result = verify_all(cli, files, n);
   for (size_t i = 0; i < n; i++) kf_info_free(files[i].info);
-  free(files);
   return result;
 }
 
@@ -166,5 +164,5 @@ const cli_command verify_command = {
     .examples = EXAMPLES({"After a copy", "koofu verify model.safetensors gallery.safetensors"},
                          {"Which statistics is this model from?",
                           "koofu verify model.safetensors stats/*.safetensors"}),
-    .run = run,
+    .run = run_verify,
 };

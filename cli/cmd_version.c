@@ -30,7 +30,7 @@ static int print_devices(cli_run *cli) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_version(cli_run *cli) {
   printf("koofu %s\n", kf_version());
   if (!cli->args.common.verbose) return EXIT_OK;
   for (int isa = KF_ISA_PLAIN; kf_isa_name((kf_isa)isa); isa++)
@@ -44,6 +44,6 @@ const cli_command version_command = {
     .summary = "print the version",
     .details = "With -v, also prints the instruction sets and which of them this machine has, the "
                "plug-in for GPUs and the devices that would be used, or what is missing.",
-    .run = run,
+    .run = run_version,
     .shared = 1,
 };

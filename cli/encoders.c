@@ -60,11 +60,9 @@ void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
 }
 
 void say_kept(cli_run *cli, const char *path) {
-  char *parts;
-  if (asprintf(&parts, "%s.parts", path) < 0) return;
-  if (access(parts, F_OK) == 0)
+  const char *parts = own_format(cli, "%s.parts", path);
+  if (parts && access(parts, F_OK) == 0)
     say(cli, "finished shards are kept; run the same command again to continue");
-  free(parts);
 }
 
 kf_embed_options embed_options_of(const cli_args *a) {

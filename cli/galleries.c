@@ -18,7 +18,7 @@ int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **
   return status == KF_OK ? own_gallery(cli, KF_OK, out) : fail_load(cli, status, path, "gallery");
 }
 
-/* --- rows that are mapped already ------------------------------------------------------------- */
+/* --- queries ---------------------------------------------------------------------------------- */
 
 int info_is_mapped(const kf_info *info) {
   for (size_t i = 0; i < info->n_tensors; i++)
@@ -26,41 +26,18 @@ int info_is_mapped(const kf_info *info) {
   return 0;
 }
 
-static int is_mapped_gallery(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
-  int yes = strcmp(info->kind, "gallery") == 0 && info_is_mapped(info);
-  kf_info_free(info);
-  return yes;
-}
-
-static int fail_mapped(cli_run *cli, const char *otherwise) {
-  const cli_list *operands = &cli->args.operands;
-  size_t which = 1; /* may be a folder or pattern */
-  for (size_t i = operands->n; i-- > 1;)
-    if (is_mapped_gallery(cli, operands->items[i])) which = i;
-  return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: the rows of this gallery are already mapped; give the original rows%s",
-                   operands->items[which], otherwise);
-}
-
-int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *otherwise,
-                  uint32_t dim, const char *taker) {
-  if (mapped && q->data && kf_data_mapped(q->data)) return fail_mapped(cli, otherwise);
+int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
+                  const kf_gallery *gallery) {
+  kf_ctx *ctx = cli->ctx;
+  if (q->data)
+    return result_of(cli, gallery ? kf_gallery_takes(ctx, gallery, q->data)
+                                  : kf_model_takes(ctx, model, q->data));
+  const kf_origin *other = gallery ? kf_gallery_origin(gallery) : kf_model_origin(model);
+  uint32_t dim = gallery ? kf_gallery_dim_in(gallery) : kf_model_dim_in(model);
+  TRY(result_of(cli, kf_origins_agree(ctx, kf_encoder_origin(q->encoder), other)));
   if (q->dim == dim) return EXIT_OK;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the %s takes %u",
-                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
-                   q->data ? "has" : "gives", q->dim, taker, dim);
-}
-
-int check_query_origin(cli_run *cli, const cli_queries *q, const kf_model *model,
-                       const kf_gallery *gallery) {
-  const kf_origin *own = q->data ? kf_data_origin(q->data) : kf_encoder_origin(q->encoder);
-  if (model) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_model_origin(model))));
-  if (gallery) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_gallery_origin(gallery))));
-  if (!q->data) return EXIT_OK;
-  return result_of(cli, gallery ? kf_gallery_takes(cli->ctx, gallery, q->data)
-                                : kf_model_takes(cli->ctx, model, q->data));
+  return fail_with(cli, EXIT_BAD_DATA, "%s: gives %u columns, the %s takes %u",
+                   cli->args.encoder.folder, q->dim, gallery ? "gallery" : "model", dim);
 }
 
 /* --- votes ------------------------------------------------------------------------------------ */

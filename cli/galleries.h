@@ -7,16 +7,10 @@
 /* queries: about how many there will be; 0: not known. */
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out);
 int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
-/* Refuses queries, operands 1 and up, of another dimension than `taker` ("model") takes and, if they
- * will be mapped, rows that are already; `otherwise` is the alternative that the message ends with,
- * or "". */
-int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const char *otherwise,
-                  uint32_t dim, const char *taker);
-
-/* Refuses queries of another encoder, or mapped already. Either may be NULL; with a gallery the model
- * does not map them. */
-int check_query_origin(cli_run *cli, const cli_queries *queries, const kf_model *model,
-                       const kf_gallery *gallery);
+/* Refuses queries that the gallery or, without one, the model cannot take: of another dimension, of
+ * another encoder, or mapped already. */
+int check_queries(cli_run *cli, const cli_queries *queries, const kf_model *model,
+                  const kf_gallery *gallery);
 
 /* Takes the first operand as --gallery where it is a gallery, whose rows then vote without a model;
  * refuses options that need one. */

@@ -87,7 +87,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   const cli_args *a = &cli->args;
   if (!a->fit.groups) return EXIT_OK;
   if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
-  TRY(refuse(cli, "only", "--groups"));
+  if (a->data.only) TRY(refuse(cli, "groups", "--only"));
   kf_data_options options = {.labels = &a->fit.groups,
                              .n_labels = 1,
                              .tensor = a->data.tensor,

@@ -161,7 +161,7 @@ static int make_context(cli_run *cli) {
   return result_of(cli, kf_devices_find(cli->ctx, &devices));
 }
 
-static int run(cli_run *cli, int argc, char **argv) {
+static int run_command(cli_run *cli, int argc, char **argv) {
   char message[512];
   cli->args.common.isa = -1; /* not given */
   if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
@@ -195,7 +195,7 @@ int no_such_command(cli_run *cli, const char *name) {
   return fail_with(cli, EXIT_USAGE, "there is no command '%s'; see 'koofu help'", name);
 }
 
-static int start(cli_run *cli, int argc, char **argv) {
+static int take_command(cli_run *cli, int argc, char **argv) {
   if (argc < 2) {
     print_help(stderr, NULL);
     return EXIT_USAGE;
@@ -213,11 +213,11 @@ static int start(cli_run *cli, int argc, char **argv) {
     return fail_with(cli, EXIT_USAGE,
                      "there is nothing to share out among ranks; run 'koofu %s' by itself",
                      found->name);
-  return run(cli, argc - 2, argv + 2);
+  return run_command(cli, argc - 2, argv + 2);
 }
 
-/* Every shard of a data set stays open, so allow as many files as possible. Exceeding the file size
- * limit is an error of the write, not the end of the process. */
+/* Every shard of a data set stays open, so as many files as possible are allowed. Exceeding the file
+ * size limit is an error of the write, not the end of the process. */
 static void set_limits(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -227,28 +227,22 @@ static void set_limits(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-/* A stack that cannot grow ends the process without a word. So it grows now, while nothing has been
- * begun, by more than the kernels put on it; then whatever lacks memory is an allocation. */
-static void grow_stack(void) {
-  enum { BYTES = 1 << 19, PAGE = 4096 };
-  volatile char room[BYTES];
-  for (size_t i = 0; i < BYTES; i += PAGE) room[BYTES - 1 - i] = 0; /* downwards, as it grows */
-  (void)room[0];
-}
-
-/* A limit below a mebibyte, some of which is taken already, is raised as far as that. */
-static int take_stack(cli_run *cli) {
-  const rlim_t enough = 1 << 20;
+/* A stack that cannot grow ends the process without a word. So it grows here, by more than the kernels
+ * need, after its limit is raised to 1 MiB; from then on lack of memory shows in an allocation. */
+static int grow_stack(cli_run *cli) {
+  enum { LIMIT = 1 << 20, BYTES = 1 << 19, PAGE = 4096 };
   struct rlimit stack;
-  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < enough) {
-    rlim_t had = stack.rlim_cur;
-    stack.rlim_cur = enough;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < LIMIT) {
+    rlim_t before = stack.rlim_cur;
+    stack.rlim_cur = LIMIT;
     if (setrlimit(RLIMIT_STACK, &stack) != 0)
       return fail_with(cli, EXIT_INTERNAL,
                        "the stack is limited to %llu KiB, but 1024 are needed (see 'ulimit -s')",
-                       (unsigned long long)had / 1024);
+                       (unsigned long long)before / 1024);
   }
-  grow_stack();
+  volatile char pages[BYTES];
+  for (size_t i = BYTES; i > 0; i -= PAGE) pages[i - 1] = 0; /* downwards, as it grows */
+  (void)pages[0];
   return EXIT_OK;
 }
 
@@ -258,8 +252,9 @@ int cli_main(int argc, char **argv, const kf_comm *comm) {
   cli.begun = now();
   cli.comm = comm;
   set_limits();
-  int taken = take_stack(&cli);
-  int status = settle(&cli, taken == EXIT_OK ? start(&cli, argc, argv) : taken);
+  int status = grow_stack(&cli);
+  if (status == EXIT_OK) status = take_command(&cli, argc, argv);
+  status = settle(&cli, status);
   free_owned(&cli);
   cli.n_streams = 0; /* freed with the rest */
   kf_ctx_free(cli.ctx);

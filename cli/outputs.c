@@ -54,23 +54,14 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
 
 /* --- outputs that cannot be written ----------------------------------------------------------- */
 
-/* Whether a file can be put there. */
-static int check_place(cli_run *cli, const char *path) {
+int check_output(cli_run *cli, const char *path) {
+  if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
+  struct stat info;
+  if (stat(path, &info) == 0 && is_named_input(cli, &info)) return fail_both(cli, path);
   kf_output *output;
   TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
   kf_output_free(output);
   return EXIT_OK;
-}
-
-int check_output(cli_run *cli, const char *path) {
-  if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
-  struct stat info;
-  if (stat(path, &info) != 0) return check_place(cli, path);
-  if (S_ISDIR(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
-  if (!S_ISREG(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  return is_named_input(cli, &info) ? fail_both(cli, path) : check_place(cli, path);
 }
 
 int check_text_output(cli_run *cli, const char *path) {

@@ -1,6 +1,8 @@
 /* owned.c - what a run loads or makes belongs to it, and is freed when it ends. */
 #include "owned.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct cli_owned {
@@ -27,6 +29,15 @@ int own(cli_run *cli, void *object, void (*release)(void *object)) {
 void *own_memory(cli_run *cli, size_t n, size_t size) {
   void *memory = calloc(n, size);
   return memory && keep(cli, memory, free) ? memory : NULL;
+}
+
+const char *own_format(cli_run *cli, const char *format, ...) {
+  char *text;
+  va_list list;
+  va_start(list, format);
+  int length = vasprintf(&text, format, list);
+  va_end(list);
+  return length >= 0 && keep(cli, text, free) ? text : NULL;
 }
 
 void free_owned(cli_run *cli) {

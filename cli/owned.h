@@ -34,6 +34,8 @@ OWNED(verdicts)
 #undef OWNED
 
 void *own_memory(cli_run *cli, size_t n, size_t size); /* zeroed; NULL: out of memory */
-void free_owned(cli_run *cli);                         /* the last first */
+/* Formatted text; NULL: out of memory. */
+const char *own_format(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
+void free_owned(cli_run *cli); /* the last first */
 
 #endif

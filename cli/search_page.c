@@ -1,5 +1,5 @@
 /* search_page.c - answers of 'koofu search' kept for a page of them (--html). */
-#include "search_page.h"
+#include "search.h"
 #include "format.h"
 #include "outputs.h"
 #include "owned.h"

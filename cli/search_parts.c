@@ -8,7 +8,7 @@
 #include "inputs.h"
 #include "outputs.h"
 #include "owned.h"
-#include "search_parts.h"
+#include "search.h"
 
 #include <dirent.h>
 #include <fnmatch.h>
@@ -167,9 +167,7 @@ int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out
   const search_part *text = NULL;
   for (size_t i = 0; i < out->n; i++) {
     search_part *part = &out->parts[i];
-    TRY(check_queries(cli, &part->queries, kf_gallery_mapped(gallery), ", or use --itself",
-                      kf_gallery_dim_in(gallery), "gallery"));
-    TRY(check_query_origin(cli, &part->queries, NULL, gallery));
+    TRY(check_queries(cli, &part->queries, NULL, gallery));
     part->first = out->queries;
     out->queries += part->queries.n;
     if (part->text) {

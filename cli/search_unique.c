@@ -1,5 +1,5 @@
 /* search_unique.c - koofu search --unique: groups of near-duplicates. */
-#include "search_unique.h"
+#include "search.h"
 
 #include "format.h"
 #include "galleries.h"
@@ -7,7 +7,6 @@
 #include "sink.h"
 #include "outputs.h"
 #include "owned.h"
-#include "search_print.h"
 
 #include <string.h>
 

@@ -113,10 +113,7 @@ static void discard(void *object) {
 }
 
 const char *scores_path(cli_run *cli, const char *path) {
-  char *name;
-  int stem = (int)(strlen(path) - strlen(".npy"));
-  if (asprintf(&name, "%.*s_scores.npy", stem, path) < 0) return NULL;
-  return own(cli, name, free) == EXIT_OK ? name : NULL;
+  return own_format(cli, "%.*s_scores.npy", (int)(strlen(path) - strlen(".npy")), path);
 }
 
 static int open_file(sink_arrays *a, int which, const char *path) {

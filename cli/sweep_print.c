@@ -1,7 +1,7 @@
 /* sweep_print.c - the tables of a sweep, as text, CSV or JSON. */
 #include "format.h"
 #include "outputs.h"
-#include "sweep_print.h"
+#include "sweep.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,8 +4,7 @@
 #include "judging.h"
 #include "outputs.h"
 #include "owned.h"
-#include "sweep_print.h"
-#include "sweep_shots.h"
+#include "sweep.h"
 #include "texts.h"
 
 typedef struct shots_job {

@@ -1,6 +1,6 @@
-/* sweep_print.h - the tables of 'koofu sweep', as text, CSV or JSON. */
-#ifndef CLI_SWEEP_PRINT_H
-#define CLI_SWEEP_PRINT_H
+/* sweep.h - the tables of 'koofu sweep', as text, CSV or JSON. */
+#ifndef CLI_SWEEP_H
+#define CLI_SWEEP_H
 
 #include "sink.h"
 
@@ -23,5 +23,7 @@ typedef struct sweep_table {
   int leave_one_out;
 } sweep_table;
 extern const table_fn sweep_form[3]; /* of a sweep_table */
+
+int sweep_shots(cli_run *cli); /* koofu sweep --shots */
 
 #endif
