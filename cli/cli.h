@@ -39,6 +39,7 @@ int fail(cli_run *cli, kf_status status);                      /* the library's 
 int fail_in(cli_run *cli, kf_status status, const char *path); /* the same after "PATH: " */
 int fail_usage(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) PRINTF_LIKE(3, 4);
+int exit_status_of(kf_status status);
 /* EXIT_OK, or what fail returns. */
 int result_of(cli_run *cli, kf_status status);
 /* Ends the function with the exit status of a step that fails. */

@@ -142,9 +142,9 @@ const cli_command add_class_command = {
                "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings "
                "of prompts: the class takes part by name alone or, if the model has it already, "
                "gets this text instead.\n\n"
-               "With --from-journal, there are no NAME and DATA: the classes are those that were "
-               "added while 'koofu serve' was running, in the order in which they came. Classes "
-               "that the model has already are left out.",
+               "With --from-journal, there are no NAME and DATA: the classes are those added to a "
+               "running 'koofu serve', in the order in which they came. Classes that the model has "
+               "already are left out.",
     .groups = GROUPS(&own_options, &row_options),
     .examples = EXAMPLES(
         {"One more class from its samples",

@@ -398,8 +398,6 @@ static int run_classify(cli_run *cli) {
   return classify(&job);
 }
 
-static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
-
 static const cli_group own_options = {
     "Options",
     OPTIONS(
@@ -408,8 +406,7 @@ static const cli_group own_options = {
         {MODEL_METRIC},
         {FLAG("raw", use.raw),
          .help = "classify in the original space, against the class means or the text as given"},
-        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
-         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {PART},
         {NEIGHBOURS, .automatic = 1,
          .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
                  "says, or 15, or all if there are fewer)"},
@@ -424,29 +421,28 @@ const cli_command classify_command = {
     .operands = "MODEL|GALLERY DATA...|PICTURES...",
     .summary = "find the nearest classes of every row or picture",
     .details =
-        "Prints a header line and one line per row, separated by tabs: the number of the row, "
-        "counted from 0, then class and score of the nearest prototype, of the second nearest and "
-        "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
-        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
-        "\\x1b.\n\n"
-        "The nearest prototypes are exact; no approximate search is involved. With --skip-bad, bad "
-        "rows have no line. If the rows have labels, the last columns show them, and the share of "
-        "right answers is printed at the end, on standard error.\n\n"
-        "If the name of the output ends in .csv, columns are separated by commas and quoted where "
-        "they must be. A .parquet has a record for each answer, with columns row, id, rank, class, "
-        "the score and, where there are such columns, probability, truth and known.\n\n"
+        "Prints a header and one line per row, separated by tabs: the number of the row, counted "
+        "from 0, then class and score of the nearest prototype, of the second nearest and so on. "
+        "The score is the cosine (larger is nearer) or the Euclidean distance (smaller is nearer). "
+        "Classes are printed by name if the model has names, otherwise by number; tabs, line ends, "
+        "backslashes and control characters in names are printed as \\t, \\n,  \\\\ and \\x1b.\n\n"
+        "The nearest prototypes are exact. With --skip-bad, bad rows have no line. If the rows "
+        "have labels, the last columns show them, and the share of right answers is printed on "
+        "standard error.\n\n"
+        "An output named .csv has commas between columns, and quotes where needed. A .parquet has "
+        "a record for each answer, with columns row, id, rank, class, the score and, where they "
+        "apply, probability, truth and known.\n\n"
         "--probabilities adds a column after each score: softmax(T * score) over all classes, "
         "where T is the temperature that the fit has chosen, or that of --temperature. This takes "
         "all scores of each row.\n\n"
         "If the model has a threshold ('koofu fit --reject'), a column 'known' says 'unknown' "
         "where the best score does not reach it; the classes are shown all the same.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
-        "class and votes, most votes first; in a tie, the class whose nearest member is nearest "
-        "comes first. If fewer classes have votes, the last columns are empty. The gallery must be "
-        "of the original space or built with the same model; class names are those of the gallery. "
-        "A gallery in the place of the model is enough: it votes alone, and maps the rows if it "
-        "was made with a model.\n\n"
+        "class and votes, most votes first; in a tie, the class with the nearest member comes "
+        "first. If fewer classes have votes, the last columns are empty. The gallery must be of "
+        "the original space or made with the same model; class names are those of the gallery. A "
+        "gallery in place of the model votes alone, and maps the rows if it was made with a "
+        "model.\n\n"
         "With --text, the prototypes are text instead of class means: zero-shot classification, in "
         "the model's space or, with --raw, in the original one. The classes are those of the text, "
         "even if the model has never seen them.\n\n"
@@ -455,9 +451,8 @@ const cli_command classify_command = {
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
         "read.\n\n"
         "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}, with "
-        "\"truth\", \"known\" and \"probabilities\" where there are columns of these names; with "
-        "--gallery it has \"votes\" instead of \"scores\", with --encoder \"picture\" instead of "
-        "\"row\".",
+        "\"truth\", \"known\" and \"probabilities\" where they apply, with \"votes\" instead of "
+        "\"scores\" for --gallery, and with \"picture\" instead of \"row\" for --encoder.",
     .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &label_options,
                      &row_options),
     .examples = EXAMPLES(

@@ -26,9 +26,9 @@ const cli_command convert_command = {
         "array), .safetensors (F16, BF16, F32, F64), .parquet (lists of floats, by column), "
         ".fvecs, .fbin, .f16bin, .u8bin and .i8bin. Each IN is a file, a folder (all files in it "
         "with a known file extension) or a quoted glob pattern; together they are one data set. "
-        "The files of a folder or pattern come by the numbers in their names, 2 before 10. A shell "
-        "lists files by bytes, 10 before 2; if one label file for all of them makes that matter, "
-        "it is refused unless --order says what is right.\n\n"
+        "The files of a folder or pattern are ordered by the numbers in their names, 2 before 10. "
+        "A shell lists files by bytes, 10 before 2; if a single label file makes the order matter, "
+        "such a list is refused unless --order says what is right.\n\n"
         "Labels come from --labels: one file per data file (repeat the option in the order of the "
         "data files, or give a folder or a quoted pattern, whose files are matched by name or by "
         "number) or one file for all rows together. In a .csv or .tsv, --label-column says which "
@@ -37,7 +37,7 @@ const cli_command convert_command = {
         "The data set is one .safetensors file with the tensors 'embeddings' and 'labels' and the "
         "class names in its metadata; ids (see 'koofu embed') are kept if all files have them. "
         "Rows are streamed, so the data may be larger than memory. Numbers that f16 or bf16 cannot "
-        "hold are rounded to nearest even; a number too large for the type is an error.",
+        "hold exactly are rounded to nearest even; a number too large for the type is an error.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(
         {"Columns of .parquet files", "koofu convert 'shards/*.parquet' --column embedding "

@@ -37,9 +37,6 @@ static int run_export(cli_run *cli) {
   return result_of(cli, status);
 }
 
-static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
-static const char *const all_metrics[] = {"cosine", "euclidean", "inner", NULL};
-
 static const cli_group own_options = {
     "Options",
     OPTIONS(
@@ -49,8 +46,7 @@ static const cli_group own_options = {
                                       "euclidean for a model fitted without normalising)"},
         {FLAG("raw", use.raw),
          .help = "compare rows in the original space, with the class means as given"},
-        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
-         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {PART},
         {REAL("temperature", votes.temperature, "T"),
          .help = "of probabilities: larger is steeper (default: the model's)"},
         {FLAG("no-normalize", use.no_normalize), .help = "do not scale mapped rows to unit length"},
@@ -86,8 +82,8 @@ const cli_command export_command = {
         "rows of --gallery, which must have been made with this model or, with --raw, without one. "
         "Ids that are whole numbers become those of FAISS; otherwise rows are numbered from 0. "
         "FAISS gives squared distances.\n\n"
-        "The name of a folder has no ending, or ends in /. A folder that is there may hold other "
-        "files; a README.md is left as it is.",
+        "The name of a folder has no ending, or ends in /. An existing folder may hold other "
+        "files; its README.md is left as it is.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES(
         {"For onnxruntime", "koofu export model.safetensors -o model.onnx"},

@@ -144,8 +144,6 @@ static int run_index(cli_run *cli) {
   return save(cli, data, model);
 }
 
-static const char *const gallery_metrics[] = {"cosine", "euclidean", "inner", NULL};
-
 static const cli_group own_options = {
     "Options",
     OPTIONS(
@@ -153,7 +151,7 @@ static const cli_group own_options = {
         {INPUT("model", index.model, "MODEL"),
          .help =
              "map the rows, and later the queries, with this model (default: the original space)"},
-        {METRIC(gallery_metrics),
+        {METRIC(all_metrics),
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for a "
                  "model fitted without normalising)"},
         {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
@@ -184,9 +182,9 @@ const cli_command index_command = {
         "any, and the map of the model. Queries are then given in the original space: 'koofu "
         "search' maps them as the rows were mapped. Without --model, rows and queries are compared "
         "in the original space, as they are given.\n\n"
-        "With --dtype f16 or bf16, rows are rounded to this type, to nearest even, and searches "
-        "are exact for the rounded rows. f16 keeps 11 bits of each number, bf16 eight; numbers "
-        "that f16 cannot hold, above 65,504, are an error.\n\n"
+        "With --dtype f16 or bf16, rows are rounded to nearest even, and searches are exact for "
+        "the rounded rows. f16 keeps 11 bits of each number, bf16 eight; numbers that f16 cannot "
+        "hold, above 65,504, are an error.\n\n"
         "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
         "If the map of the model was fitted on these rows, it has pulled them together, and their "
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "
@@ -195,17 +193,17 @@ const cli_command index_command = {
         "classes, the result has the same bytes as a gallery made of all rows at once. Classes are "
         "matched by name, and new ones are added at the end. Both or neither must have labels, and "
         "the same goes for ids.\n\n"
-        "Without -o the gallery itself grows. Its file stays as it is: what is added goes to a "
-        "small file in the folder GALLERY.changes beside it, so the cost depends only on what is "
-        "added. Move or copy both together, or make one file of them with --compact first. The "
-        "rows of --append --replace take the place of rows with the same ids; --remove takes rows "
-        "away. Rows are numbered in the order in which they came, without those removed, and every "
-        "answer is that of a gallery made of these rows. Several commands may change a gallery at "
-        "the same time: each waits for its turn, and searches never wait. A change is there as a "
-        "whole, and on the disk, when the command ends, or not at all. The gallery also knows "
-        "which rows were added by the last 64 commands, so a command is safe to rerun if you are "
-        "not sure that it completed: the same rows with the same labels and ids are not added a "
-        "second time, unless --again is given, and ids that are not there need not be removed.\n\n"
+        "Without -o the gallery itself grows. Its file stays as it is: additions go to a small "
+        "file in the folder GALLERY.changes beside it, so the cost depends only on what is added. "
+        "Move or copy both together, or make one file of them with --compact first. The rows of "
+        "--append --replace take the place of rows with the same ids; --remove takes rows away. "
+        "Rows are numbered in the order in which they came, without those removed, and every "
+        "answer is that of a gallery made of these rows.\n\n"
+        "Several commands may change a gallery at the same time: each waits for its turn, and "
+        "searches never wait. When a command ends, its change is on disk as a whole or not at all. "
+        "The gallery knows which rows the last 64 commands added, so an interrupted command is "
+        "safe to rerun: the same rows with the same labels and ids are not added a second time, "
+        "unless --again is given, and it is no error if ids to be removed are already gone.\n\n"
         "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "
         "together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",

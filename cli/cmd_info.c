@@ -198,8 +198,7 @@ static int run_info(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+    "Options", OPTIONS({JSON, .help = "one JSON object per file, each on its own line"})};
 
 const cli_command info_command = {
     .name = "info",

@@ -52,7 +52,7 @@ const cli_command merge_command = {
                "order of the parts.\n\n"
                "Classes are matched by name if the files have names (the result has all of them), "
                "otherwise by number. Dimension, normalisation and unit must agree. No file may be "
-               "given twice; that two files are of different rows is up to you.",
+               "given twice; whether two files hold different rows is not checked.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES(
         {"Two machines, one result", "koofu merge a.safetensors b.safetensors -o all.safetensors"}),

@@ -77,8 +77,8 @@ const cli_command prompts_command = {
         "space begins a comment. An empty line is an error. So is a name that appears twice, "
         "unless --repeats is given: text cannot tell such classes apart.\n\n"
         "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates of "
-        "OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are the 80 of the "
-        "same notebook.",
+        "OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are all 80 of that "
+        "notebook.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"One prompt per class",
                           "koofu prompts --classes names.txt --templates builtin1 -o prompts.txt"},

@@ -173,10 +173,10 @@ const cli_command quickstart_command = {
         "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
         "cost.\n\n"
         "The printed figures are of pictures left out of the model that judges them. The raw space "
-        "is left out the same way, with a lambda so large that the map changes nothing.\n\n"
+        "is judged the same way, with a lambda so large that the map changes nothing.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
         "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
-        "marks the folder as one of quickstart: files of these names in any other folder are not "
+        "marks the folder as made by quickstart: files of these names in any other folder are not "
         "replaced, and nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
         "names only if they or the templates have changed; --no-resume embeds everything again.",

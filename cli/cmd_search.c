@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
@@ -390,34 +389,14 @@ static int check_outputs(cli_run *cli) {
 }
 
 static int open_queries(search_job *job) {
-  const char *path = job->cli->args.output;
-  TRY(search_parts_open(job->cli, job->gallery, &job->queries));
-  if (path && ends_with(path, ".npy"))
-    TRY(check_scores(job->cli, job->queries.parts[0].queries.data));
-  if (job->cli->args.search.html && job->queries.parts[0].queries.data)
-    TRY(check_replaces_no_data(job->cli, job->queries.parts[0].queries.data,
-                               job->cli->args.search.html));
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output, *page = cli->args.search.html;
+  TRY(search_parts_open(cli, &job->queries));
+  const kf_data *data = job->queries.parts[0].queries.data;
+  if (path && ends_with(path, ".npy")) TRY(check_scores(cli, data));
+  if (page && data) TRY(check_replaces_no_data(cli, data, page));
   job->n_queries = job->queries.queries;
   return EXIT_OK;
-}
-
-/* About how many queries there will be, as far as that is known before they are opened: a stream can
- * be read only once, and a folder may hold anything. */
-static uint64_t expected_queries(const search_job *job) {
-  const cli_list *operands = &job->cli->args.operands;
-  uint64_t rows = 0;
-  if (job->itself) return UINT64_MAX;
-  for (size_t i = 1; i < operands->n; i++) {
-    const char *path = operands->items[i];
-    struct stat info;
-    kf_info *about;
-    if (!ends_with(path, ".npy") && !ends_with(path, ".safetensors")) continue;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    if (kf_info_read(job->cli->ctx, path, &about) != KF_OK) continue;
-    rows += about->rows;
-    kf_info_free(about);
-  }
-  return rows;
 }
 
 /* --only and --only-ids. */
@@ -444,11 +423,12 @@ static int list_galleries(search_job *job) {
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
   TRY(list_galleries(job));
-  double begun = now();
-  TRY(load_gallery(job->cli, path, expected_queries(job), &job->gallery));
-  job->load_seconds = now() - begun;
-  job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) TRY(open_queries(job));
+  double begun = now();
+  TRY(load_gallery(job->cli, path, job->itself ? UINT64_MAX : job->n_queries, &job->gallery));
+  job->load_seconds = now() - begun;
+  if (job->itself) job->n_queries = kf_gallery_rows(job->gallery);
+  TRY(search_parts_match(job->cli, &job->queries, job->gallery));
   TRY(choose_rows(job));
   if (job->cli->args.search.within) return EXIT_OK;
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
@@ -467,8 +447,6 @@ static int run_search(cli_run *cli) {
   TRY(open_inputs(&job));
   return search_and_write(&job);
 }
-
-static const char *const search_metrics[] = {"cosine", "euclidean", "inner", NULL};
 
 static const cli_group own_options = {
     "Options",
@@ -490,7 +468,7 @@ static const cli_group own_options = {
          .help = "groups of rows of a gallery or data set that are within LIMIT of one another"},
         {TEXT("keep", search.keep, "FILE"),
          .help = "with --unique: write the ids of the rows to keep, the first of each group"},
-        {METRIC(search_metrics),
+        {METRIC(all_metrics),
          .help = "with --unique, for a data set: cosine (default), euclidean or inner"},
         {FLAG("rerank-from-disk", search.rerank_from_disk),
          .help = "keep only the 8-bit copy in memory, and read candidates from the file"},
@@ -511,58 +489,56 @@ const cli_command search_command = {
     .operands = "GALLERY [QUERIES...|PICTURES...|WORDS...]",
     .summary = "find the nearest rows of every query",
     .details =
-        "The nearest rows are exact: the same as comparing with every row without any rounding. Of "
-        "equally near rows the lower number comes first. Queries are given in the original space; "
-        "a gallery made with a model carries the map and applies it to them.\n\n"
-        "The answers are printed as text, best first: a header line and one line per query, "
-        "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "
-        "labels) and score of the nearest row, of the second nearest and so on. The score is the "
-        "cosine or the inner product (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
-        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, with "
+        "The nearest rows are exact, as if every row had been compared without rounding. Of "
+        "equally near rows the one with the lower number comes first. Queries are given in the "
+        "original space; a gallery made with a model applies its map to them.\n\n"
+        "Answers are text: a header and one line per query, separated by tabs, with the number of "
+        "the query, counted from 0, then row, label (if the gallery has labels) and score of the "
+        "nearest row, of the second nearest and so on. The score is the cosine or the inner "
+        "product (larger is nearer) or the Euclidean distance (smaller is nearer). If the gallery "
+        "has ids, they are printed instead of row numbers.\n\n"
+        "-o OUT.tsv writes the same to a file. OUT.npy holds row numbers, [queries, K] int64, with "
         "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'; "
         "OUT.parquet has a record for each answer, with columns query, query_id, rank, row, id and "
         "label (if the gallery has them) and score.\n\n"
-        "With --also, several galleries are searched as one, with the answers of one gallery that "
-        "holds all their rows; they must have the same metric and the same model, if any. Rows are "
-        "printed as GALLERY:ROW, or GALLERY:ID; with --json 'gallery' and 'row' say the same. In "
-        "arrays, rows are counted through all galleries in the order given.\n\n"
-        "With --within LIMIT, the answers are all rows whose score is LIMIT or better, as it is "
-        "computed, before it is rounded for printing: one line for each, with the query, the row, "
-        "its label and its score, best first. Queries without such rows have no line. With --json "
-        "they are in 'neighbours'. -o OUT.safetensors holds them as a sparse matrix: rows and "
-        "scores of query i are those from indptr[i] to indptr[i + 1].\n\n"
+        "With --also, several galleries are searched as if one gallery held all their rows; they "
+        "must have the same metric and the same model, if any. Rows are printed as GALLERY:ROW or "
+        "GALLERY:ID; --json has 'gallery' and 'row'. In arrays, rows are numbered through all "
+        "galleries in the order given.\n\n"
+        "With --within LIMIT, the answers are all rows whose score, before rounding for print, is "
+        "LIMIT or better: one line for each, with the query, the row, its label and its score, "
+        "best first. Queries without such rows have no line. With --json they are in 'neighbours'. "
+        "OUT.safetensors holds them as a sparse matrix: the rows and scores of query i are those "
+        "from indptr[i] to indptr[i + 1].\n\n"
         "--only and --only-ids choose the rows that are searched: the answers are those of a "
-        "gallery of these rows alone, with the row numbers of this one. Both together take rows "
-        "that are in both.\n\n"
-        "--unique LIMIT compares all rows of a gallery, or of a data set, with each other. Rows "
-        "within LIMIT of one another are in one group, and so are those that a chain of such pairs "
-        "connects. Each line has the number of a group and a row of it; rows that stand alone have "
-        "none.\n\n"
+        "gallery of these rows alone, with the row numbers of this one. With both options, a row "
+        "must be in both lists.\n\n"
+        "--unique LIMIT compares all rows of a gallery or data set with each other. Rows within "
+        "LIMIT of one another, directly or through a chain of such rows, form a group. Each line "
+        "has the number of a group and one of its rows; rows that stand alone are not printed.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
         "With --encoder, each query is a picture, a folder of pictures or a pattern (see 'koofu "
         "embed') or, if no file has this name, words; lines begin with the path of the picture or "
         "the words, in the order of the command line. Words are embedded as they are: 'a photo of "
-        "a red fox' is closer to what CLIP has learnt than 'red fox'. A name that ends like a "
-        "file's or has a slash in it is never words. --skip-bad leaves out pictures that cannot be "
+        "a red fox' is closer to what CLIP has learnt than 'red fox'. A name with a slash or a "
+        "file extension is never taken for words. --skip-bad leaves out pictures that cannot be "
         "read.\n\n"
-        "Embeddings of text lie elsewhere than those of pictures. In a gallery made with a model "
-        "this would spoil the answers, so a mean of texts is subtracted from text queries: that of "
-        "--text-mean FILE; otherwise for words that of a hundred everyday texts through the same "
+        "Embeddings of text lie apart from those of pictures. In a gallery made with a model this "
+        "would spoil the answers, so a mean of texts is subtracted from text queries: that of "
+        "--text-mean FILE; otherwise, for words, that of a hundred everyday texts through the same "
         "encoder; otherwise, for --text-queries, that of the queries, of which there must be at "
-        "least 10. The choice is reported. In a gallery without a model, text is compared as it "
-        "is, unless --text-mean is given.\n\n"
-        "--html FILE writes one page that needs nothing else, without scripts or links: the "
-        "answers to the first queries, up to 1,000 rows, with small copies of the first 200 "
-        "pictures that queries and ids name. Without -o and --json the answers then go there "
-        "alone.\n\n"
-        "With --json, 'answers' is a list with one entry per query: its number 'query', its 'id' "
-        "(path or words) if it has one, whether it is 'text', and its 'neighbours', best first, "
-        "each with 'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries left "
-        "out have no entry. The output is one JSON document, written as answers arrive. "
-        "search_seconds is the time of the search alone, without loading the gallery "
-        "(load_seconds), reading queries and writing answers.",
+        "least 10. The choice is reported. In a gallery without a model, text is compared as it is "
+        "unless --text-mean is given.\n\n"
+        "--html FILE writes a self-contained page without scripts or links: the answers to the "
+        "first queries, up to 1,000 rows, with small copies of the first 200 pictures that queries "
+        "and ids name. Without -o and --json the answers go only there.\n\n"
+        "With --json, 'answers' has one entry per query: its number 'query', its 'id' (path or "
+        "words) if it has one, whether it is 'text', and its 'neighbours', best first, each with "
+        "'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries have no entry. "
+        "The output is one JSON document, written as answers arrive. search_seconds is the time of "
+        "the search alone, without loading the gallery (load_seconds), reading queries and writing "
+        "answers.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},

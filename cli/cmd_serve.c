@@ -7,9 +7,6 @@
 #ifdef KOOFU_SERVE
 #include "serve.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum {
   PORT = 8080,
   CONNECTIONS = 1024,
@@ -25,31 +22,21 @@ static int64_t number_or(cli_number number, int64_t otherwise) {
   return number.given ? number.value : otherwise;
 }
 
-/* What was typed, for the page. */
+/* What was typed, for the page; NULL: out of memory. */
 static const char *command_of(cli_run *cli) {
   const struct serve_args *s = &cli->args.serve;
-  const struct {
-    const char *name, *value;
-  } options[] = {{"gallery", s->gallery},
-                 {"rows", s->rows},
-                 {"encoder", cli->args.encoder.folder},
-                 {"images", s->images}};
-  size_t n = 64 + (s->demo ? 0 : strlen(cli->args.operands.items[0]));
-  for (size_t i = 0; i < COUNT_OF(options); i++)
-    n += options[i].value ? strlen(options[i].value) + 16 : 0;
-  char *line = own_memory(cli, n, 1);
-  if (!line) return NULL;
-  strcpy(line, "koofu serve ");
-  strcat(line, s->demo ? "--demo" : cli->args.operands.items[0]);
-  for (size_t i = 0; i < COUNT_OF(options); i++) {
-    if (!options[i].value) continue;
-    strcat(strcat(strcat(line, " --"), options[i].name), " ");
-    strcat(line, options[i].value);
-  }
+  const char *const options[][2] = {{"gallery", s->gallery},
+                                    {"rows", s->rows},
+                                    {"encoder", cli->args.encoder.folder},
+                                    {"images", s->images}};
+  const char *line =
+      own_format(cli, "koofu serve %s", s->demo ? "--demo" : cli->args.operands.items[0]);
+  for (size_t i = 0; line && i < COUNT_OF(options); i++)
+    if (options[i][1]) line = own_format(cli, "%s --%s %s", line, options[i][0], options[i][1]);
   return line;
 }
 
-static int start(cli_run *cli) {
+static int serve(cli_run *cli) {
   const cli_args *a = &cli->args;
   const struct serve_args *s = &a->serve;
   char message[2048];
@@ -82,17 +69,12 @@ static int start(cli_run *cli) {
                         .log = log_line,
                         .user = cli};
   kf_status status = sv_run(&options, message, sizeof message);
-  if (status == KF_OK) return EXIT_OK;
-  int code = status == KF_ERR_ARG    ? EXIT_USAGE
-             : status == KF_ERR_IO   ? EXIT_IO
-             : status == KF_ERR_DATA ? EXIT_BAD_DATA
-                                     : EXIT_INTERNAL;
-  return fail_with(cli, code, "%s", message);
+  return status == KF_OK ? EXIT_OK : fail_with(cli, exit_status_of(status), "%s", message);
 }
 
 #else
 
-static int start(cli_run *cli) {
+static int serve(cli_run *cli) {
   return fail_with(cli, EXIT_USAGE,
                    "this koofu was built without the server; it takes libmicrohttpd (Debian: "
                    "libmicrohttpd-dev)");
@@ -108,7 +90,7 @@ static int run_serve(cli_run *cli) {
     return fail_usage(cli, "missing argument: MODEL (or --demo)");
   if (!a->serve.gallery && !a->serve.rows)
     TRY(need(cli, "images", "--gallery or --rows, whose ids are the paths of pictures"));
-  return start(cli);
+  return serve(cli);
 }
 
 static const cli_group own_options = {
@@ -165,8 +147,8 @@ const cli_command serve_command = {
         "MODEL.journal, and are there again after a restart; 'koofu add-class --from-journal' "
         "makes a model of them. The model, gallery and rows are loaded again when their files "
         "change, or on SIGHUP; if that fails, the old ones stay in use.\n\n"
-        "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
-        "answered what has arrived.",
+        "By default only this machine can connect. After SIGTERM or SIGINT the server answers the "
+        "requests that have arrived, and stops.",
     .groups = GROUPS(&own_options, &served_options, &net_options, &limit_options),
     .examples = EXAMPLES({"Look at it, without a model", "koofu serve --demo"},
                          {"After 'koofu quickstart photos --encoder clip'",

@@ -141,23 +141,22 @@ static int run_verify(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+    "Options", OPTIONS({JSON, .help = "one JSON object per file, each on its own line"})};
 
 const cli_command verify_command = {
     .name = "verify",
     .operands = "FILE...",
     .summary = "check files for damage and show where they came from",
-    .details = "Reads each file whole. Statistics, models and galleries must have the checksum "
-               "that they name and keep all rules of their formats; every row of a data set must "
-               "be finite and not zero, and every label must be a class; arrays of an .npz must "
-               "have their checksums, and a .tar its end.\n\n"
+    .details = "Reads each file whole. Statistics, models and galleries must match their checksum "
+               "and keep all rules of their formats; every row of a data set must be finite and "
+               "not zero, and every label must be a class; arrays of an .npz must match their "
+               "checksums, and a .tar must be complete.\n\n"
                "Models and galleries name the version that fitted them and the checksum of the "
                "statistics they were fitted from. If those statistics are among the files, their "
-               "name is printed, too. Equal statistics have equal checksums, whatever files, "
-               "machines and threads they come from. Models with text name the checksum of that as "
-               "well, of its rows and class names, and, if it was made by 'koofu embed-text', one "
-               "of encoder, prompts and classes; the text is looked for among the data sets.\n\n"
+               "name is printed as well. Equal statistics have equal checksums, whatever files, "
+               "machines and threads they come from. Models with text also name the checksum of "
+               "its rows and class names and, if 'koofu embed-text' made it, one of encoder, "
+               "prompts and classes; the text is looked for among the data sets.\n\n"
                "A file that is not sound is named with the reason, the others are still checked, "
                "and the exit status is that of the first failure.",
     .groups = GROUPS(&own_options),

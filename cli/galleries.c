@@ -34,29 +34,18 @@ int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
                                   : kf_model_takes(ctx, model, q->data));
   const kf_origin *other = gallery ? kf_gallery_origin(gallery) : kf_model_origin(model);
   uint32_t dim = gallery ? kf_gallery_dim_in(gallery) : kf_model_dim_in(model);
-  TRY(result_of(cli, kf_origins_agree(ctx, kf_encoder_origin(q->encoder), other)));
-  if (q->dim == dim) return EXIT_OK;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: gives %u columns, the %s takes %u",
-                   cli->args.encoder.folder, q->dim, gallery ? "gallery" : "model", dim);
+  if (q->dim != dim)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: gives %u columns, but the %s takes %u",
+                     cli->args.encoder.folder, q->dim, gallery ? "gallery" : "model", dim);
+  return result_of(cli, kf_origins_agree(ctx, kf_encoder_origin(q->encoder), other));
 }
 
 /* --- votes ------------------------------------------------------------------------------------ */
 
-static int look_for_gallery(cli_run *cli, const char *path, int *found) {
-  kf_info *info = NULL;
-  kf_status status = kf_info_read(cli->ctx, path, &info);
-  *found = status == KF_OK && strcmp(info->kind, "gallery") == 0;
-  kf_info_free(info);
-  int missing = status == KF_ERR_IO && access(path, F_OK) != 0; /* as loading it will say */
-  return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
-}
-
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
   const char *path = a->operands.items[0];
-  int found;
-  TRY(look_for_gallery(cli, path, &found));
-  if (!found) return EXIT_OK;
+  if (!is_kind(cli, path, "gallery")) return EXIT_OK; /* loading the model says what it is */
   if (a->votes.gallery)
     return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
                       path, a->votes.gallery);

@@ -10,18 +10,11 @@
 
 /* --- files of a rank -------------------------------------------------------------------------- */
 
-/* A path with the number of this rank in the place of every "%r"; NULL: no memory. */
-static char *path_of_rank(cli_run *cli, const char *path) {
-  char number[16];
-  size_t extra = (size_t)snprintf(number, sizeof number, "%u", kf_ctx_rank(cli->ctx)), n = 0;
-  for (const char *at = path; (at = strstr(at, "%r")) != NULL; at += 2) n++;
-  char *own = own_memory(cli, strlen(path) + n * extra + 1, 1), *to = own;
-  for (const char *at; own && (at = strstr(path, "%r")) != NULL; path = at + 2) {
-    memcpy(to, path, (size_t)(at - path));
-    to = stpcpy(to + (at - path), number);
-  }
-  if (own) strcpy(to, path);
-  return own;
+/* A path with the number of this rank in place of every "%r"; NULL: out of memory. */
+static const char *path_of_rank(cli_run *cli, const char *path) {
+  for (const char *at; path && (at = strstr(path, "%r")) != NULL;)
+    path = own_format(cli, "%.*s%u%s", (int)(at - path), path, kf_ctx_rank(cli->ctx), at + 2);
+  return path;
 }
 
 /* Makes a list of paths that of this rank; *own: some are. */
@@ -77,10 +70,9 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
 static int fail_groups(cli_run *cli, kf_status status) {
   kf_hint hint = kf_errhint(cli->ctx);
   if (hint != KF_HINT_SKIP_UNLABELLED && hint != KF_HINT_LABEL_COLUMN) return fail(cli, status);
-  char message[10240];
-  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
   return fail_with(cli, EXIT_BAD_DATA,
-                   "%s; --groups takes one group for each row, and nothing else", message);
+                   "%s; --groups takes one group for each row, and nothing else",
+                   kf_errmsg(cli->ctx));
 }
 
 int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
@@ -111,6 +103,15 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: the test rows have no labels; give a label file with --test-labels",
                    t->data.items[0]);
+}
+
+/* --- kinds of files --------------------------------------------------------------------------- */
+
+int is_kind(cli_run *cli, const char *path, const char *kind) {
+  kf_info *info = NULL;
+  int is = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, kind) == 0;
+  kf_info_free(info);
+  return is;
 }
 
 /* --- models ----------------------------------------------------------------------------------- */
@@ -204,18 +205,13 @@ static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
   if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, KF_OK, out);
   kf_info *info;
   TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
-  int is_stats = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
-  return is_stats ? load_stats(cli, path, out) : EXIT_OK;
+  return is_kind(cli, path, "statistics") ? load_stats(cli, path, out) : EXIT_OK;
 }
 
-/* Several statistics files are not one data set; a file that cannot be read is reported later. */
+/* Several statistics files are not one data set. */
 static int refuse_several_stats(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return EXIT_OK;
-  int is_stats = strcmp(info->kind, "statistics") == 0;
-  kf_info_free(info);
-  if (!is_stats) return EXIT_OK;
+  if (!is_kind(cli, path, "statistics")) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: holds statistics; merge statistics files with 'koofu merge' first", path);
 }

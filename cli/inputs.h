@@ -22,6 +22,8 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out);
 #define DATA_OPTIONS                                                                               \
   "labels classes label-column label-tensor tensor column id-column order skip-bad only"
 
+/* Whether a file can be read and is of this kind: "model", "gallery", "statistics", "data set". */
+int is_kind(cli_run *cli, const char *path, const char *kind);
 int load_model(cli_run *cli, const char *path, kf_model **out);
 kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, or the default */
 /* Says why a file could not be loaded as a `wanted` ("model", "gallery"). If it is another kind of

@@ -58,7 +58,7 @@ int fail_usage(cli_run *cli, const char *format, ...) {
   return EXIT_USAGE;
 }
 
-static int exit_status(kf_status status) {
+int exit_status_of(kf_status status) {
   static const int exit_statuses[] = {
       [KF_OK] = EXIT_OK,
       [KF_ERR_ARG] = EXIT_USAGE,
@@ -81,7 +81,7 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
   const char *message = kf_errmsg(cli->ctx);
   if (kf_errhint(cli->ctx) == KF_HINT_ANY_ENCODER) path = NULL; /* the message names both files */
   const char *hint = hint_for(cli->command, kf_errhint(cli->ctx));
-  return fail_with(cli, exit_status(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
+  return fail_with(cli, exit_status_of(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
                    *message ? message : kf_status_name(status), hint ? "; " : "", hint ? hint : "");
 }
 
@@ -146,7 +146,6 @@ static int make_context(cli_run *cli) {
                             .any_encoder = cli->args.data.any_encoder,
                             .device = cli->args.common.device,
                             .device_plugin = cli->args.common.device_plugin,
-
                             .comm = cli->comm};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
   if (status != KF_OK) return fail(cli, status);
@@ -228,21 +227,27 @@ static void set_limits(void) {
 }
 
 /* A stack that cannot grow ends the process without a word. So it grows here, by more than the kernels
- * need, after its limit is raised to 1 MiB; from then on lack of memory shows in an allocation. */
-static int grow_stack(cli_run *cli) {
-  enum { LIMIT = 1 << 20, BYTES = 1 << 19, PAGE = 4096 };
+ * need; from then on, lack of memory shows in an allocation. In a function of its own, whose frame is
+ * made once the limit is raised. */
+__attribute__((noinline)) static void grow_stack(void) {
+  enum { BYTES = 1 << 19, PAGE = 4096 };
+  volatile char pages[BYTES];
+  for (size_t i = BYTES; i > 0; i -= PAGE) pages[i - 1] = 0; /* downwards, as it grows */
+  (void)pages[0];
+}
+
+static int take_stack(cli_run *cli) {
+  const rlim_t least = 1 << 20;
   struct rlimit stack;
-  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < LIMIT) {
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < least) {
     rlim_t before = stack.rlim_cur;
-    stack.rlim_cur = LIMIT;
+    stack.rlim_cur = least;
     if (setrlimit(RLIMIT_STACK, &stack) != 0)
       return fail_with(cli, EXIT_INTERNAL,
                        "the stack is limited to %llu KiB, but 1024 are needed (see 'ulimit -s')",
                        (unsigned long long)before / 1024);
   }
-  volatile char pages[BYTES];
-  for (size_t i = BYTES; i > 0; i -= PAGE) pages[i - 1] = 0; /* downwards, as it grows */
-  (void)pages[0];
+  grow_stack();
   return EXIT_OK;
 }
 
@@ -252,7 +257,7 @@ int cli_main(int argc, char **argv, const kf_comm *comm) {
   cli.begun = now();
   cli.comm = comm;
   set_limits();
-  int status = grow_stack(&cli);
+  int status = take_stack(&cli);
   if (status == EXIT_OK) status = take_command(&cli, argc, argv);
   status = settle(&cli, status);
   free_owned(&cli);

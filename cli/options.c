@@ -3,6 +3,8 @@
 
 const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the order of kf_dtype */
 const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
+const char *const all_metrics[] = {"cosine", "euclidean", "inner", NULL};
+const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
 const char *const centre_choices[] = {"none", "mean", NULL};
 const char *const method_choices[] = {"shrunk", "paper", NULL};           /* kf_method, from 1 */
 const char *const criterion_choices[] = {"likelihood", "accuracy", NULL}; /* kf_criterion, from 1 */

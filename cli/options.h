@@ -151,6 +151,8 @@ enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[]; /* of prototypes */
+extern const char *const all_metrics[];    /* of galleries */
+extern const char *const part_choices[];
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
 extern const char *const priors_choices[];
@@ -189,6 +191,9 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define MODEL_METRIC                                                                               \
   METRIC(metric_choices), .help = "cosine or euclidean (default: cosine; euclidean for a model "   \
                                   "fitted without normalising)"
+#define PART                                                                                       \
+  CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),                                  \
+      .help = "of a model that has text: images, text or fused (default: fused)"
 #define SHARES_JSON JSON, .help = "one JSON object, with accuracies as fractions"
 #define CENTRE                                                                                     \
   CHOICE("centre", fit.centre, "WHAT", KF_CENTRE_NONE, centre_choices),                            \

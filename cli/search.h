@@ -25,8 +25,10 @@ typedef struct search_parts {
 
 /* Refuses options on text that do not go together. */
 int check_search_text(cli_run *cli);
-/* Opens operands 1 and up as queries of a gallery. */
-int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out);
+/* Opens operands 1 and up as queries. */
+int search_parts_open(cli_run *cli, search_parts *out);
+/* Refuses queries that the gallery cannot take, and finds out what to subtract from text. */
+int search_parts_match(cli_run *cli, search_parts *parts, const kf_gallery *gallery);
 /* Makes the readers, for at most *room queries at a time; *room becomes the most that are needed. */
 int search_parts_start(cli_run *cli, search_parts *parts, uint64_t *room);
 /* Says what was done about text. */

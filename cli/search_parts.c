@@ -159,23 +159,27 @@ static int open_encoded(cli_run *cli, search_parts *all) {
   return EXIT_OK;
 }
 
-int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out) {
+int search_parts_open(cli_run *cli, search_parts *out) {
   out->parts = own_memory(cli, cli->args.operands.n, sizeof *out->parts);
   if (!out->parts) return fail(cli, KF_ERR_MEM);
   out->n = !cli->args.encoder.folder;
   TRY(cli->args.encoder.folder ? open_encoded(cli, out) : open_rows(cli, out->parts));
-  const search_part *text = NULL;
   for (size_t i = 0; i < out->n; i++) {
     search_part *part = &out->parts[i];
-    TRY(check_queries(cli, &part->queries, NULL, gallery));
     part->first = out->queries;
     out->queries += part->queries.n;
-    if (part->text) {
-      text = part;
-      out->text += part->queries.n;
-    }
+    if (part->text) out->text += part->queries.n;
   }
-  return text ? find_mean(cli, gallery, out, &text->queries) : EXIT_OK;
+  return EXIT_OK;
+}
+
+int search_parts_match(cli_run *cli, search_parts *all, const kf_gallery *gallery) {
+  const search_part *text = NULL;
+  for (size_t i = 0; i < all->n; i++) {
+    TRY(check_queries(cli, &all->parts[i].queries, NULL, gallery));
+    if (all->parts[i].text) text = &all->parts[i];
+  }
+  return text ? find_mean(cli, gallery, all, &text->queries) : EXIT_OK;
 }
 
 int search_parts_start(cli_run *cli, search_parts *all, uint64_t *room) {

@@ -13,10 +13,8 @@
 /* A gallery, or the rows of a data set as one. */
 static int open_gallery(cli_run *cli, kf_gallery **out) {
   const char *path = cli->args.operands.items[0];
-  kf_info *info = NULL;
-  int gallery = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, "gallery") == 0;
-  kf_info_free(info);
-  if (gallery && cli->args.operands.n == 1) return load_gallery(cli, path, UINT64_MAX, out);
+  if (cli->args.operands.n == 1 && is_kind(cli, path, "gallery"))
+    return load_gallery(cli, path, UINT64_MAX, out);
   kf_data *data = NULL;
   kf_gallery_options options = {.metric = (kf_metric)cli->args.metric};
   TRY(open_data(cli, 0, LABELS_IGNORED, &data));
