@@ -43,6 +43,15 @@ const cli_option *find_option(const cli_command *command, const char *name, size
   return NULL;
 }
 
+shown show_option(const cli_option *o) {
+  shown out;
+  if (o->letter)
+    snprintf(out.text, sizeof out.text, "-%c", o->letter);
+  else
+    snprintf(out.text, sizeof out.text, "--%s", o->name);
+  return out;
+}
+
 static const cli_option *find_letter(const cli_command *command, char letter) {
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
@@ -264,10 +273,8 @@ static int check_complete(reader *r) {
   if (operands->n > most) return FAIL(r, "unexpected argument '%.200s'", operands->items[most]);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!o->required) continue;
-    if (*(const char **)((char *)r->args + o->at)) continue;
-    if (!o->letter) return FAIL(r, "missing option --%s %s", o->name, o->value);
-    return FAIL(r, "missing option -%c %s", o->letter, o->value);
+    if (o->required && !*(const char **)((char *)r->args + o->at))
+      return FAIL(r, "missing option %s %s", show_option(o).text, o->value);
   }
   return 0;
 }

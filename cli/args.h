@@ -5,6 +5,8 @@
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
 
+#include "format.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -114,6 +116,7 @@ typedef struct option_walk {
 } option_walk;
 const cli_option *option_next(option_walk *walk, const cli_group **group);
 
+shown show_option(const cli_option *option); /* as it is typed: "-k", "--json" */
 /* NULL: the command does not have it. name[length] need not be NUL. */
 const cli_option *find_option(const cli_command *command, const char *name, size_t length);
 

@@ -425,7 +425,7 @@ const cli_command classify_command = {
         "from 0, then class and score of the nearest prototype, of the second nearest and so on. "
         "The score is the cosine (larger is nearer) or the Euclidean distance (smaller is nearer). "
         "Classes are printed by name if the model has names, otherwise by number; tabs, line ends, "
-        "backslashes and control characters in names are printed as \\t, \\n,  \\\\ and \\x1b.\n\n"
+        "backslashes and control characters in names are printed as \\t, \\n, \\\\ and \\x1b.\n\n"
         "The nearest prototypes are exact. With --skip-bad, bad rows have no line. If the rows "
         "have labels, the last columns show them, and the share of right answers is printed on "
         "standard error.\n\n"

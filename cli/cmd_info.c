@@ -52,11 +52,9 @@ static void print_meta(const kf_info *info) {
   }
 }
 
-/* Position of the metric in the metadata of a gallery; n_meta: there is none. */
-static size_t find_metric(const kf_info *info) {
-  size_t i = strcmp(info->kind, "gallery") == 0 ? 0 : info->n_meta;
-  while (i < info->n_meta && strcmp(info->meta_keys[i], "metric") != 0) i++;
-  return i;
+/* NULL: the file is not a gallery. */
+static const char *metric_of(const kf_info *info) {
+  return strcmp(info->kind, "gallery") == 0 ? kf_info_meta(info, "metric") : NULL;
 }
 
 static const char *name_of_rows(const char *kind) {
@@ -128,8 +126,7 @@ static void print_text(const char *path, const kf_info *info) {
              100 * info->reject_share);
     print_line("reject", text);
   }
-  size_t metric = find_metric(info);
-  if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
+  if (metric_of(info)) print_line("metric", metric_of(info));
   print_fit(info);
   print_text_source(info);
   if (info->n_tensors) print_tensors(info);
@@ -171,8 +168,7 @@ static void print_json(const char *path, const kf_info *info) {
   if (info->temperature > 0) jw_real(&j, "temperature", info->temperature);
   if (info->reject_share > 0) jw_real(&j, "reject", info->reject);
   if (info->reject_share > 0) jw_real(&j, "reject_share", info->reject_share);
-  size_t metric = find_metric(info);
-  if (metric < info->n_meta) jw_text(&j, "metric", info->meta_values[metric]);
+  if (metric_of(info)) jw_text(&j, "metric", metric_of(info));
   print_json_tensors(&j, info);
   jw_open(&j, "metadata", '{');
   for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);

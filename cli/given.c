@@ -31,28 +31,27 @@ const cli_option *given(const cli_run *cli, const char *names) {
 }
 
 /* "-k cannot be used with ..." */
-static int fail_option(cli_run *cli, const cli_option *o, const char *what, const char *format,
+static int fail_option(cli_run *cli, const char *names, const char *what, const char *format,
                        va_list list) {
-  char text[5120], letter[] = {'-', o->letter, '\0'};
+  const cli_option *o = given(cli, names);
+  char text[5120];
+  if (!o) return EXIT_OK;
   vsnprintf(text, sizeof text, format, list);
-  return fail_usage(cli, "%s%s %s %s", o->letter ? letter : "--", o->letter ? "" : o->name, what,
-                    text);
+  return fail_usage(cli, "%s %s %s", show_option(o).text, what, text);
 }
 
 int refuse(cli_run *cli, const char *names, const char *format, ...) {
-  const cli_option *o = given(cli, names);
   va_list list;
   va_start(list, format);
-  int result = o ? fail_option(cli, o, "cannot be used with", format, list) : EXIT_OK;
+  int result = fail_option(cli, names, "cannot be used with", format, list);
   va_end(list);
   return result;
 }
 
 int need(cli_run *cli, const char *names, const char *format, ...) {
-  const cli_option *o = given(cli, names);
   va_list list;
   va_start(list, format);
-  int result = o ? fail_option(cli, o, "needs", format, list) : EXIT_OK;
+  int result = fail_option(cli, names, "needs", format, list);
   va_end(list);
   return result;
 }

@@ -85,11 +85,7 @@ static void print_usage(FILE *file, const cli_command *command) {
   if (command->operands) fprintf(file, " %s", command->operands);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!o->required) continue;
-    if (o->letter)
-      fprintf(file, " -%c %s", o->letter, o->value);
-    else
-      fprintf(file, " --%s %s", o->name, o->value);
+    if (o->required) fprintf(file, " %s %s", show_option(o).text, o->value);
   }
   fputs(" [OPTION...]\n", file);
 }

@@ -49,6 +49,13 @@ static void print_paragraphs(FILE *file, const char *text) {
   if (fixed) fputs(".EE\n", file);
 }
 
+/* font: 'B' (bold) or 'I' (italic). */
+static void print_in(FILE *file, char font, const char *text) {
+  fprintf(file, "\\f%c", font);
+  print(file, text);
+  fputs("\\fR", file);
+}
+
 static void print_option(FILE *file, const cli_option *o) {
   fputs(".TP\n", file);
   if (o->letter) fprintf(file, "\\fB\\-%c\\fR, ", o->letter);
@@ -56,9 +63,8 @@ static void print_option(FILE *file, const cli_option *o) {
   print(file, o->name);
   fputs("\\fR", file);
   if (o->value) {
-    fputs(" \\fI", file);
-    print(file, o->value);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'I', o->value);
   }
   putc('\n', file);
   print(file, o->help);
@@ -100,22 +106,16 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   print(file, command->name);
   fputs("\\fR", file);
   if (command->operands) {
-    fputs(" \\fI", file);
-    print(file, command->operands);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'I', command->operands);
   }
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;
-    if (o->letter) {
-      fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
-    } else {
-      fputs(" \\fB\\-\\-", file);
-      print(file, o->name);
-      fputs("\\fR \\fI", file);
-    }
-    print(file, o->value);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'B', show_option(o).text);
+    putc(' ', file);
+    print_in(file, 'I', o->value);
   }
   fputs(" [\\fIOPTION\\fR...]\n", file);
 }

@@ -94,18 +94,6 @@ int open_workspace(const char *path) {
   return fd >= 0 ? fd : open_copy(&folder);
 }
 
-/* 0, or -1 with the reason in errno. */
-static int write_all(int fd, const char *bytes, size_t n) {
-  while (n > 0) {
-    ssize_t written = write(fd, bytes, n);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return -1;
-    bytes += written;
-    n -= (size_t)written;
-  }
-  return 0;
-}
-
 /* Waits until there is something to read, or an end. Looks up five times a second, since a signal may
  * have come just before it began to wait. */
 static int await(cli_run *cli, int fd, const char *name) {
@@ -120,16 +108,20 @@ static int await(cli_run *cli, int fd, const char *name) {
 }
 
 static int copy_all(cli_run *cli, int from, int to, const char *name, const char *folder) {
-  enum { AT_ONCE = 1 << 16 };
-  char bytes[AT_ONCE];
+  char bytes[1 << 16];
   for (;;) {
     TRY(await(cli, from, name));
     ssize_t got = read(from, bytes, sizeof bytes);
     if (got == 0) return EXIT_OK;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", name, strerror(errno));
-    if (write_all(to, bytes, (size_t)got) != 0)
-      return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder, strerror(errno));
+    for (ssize_t done = 0, put; done < got; done += put) {
+      do put = write(to, bytes + done, (size_t)(got - done));
+      while (put < 0 && errno == EINTR);
+      if (put <= 0)
+        return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder,
+                         strerror(errno));
+    }
   }
 }
 
