@@ -1,9 +1,5 @@
 /* cmd_add_class.c - koofu add-class: a new prototype from a few samples, or those that 'koofu serve' was given. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <dirent.h>
 #include <errno.h>

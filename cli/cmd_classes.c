@@ -1,10 +1,6 @@
 /* cmd_classes.c - koofu classes: two sets of classes in a hierarchy, such as ImageNet's 1K and 21K
  * in WordNet, and how they are related. */
 #include "commands.h"
-#include "format.h"
-#include "sink.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <stdlib.h>
 

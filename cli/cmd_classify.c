@@ -1,14 +1,6 @@
 /* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by votes of
  * neighbours. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "sink.h"
-#include "outputs.h"
-#include "owned.h"
-#include "sink.h"
-#include "texts.h"
 
 #include <math.h>
 #include <stdlib.h>

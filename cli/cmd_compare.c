@@ -1,11 +1,6 @@
 /* cmd_compare.c - koofu compare: is one classifier better than another on the same rows? */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
-#include "streams.h"
+#include "eval.h"
 
 #include <string.h>
 

@@ -1,7 +1,5 @@
 /* cmd_convert.c - koofu convert: any readable files to one native data set. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
 
 static int run_convert(cli_run *cli) {
   const char *path = cli->args.output;

@@ -1,8 +1,5 @@
 /* cmd_demo.c - koofu demo: what the method does, on a small synthetic world in memory. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "owned.h"
 
 /* The default world. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };

@@ -1,7 +1,5 @@
 /* cmd_embed.c - koofu embed: pictures to a data set. */
 #include "commands.h"
-#include "encoders.h"
-#include "outputs.h"
 
 static int run_embed(cli_run *cli) {
   kf_pictures *pictures = NULL;

@@ -1,9 +1,5 @@
 /* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
 #include "commands.h"
-#include "encoders.h"
-#include "outputs.h"
-#include "owned.h"
-#include "texts.h"
 
 /* Texts as an operand are those of --prompts. */
 static int take_operand(cli_run *cli) {

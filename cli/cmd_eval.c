@@ -1,12 +1,7 @@
 /* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the vote of
  * neighbours are right. */
 #include "commands.h"
-#include "eval_print.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
+#include "eval.h"
 
 #include <stdlib.h>
 

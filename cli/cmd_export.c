@@ -1,8 +1,5 @@
 /* cmd_export.c - koofu export: a model for other programs. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
 
 #include <sys/stat.h>
 

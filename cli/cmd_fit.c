@@ -1,10 +1,6 @@
 /* cmd_fit.c - koofu fit: data or statistics to a model. */
 #include "fit_options.h"
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "texts.h"
 
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* cmd_index.c - koofu index: rows to a gallery. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "outputs.h"
 
 #include <stdio.h>
 #include <string.h>

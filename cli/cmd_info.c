@@ -1,9 +1,5 @@
 /* cmd_info.c - koofu info: what is in a file. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "sink.h"
-#include "streams.h"
 
 #include <string.h>
 

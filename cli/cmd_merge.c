@@ -1,8 +1,5 @@
 /* cmd_merge.c - koofu merge: statistics of parts to statistics of the whole. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <sys/stat.h>
 

@@ -1,9 +1,5 @@
 /* cmd_prompts.c - koofu prompts: class names and templates to prompts for a text encoder. */
 #include "commands.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
-#include "sink.h"
 
 static int write_prompts(cli_run *cli, const kf_prompts *p) {
   const cli_args *a = &cli->args;

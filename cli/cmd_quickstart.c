@@ -1,11 +1,7 @@
 /* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about
  * it. */
 #include "commands.h"
-#include "encoders.h"
 #include "fit_options.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,7 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
 #include "fit_options.h"
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "texts.h"
+#include "eval.h"
 
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* cmd_search.c - koofu search: the nearest rows of every query. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "outputs.h"
-#include "owned.h"
 #include "search.h"
 
 #include <math.h>

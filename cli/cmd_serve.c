@@ -1,8 +1,5 @@
 /* cmd_serve.c - koofu serve: a model behind HTTP, with a page to drop pictures on. */
 #include "commands.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #ifdef KOOFU_SERVE
 #include "serve.h"

@@ -1,7 +1,5 @@
 /* cmd_stats.c - koofu stats: exact moments of a data set. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
 
 static int run_stats(cli_run *cli) {
   kf_data *data = NULL;

@@ -1,12 +1,8 @@
 /* cmd_sweep.c - koofu sweep: accuracy over lambda, dimensions, k, metrics and class sets. */
 #include "fit_options.h"
 #include "commands.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
+#include "eval.h"
 #include "sweep.h"
-#include "texts.h"
 
 #include <stdlib.h>
 #include <string.h>

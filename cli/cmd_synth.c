@@ -1,8 +1,5 @@
 /* cmd_synth.c - koofu synth: a synthetic CLIP-like world as files. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 
 static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
   TRY(own_data(cli, opened, data));

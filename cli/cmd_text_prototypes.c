@@ -1,9 +1,5 @@
 /* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "commands.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
-#include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
   const cli_args *a = &cli->args;

@@ -1,7 +1,5 @@
 /* cmd_transform.c - koofu transform: rows to the model's space. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
 
 static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
   const char *path = cli->args.output;

@@ -1,9 +1,5 @@
 /* cmd_verify.c - koofu verify: whether files are sound, and belong together. */
 #include "commands.h"
-#include "format.h"
-#include "sink.h"
-#include "owned.h"
-#include "streams.h"
 
 #include <string.h>
 

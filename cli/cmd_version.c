@@ -1,7 +1,6 @@
 /* cmd_version.c - koofu version: the version, the instruction sets and the devices of this
  * machine. */
 #include "commands.h"
-#include "format.h"
 
 #include <stdio.h>
 

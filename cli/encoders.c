@@ -1,9 +1,6 @@
 /* encoders.c - encoders and pictures as the options name them, and queries: rows or pictures. */
-#include "encoders.h"
-#include "format.h"
 #include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
+#include "sink.h"
 
 #include <stdlib.h>
 #include <unistd.h>

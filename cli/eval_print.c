@@ -1,9 +1,5 @@
 /* eval_print.c - prints what 'koofu eval' found, as text or as JSON. */
-#include "eval_print.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "judging.h"
+#include "eval.h"
 
 #include <math.h>
 

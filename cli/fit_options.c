@@ -1,6 +1,5 @@
 /* fit_options.c - how to fit, as the options say, and what a fit chose. */
 #include "fit_options.h"
-#include "format.h"
 #include "inputs.h"
 
 #include <stdlib.h>

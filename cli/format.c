@@ -1,6 +1,5 @@
 /* format.c - numbers and names for people. */
 #include "cli.h"
-#include "format.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,5 @@
 /* galleries.c - loads galleries, and checks what votes and searches need. */
-#include "format.h"
-#include "galleries.h"
 #include "inputs.h"
-#include "owned.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,6 @@
 /* inputs.c - opens data sets, loads models, reads or computes statistics. */
 #include "inputs.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
-#include "streams.h"
+#include "sink.h"
 
 #include <string.h>
 #include <sys/stat.h>

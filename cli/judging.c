@@ -1,8 +1,5 @@
 /* judging.c - loads truth and class sets, and prints errors by class. */
-#include "format.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
+#include "eval.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,7 @@
 /* main.c - finds the command, reads its options, makes the context, runs it. */
 #include "commands.h"
-#include "format.h"
 #include "help.h"
-#include "owned.h"
 #include "program.h"
-#include "streams.h"
 
 #include <errno.h>
 #include <signal.h>

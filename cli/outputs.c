@@ -1,6 +1,5 @@
 /* outputs.c - checks outputs before the work rather than after it, and says what was written. */
-#include "outputs.h"
-#include "format.h"
+#include "sink.h"
 
 #include <limits.h>
 #include <stdarg.h>

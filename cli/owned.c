@@ -1,5 +1,5 @@
 /* owned.c - what a run loads or makes belongs to it, and is freed when it ends. */
-#include "owned.h"
+#include "cli.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* progress.c - the progress line on the terminal, or lines in a log, and signals that stop the work. */
 #include "cli.h"
-#include "format.h"
-#include "progress.h"
 
 #include <signal.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef CLI_SEARCH_H
 #define CLI_SEARCH_H
 
-#include "encoders.h"
+#include "inputs.h"
 #include "sink.h"
 
 /* --- queries: rows, or pictures and words through an encoder (search_parts.c) ------------------- */

@@ -1,8 +1,5 @@
 /* search_page.c - answers of 'koofu search' kept for a page of them (--html). */
 #include "search.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <string.h>
 

@@ -3,11 +3,6 @@
  * Without an encoder they are rows, all of one kind. With one, an operand is a picture (a file, a
  * folder or a pattern) or words; neighbours of the same kind make a part, so answers come in the
  * order of the command line. */
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 #include "search.h"
 
 #include <dirent.h>

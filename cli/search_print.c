@@ -1,6 +1,5 @@
 /* search_print.c - answers of 'koofu search' as text, records and JSON. */
 #include "search.h"
-#include "format.h"
 
 /* --- cells ------------------------------------------------------------------------------------ */
 

@@ -1,13 +1,6 @@
 /* search_unique.c - koofu search --unique: groups of near-duplicates. */
 #include "search.h"
 
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "sink.h"
-#include "outputs.h"
-#include "owned.h"
-
 #include <string.h>
 
 /* A gallery, or the rows of a data set as one. */

@@ -3,9 +3,6 @@
  * The library writes the file; fopencookie makes it look like any other to print to. The library
  * remembers a write that failed, so printing goes on and sink_finish reports it. */
 #include "sink.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <errno.h>
 #include <math.h>

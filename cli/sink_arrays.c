@@ -7,10 +7,8 @@
  * With a limit they are a sparse matrix: `indptr` [n + 1], `rows` and `scores` [answers]; those of query i
  * are indptr[i] to indptr[i + 1]. How many there are is known only at the end, so scores wait in a file
  * without a name and are then copied behind the rows. Memory does not grow with the answers. */
-#include "outputs.h"
-#include "owned.h"
 #include "sink.h"
-#include "streams.h"
+#include "inputs.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,9 +4,8 @@
  * this. So it is first copied to a file without a name, as large as the stream, in $TMPDIR, /var/tmp
  * or /tmp, and the command line is made to name that file: /dev/fd/N. Nothing waits in a system call
  * that a signal does not end. Other devices are left to the library, which refuses them. */
-#include "streams.h"
-#include "outputs.h"
-#include "owned.h"
+#include "inputs.h"
+#include "sink.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,4 @@
 /* sweep_print.c - the tables of a sweep, as text, CSV or JSON. */
-#include "format.h"
-#include "outputs.h"
 #include "sweep.h"
 
 #include <math.h>

@@ -1,11 +1,6 @@
 /* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each class. */
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
+#include "eval.h"
 #include "sweep.h"
-#include "texts.h"
 
 typedef struct shots_job {
   cli_run *cli;

@@ -1,8 +1,6 @@
 /* texts.c - text prototypes as --text names them, and zero-shot models. */
-#include "texts.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
+#include "inputs.h"
+#include "sink.h"
 
 int check_text_options(cli_run *cli) {
   if (cli->args.text.path) return EXIT_OK;
