@@ -150,12 +150,18 @@ static int store_numbers(reader *r, const cli_option *o, const char *what, const
   }
 }
 
-static int store_real(reader *r, cli_real *real, const char *what, const char *text) {
-  char *end;
+int parse_real(const char *text, double *out) {
+  char *end = NULL;
   int plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
-  real->value = plain ? strtod(text, &end) : 0;
-  real->given = plain && !*end && real->value > 0 && isfinite(real->value);
-  return real->given ? 0 : FAIL(r, "%s must be a number above 0, not '%.60s'", what, text);
+  *out = plain ? strtod(text, &end) : 0;
+  return plain && !*end && isfinite(*out);
+}
+
+static int store_real(reader *r, const cli_option *o, const char *what, const char *text) {
+  cli_real *real = (cli_real *)(void *)((char *)r->args + o->at);
+  real->given = parse_real(text, &real->value) && (o->any || real->value > 0);
+  if (real->given) return 0;
+  return FAIL(r, "%s must be a number%s, not '%.60s'", what, o->any ? "" : " above 0", text);
 }
 
 static int store_auto(const cli_option *o, void *at) {
@@ -189,7 +195,7 @@ static int store(reader *r, const cli_option *o, const char *what, const char *t
     return parse_number(what, text, o->low, o->high, &number->value, r->message, r->size);
   }
   case OPTION_NUMBERS: return store_numbers(r, o, what, text);
-  case OPTION_REAL: return store_real(r, at, what, text);
+  case OPTION_REAL: return store_real(r, o, what, text);
   case OPTION_CHOICE: {
     int position = parse_choice(what, text, o->choices, r->message, r->size);
     *(int *)at = (int)o->low + position;

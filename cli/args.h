@@ -17,7 +17,7 @@ typedef enum option_kind {
   OPTION_LIST,    /* cli_list: all values, in order */
   OPTION_NUMBER,  /* cli_number: a whole number from low to high */
   OPTION_NUMBERS, /* cli_numbers: such numbers, separated by commas */
-  OPTION_REAL,    /* cli_real: a number above 0 */
+  OPTION_REAL,    /* cli_real: a number above 0, or any */
   OPTION_CHOICE   /* int: low + the position of the value among the choices */
 } option_kind;
 
@@ -30,6 +30,7 @@ typedef struct cli_option {
   unsigned hidden : 1;    /* not in the help */
   unsigned automatic : 1; /* a number or numbers may also be 'auto' */
   unsigned input : 1;     /* a file that is read, which no output may replace */
+  unsigned any : 1;       /* a real may also be 0 or below */
   const char *value;      /* what the help calls the value; NULL: the option has none */
   const char *help;       /* one line, no capital, no full stop */
   int64_t low, high;
@@ -130,6 +131,7 @@ void args_free(const cli_command *command, struct cli_args *args);
 /* The whole of text as a number from low to high; otherwise -1 and a sentence on `what`. */
 int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
                  char *message, size_t size);
+int parse_real(const char *text, double *out); /* whether the whole of text is a finite number */
 /* The position of text among the choices; otherwise -1 and a sentence on `what`. */
 int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
                  size_t size);

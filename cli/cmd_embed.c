@@ -1,13 +1,34 @@
 /* cmd_embed.c - koofu embed: pictures to a data set. */
 #include "commands.h"
 
+static int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures) {
+  const char *path = cli->args.output;
+  kf_embed_options options = embed_options_of(&cli->args);
+  kf_embed_report r;
+  double begun = now();
+  kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &r);
+  int result = result_of(cli, status);
+  if (status == KF_ERR_CANCELLED) say_kept(cli, path);
+  if (status != KF_OK) return result;
+  double seconds = now() - begun;
+  if (r.unchanged)
+    progress_end(cli);
+  else
+    say_data_written(cli, path);
+  if (options.metadata) say(cli, "wrote %s", options.metadata);
+  uint64_t fresh = r.rows + r.skipped - r.resumed - r.reused; /* the rate is of this run alone */
+  if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
+  say_pictures(cli, &r, path);
+  return EXIT_OK;
+}
+
 static int run_embed(cli_run *cli) {
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
   TRY(check_safetensors(cli, cli->args.output, "data set"));
   TRY(open_pictures(cli, 1, &pictures));
   TRY(load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder));
-  return embed_pictures(cli, encoder, pictures, cli->args.output);
+  return embed_pictures(cli, encoder, pictures);
 }
 
 static const cli_group own_options = {

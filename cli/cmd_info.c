@@ -53,6 +53,14 @@ static const char *metric_of(const kf_info *info) {
   return strcmp(info->kind, "gallery") == 0 ? kf_info_meta(info, "metric") : NULL;
 }
 
+/* Whether the file holds a map: a model, or a gallery made with one. */
+static int is_mapped(const kf_info *info) {
+  int found = 0;
+  for (size_t i = 0; i < info->n_tensors; i++)
+    found |= strcmp(info->tensors[i].name, "transform") == 0;
+  return found && info->dim_out > 0;
+}
+
 static const char *name_of_rows(const char *kind) {
   if (strcmp(kind, "labels") == 0 || strcmp(kind, "lines") == 0) return kind;
   return strcmp(kind, "table") == 0 ? "records" : "rows";
@@ -99,7 +107,7 @@ static void print_text(const char *path, const kf_info *info) {
   if (strcmp(info->kind, "tensors") != 0)
     print_line(name_of_rows(info->kind), show_count(info->rows).text);
   char text[128];
-  if (info_is_mapped(info))
+  if (is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);

@@ -301,49 +301,27 @@ static void close_json(search_job *job) {
   jw_end(j);
 }
 
-static int search_and_write(search_job *job) {
-  TRY(make_buffers(job));
-  const cli_args *a = &job->cli->args;
-  if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
-  TRY(write_outputs(job));
-  if (job->cli->args.json) close_json(job);
-  return EXIT_OK;
-}
-
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* A limit may be negative. */
-static int parse_limit(cli_run *cli, const char *option, const char *text, double *out) {
-  char *end = NULL;
-  int plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
-  *out = plain ? strtod(text, &end) : 0;
-  if (plain && !*end && isfinite(*out)) return EXIT_OK;
-  return fail_usage(cli, "%s must be a number, not '%.60s'", option, text);
-}
-
-/* --within and --unique give what no array of K columns holds; there is no .npy of it. */
 static int check_limits(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
-  const char *option = s->unique ? "--unique" : "--within", *path = cli->args.output;
-  if (!s->unique) TRY(need(cli, "keep", "--unique LIMIT"));
-  if (!s->within && !s->unique) return EXIT_OK;
-  TRY(refuse(cli, "neighbours html", "%s", option));
-  if (s->unique) TRY(refuse(cli, "within itself only only-ids encoder", "--unique"));
-  if (s->unique && cli->args.operands.n > 1)
+  int unique = s->unique.given;
+  if (!unique) TRY(need(cli, "keep", "--unique LIMIT"));
+  if (!unique && !s->within.given) return EXIT_OK;
+  TRY(refuse(cli, "neighbours html", unique ? "--unique" : "--within"));
+  if (unique) TRY(refuse(cli, "within itself only only-ids encoder", "--unique"));
+  if (unique && cli->args.operands.n > 1)
     return fail_usage(cli, "--unique compares all rows with each other and takes no queries");
-  if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;
-  if (s->within && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of the answers with %s must end in %s", path, option,
-                    s->within ? ".safetensors, .parquet or .tsv" : ".tsv");
+  return EXIT_OK;
 }
 
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   const struct search_args *s = &cli->args.search;
   TRY(check_limits(cli));
-  if (s->unique) return EXIT_OK;
+  if (s->unique.given) return EXIT_OK;
   TRY(need(cli, "metric", "--unique: a gallery has its own"));
-  if (s->itself && !s->within)
+  if (s->itself && !s->within.given)
     TRY(refuse(cli, "only only-ids", "--itself, unless --within is given"));
   if (s->itself) TRY(refuse(cli, "encoder text-queries text-mean", "--itself"));
   if (s->itself && operands->n > 1)
@@ -363,25 +341,31 @@ static int check_scores(cli_run *cli, const kf_data *queries) {
 }
 
 static int check_page(cli_run *cli) {
-  const struct search_args *s = &cli->args.search;
-  if (s->html && is_stdout(s->html)) return fail_usage(cli, "--html needs a file name, not '-'");
-  if (s->html) TRY(check_output(cli, s->html));
-  if (!s->html) TRY(need(cli, "pictures title", "--html FILE"));
-  return s->html ? check_outputs_differ(cli, s->html, cli->args.output) : EXIT_OK;
+  const char *page = cli->args.search.html;
+  if (!page) return need(cli, "pictures title", "--html FILE");
+  if (is_stdout(page)) return fail_usage(cli, "--html needs a file name, not '-'");
+  TRY(check_output(cli, page));
+  return check_outputs_differ(cli, page, cli->args.output);
 }
 
+/* There is no .npy of answers of different lengths, and groups are text. */
 static int check_outputs(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
   const char *path = cli->args.output;
+  int any = !s->unique.given;
   TRY(check_page(cli));
-  if (!path) return EXIT_OK;
   if (is_stdout(path)) return EXIT_OK;
-  int result = check_output(cli, path);
-  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv") ||
-      ends_with(path, ".parquet"))
-    return result;
-  if (ends_with(path, ".npy")) return check_scores(cli, NULL);
-  return fail_usage(
-      cli, "%s: the name of the answers must end in .npy, .safetensors, .parquet or .tsv", path);
+  TRY(check_output(cli, path));
+  if (ends_with(path, ".tsv")) return EXIT_OK;
+  if (any && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
+  if (any && !s->within.given && ends_with(path, ".npy")) return check_scores(cli, NULL);
+  return fail_usage(cli, "%s: the name of the answers%s must end in %s.tsv", path,
+                    s->unique.given   ? " with --unique"
+                    : s->within.given ? " with --within"
+                                      : "",
+                    s->unique.given   ? ""
+                    : s->within.given ? ".safetensors, .parquet or "
+                                      : ".npy, .safetensors, .parquet or ");
 }
 
 static int open_queries(search_job *job) {
@@ -426,22 +410,24 @@ static int open_inputs(search_job *job) {
   if (job->itself) job->n_queries = kf_gallery_rows(job->gallery);
   TRY(search_parts_match(job->cli, &job->queries, job->gallery));
   TRY(choose_rows(job));
-  if (job->cli->args.search.within) return EXIT_OK;
+  if (job->cli->args.search.within.given) return EXIT_OK;
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
   if (job->only) most = kf_filter_rows(job->only);
   return choose_k(job->cli, path, most, &job->k);
 }
 
 static int run_search(cli_run *cli) {
-  const char *unique = cli->args.search.unique, *within = cli->args.search.within;
-  search_job job = {.cli = cli, .itself = cli->args.search.itself};
+  const struct search_args *s = &cli->args.search;
+  search_job job = {.cli = cli, .itself = s->itself, .limit = s->within.value};
   TRY(check_operands(cli));
-  if (unique || within)
-    TRY(parse_limit(cli, unique ? "--unique" : "--within", unique ? unique : within, &job.limit));
   TRY(check_outputs(cli));
-  if (unique) return search_unique(cli, job.limit);
+  if (s->unique.given) return search_unique(cli, s->unique.value);
   TRY(open_inputs(&job));
-  return search_and_write(&job);
+  TRY(make_buffers(&job));
+  if (s->html) TRY(search_page_start(cli, &job.page, job.n_queries, job.k));
+  TRY(write_outputs(&job));
+  if (cli->args.json) close_json(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {
@@ -454,13 +440,13 @@ static const cli_group own_options = {
          .help = "the queries are the rows of the gallery, each searched among the others"},
         {INPUTS("also", search.also, "GALLERY"),
          .help = "search this gallery as well, as if its rows followed (may be repeated)"},
-        {TEXT("within", search.within, "LIMIT"),
+        {REAL("within", search.within, "LIMIT"), .any = 1,
          .help = "instead of K rows, all with a score of at least LIMIT (a distance of at most)"},
         {INPUT("only", search.only, "FILE"),
          .help = "search among rows of these classes alone, one name per line"},
         {INPUT("only-ids", search.only_ids, "FILE"),
          .help = "search among rows with these ids alone, one per line"},
-        {TEXT("unique", search.unique, "LIMIT"),
+        {REAL("unique", search.unique, "LIMIT"), .any = 1,
          .help = "groups of rows of a gallery or data set that are within LIMIT of one another"},
         {TEXT("keep", search.keep, "FILE"),
          .help = "with --unique: write the ids of the rows to keep, the first of each group"},

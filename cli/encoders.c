@@ -71,27 +71,6 @@ kf_embed_options embed_options_of(const cli_args *a) {
                             .metadata = a->pictures.metadata};
 }
 
-int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
-                   const char *path) {
-  kf_embed_options options = embed_options_of(&cli->args);
-  kf_embed_report r;
-  double begun = now();
-  kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &r);
-  int result = result_of(cli, status);
-  if (status == KF_ERR_CANCELLED) say_kept(cli, path);
-  if (status != KF_OK) return result;
-  double seconds = now() - begun;
-  if (r.unchanged)
-    progress_end(cli);
-  else
-    say_data_written(cli, path);
-  if (options.metadata) say(cli, "wrote %s", options.metadata);
-  uint64_t fresh = r.rows + r.skipped - r.resumed - r.reused; /* the rate is of this run alone */
-  if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
-  say_pictures(cli, &r, path);
-  return EXIT_OK;
-}
-
 /* --- queries ---------------------------------------------------------------------------------- */
 
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {

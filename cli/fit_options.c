@@ -23,12 +23,8 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha) {
   const char *given = cli->args.text.fuse;
   *automatic = !given || wants(given, "auto");
   if (*automatic) return EXIT_OK;
-  char *end = NULL;
-  int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
-  *alpha = plain ? strtod(given, &end) : -1;
-  if (!(*alpha >= 0) || !end || *end)
-    return fail_usage(cli, "--fuse must be auto or a number not below 0, not '%.60s'", given);
-  return EXIT_OK;
+  if (parse_real(given, alpha) && *alpha >= 0) return EXIT_OK;
+  return fail_usage(cli, "--fuse must be auto or a number not below 0, not '%.60s'", given);
 }
 
 int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {

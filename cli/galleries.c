@@ -17,12 +17,6 @@ int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **
 
 /* --- queries ---------------------------------------------------------------------------------- */
 
-int info_is_mapped(const kf_info *info) {
-  for (size_t i = 0; i < info->n_tensors; i++)
-    if (strcmp(info->tensors[i].name, "transform") == 0) return info->dim_out > 0;
-  return 0;
-}
-
 int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
                   const kf_gallery *gallery) {
   kf_ctx *ctx = cli->ctx;

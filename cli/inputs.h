@@ -69,9 +69,6 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
 int open_pictures(cli_run *cli, size_t first,
                   kf_pictures **out); /* operands `first` and up, or --list */
 kf_embed_options embed_options_of(const cli_args *args);
-/* Embeds pictures to a data set, resuming an earlier run, and says so. */
-int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
-                   const char *path);
 /* Says how many pictures an earlier run had done, and how many were left out. */
 void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);
 /* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
@@ -97,7 +94,6 @@ int queries_start(cli_run *cli, cli_queries *queries, uint64_t *room);
 
 /* queries: about how many there will be; 0: not known. */
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out);
-int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
 /* Refuses queries that the gallery or, without one, the model cannot take: of another dimension, of
  * another encoder, or mapped already. */
 int check_queries(cli_run *cli, const cli_queries *queries, const kf_model *model,

@@ -88,7 +88,8 @@ typedef struct cli_args {
     cli_number k;
     cli_numbers ks;
     int itself, rerank_from_disk, text;
-    const char *text_mean, *html, *pictures, *within, *unique, *keep, *only, *only_ids;
+    cli_real within, unique;
+    const char *text_mean, *html, *pictures, *keep, *only, *only_ids;
     cli_list also;
   } search;
   struct vote_args { /* vote_options */

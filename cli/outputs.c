@@ -1,7 +1,6 @@
 /* outputs.c - checks outputs before the work rather than after it, and says what was written. */
 #include "sink.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,12 +66,6 @@ int check_text_output(cli_run *cli, const char *path) {
   return is_stdout(path) ? EXIT_OK : check_output(cli, path);
 }
 
-int check_data_set(cli_run *cli, const char *path) {
-  TRY(check_output(cli, path));
-  if (ends_with(path, ".safetensors") || ends_with(path, ".parquet")) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of a data set must end in .safetensors or .parquet", path);
-}
-
 int check_safetensors(cli_run *cli, const char *path, const char *what) {
   TRY(check_output(cli, path));
   if (ends_with(path, ".safetensors")) return EXIT_OK;
@@ -81,56 +74,20 @@ int check_safetensors(cli_run *cli, const char *path, const char *what) {
 
 /* --- two outputs ------------------------------------------------------------------------------ */
 
-/* Length of the folder part of a path, with its slash; 0 without one. */
-static size_t folder_length(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash - path) + 1 : 0;
+static int write_nothing(cli_run *cli, const char *path) {
+  kf_output *output;
+  TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
+  return result_of(cli, kf_output_commit(cli->ctx, output));
 }
 
-/* Where a path leads: a folder and a name in it. Links are followed even to a file that does not
- * exist yet, since the first output may be about to create it. */
-typedef struct place {
-  struct stat folder;
-  char name[PATH_MAX];
-} place;
-
-enum { MOST_LINKS = 40 };
-
-/* Replaces a path that is a link by what it points to. 0: it is not a link. */
-static int follow(char path[PATH_MAX]) {
-  char link[PATH_MAX];
-  ssize_t length = readlink(path, link, sizeof link - 1);
-  if (length < 0) return 0;
-  link[length] = '\0';
-  size_t folder = link[0] == '/' ? 0 : folder_length(path);
-  if (folder + (size_t)length >= PATH_MAX) return 0;
-  memcpy(path + folder, link, (size_t)length + 1);
-  return 1;
-}
-
-/* -1: there is no such folder, or too many links. */
-static int find_place(const char *given, place *out) {
-  char path[PATH_MAX];
-  if (strlen(given) >= sizeof path) return -1;
-  strcpy(path, given);
-  for (int links = 0; follow(path);)
-    if (++links > MOST_LINKS) return -1;
-  size_t length = folder_length(path);
-  strcpy(out->name, path + length);
-  if (length == 0)
-    strcpy(path, ".");
-  else
-    path[length] = '\0';
-  return stat(path, &out->folder);
-}
-
+/* The library refuses to write a file twice in one transaction, so one is tried. */
 int check_outputs_differ(cli_run *cli, const char *a, const char *b) {
-  place one, two;
-  if (!b || find_place(a, &one) != 0 || find_place(b, &two) != 0) return EXIT_OK;
-  if (one.folder.st_dev != two.folder.st_dev || one.folder.st_ino != two.folder.st_ino ||
-      strcmp(one.name, two.name) != 0)
-    return EXIT_OK;
-  return fail_usage(cli, "%s: two outputs cannot be one file", b);
+  if (is_stdout(a) || is_stdout(b)) return EXIT_OK;
+  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
+  int result = write_nothing(cli, a);
+  if (result == EXIT_OK) result = write_nothing(cli, b);
+  kf_outputs_abort(cli->ctx);
+  return result;
 }
 
 /* --- what was written ------------------------------------------------------------------------- */
@@ -163,12 +120,6 @@ void say_data_written(cli_run *cli, const char *path) {
               info->dim_out ? info->dim_out : info->dim, dtype_written(cli, info),
               info->classes ? show_counted(info->classes, "class", "classes").text : "no labels");
   kf_info_free(info);
-}
-
-int save_data(cli_run *cli, const kf_data *data, const char *path) {
-  kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path);
-  if (status == KF_OK) say_data_written(cli, path);
-  return result_of(cli, status);
 }
 
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path) {

@@ -5,8 +5,7 @@
  * order of the command line. */
 #include "search.h"
 
-#include <dirent.h>
-#include <fnmatch.h>
+#include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,15 +14,11 @@ enum { OWN_MEAN_LEAST = 10 };
 
 /* --- what an operand is ----------------------------------------------------------------------- */
 
-/* In the current folder; what has a slash is a path anyway. */
-static int matches_files(const char *operand) {
-  if (!strpbrk(operand, "*?[")) return 0;
-  DIR *folder = opendir(".");
-  const struct dirent *entry = NULL;
-  while (folder && (entry = readdir(folder)) && fnmatch(operand, entry->d_name, FNM_PERIOD) != 0) {
-  }
-  if (folder) closedir(folder);
-  return entry != NULL;
+static int matches_files(const char *pattern) {
+  glob_t found = {0};
+  int matches = strpbrk(pattern, "*?[") && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+  globfree(&found);
+  return matches;
 }
 
 static int looks_like_file(const char *operand) {
