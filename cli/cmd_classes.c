@@ -2,8 +2,6 @@
  * in WordNet, and how they are related. */
 #include "commands.h"
 
-#include <stdlib.h>
-
 /* The union of three groups, in which no class includes another: the paper's 14K. */
 #define EXCLUSIVE "exclusive"
 

@@ -3,7 +3,6 @@
 #include "commands.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Rows are read, classified and printed in blocks of at most this many bytes, and this many products

@@ -3,8 +3,6 @@
 #include "commands.h"
 #include "eval.h"
 
-#include <stdlib.h>
-
 /* --- the work --------------------------------------------------------------------------------- */
 
 static int wants_errors(const cli_args *a) {

@@ -1,7 +1,6 @@
 /* cmd_index.c - koofu index: rows to a gallery. */
 #include "commands.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MANY_CHANGES 100

@@ -3,7 +3,6 @@
 #include "search.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A run: its inputs, the current block, and the output. */

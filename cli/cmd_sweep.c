@@ -4,7 +4,6 @@
 #include "eval.h"
 #include "sweep.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- what is asked for ------------------------------------------------------------------------ */

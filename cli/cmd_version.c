@@ -2,8 +2,6 @@
  * machine. */
 #include "commands.h"
 
-#include <stdio.h>
-
 /* The plug-in and its devices, or what is missing. */
 static int print_devices(cli_run *cli) {
   const kf_device_list *found;

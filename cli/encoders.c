@@ -2,7 +2,6 @@
 #include "inputs.h"
 #include "sink.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out) {

@@ -2,7 +2,6 @@
 #include "fit_options.h"
 #include "inputs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- options ---------------------------------------------------------------------------------- */

@@ -1,9 +1,6 @@
 /* galleries.c - loads galleries, and checks what votes and searches need. */
 #include "inputs.h"
 
-#include <string.h>
-#include <unistd.h>
-
 /* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out) {

@@ -2,7 +2,6 @@
 #include "cli.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static int is_given(const cli_args *args, const cli_option *o) {

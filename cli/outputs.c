@@ -2,10 +2,8 @@
 #include "sink.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 int is_stdout(const char *path) { return !path || strcmp(path, "-") == 0; }
 

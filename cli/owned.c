@@ -2,7 +2,6 @@
 #include "cli.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct cli_owned {

@@ -1,8 +1,6 @@
 /* search_unique.c - koofu search --unique: groups of near-duplicates. */
 #include "search.h"
 
-#include <string.h>
-
 /* A gallery, or the rows of a data set as one. */
 static int open_gallery(cli_run *cli, kf_gallery **out) {
   const char *path = cli->args.operands.items[0];

@@ -2,7 +2,6 @@
 #include "sweep.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON }; /* as table_formats */
 const char *const table_formats[] = {"text", "csv", "json", NULL};
