@@ -1,4 +1,4 @@
-/* args.c - reads a command line by the tables. */
+/* args.c - parses a command line by the tables. */
 #include "options.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A command line being read. */
+/* A command line that is being parsed. */
 typedef struct reader {
   const cli_command *command;
   char **word; /* argv, NULL-terminated */
@@ -104,7 +104,7 @@ int parse_choice(const char *what, const char *text, const char *const *choices,
   return -1;
 }
 
-/* A sentence would be taken for one about usage. */
+/* An empty message: a sentence would be printed as a usage error. */
 static int fail_memory(const reader *r) {
   r->message[0] = '\0';
   return -1;
@@ -118,7 +118,7 @@ static int list_add(reader *r, cli_list *list, const char *item) {
   return 0;
 }
 
-/* Inserts a number in order, unless it is there already. */
+/* Inserts a number in order, unless it is already there. */
 static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
   size_t at = 0;
   while (at < numbers->n && numbers->items[at] < number) at++;
@@ -173,8 +173,9 @@ static int store_auto(const cli_option *o, void *at) {
   return 0;
 }
 
-/* Stores the value of an option, which the user wrote as `what`; text is "" without a value. A list
- * collects its values; otherwise the last one counts, so a script can add options to a command line. */
+/* Stores the value of an option that the user typed as `what`; text is "" without a value. A
+ * list collects its values; otherwise the last one counts, so a script can append options to a
+ * command line. */
 static int store(reader *r, const cli_option *o, const char *what, const char *text) {
   void *at = (char *)r->args + o->at;
   if (o->automatic && strcmp(text, "auto") == 0) return store_auto(o, at);
@@ -228,7 +229,7 @@ static int read_long(reader *r) {
   return store(r, o, what, value);
 }
 
-/* One word of single letters: -v, -qv, -oFILE, -o FILE. */
+/* A word of single letters: -v, -qv, -oFILE, -o FILE. */
 static int read_letters(reader *r) {
   for (const char *letter = *r->word + 1; *letter; letter++) {
     const cli_option *o = find_letter(r->command, *letter);
@@ -245,7 +246,7 @@ static int read_letters(reader *r) {
   return 0;
 }
 
-/* How many operands a command must and may have. */
+/* The least and largest number of operands of a command. */
 static void count_operands(const char *operands, size_t *least, size_t *most) {
   *least = *most = 0;
   for (const char *word = operands ? operands : ""; *word; word += strspn(word, " ")) {

@@ -1,6 +1,6 @@
-/* args.h - option tables, commands, and the parser.
+/* args.h - option tables, commands and the parser.
  *
- * Everything known about an option or a command is in its table entry: the parser, both help texts,
+ * The table entry of an option or command says everything about it: the parser, both help texts,
  * the man pages and the shell completions are made from it. */
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
@@ -37,7 +37,7 @@ typedef struct cli_option {
   const char *const *choices; /* NULL-terminated */
 } cli_option;
 
-/* The beginning of a table entry: name and place; what the help calls the value; limits. */
+/* The beginning of a table entry: name, member, what the help calls the value, limits. */
 #define AT(MEMBER)            offsetof(cli_args, MEMBER)
 #define FLAG(NAME, MEMBER)    .name = NAME, .kind = OPTION_FLAG, .at = AT(MEMBER)
 #define COUNTED(NAME, MEMBER) .name = NAME, .kind = OPTION_COUNT, .at = AT(MEMBER)
@@ -54,7 +54,7 @@ typedef struct cli_option {
 #define CHOICE(NAME, MEMBER, VALUE, FIRST, CHOICES)                                                \
   .name = NAME, .kind = OPTION_CHOICE, .at = AT(MEMBER), .value = VALUE, .low = FIRST,             \
   .choices = CHOICES
-/* A file that is read, and several. */
+/* An input file, and several. */
 #define INPUT(NAME, MEMBER, VALUE)  TEXT(NAME, MEMBER, VALUE), .input = 1
 #define INPUTS(NAME, MEMBER, VALUE) LIST(NAME, MEMBER, VALUE), .input = 1
 
@@ -64,7 +64,7 @@ typedef struct cli_group {
 } cli_group;
 #define OPTIONS(...) ((const cli_option[]){__VA_ARGS__, {0}})
 
-/* A command line and what it does: "$ what" in the help. */
+/* An example: a command line and what it does. */
 typedef struct cli_example {
   const char *what;
   const char *line;
@@ -73,8 +73,8 @@ typedef struct cli_example {
 struct cli_run;
 typedef struct cli_command {
   const char *name;
-  /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots mean any
-   * number. NULL: none. */
+  /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots
+   * mean any number. NULL: none. */
   const char *operands;
   const char *summary; /* one line, no capital, no full stop */
   /* Paragraphs with an empty line between them; lines that start with a space are not filled. */
@@ -82,7 +82,7 @@ typedef struct cli_command {
   const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */
   const cli_example *examples;    /* ended by an entry with line NULL; NULL: none */
   int (*run)(struct cli_run *cli);
-  int shared; /* its work can be shared out among ranks (koofu-mpi) */
+  int shared; /* can run on several ranks (koofu-mpi) */
 } cli_command;
 #define GROUPS(...)   ((const cli_group *const[]){__VA_ARGS__, NULL})
 #define EXAMPLES(...) ((const cli_example[]){__VA_ARGS__, {NULL, NULL}})
@@ -98,7 +98,7 @@ typedef struct cli_number {
   int automatic; /* 'auto' was given instead of a number */
 } cli_number;
 
-/* Rising, each one once. */
+/* Rising and distinct. */
 typedef struct cli_numbers {
   uint32_t *items;
   size_t n;
@@ -110,7 +110,7 @@ typedef struct cli_real {
   int given;
 } cli_real;
 
-/* Walks through every option of a command, the global ones last; NULL at the end. */
+/* Walks through all options of a command, the global ones last; returns NULL at the end. */
 typedef struct option_walk {
   const cli_command *command;
   size_t group, index;
@@ -118,30 +118,31 @@ typedef struct option_walk {
 const cli_option *option_next(option_walk *walk, const cli_group **group);
 
 shown show_option(const cli_option *option); /* as it is typed: "-k", "--json" */
-/* NULL: the command does not have it. name[length] need not be NUL. */
+/* NULL if the command has no such option. name[length] need not be NUL. */
 const cli_option *find_option(const cli_command *command, const char *name, size_t length);
 
-/* Reads the words after the command's name. An option that is not a list may be repeated; the last
- * value counts. Returns 0, or -1 with one sentence in message, which is empty if memory ran out. */
+/* Parses the words after the command's name. Returns 0, or -1 with one sentence in message,
+ * which is empty if memory ran out. */
 struct cli_args;
 int args_parse(const cli_command *command, int argc, char **argv, struct cli_args *out,
                char *message, size_t size);
 void args_free(const cli_command *command, struct cli_args *args);
 
-/* The whole of text as a number from low to high; otherwise -1 and a sentence on `what`. */
+/* Parses all of text as a number from low to high. Returns 0, or -1 with a sentence about
+ * `what`. */
 int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
                  char *message, size_t size);
-int parse_real(const char *text, double *out); /* whether the whole of text is a finite number */
-/* The position of text among the choices; otherwise -1 and a sentence on `what`. */
+int parse_real(const char *text, double *out); /* 1 if all of text is a finite number */
+/* Returns the position of text among the choices, or -1 with a sentence about `what`. */
 int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
                  size_t size);
 
-/* The best guess at what was meant (suggest.c): offer every candidate, then look at best. */
+/* The best guess at what was meant (suggest.c): offer every candidate, then read `best`. */
 typedef struct suggestion {
   const char *typed;
   const char *best; /* NULL: nothing is close */
   size_t distance;
-  int synonym; /* another word for the same thing */
+  int synonym; /* it is another word for the same thing */
 } suggestion;
 void suggest(suggestion *guess, const char *candidate);
 

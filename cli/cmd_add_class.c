@@ -1,4 +1,5 @@
-/* cmd_add_class.c - koofu add-class: a new prototype from a few samples, or those that 'koofu serve' was given. */
+/* cmd_add_class.c - koofu add-class: adds a prototype from a few samples, or the classes that
+ * were added to 'koofu serve'. */
 #include "commands.h"
 
 #include <dirent.h>
@@ -32,7 +33,7 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   return EXIT_OK;
 }
 
-/* --- a journal ---------------------------------------------------------------------------------- */
+/* --- a journal -------------------------------------------------------------------------------- */
 
 /* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
 static int is_entry(const struct dirent *file) {
@@ -55,7 +56,7 @@ static int has_class(const kf_model *model, const char *name) {
   return 0;
 }
 
-/* What the model has already is left out, so that a journal can be taken twice. */
+/* Skips classes that the model already has, so a journal can be applied twice. */
 static int add_entry(cli_run *cli, const char *folder, const char *file, kf_model **model,
                      uint32_t *added) {
   const char *path = own_format(cli, "%s/%s", folder, file);

@@ -1,8 +1,8 @@
-/* cmd_classes.c - koofu classes: two sets of classes in a hierarchy, such as ImageNet's 1K and 21K
- * in WordNet, and how they are related. */
+/* cmd_classes.c - koofu classes: how two sets of classes in a hierarchy are related, such as
+ * ImageNet's 1K and 21K in WordNet. */
 #include "commands.h"
 
-/* The union of three groups, in which no class includes another: the paper's 14K. */
+/* The union of three groups in which no class includes another: the paper's 14K. */
 #define EXCLUSIVE "exclusive"
 
 typedef struct classes_job {
@@ -102,7 +102,7 @@ static int write_lists(const classes_job *job) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* If the set has ancestors of its own classes, no union with it is exclusive. */
+/* If the set contains ancestors of its own classes, no union with it is exclusive. */
 static kf_status note_ancestors(classes_job *job) {
   kf_class_set *leaves = NULL;
   kf_status status =

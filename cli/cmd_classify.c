@@ -5,13 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
- * per thread: half a second of plain C, so that a signal is noticed soon. */
+/* Rows are read, classified and printed in blocks of at most this many bytes, and this many
+ * products per thread: half a second in plain C, so a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but at least this many rows per thread, which pass over the prototypes together. */
+/* But at least this many rows per thread, to share a pass over the prototypes. */
 enum { LEAST_ROWS = 256 };
 
-/* A run: its inputs, the current block, and the output. */
+/* Inputs, the current block and the output. */
 typedef struct classify_job {
   cli_run *cli;
   kf_model *model;     /* as loaded; NULL: the gallery alone */
@@ -19,7 +19,7 @@ typedef struct classify_job {
   kf_gallery *gallery; /* NULL: prototypes */
   cli_queries queries;
   kf_classify_options options; /* of prototypes */
-  kf_classifier *classifier;   /* with these; NULL: not needed yet */
+  kf_classifier *classifier;   /* NULL until it is needed */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
   const char *score_name;
@@ -29,7 +29,7 @@ typedef struct classify_job {
   int32_t *classes; /* [room][top] */
   double *scores;
   double *probabilities;             /* the same; NULL: not wanted */
-  int threshold;                     /* rows below the model's are marked */
+  int threshold;                     /* the model has one, and rows below it are marked */
   int comparable;                    /* labels and classes are both names, or both numbers */
   uint64_t labelled, right, unknown; /* rows so far */
   sink *out;
@@ -46,7 +46,7 @@ static const char *class_name(const classify_job *job, int32_t class) {
                       : kf_model_class_name(model_of(job), (uint32_t) class);
 }
 
-/* --- labels and the threshold ------------------------------------------------------------------ */
+/* --- labels and the threshold ----------------------------------------------------------------- */
 
 static const char *label_name(const classify_job *job, int32_t label) {
   return kf_data_class_name(job->queries.data, (uint32_t)label);
@@ -104,7 +104,7 @@ static int put_header(classify_job *job) {
   return sink_end_header(s);
 }
 
-/* With fewer classes that have votes, the last columns are empty. */
+/* If fewer classes have votes, the last columns are empty. */
 static void put_class(const classify_job *job, uint64_t at) {
   int32_t class = job->classes[at];
   sink_class(job->out, class < 0 ? NULL : class_name(job, class), class);
@@ -193,7 +193,8 @@ static int classify_block(classify_job *job, uint64_t first) {
   if (b->n > 0) status = answer(job);
   if (status != KF_OK) return fail(job->cli, status);
   sink_format format = job->out->format;
-  if (first == 0 && format != SINK_JSON) TRY(put_header(job)); /* only once rows are accepted */
+  if (first == 0 && format != SINK_JSON)
+    TRY(put_header(job)); /* once rows are accepted, so that a failure prints nothing */
   count_block(job);
   for (uint64_t i = 0; i < b->n; i++)
     TRY((format == SINK_PARQUET ? put_records
@@ -221,7 +222,7 @@ static int classify_all(classify_job *job) {
 
 /* --- prototypes or neighbours ----------------------------------------------------------------- */
 
-/* There are no more answers than classes. */
+/* --top, which cannot exceed the number of classes. */
 static int choose_top(classify_job *job, uint32_t most, const char *what) {
   const cli_number *given = &job->cli->args.use.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
@@ -241,7 +242,7 @@ static uint64_t prototype_block(const classify_job *job) {
   return n < fit ? n : fit;
 }
 
-/* Whether the model has a threshold, and these are the scores that it is for. */
+/* Whether the model has a threshold for the scores that are computed. */
 static int has_threshold(const classify_job *job, kf_part part) {
   const cli_args *a = &job->cli->args;
   double share;
@@ -339,7 +340,7 @@ static int classify(classify_job *job) {
   return finish(job);
 }
 
-/* The answers are text, so the name must not be that of an array. */
+/* Answers are text, so the name must not be that of an array. */
 static int check_answers(cli_run *cli) {
   static const char *const binary[] = {".npy",  ".npz",    ".safetensors", ".fvecs",
                                        ".fbin", ".f16bin", ".u8bin",       ".i8bin"};

@@ -1,4 +1,4 @@
-/* cmd_convert.c - koofu convert: any readable files to one native data set. */
+/* cmd_convert.c - koofu convert: turns any readable files into one native data set. */
 #include "commands.h"
 
 static int run_convert(cli_run *cli) {

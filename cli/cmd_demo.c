@@ -1,4 +1,4 @@
-/* cmd_demo.c - koofu demo: what the method does, on a small synthetic world in memory. */
+/* cmd_demo.c - koofu demo: shows what the method does, on a small synthetic world in memory. */
 #include "commands.h"
 
 /* The default world. */
@@ -16,7 +16,7 @@ typedef struct demo {
   kf_stats *stats;
   kf_lambda_choice *choice; /* by leave-one-out */
   kf_sweep *sweep;
-  size_t n_dims;                        /* D, and how many of dims are below it */
+  size_t n_dims;                        /* D itself and those of dims below it */
   const kf_sweep_cell *raw;             /* one cell */
   const kf_sweep_cell *full[N_LAMBDAS]; /* all dimensions */
   const kf_sweep_cell *chosen;          /* [n_dims] at the chosen lambda, falling dimensions */
@@ -36,7 +36,7 @@ static int prepare(demo *d) {
       cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice), &d->choice);
 }
 
-/* All lines in one sweep; cells come by lambda, then by dimension. */
+/* All lines in one sweep, whose cells are ordered by lambda, then by dimension. */
 static int measure(demo *d) {
   kf_lambda list[N_LAMBDAS + 1];
   uint32_t columns[N_DIMS + 1] = {d->world.dim};
@@ -80,7 +80,7 @@ static void print_table(const demo *d) {
   printf("%-8s %7s %6s %8s %8s  %9s %9s\n", "space", "lambda", "dims", "bytes", "smaller", "top-1",
          "top-5");
   print_line(d, d->raw);
-  int told = 0; /* the line of the chosen lambda, in order among the others */
+  int told = 0; /* the line of the chosen lambda is printed */
   for (size_t i = 0; i < N_LAMBDAS; i++) {
     if (!told && d->chosen->lambda <= d->full[i]->lambda) {
       print_line(d, d->chosen);

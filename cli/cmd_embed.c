@@ -1,4 +1,4 @@
-/* cmd_embed.c - koofu embed: pictures to a data set. */
+/* cmd_embed.c - koofu embed: turns pictures into a data set. */
 #include "commands.h"
 
 static int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures) {

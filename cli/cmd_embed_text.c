@@ -1,7 +1,7 @@
-/* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
+/* cmd_embed_text.c - koofu embed-text: turns class names or lines of text into embeddings. */
 #include "commands.h"
 
-/* Texts as an operand are those of --prompts. */
+/* The operand TEXTS is the same as --prompts. */
 static int take_operand(cli_run *cli) {
   cli_args *a = &cli->args;
   if (a->operands.n < 2) return EXIT_OK;

@@ -1,4 +1,4 @@
-/* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the vote of
+/* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the votes of
  * neighbours are right. */
 #include "commands.h"
 #include "eval.h"
@@ -19,7 +19,7 @@ static kf_analysis_options analysis_options(const eval_job *job) {
                                .mistakes = a->errors.wrong != NULL};
 }
 
-/* Errors by class come from a pass that also counts the hits in their space. */
+/* This pass also counts the hits in its space. */
 static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   TRY(own_analysis(
@@ -30,7 +30,7 @@ static int analyse(eval_job *job) {
   return EXIT_OK;
 }
 
-/* Whether the scores of the model that are looked at have a temperature. */
+/* Whether there is a temperature for the scores that are computed. */
 static int has_temperature(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   if (!eval_has_prototypes(job)) return 0;
@@ -49,7 +49,7 @@ static int calibrate(eval_job *job) {
   return EXIT_OK;
 }
 
-/* Counts and hits of the model, if another pass has them already. */
+/* Counts and hits of the model if an earlier pass has them, otherwise NULL. */
 static const kf_eval_result *counted_already(const eval_job *job) {
   return job->analysis && !job->zero.text ? &job->analysis->totals
          : job->calibration               ? &job->calibration->totals
@@ -80,7 +80,7 @@ static int evaluate_prototypes(eval_job *job) {
   return result_of(job->cli, status);
 }
 
-/* Of a model that has text: the text alone, and text and prototypes together. */
+/* For a model with text: the text alone, and text and prototypes together. */
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
       .include_raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
@@ -180,7 +180,7 @@ static int check_tables(cli_run *cli) {
   return EXIT_OK;
 }
 
-/* Without data, rows of the gallery are left out in turn. */
+/* Without data, the rows of the gallery are left out in turn. */
 static int check_without_data(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery)

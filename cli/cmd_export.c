@@ -1,9 +1,9 @@
-/* cmd_export.c - koofu export: a model for other programs. */
+/* cmd_export.c - koofu export: writes a model for other programs. */
 #include "commands.h"
 
 #include <sys/stat.h>
 
-/* A folder may be there already; the library says which may be written to. */
+/* A folder may exist already; the library decides whether it may be written to. */
 static int check_target(cli_run *cli, const char *path) {
   struct stat info;
   if (is_stdout(path)) return check_output(cli, path);

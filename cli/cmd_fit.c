@@ -1,10 +1,10 @@
-/* cmd_fit.c - koofu fit: data or statistics to a model. */
+/* cmd_fit.c - koofu fit: computes a model from data or statistics. */
 #include "fit_options.h"
 #include "commands.h"
 
 #include <string.h>
 
-/* A lambda that was not chosen from the rows. */
+/* For a lambda that was not chosen from the rows. */
 static void say_lambda(cli_run *cli, const kf_fit_report *report, const kf_fit_options *options) {
   if (report->by_all_rows)
     say(cli,

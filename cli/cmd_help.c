@@ -1,4 +1,4 @@
-/* cmd_help.c - koofu help: help on a command; also, for packagers, man pages and completions. */
+/* cmd_help.c - koofu help: help on a command and, for packagers, man pages and completions. */
 #include "commands.h"
 #include "help.h"
 

@@ -1,4 +1,4 @@
-/* cmd_index.c - koofu index: rows to a gallery. */
+/* cmd_index.c - koofu index: makes and changes galleries. */
 #include "commands.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static int choose_output(cli_run *cli) {
   return check_safetensors(cli, a->output, "gallery");
 }
 
-/* --- the gallery that is there ------------------------------------------------------------------- */
+/* --- the gallery that is there ---------------------------------------------------------------- */
 
 /* With --remove and --compact the operand is a gallery. */
 static int check_change(cli_run *cli) {
@@ -75,15 +75,15 @@ static int compact(cli_run *cli, const char *path) {
   return EXIT_OK;
 }
 
-/* --- rows to a gallery ------------------------------------------------------------------------- */
+/* --- rows to a gallery ------------------------------------------------------------------------ */
 
-/* Row numbers of the gallery differ from those of the data; ids are the same in both. */
+/* Without ids, rows cannot be matched with those of the data once bad ones are left out. */
 static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t added) {
   if (added < kf_data_rows(data) && !cli->args.index.ids && !kf_data_has_ids(data))
     say(cli, "rows are numbered without the bad ones; --ids keeps track of them");
 }
 
-/* -k: the neighbours that should vote, as given or chosen from the rows. */
+/* -k: the number of neighbours that should vote, as given or chosen from the rows. */
 static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.metric = (kf_metric)a->metric};

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Metadata longer than this is cut in the text (never in --json). */
+/* Longer metadata is cut in text, never in --json. */
 enum { META_SHOWN = 60 };
 
 static void print_line(const char *name, const char *value) { printf("  %-12s %s\n", name, value); }
@@ -72,7 +72,7 @@ static void print_encoder(const kf_info *info) {
   printf(" (%08x)\n", (unsigned)(info->encoder_checksum >> 32));
 }
 
-/* Which text, and of which encoder, prompts and classes that was made. */
+/* The checksums of the text, and of the encoder, prompts and classes that it was made from. */
 static void print_text_source(const kf_info *info) {
   const char *from = kf_info_meta(info, "text_from");
   const char *made_with = kf_info_meta(info, "text_made_with");
@@ -82,7 +82,7 @@ static void print_text_source(const kf_info *info) {
   printf("\n");
 }
 
-/* Which version, from which statistics, and the options that give the same model of the same rows. */
+/* The version, the statistics, and the options that give the same model again. */
 static void print_fit(const kf_info *info) {
   const char *by = kf_info_meta(info, "fitted_by"), *from = kf_info_meta(info, "fitted_from");
   const char *centre = kf_info_meta(info, "centre");

@@ -1,9 +1,9 @@
-/* cmd_merge.c - koofu merge: statistics of parts to statistics of the whole. */
+/* cmd_merge.c - koofu merge: adds up the statistics of parts. */
 #include "commands.h"
 
 #include <sys/stat.h>
 
-/* A file that is given twice would count its rows twice, by whatever names. */
+/* The rows of a file given twice, even by two names, would count twice. */
 static int refuse_twice(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   const char *const *path = operands->items;

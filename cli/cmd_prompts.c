@@ -1,4 +1,4 @@
-/* cmd_prompts.c - koofu prompts: class names and templates to prompts for a text encoder. */
+/* cmd_prompts.c - koofu prompts: makes prompts from class names and templates. */
 #include "commands.h"
 
 static int write_prompts(cli_run *cli, const kf_prompts *p) {

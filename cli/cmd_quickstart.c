@@ -1,12 +1,12 @@
-/* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about
- * it. */
+/* cmd_quickstart.c - koofu quickstart: from a folder of class folders to a classifier and a
+ * report. */
 #include "commands.h"
 #include "fit_options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of a folder as it was given or, for "." and "..", as it is; "": it has none. NULL: out of
+/* The last part of a path or, for "." and "..", of its real path; "" for the root. NULL: out of
  * memory. */
 static const char *name_of(cli_run *cli, const char *source) {
   size_t n = strlen(source);
@@ -21,7 +21,8 @@ static const char *name_of(cli_run *cli, const char *source) {
   return name;
 }
 
-/* "photos/" -> "photos-koofu", in the current folder or, if that is among the pictures, beside them. */
+/* "photos/" -> "photos-koofu", in the current folder or, if that is among the pictures, beside
+ * them. */
 static const char *usual_folder(cli_run *cli, const kf_pictures *pictures) {
   const char *source = cli->args.operands.items[0], *name = name_of(cli, source);
   if (!name) return NULL;
@@ -67,7 +68,7 @@ static void print_figures(const kf_quickstart_result *r) {
            r->n_single == 1 ? "its" : "their");
 }
 
-/* A word for the shell. */
+/* Quotes a word for the shell. */
 static void print_word(const char *word) {
   static const char plain[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
@@ -138,7 +139,7 @@ static int run_quickstart(cli_run *cli) {
   TRY(open_pictures(cli, 0, &pictures));
   const char *folder = a->output ? a->output : usual_folder(cli, pictures);
   if (!folder) return fail(cli, KF_ERR_MEM);
-  /* Before the weights and the pictures take their time. */
+  /* Before the weights are loaded and pictures embedded. */
   TRY(result_of(cli, kf_quickstart_check(cli->ctx, pictures, &options, folder)));
   tower_use towers = a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH;
   TRY(load_encoder(cli, a->encoder.folder, towers, &encoder));

@@ -1,11 +1,10 @@
-/* cmd_report.c - koofu report: training and test data to one page about them. */
+/* cmd_report.c - koofu report: writes a page about training and test data. */
 #include "fit_options.h"
 #include "commands.h"
 #include "eval.h"
 
 #include <string.h>
 
-/* What the page is made of. */
 typedef struct report_inputs {
   kf_data *train, *test;
   kf_truth *truth;

@@ -1,11 +1,11 @@
-/* cmd_search.c - koofu search: the nearest rows of every query. */
+/* cmd_search.c - koofu search: finds the nearest rows of every query. */
 #include "commands.h"
 #include "search.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A run: its inputs, the current block, and the output. */
+/* Inputs, the current block and the output. */
 typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
@@ -24,14 +24,14 @@ typedef struct search_job {
   double load_seconds, search_seconds;
   int begun;           /* the output has its header */
   sink *out;           /* lines or records */
-  sink_arrays *arrays; /* in its place; both NULL: JSON or a page */
-  cli_json json;       /* with answers, if there is no other output for them */
+  sink_arrays *arrays; /* or arrays; both NULL: JSON or a page */
+  cli_json json;       /* holds the answers if there is no other output */
   search_page page;
 } search_job;
 
 /* --- one query -------------------------------------------------------------------------------- */
 
-/* What is known before the answers. */
+/* Members that are known before the answers. */
 static void open_json(search_job *job) {
   const kf_gallery *g = job->gallery;
   cli_json *j = &job->json;
@@ -48,7 +48,7 @@ static void open_json(search_job *job) {
   jw_text(j, "text_mean", job->queries.mean);
 }
 
-/* Only once queries are accepted, so that a failure prints nothing. */
+/* Called once queries are accepted, so that a failure prints nothing. */
 static int begin_answers(search_job *job) {
   if (job->begun++) return EXIT_OK;
   if (job->out) return put_search_header(job->out, job->gallery, job->k);
@@ -58,7 +58,7 @@ static int begin_answers(search_job *job) {
   return EXIT_OK;
 }
 
-/* The k answers to query i of a block; `first` is the first row, if the gallery is searched in itself. */
+/* The k answers to query i of a block; `first` is its first row if the gallery searches itself. */
 static search_answer answer_to(const search_job *job, const search_part *part, uint64_t first,
                                uint64_t i, uint32_t k, const int64_t *rows, const double *scores) {
   uint64_t row = part ? job->block.numbers[i] : first + i;
@@ -83,8 +83,8 @@ static int put_answer(search_job *job, const search_answer *answer) {
 
 /* --- the nearest rows ------------------------------------------------------------------------- */
 
-/* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
- * Starts at the end, since answers only move towards it. */
+/* Moves the answers of a block to the places of their queries; bad queries get row -1 and score
+ * NaN. Goes backwards, since answers only move towards the end. */
 static void spread(search_job *job, uint64_t n) {
   const kf_reader_block *b = &job->block;
   size_t k = job->k;
@@ -107,8 +107,8 @@ static kf_search_options options_for(const search_job *job, const search_part *p
   return (kf_search_options){.text_mean = part ? part->text_mean : NULL, .only = job->only};
 }
 
-/* Answers `found` good queries of the n in a block of a part (NULL: rows of the gallery itself, from
- * `first` on). */
+/* Answers `found` good queries of the n in a block of a part (NULL: rows of the gallery itself,
+ * from `first` on). */
 static int answer_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
                         uint64_t found) {
   kf_ctx *ctx = job->cli->ctx;
@@ -152,7 +152,7 @@ static int put_ranges(search_job *job, const search_part *part, uint64_t first, 
   return EXIT_OK;
 }
 
-/* A search answers as many of the queries as have room in memory. */
+/* Each search answers as many queries as memory allows. */
 static int range_block(search_job *job, const search_part *part, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
   kf_search_options options = options_for(job, part);
@@ -198,7 +198,7 @@ static int search_part_of(search_job *job, const search_part *part, uint64_t n, 
   return EXIT_OK;
 }
 
-/* Rows that are not said to be text but lie where text does. */
+/* Suggests --text-queries if most queries lie where text does. */
 static void say_far(search_job *job) {
   const kf_search_report *r = &job->report;
   if (job->itself || job->cli->args.encoder.folder || job->queries.text || r->far * 2 <= r->queries)
@@ -282,7 +282,7 @@ static int write_outputs(search_job *job) {
   return EXIT_OK;
 }
 
-/* What is known after the answers. */
+/* Members that are known after the answers. */
 static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
   cli_json *j = &job->json;
@@ -331,7 +331,7 @@ static int check_operands(cli_run *cli) {
   return check_search_text(cli);
 }
 
-/* The scores beside OUT.npy are an output, too. */
+/* OUT_scores.npy beside OUT.npy is an output as well. */
 static int check_scores(cli_run *cli, const kf_data *queries) {
   const char *path = scores_path(cli, cli->args.output);
   if (!path) return fail(cli, KF_ERR_MEM);
@@ -347,7 +347,7 @@ static int check_page(cli_run *cli) {
   return check_outputs_differ(cli, page, cli->args.output);
 }
 
-/* There is no .npy of answers of different lengths, and groups are text. */
+/* No .npy can hold answers of different lengths, and groups are text. */
 static int check_outputs(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   const char *path = cli->args.output;

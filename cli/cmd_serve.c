@@ -1,4 +1,4 @@
-/* cmd_serve.c - koofu serve: a model behind HTTP, with a page to drop pictures on. */
+/* cmd_serve.c - koofu serve: serves a model over HTTP, with a page to drop pictures on. */
 #include "commands.h"
 
 #ifdef KOOFU_SERVE

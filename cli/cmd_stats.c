@@ -1,4 +1,4 @@
-/* cmd_stats.c - koofu stats: exact moments of a data set. */
+/* cmd_stats.c - koofu stats: computes the exact moments of a data set. */
 #include "commands.h"
 
 static int run_stats(cli_run *cli) {

@@ -46,7 +46,7 @@ static int take_lambdas(sweep_job *j) {
   return EXIT_OK;
 }
 
-/* --dims, the largest first; by default all of them, then fewer and fewer. */
+/* --dims, largest first; by default all of them, then fewer and fewer. */
 static int take_dims(sweep_job *j) {
   static const unsigned parts[][2] = {{1, 1}, {3, 4}, {1, 2}, {1, 4}, {1, 8}, {1, 16}};
   const cli_numbers *given = &j->cli->args.sweep.dims;

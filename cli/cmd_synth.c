@@ -1,4 +1,4 @@
-/* cmd_synth.c - koofu synth: a synthetic CLIP-like world as files. */
+/* cmd_synth.c - koofu synth: writes a synthetic CLIP-like world to files. */
 #include "commands.h"
 
 static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
@@ -6,7 +6,7 @@ static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path
   return result_of(cli, kf_data_save(cli->ctx, *data, (kf_dtype)cli->args.dtype, path));
 }
 
-/* Rows and text, or neither. */
+/* Writes rows and text, or neither. */
 static int save_both(cli_run *cli, const char *path, const char *text_path) {
   kf_synth_options options = world_of(&cli->args);
   kf_data *data, *text;

@@ -1,4 +1,4 @@
-/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
+/* cmd_text_prototypes.c - koofu text-prototypes: averages embeddings of prompts by class. */
 #include "commands.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
@@ -32,7 +32,7 @@ static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options
   return EXIT_OK;
 }
 
-/* Opens the embeddings and finds out how they belong to classes. */
+/* Opens the embeddings and decides how they are assigned to classes. */
 static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given) {
@@ -43,7 +43,8 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
   if (!a->data.classes || a->data.labels.n) return open_prompts(cli, 1, a->data.classes, data);
   TRY(open_prompts(cli, 1, NULL, data));
   if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
-  return open_prompts(cli, 1, a->data.classes, data); /* labels inside, which --classes names */
+  return open_prompts(cli, 1, a->data.classes,
+                      data); /* the labels inside, with names from --classes */
 }
 
 static int run_text_prototypes(cli_run *cli) {

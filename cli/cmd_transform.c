@@ -1,4 +1,4 @@
-/* cmd_transform.c - koofu transform: rows to the model's space. */
+/* cmd_transform.c - koofu transform: maps rows to the model's space. */
 #include "commands.h"
 
 static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {

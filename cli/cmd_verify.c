@@ -1,21 +1,21 @@
-/* cmd_verify.c - koofu verify: whether files are sound, and belong together. */
+/* cmd_verify.c - koofu verify: checks whether files are sound and belong together. */
 #include "commands.h"
 
 #include <string.h>
 
-/* What is known of one file; info NULL: it is not sound. */
+/* One file; info NULL: it is not sound. */
 typedef struct verified {
   const char *path;
   kf_info *info;
   kf_status status;
-  char text[2][17]; /* of a data set: the checksums it has as text, scaled and as it is; "": none */
+  char text[2][17]; /* checksums of a data set taken as text, scaled and as it is; "": none */
 } verified;
 
 static const char *meta(const verified *v, const char *key) {
   return v->info ? kf_info_meta(v->info, key) : NULL;
 }
 
-/* The statistics among the files that a model or gallery was fitted from; NULL: they are not there. */
+/* The file with the statistics that a model or gallery was fitted from, or NULL. */
 static const char *find_statistics(const verified *files, size_t n, const char *checksum) {
   for (size_t i = 0; checksum && i < n; i++) {
     const char *other = meta(&files[i], "checksum");
@@ -25,7 +25,7 @@ static const char *find_statistics(const verified *files, size_t n, const char *
   return NULL;
 }
 
-/* The same for text. */
+/* The file with the text of a model, or NULL. */
 static const char *find_text(const verified *files, size_t n, const char *checksum) {
   for (size_t i = 0; checksum && i < n; i++)
     if (strcmp(files[i].text[0], checksum) == 0 || strcmp(files[i].text[1], checksum) == 0)
@@ -80,20 +80,20 @@ static void print_json(cli_run *cli, const verified *files, size_t n, const veri
   jw_end(&j);
 }
 
-/* The checksum of a data set as text (kf_text_checksum), averaged and scaled or as it is. */
+/* The checksum of a data set taken as text (kf_text_checksum). */
 static void sum_text(cli_run *cli, const kf_data *data, kf_switch unit, char digits[17]) {
   kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
   kf_text *text;
-  if (kf_text_new(cli->ctx, data, &options, &text) != KF_OK) return; /* it is no text, then */
+  if (kf_text_new(cli->ctx, data, &options, &text) != KF_OK) return; /* not text */
   snprintf(digits, 17, "%016llx", (unsigned long long)kf_text_checksum(text));
   kf_text_free(text);
 }
 
-/* Looks for the text of models among data sets, if a model has some. */
+/* Takes data sets as text if a model has some, to find out whose text it is. */
 static void sum_texts(cli_run *cli, verified *files, size_t n) {
   int wanted = 0;
   for (size_t i = 0; i < n; i++) wanted = wanted || meta(&files[i], "text_from");
-  cli->muted = 1; /* what opening them says was said before */
+  cli->muted = 1; /* notes were printed when the files were verified */
   for (size_t i = 0; wanted && i < n; i++) {
     kf_data *data;
     if (!files[i].info || strcmp(files[i].info->kind, "data set") != 0) continue;
@@ -105,7 +105,7 @@ static void sum_texts(cli_run *cli, verified *files, size_t n) {
   cli->muted = 0;
 }
 
-/* Reads all of them first, so that each can be compared with the others. */
+/* Reads all files first, so that each can be compared with the others. */
 static int verify_all(cli_run *cli, verified *files, size_t n) {
   int result = EXIT_OK;
   for (size_t i = 0; i < n && !stop_wanted(); i++) {

@@ -1,4 +1,4 @@
-/* cmd_version.c - koofu version: the version, the instruction sets and the devices of this
+/* cmd_version.c - koofu version: the version, and the instruction sets and devices of this
  * machine. */
 #include "commands.h"
 

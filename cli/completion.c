@@ -28,7 +28,7 @@ static int takes_a_file(const cli_option *o) {
   return o->kind == OPTION_TEXT || o->kind == OPTION_LIST;
 }
 
-/* --- bash ------------------------------------------------------------------------------------ */
+/* --- bash ------------------------------------------------------------------------------------- */
 
 static void bash_name(FILE *file, const cli_command *command, const cli_option *o) {
   (void)command;
@@ -84,7 +84,7 @@ static void print_bash(FILE *file) {
         file);
 }
 
-/* --- zsh ------------------------------------------------------------------------------------- */
+/* --- zsh -------------------------------------------------------------------------------------- */
 
 static void zsh_spec(FILE *file, const cli_option *o, const char *dashes, const char *name,
                      const char *joint) {
@@ -140,7 +140,7 @@ static void print_zsh(FILE *file) {
         file);
 }
 
-/* --- fish ------------------------------------------------------------------------------------ */
+/* --- fish ------------------------------------------------------------------------------------- */
 
 static void fish_option(FILE *file, const cli_command *command, const cli_option *o) {
   fprintf(file, "complete -c koofu -n '__fish_seen_subcommand_from %s' -l %s", command->name,

@@ -1,4 +1,4 @@
-/* encoders.c - encoders and pictures as the options name them, and queries: rows or pictures. */
+/* encoders.c - encoders and pictures that the options name, and queries: rows or pictures. */
 #include "inputs.h"
 #include "sink.h"
 

@@ -5,7 +5,8 @@
 #include "inputs.h"
 #include "sink.h"
 
-/* judge_options; what was not asked for stays NULL. set may be NULL for commands without --class-set. */
+/* Loads judge_options; what was not given stays NULL. set may be NULL for commands without
+ * --class-set. */
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set);
 
 /* NAME, NAME_low and NAME_high, as fractions; null unless known. */
@@ -20,7 +21,7 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
 int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
                  const kf_analysis *analysis);
 
-/* --- koofu eval (cmd_eval.c, eval_print.c) ----------------------------------------------------- */
+/* --- koofu eval (cmd_eval.c, eval_print.c) ---------------------------------------------------- */
 
 typedef struct eval_job {
   cli_run *cli;
@@ -48,7 +49,7 @@ typedef struct eval_job {
 int eval_has_prototypes(const eval_job *job);
 /* Whether the model has text and is evaluated with it. */
 int eval_has_parts(const eval_job *job);
-/* The model whose errors are looked at: that of the text if there is text. */
+/* The model whose errors are analysed: that of the text if there is text. */
 const kf_model *eval_judged(const eval_job *job);
 
 void eval_print_text(const eval_job *job);

@@ -1,4 +1,4 @@
-/* fit_json.c - all that a fit reports, as JSON. */
+/* fit_json.c - the report of a fit as JSON. */
 #include "fit_options.h"
 #include "sink.h"
 #include "options.h"
@@ -18,7 +18,7 @@ static void put_hits(cli_json *w, uint64_t top1, uint64_t top5, uint64_t n) {
   jw_real(w, "top5", share(top5, n));
 }
 
-/* Where only hits were counted, there is no loss. */
+/* There is no loss where only hits were counted. */
 static void put_loss(cli_json *w, kf_criterion criterion, double loss, double error,
                      double temperature) {
   int known = criterion == KF_CRITERION_LIKELIHOOD;

@@ -1,4 +1,4 @@
-/* fit_options.c - how to fit, as the options say, and what a fit chose. */
+/* fit_options.c - the options of a fit, and what it chose. */
 #include "fit_options.h"
 #include "inputs.h"
 

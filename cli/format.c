@@ -85,7 +85,7 @@ shown show_interval(uint64_t hits, uint64_t n) {
   return out;
 }
 
-/* Prints visible ASCII at the beginning of text other than `except`, and returns its length. */
+/* Prints the visible ASCII that text begins with, up to `except`, and returns its length. */
 static size_t print_ascii(FILE *file, const char *text, char except) {
   size_t n = 0;
   while (text[n] >= ' ' && text[n] < 0x7f && text[n] != except) n++;

@@ -1,4 +1,4 @@
-/* given.c - which options were given, and refusals of those that do not go together. */
+/* given.c - which options were given, and refusal of those that do not go together. */
 #include "cli.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* help.c - the short and the long help, from the tables. */
+/* help.c - the short and the long help, made from the tables. */
 #include "commands.h"
 #include "help.h"
 
@@ -79,7 +79,7 @@ void each_titled_option(FILE *file, const cli_command *command, const char *titl
   }
 }
 
-/* With the options that must be given: "-o OUT.safetensors". */
+/* Includes required options: "-o OUT.safetensors". */
 static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
   if (command->operands) fprintf(file, " %s", command->operands);

@@ -1,10 +1,10 @@
-/* hints.c - the library's hints in the words of the command line. A hint at an option is given only
- * to commands that have it. */
+/* hints.c - the library's hints in the words of the command line. A hint that names an option is
+ * given only to commands that have it. */
 #include "cli.h"
 
 #include <string.h>
 
-/* The first entry that fits the command is used. */
+/* The first entry that fits the command counts. */
 static const struct hint_text {
   kf_hint hint;
   const char *option; /* NULL: for every command */

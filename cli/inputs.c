@@ -1,4 +1,4 @@
-/* inputs.c - opens data sets, loads models, reads or computes statistics. */
+/* inputs.c - opens data sets, loads models, and reads or computes statistics. */
 #include "inputs.h"
 #include "sink.h"
 
@@ -14,7 +14,7 @@ static const char *path_of_rank(cli_run *cli, const char *path) {
   return path;
 }
 
-/* Makes a list of paths that of this rank; *own: some are. */
+/* Puts the number of this rank into a list of paths. *own becomes 1 if any path has it. */
 static int take_rank_paths(cli_run *cli, const char *const **paths, size_t n, int *own) {
   const char **list = own_memory(cli, n + 1, sizeof *list);
   if (!list) return fail(cli, KF_ERR_MEM);
@@ -56,14 +56,14 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
   return check_replaces_no_data(cli, *out, cli->args.output);
 }
 
-/* --only concerns these rows, not test rows. */
+/* --only is about these rows, not about test rows. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   const cli_list *operands = &cli->args.operands;
   return open_rows(cli, operands->items + first, operands->n - first, &cli->args.data.labels,
                    cli->args.data.only, use, out);
 }
 
-/* What helps with labels does not help here. */
+/* Hints about labels do not apply to --groups. */
 static int fail_groups(cli_run *cli, kf_status status) {
   kf_hint hint = kf_errhint(cli->ctx);
   if (hint != KF_HINT_SKIP_UNLABELLED && hint != KF_HINT_LABEL_COLUMN) return fail(cli, status);
@@ -113,7 +113,7 @@ int is_kind(cli_run *cli, const char *path, const char *kind) {
 
 /* --- models ----------------------------------------------------------------------------------- */
 
-/* What to do with a file of this kind if a model or a gallery is wanted. */
+/* What to do with a file of this kind where a model or gallery is wanted. */
 static const char *advice(const char *kind, const char *wanted) {
   int is_model = strcmp(kind, "model") == 0, gallery_wanted = strcmp(wanted, "gallery") == 0;
   if (gallery_wanted)
@@ -125,7 +125,7 @@ static const char *advice(const char *kind, const char *wanted) {
                                          : "make one with 'koofu fit DATA'";
 }
 
-/* Whether a file is sound but of another kind; says so. */
+/* Reports a sound file of another kind; returns whether it is one. */
 static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
   kf_info *info;
   if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
@@ -140,7 +140,7 @@ static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
 }
 
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted) {
-  /* A hint is about what a file holds, not about what it is. */
+  /* A hint is about the content of a file, not about its kind. */
   if (status != KF_ERR_DATA || kf_errhint(cli->ctx) != KF_HINT_NONE) return fail(cli, status);
   char message[10240];
   snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
@@ -184,7 +184,7 @@ int load_stats(cli_run *cli, const char *path, kf_stats **out) {
   return own_stats(cli, kf_stats_load(cli->ctx, path, out), out);
 }
 
-/* Options that contradict each other or a statistics file. */
+/* Refuses options that contradict each other or a statistics file. */
 static int check_stats_options(cli_run *cli, const kf_stats *loaded) {
   if (!cli->args.stats.no_normalize) TRY(need(cli, "exponent", "--no-normalize"));
   if (!loaded) return EXIT_OK;

@@ -4,12 +4,12 @@
 
 #include "cli.h"
 
-/* --- data, models and statistics (inputs.c) ---------------------------------------------------- */
+/* --- data, models and statistics (inputs.c) --------------------------------------------------- */
 
-/* How a command treats labels. */
+/* What a command does with labels. */
 typedef enum label_use {
   LABELS_NEEDED, /* a row without a label is an error unless an option allows it */
-  LABELS_WANTED, /* rows without a label, or with one that is not in --classes, are fine */
+  LABELS_WANTED, /* rows without a label, or with one that is not in --classes, are allowed */
   LABELS_IGNORED
 } label_use;
 
@@ -32,11 +32,11 @@ kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, 
  * file, says which kind and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 
-/* Statistics of the operands as data. */
+/* Computes the statistics of the operands, which are data. */
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out);
-/* Statistics from the operands: one statistics file (*rows stays NULL), or data. */
+/* The same, or loads them if the operand is a statistics file; *rows then stays NULL. */
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out);
-/* The same without reading data: *out stays NULL for these. Refuses options that contradict the
+/* Only loads a statistics file: *out stays NULL for data. Refuses options that contradict the
  * kind of input. */
 int take_stats(cli_run *cli, kf_stats **out);
 int load_stats(cli_run *cli, const char *path, kf_stats **out);
@@ -46,35 +46,34 @@ void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_
 
 kf_synth_options world_of(const cli_args *args); /* world_options */
 
-/* --- standard input ('-'), pipes and FIFOs where files are read (streams.c) -------------------- */
+/* --- standard input ('-'), pipes and FIFOs where files are read (streams.c) ------------------- */
 
-/* Reads every stream that the command line names, and makes it name the copies instead. Returns the
- * exit status. */
+/* Copies every stream that the command line names, and makes it name the copies. */
 int take_streams(cli_run *cli);
-int is_stream(const cli_run *cli, const char *path); /* whether a path leads to such a copy */
-/* The name of a stream for people, "standard input" or the path as given; of another path, itself. */
+int is_stream(const cli_run *cli, const char *path); /* whether a path is such a copy */
+/* For people: "standard input" or the path as given; other paths are returned as they are. */
 const char *stream_name(const cli_run *cli, const char *path);
-/* Puts the names of streams in the place of the paths that lead to their copies. */
+/* Replaces the paths of copies in text by the names of their streams. */
 void name_streams(const cli_run *cli, const char *text, char *out, size_t size);
-/* A file without a name for what must wait: in the folder of a path, or else where copies of streams are. -1,
- * with the reason in errno: it cannot be had. */
+/* Opens an unnamed temporary file, in the folder of a path or where streams are copied. -1: see
+ * errno. */
 int open_workspace(const char *path);
 
-/* --- encoders, pictures and queries (encoders.c) ----------------------------------------------- */
+/* --- encoders, pictures and queries (encoders.c) ---------------------------------------------- */
 
-/* Which towers a command needs; TOWER_BOTH: the text tower if there is one. */
+/* The towers that a command needs; TOWER_BOTH: the text tower if there is one. */
 typedef enum tower_use { TOWER_IMAGES, TOWER_TEXT, TOWER_BOTH } tower_use;
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out);
 
 int open_pictures(cli_run *cli, size_t first,
                   kf_pictures **out); /* operands `first` and up, or --list */
 kf_embed_options embed_options_of(const cli_args *args);
-/* Says how many pictures an earlier run had done, and how many were left out. */
+/* Says how many pictures were done by an earlier run, and how many were left out. */
 void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);
-/* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
+/* After a run that was stopped: says if finished shards of the data set at `path` are kept. */
 void say_kept(cli_run *cli, const char *path);
 
-/* What a command is asked about: a data set, or an encoder and pictures or texts. */
+/* Queries: a data set, or an encoder and pictures or texts. */
 typedef struct cli_queries {
   kf_data *data; /* NULL: there is an encoder */
   kf_pictures *pictures;
@@ -87,20 +86,20 @@ typedef struct cli_queries {
 } cli_queries;
 /* Operands `first` and up: data or, with --encoder, pictures. */
 int queries_open(cli_run *cli, size_t first, cli_queries *out);
-/* Makes the reader of blocks of at most *room queries, which becomes what is possible. */
+/* Makes the reader of blocks of at most *room queries; *room becomes the size of its blocks. */
 int queries_start(cli_run *cli, cli_queries *queries, uint64_t *room);
 
-/* --- galleries and votes (galleries.c) --------------------------------------------------------- */
+/* --- galleries and votes (galleries.c) -------------------------------------------------------- */
 
-/* queries: about how many there will be; 0: not known. */
+/* queries: about how many there will be; 0: unknown. */
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out);
 /* Refuses queries that the gallery or, without one, the model cannot take: of another dimension, of
  * another encoder, or mapped already. */
 int check_queries(cli_run *cli, const cli_queries *queries, const kf_model *model,
                   const kf_gallery *gallery);
 
-/* Takes the first operand as --gallery where it is a gallery, whose rows then vote without a model;
- * refuses options that need one. */
+/* If the first operand is a gallery, takes it as --gallery, to vote without a model, and refuses
+ * options that need one. */
 int take_voters(cli_run *cli);
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
@@ -110,32 +109,31 @@ double softmax_temperature(const cli_args *args);
 /* --gallery, with labels, in the original space or in that of the model, which may be NULL. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 
-/* -k, or 15 if there are that many; `most` rows of the gallery at `path` are searched. */
+/* -k, or up to 15; `most` rows of the gallery at `path` are searched. */
 int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
-/* -k auto: chosen by leaving out rows of the gallery in turn; says which. */
+/* -k auto: as kept in the gallery or chosen by leaving out its rows in turn; says which. */
 int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
-/* Says which k was chosen, and how good it is. */
+/* Says which k was chosen and how good it is. */
 void say_k(cli_run *cli, const kf_k_choice *choice);
 int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 
-/* --- text prototypes (texts.c) ----------------------------------------------------------------- */
+/* --- text prototypes (texts.c) ---------------------------------------------------------------- */
 
 /* Refuses options on text without --text. */
 int check_text_options(cli_run *cli);
 int load_text(cli_run *cli, kf_text **out); /* --text */
 
-/* The map of a model with text in place of class means: the text as given, for the original space,
- * and centred by --text-centre, for the model's. */
+/* Text in place of class means: as given, for the original space, and centred by --text-centre,
+ * for the model's. */
 typedef struct cli_zero_shot {
   kf_text *text;
   kf_model *raw, *mapped;
 } cli_zero_shot;
-/* Loads --text and makes the model for the space that --raw decides, or both (only raw with --raw). */
+/* Loads --text and makes the model for one space or, without --raw, for both. */
 int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out);
 const char *text_centre_name(const cli_args *args); /* never NULL */
 
-/* Writes text prototypes to -o and says how many embeddings, called `one` or `many`, they are
- * from. */
+/* Writes text prototypes to -o and says that they are from n embeddings, called `one` or `many`. */
 int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many);
 
 #endif

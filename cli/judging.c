@@ -55,7 +55,7 @@ typedef struct ranked {
   const kf_class_result *result;
 } ranked;
 
-/* The lower accuracy comes first; of equal ones the one with more rows, then the lower number. */
+/* Lower accuracy comes first, then more rows, then the lower number. */
 static int comes_before(const ranked *x, const ranked *y) {
   double p = (double)x->result->top1 * (double)y->result->n;
   double q = (double)y->result->top1 * (double)x->result->n;
@@ -64,7 +64,7 @@ static int comes_before(const ranked *x, const ranked *y) {
   return x->class < y->class;
 }
 
-/* The first of the classes that have rows; returns how many there are. */
+/* The worst classes that have rows; returns how many are listed. */
 static size_t worst_classes(const kf_analysis *analysis, ranked list[SHOWN]) {
   size_t n = 0;
   for (uint32_t k = 0; k < analysis->n_classes; k++) {
@@ -110,7 +110,7 @@ static void print_confusions(const kf_model *model, const kf_analysis *analysis)
   }
 }
 
-/* Accuracy in a bin, and in that bin and all above it. */
+/* Accuracy in a bin, and in it and all higher bins. */
 static void print_margins(const kf_analysis *analysis) {
   printf("\nmargin between the two best scores:\n  %9s %9s %9s %9s  from there on\n", "from", "to",
          "rows", "top-1");

@@ -1,4 +1,4 @@
-/* main.c - finds the command, reads its options, makes the context, runs it. */
+/* main.c - finds the command, parses its options, makes the context and runs it. */
 #include "commands.h"
 #include "help.h"
 #include "program.h"
@@ -16,9 +16,9 @@ const cli_command *find_command(const char *name) {
   return NULL;
 }
 
-/* --- messages -------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
-/* Messages may hold paths and names from files. */
+/* Messages may contain paths and names from files. */
 static void print_text(const cli_run *cli, const char *format, va_list list) {
   char text[10240], named[sizeof text]; /* two paths of maximum length and a sentence */
   vsnprintf(text, sizeof text, format, list);
@@ -107,9 +107,9 @@ static void log_callback(void *user, const char *message) {
 
 enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
 
-/* Stands in for --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
- * have no terminal, and a log that is not silent for hours. A set-user-ID program obeys no environment, which may
- * name a plug-in, that is: code. */
+/* Replaces --threads, --isa and --device if they are not given. *lines: as in cli_progress;
+ * ranks print progress to a log. A set-user-ID program ignores the environment, which may name a
+ * plug-in, that is, code. */
 static int read_environment(cli_run *cli, int *lines, char *message, size_t size) {
   const char *seconds = secure_getenv("KOOFU_PROGRESS");
   int64_t given = has_ranks(cli) ? RANK_SECONDS : -1;
@@ -152,8 +152,8 @@ static int make_context(cli_run *cli) {
         kf_isa_name(kf_ctx_isa(cli->ctx)));
   const kf_device_list *devices;
   const char *device = cli->args.common.device;
-  if (!device || strcmp(device, "auto") == 0) return EXIT_OK; /* looked for where it pays */
-  /* What is missing shows before the work begins. */
+  if (!device || strcmp(device, "auto") == 0) return EXIT_OK; /* searched for when it pays */
+  /* Reports a missing device before the work begins. */
   return result_of(cli, kf_devices_find(cli->ctx, &devices));
 }
 
@@ -212,8 +212,8 @@ static int take_command(cli_run *cli, int argc, char **argv) {
   return run_command(cli, argc - 2, argv + 2);
 }
 
-/* Every shard of a data set stays open, so as many files as possible are allowed. Exceeding the file
- * size limit is an error of the write, not the end of the process. */
+/* Every shard of a data set stays open, so as many files as possible are allowed. Exceeding the
+ * file size limit makes the write fail instead of ending the process. */
 static void set_limits(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -223,9 +223,9 @@ static void set_limits(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-/* A stack that cannot grow ends the process without a word. So it grows here, by more than the kernels
- * need; from then on, lack of memory shows in an allocation. In a function of its own, whose frame is
- * made once the limit is raised. */
+/* A stack that cannot grow ends the process without a word. So it grows here, by more than the
+ * kernels need; after that, a lack of memory shows as a failed allocation. Not inlined: the
+ * frame must come after the limit is raised. */
 __attribute__((noinline)) static void grow_stack(void) {
   enum { BYTES = 1 << 19, PAGE = 4096 };
   volatile char pages[BYTES];

@@ -5,7 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Prints n bytes, escaped so that roff interprets none of them and the rendered text can be pasted. */
+/* Prints n bytes, escaped so that roff interprets none of them and the rendered text can be
+ * pasted. */
 static void print_n(FILE *file, const char *text, size_t n) {
   if (n && (text[0] == '.' || text[0] == '\'')) fputs("\\&", file);
   for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,4 @@
-/* options.h - what a command line may say: the values of options, by group, and the options that
- * several commands share. */
+/* options.h - the values of options, by group, and the options that several commands share. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -162,7 +161,8 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 
 /* --- options that several commands have ------------------------------------------------------- */
 
-/* The beginning of a table entry, {OUTPUT("FILE"), .help = "..."}, for options whose help differs. */
+/* The beginning of a table entry, for options whose help differs: {OUTPUT("FILE"), .help =
+ * "..."}. */
 #define OUTPUT(VALUE) TEXT("output", output, VALUE), .letter = 'o'
 #define NEIGHBOURS    NUMBER("neighbours", search.k, "K", 1, KF_MAX_NEIGHBOURS), .letter = 'k'
 #define NEIGHBOUR_LIST                                                                             \
@@ -178,7 +178,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define TEXT_CENTRE(CHOICES) CHOICE("text-centre", text.centre, "WHAT", KF_CENTRE_NONE, CHOICES)
 #define TEMPLATES            INPUT("templates", prompts.templates, "FILE")
 
-/* A whole entry. */
+/* Whole table entries. */
 #define DATA_OUTPUT                                                                                \
   OUTPUT("OUT.safetensors"), .required = 1,                                                        \
                              .help = "the data set to write; its name ends in .safetensors"

@@ -1,4 +1,4 @@
-/* outputs.c - checks outputs before the work rather than after it, and says what was written. */
+/* outputs.c - checks outputs before the work starts, and says what was written. */
 #include "sink.h"
 
 #include <stdarg.h>
@@ -30,8 +30,8 @@ static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
   return same;
 }
 
-/* Whether an output is a file that the command line names as an input. Files that folders and
- * patterns stand for are known once the data are open: check_replaces_no_data. */
+/* Whether an output is a file that the command line names as an input. Files in folders and
+ * patterns are known only once the data are open (check_replaces_no_data). */
 static int is_named_input(const cli_run *cli, const struct stat *output) {
   const cli_args *a = &cli->args;
   int found = same_as_one_of(output, &a->operands);
@@ -78,7 +78,7 @@ static int write_nothing(cli_run *cli, const char *path) {
   return result_of(cli, kf_output_commit(cli->ctx, output));
 }
 
-/* The library refuses to write a file twice in one transaction, so one is tried. */
+/* The library refuses to write a file twice in one transaction, so this tries one. */
 int check_outputs_differ(cli_run *cli, const char *a, const char *b) {
   if (is_stdout(a) || is_stdout(b)) return EXIT_OK;
   TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
@@ -100,7 +100,7 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) {
   say(cli, "wrote %s: %s (%s)", path, text, show_seconds(now() - cli->begun).text);
 }
 
-/* The type of the rows in a file of ours: that of --dtype, unless they were added to others. */
+/* The type of the rows in a file: that of --dtype or, in a gallery that has grown, its own. */
 static const char *dtype_written(const cli_run *cli, const kf_info *info) {
   for (size_t i = 0; i < info->n_tensors && strcmp(info->kind, "gallery") == 0; i++)
     if (strcmp(info->tensors[i].name, "embeddings") == 0)
@@ -110,7 +110,7 @@ static const char *dtype_written(const cli_run *cli, const kf_info *info) {
   return kf_dtype_name((kf_dtype)cli->args.dtype);
 }
 
-/* By the file itself, so rows that were left out are not counted. */
+/* Counts the rows of the file itself, so those left out are not included. */
 void say_data_written(cli_run *cli, const char *path) {
   kf_info *info;
   if (cli->args.common.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;

@@ -1,4 +1,4 @@
-/* owned.c - what a run loads or makes belongs to it, and is freed when it ends. */
+/* owned.c - what a run loads or makes is freed when it ends. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -9,7 +9,7 @@ struct cli_owned {
   void (*release)(void *object);
 };
 
-/* 0: there was no memory, and the object has been freed. */
+/* 0: out of memory, and the object has been freed. */
 static int keep(cli_run *cli, void *object, void (*release)(void *object)) {
   struct cli_owned *owned = realloc(cli->owned, (cli->n_owned + 1) * sizeof *owned);
   if (!owned) {

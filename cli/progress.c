@@ -1,4 +1,4 @@
-/* progress.c - the progress line on the terminal, or lines in a log, and signals that stop the work. */
+/* progress.c - progress on the terminal or in a log, and signals that stop the work. */
 #include "cli.h"
 
 #include <signal.h>
@@ -10,8 +10,8 @@ static volatile sig_atomic_t stop; /* the signal, or 0 */
 
 static void on_signal(int number) { stop = number; }
 
-/* The first signal asks the work to stop, which leaves nothing half-written behind. It also removes
- * the handler, so a second signal ends the process. */
+/* The first signal asks the work to stop, which leaves nothing half-written. It also removes the
+ * handler, so a second signal ends the process. */
 void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -62,12 +62,12 @@ static void end_stage(cli_progress *progress, double time) {
 
 void progress_end(cli_run *cli) { end_stage(&cli->progress, now()); }
 
-/* What a stage counts; NULL: its rate is not worth showing. */
+/* What a stage counts; NULL: it has no useful rate. */
 static const char *unit_of(const char *stage, uint64_t total) {
   if (strcmp(stage, "embed") == 0) return "pictures";
   if (strcmp(stage, "texts") == 0) return "texts";
   if (strcmp(stage, "weights") == 0) return NULL;
-  /* a stage of a few steps, such as a fit, has no useful rate */
+  /* few steps, such as those of a fit */
   return total == 0 || total > 1000 ? "rows" : NULL;
 }
 

@@ -8,13 +8,13 @@ struct cli_run;
 
 typedef struct cli_progress {
   int shown;     /* stderr is a terminal, and -q was not given */
-  int lines;     /* it is not: say it in a line of its own every so many seconds; below 0: never */
-  int timings;   /* say how long each stage took */
-  int own;       /* the command reports progress itself; the library's reports are not shown */
+  int lines;     /* otherwise: seconds between lines of progress; below 0: none */
+  int timings;   /* print how long each stage took */
+  int own;       /* the command reports progress itself; the library's reports are ignored */
   int drawn;     /* there is a line on the screen */
   char what[32]; /* the stage */
   uint64_t done;
-  uint64_t first;   /* what was done when the stage began: an earlier run may have worked on it */
+  uint64_t first;   /* done when the stage began, perhaps by an earlier run */
   double begun;     /* when the stage began */
   double last_draw; /* when the line was last drawn */
 } cli_progress;
@@ -31,7 +31,7 @@ void progress_end(struct cli_run *cli);      /* after the last stage */
 
 void catch_signals(void);
 int stop_wanted(void); /* SIGINT, SIGTERM or SIGHUP arrived */
-/* Ends the process by the signal that stopped the work, so a shell loop around it ends, too. */
+/* Ends the process by the signal that stopped the work, so a shell loop around it ends as well. */
 void end_by_signal(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* search_page.c - answers of 'koofu search' kept for a page of them (--html). */
+/* search_page.c - keeps answers of 'koofu search' for a page (--html). */
 #include "search.h"
 
 #include <string.h>
 
-enum { MOST_ROWS = 1000 }; /* of all queries on the page, or those of one */
+enum { MOST_ROWS = 1000 }; /* on the page, or those of the first query */
 
 int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k) {
   page->room = MOST_ROWS / k > 1 ? MOST_ROWS / k : 1;

@@ -1,15 +1,15 @@
 /* search_parts.c - the queries of 'koofu search'.
  *
- * Without an encoder they are rows, all of one kind. With one, an operand is a picture (a file, a
- * folder or a pattern) or words; neighbours of the same kind make a part, so answers come in the
- * order of the command line. */
+ * Without an encoder they are rows. With one, an operand is a picture (a file, a folder or a
+ * pattern) or words; consecutive operands of one kind make a part, so answers keep the order of
+ * the command line. */
 #include "search.h"
 
 #include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The mean of this many texts is nearer to that of all texts than that of none (docs/text.md). */
+/* The mean of this many texts is better than none (docs/text.md). */
 enum { OWN_MEAN_LEAST = 10 };
 
 /* --- what an operand is ----------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static int looks_like_file(const char *operand) {
   return strchr(operand, '/') != NULL;
 }
 
-/* A file that is there is a file; a name that can only be that of a missing one is not words. */
+/* Not an existing file, and not a name that only a missing file could have. */
 static int is_words(const char *operand) {
   return access(operand, F_OK) != 0 && !matches_files(operand) && !looks_like_file(operand);
 }

@@ -1,4 +1,4 @@
-/* search_unique.c - koofu search --unique: groups of near-duplicates. */
+/* search_unique.c - koofu search --unique: groups of near duplicates. */
 #include "search.h"
 
 /* A gallery, or the rows of a data set as one. */

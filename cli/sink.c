@@ -1,7 +1,7 @@
 /* sink.c - opens and finishes sinks, and writes rows of cells.
  *
- * The library writes the file; fopencookie makes it look like any other to print to. The library
- * remembers a write that failed, so printing goes on and sink_finish reports it. */
+ * The library writes the file; fopencookie makes it a FILE to print to. The library remembers a
+ * failed write, so printing goes on and sink_finish reports it. */
 #include "sink.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ sink_format format_of(const char *path) {
                                      : SINK_TABS;
 }
 
-/* --- opening and finishing --------------------------------------------------------------------- */
+/* --- opening and finishing -------------------------------------------------------------------- */
 
 static void discard(void *object) {
   sink *s = object;
@@ -82,11 +82,11 @@ int sinks_finish(cli_run *cli, sink *const *sinks, size_t n) {
   return result_of(cli, kf_outputs_commit(cli->ctx));
 }
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
-/* Whether a spreadsheet would take text for a formula: it starts with '=', '+', '-', '@', a tab or a
- * carriage return and is not a number such as -0.5. Apostrophes in front are skipped, so the one that
- * is added can be told from others. */
+/* Whether a spreadsheet would take text for a formula: it starts with '=', '+', '-', '@', a tab
+ * or a carriage return and is not a number such as -0.5. Apostrophes in front are skipped, so
+ * the one that is added can be told from others. */
 static int is_formula(const char *text) {
   const char *first = text + strspn(text, "'");
   if (!*first || !strchr("=+-@\t\r", *first)) return 0;
@@ -125,7 +125,7 @@ static int end_line(sink *s) {
   return s->failed;
 }
 
-/* --- rows of cells ----------------------------------------------------------------------------- */
+/* --- rows of cells ---------------------------------------------------------------------------- */
 
 static int is_text(const sink *s) { return s->format == SINK_TABS || s->format == SINK_CSV; }
 

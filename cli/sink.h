@@ -1,9 +1,10 @@
-/* sink.h - where a command writes its results: standard output, or files that appear whole or not at
- * all.
+/* sink.h - where a command writes its results: standard output, or files that appear whole or not
+ * at all.
  *
- * A sink is opened, written and finished. Its format decides what a cell becomes: a field between tabs
- * or commas, a member of a JSON object, or a value in a Parquet column. A failed write is reported by
- * sink_finish at the latest. The run owns its sinks and discards those that are not finished. */
+ * A sink is opened, written and finished. Its format decides what a cell becomes: a field
+ * between tabs or commas, a member of a JSON object, or a value in a Parquet column. A failed
+ * write is reported by sink_finish at the latest. The run owns its sinks and discards those that
+ * are not finished. */
 #ifndef CLI_SINK_H
 #define CLI_SINK_H
 
@@ -46,7 +47,7 @@ int sink_finish(sink *s);
 /* All of them or none; NULL: not wanted. */
 int sinks_finish(cli_run *cli, sink *const *sinks, size_t n);
 
-/* --- rows of cells (sink.c) -------------------------------------------------------------------- */
+/* --- rows of cells (sink.c) ------------------------------------------------------------------- */
 
 /* First the names of the columns, the header line of a text file. */
 void sink_column(sink *s, const char *name, kf_column_type type);
@@ -54,8 +55,8 @@ void sink_columns(sink *s, const char *names); /* several, separated by spaces; 
 void sink_numbered_column(sink *s, const char *stem,
                           uint32_t number); /* "class1"; text files only */
 int sink_end_header(sink *s);
-/* Then the cells of each row, in the order of the columns. These are null (empty in text): text NULL, a
- * number below 0, and NaN. */
+/* Then the cells of each row, in the order of the columns. These are null (empty in text): text
+ * NULL, a number below 0, and NaN. */
 void sink_text(sink *s, const char *text);
 void sink_number(sink *s, int64_t value);
 void sink_real(sink *s, int digits, double value); /* digits after the decimal point, in text */
@@ -63,10 +64,11 @@ FILE *sink_cell(sink *s); /* starts a cell of a text file, to be printed to the 
 void sink_class(sink *s, const char *name, int32_t number); /* by name, if it has one */
 void sink_row(sink *s, const char *id, uint64_t number); /* a row by id, or by number without one */
 int sink_end_row(sink *s);
-/* `known` or, if it is NULL, the id of a row of a data set, until the next call; NULL: it has none. */
+/* `known` or, if it is NULL, the id of a row of a data set, until the next call; NULL: it has
+ * none. */
 const char *sink_id(sink *s, const kf_data *data, uint64_t row, const char *known);
 
-/* --- arrays of answers (sink_arrays.c) --------------------------------------------------------- */
+/* --- arrays of answers (sink_arrays.c) -------------------------------------------------------- */
 
 /* What a search writes to .npy (k > 0 only) and .safetensors: row numbers and scores. */
 typedef struct sink_arrays sink_arrays;
@@ -83,7 +85,7 @@ int sink_finish_arrays(sink_arrays *a);
 /* OUT_scores.npy for OUT.npy, owned by the run; NULL: out of memory. */
 const char *scores_path(cli_run *cli, const char *path);
 
-/* --- JSON (sink_json.c) ------------------------------------------------------------------------ */
+/* --- JSON (sink_json.c) ----------------------------------------------------------------------- */
 
 cli_json jw_begin(FILE *file); /* opens the outermost object */
 void jw_end(cli_json *j);      /* closes it and ends the line */
@@ -100,7 +102,7 @@ void jw_flag(cli_json *j, const char *key, int value);
 void jw_null(cli_json *j, const char *key);
 void jw_class(cli_json *j, const char *key, const char *name, int32_t number); /* as sink_class */
 
-/* --- checks before the work, and what is said after it (outputs.c) ----------------------------- */
+/* --- checks before the work, and what is said after it (outputs.c) ---------------------------- */
 
 int is_stdout(const char *path); /* NULL or "-" */
 int ends_with(const char *text, const char *end);

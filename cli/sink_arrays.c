@@ -1,12 +1,13 @@
 /* sink_arrays.c - the answers of a search as arrays.
  *
  * With K rows for each query they are two matrices [n, k], row numbers (int64) and scores (f64):
- * OUT.npy and OUT_scores.npy hold one each, OUT.safetensors both. All sizes are known in advance, so
- * each block of answers goes to its place at once.
+ * OUT.npy and OUT_scores.npy hold one each, OUT.safetensors both. All sizes are known in advance,
+ * so each block of answers goes to its place at once.
  *
- * With a limit they are a sparse matrix: `indptr` [n + 1], `rows` and `scores` [answers]; those of query i
- * are indptr[i] to indptr[i + 1]. How many there are is known only at the end, so scores wait in a file
- * without a name and are then copied behind the rows. Memory does not grow with the answers. */
+ * With a limit they are a sparse matrix: `indptr` [n + 1], `rows` and `scores` [answers]; those
+ * of query i are indptr[i] to indptr[i + 1]. Their number is known only at the end, so scores
+ * wait in an unnamed file and are then copied behind the rows. Memory does not grow with the
+ * answers. */
 #include "sink.h"
 #include "inputs.h"
 
@@ -32,12 +33,12 @@ struct sink_arrays {
   uint64_t n_ends;
 };
 
-/* --- headers ------------------------------------------------------------------------------------ */
+/* --- headers ---------------------------------------------------------------------------------- */
 
 static uint64_t round_up(uint64_t size, uint64_t to) { return (size + to - 1) / to * to; }
 
-/* Writes a header of `padded` bytes at the beginning of a file: prefix, text, spaces and `last`. The data
- * after it are aligned. */
+/* Writes a header of `padded` bytes at the beginning of a file: prefix, text, spaces and `last`.
+ * The data after it are aligned. */
 static int put_header(sink_arrays *a, kf_output *file, const char *prefix, size_t prefix_size,
                       const char *text, uint64_t padded, const char *last) {
   char header[RANGES_HEADER];
@@ -60,7 +61,7 @@ static int put_npy_header(sink_arrays *a, int which) {
   return put_header(a, a->files[which], prefix, sizeof prefix, text, padded, "\n");
 }
 
-/* An entry of a .safetensors header; *begin moves behind its data. */
+/* Adds an entry to a .safetensors header; *begin advances past its data. */
 static int tensor_entry(char *to, size_t size, const char *name, const char *type,
                         const char *shape, uint64_t numbers, uint64_t *begin) {
   unsigned long long from = *begin, end = *begin += 8 * numbers;
@@ -100,7 +101,7 @@ static int put_safetensors_header(sink_arrays *a, uint64_t padded) {
   return put_header(a, a->files[ROWS], prefix, sizeof prefix, text, padded, "");
 }
 
-/* --- opening and finishing ---------------------------------------------------------------------- */
+/* --- opening and finishing -------------------------------------------------------------------- */
 
 static void discard(void *object) {
   sink_arrays *a = object;
@@ -150,7 +151,7 @@ int sink_open_arrays(cli_run *cli, const char *path, uint64_t n, uint32_t k, dou
   return put_npy_header(a, SCORES);
 }
 
-/* --- matrices ----------------------------------------------------------------------------------- */
+/* --- matrices --------------------------------------------------------------------------------- */
 
 static int put_matrix(sink_arrays *a, int which, uint64_t first, const void *values, uint64_t n) {
   uint64_t size = 8 * (uint64_t)a->k;
@@ -165,7 +166,7 @@ int sink_put_arrays(sink_arrays *a, uint64_t first, uint64_t n, const int64_t *r
   return put_matrix(a, SCORES, first, scores, n);
 }
 
-/* --- sparse matrices ---------------------------------------------------------------------------- */
+/* --- sparse matrices -------------------------------------------------------------------------- */
 
 static uint64_t ranges_at(const sink_arrays *a) { return RANGES_HEADER + 8 * (a->n + 1); }
 
@@ -178,7 +179,7 @@ static int write_ends(sink_arrays *a) {
   return EXIT_OK;
 }
 
-/* The next query ends where the answers do. */
+/* Ends the next query after the answers so far. */
 static int put_end(sink_arrays *a) {
   if (a->n_ends == ENDS_AT_ONCE) TRY(write_ends(a));
   a->ends[a->n_ends++] = (int64_t)a->answers;
@@ -186,7 +187,7 @@ static int put_end(sink_arrays *a) {
   return EXIT_OK;
 }
 
-/* The queries before this one, if they have not come, have no answers. */
+/* Queries before this one that have not come have no answers. */
 static int skip_to(sink_arrays *a, uint64_t query) {
   while (a->queries < query) TRY(put_end(a));
   return EXIT_OK;

@@ -1,9 +1,9 @@
-/* streams.c - standard input ('-'), pipes and FIFOs where files are read.
+/* streams.c - standard input ('-'), pipes and FIFOs in place of files.
  *
- * The library reads at any offset, from any thread, and some files twice; a stream can do none of
- * this. So it is first copied to a file without a name, as large as the stream, in $TMPDIR, /var/tmp
- * or /tmp, and the command line is made to name that file: /dev/fd/N. Nothing waits in a system call
- * that a signal does not end. Other devices are left to the library, which refuses them. */
+ * The library reads at any offset, from any thread, and some files twice, which a stream cannot
+ * serve. So a stream is first copied to an unnamed file in $TMPDIR, /var/tmp or /tmp, and the
+ * command line is made to name that file: /dev/fd/N. A signal ends every wait. Other devices are
+ * left to the library, which refuses them. */
 #include "inputs.h"
 #include "sink.h"
 
@@ -54,10 +54,10 @@ void name_streams(const cli_run *cli, const char *text, char *out, size_t size) 
   out[used] = '\0';
 }
 
-/* --- copies ------------------------------------------------------------------------------------ */
+/* --- copies ----------------------------------------------------------------------------------- */
 
-/* A file without a name. -1: not possible there. Where it must have one for a moment, only SIGKILL can end
- * the program in between: other signals are asked about later. */
+/* Opens an unnamed file; -1: not possible there. On file systems without O_TMPFILE it has a name
+ * for a moment, in which only SIGKILL can end the program: other signals are handled later. */
 static int open_nameless(const char *folder) {
   int fd;
   do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -92,8 +92,8 @@ int open_workspace(const char *path) {
   return fd >= 0 ? fd : open_copy(&folder);
 }
 
-/* Waits until there is something to read, or an end. Looks up five times a second, since a signal may
- * have come just before it began to wait. */
+/* Waits for input or the end of the stream. Wakes five times a second, since a signal may come
+ * just before poll. */
 static int await(cli_run *cli, int fd, const char *name) {
   for (;;) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -123,10 +123,10 @@ static int copy_all(cli_run *cli, int from, int to, const char *name, const char
   }
 }
 
-/* --- one stream -------------------------------------------------------------------------------- */
+/* --- one stream ------------------------------------------------------------------------------- */
 
-/* The descriptor that a path such as /dev/fd/63 stands for; -1: none. Opening it again would lose
- * whether the writer has ended. */
+/* The descriptor that a path such as /dev/fd/63 names, or -1. Opening it again could miss the
+ * end of the stream. */
 static int descriptor_of(const char *path) {
   if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0) return STDIN_FILENO;
   static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -139,7 +139,7 @@ static int descriptor_of(const char *path) {
   return -1;
 }
 
-/* Whether the library can read a descriptor as the file it is: from its beginning, by another name. */
+/* Whether the library can open a descriptor as a file: readable by name, and at its beginning. */
 static int is_file(int fd, const struct stat *info) {
   char path[40];
   snprintf(path, sizeof path, "/dev/fd/%d", fd);
@@ -147,7 +147,7 @@ static int is_file(int fd, const struct stat *info) {
          (S_ISREG(info->st_mode) && lseek(fd, 0, SEEK_CUR) == 0 && access(path, R_OK) == 0);
 }
 
-/* What the name of a FIFO promises cannot be told from its bytes. */
+/* Formats that are recognised only by the name, which the copy does not have. */
 static int check_ending(cli_run *cli, const char *path) {
   static const char *const endings[] = {".csv",  ".tsv",    ".json",  ".fvecs",
                                         ".fbin", ".f16bin", ".u8bin", ".i8bin"};
@@ -173,17 +173,17 @@ static int refuse_twice(cli_run *cli, const char *name, const struct stat *info)
   return EXIT_OK;
 }
 
-/* Copies the stream `from` to a file of its own. */
+/* Copies the stream `from` to an unnamed file. */
 static int keep(cli_run *cli, int from, const char *name, const struct stat *info) {
   const char *folder = NULL;
   int to = open_copy(&folder);
   if (to < 0)
     return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder, strerror(errno));
   TRY(copy_all(cli, from, to, name, folder));
-  return add(cli, name, info, to); /* which stays open as long as the program runs */
+  return add(cli, name, info, to); /* stays open until the program ends */
 }
 
-/* Takes a stream, if *path leads to one, and makes *path lead to its copy. */
+/* If *path is a stream, reads it and makes *path name its copy. */
 static int take(cli_run *cli, const char **path) {
   int fd = descriptor_of(*path), dash = strcmp(*path, "-") == 0;
   const char *name = fd == STDIN_FILENO ? standard_input : *path;
@@ -214,7 +214,7 @@ static int take(cli_run *cli, const char **path) {
   return EXIT_OK;
 }
 
-/* --- the command line -------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 /* What the command calls operand i: "MODEL", "[DATA...]". */
 static const char *operand_word(const char *operands, size_t i) {
@@ -256,7 +256,7 @@ static int take_option(cli_run *cli, const cli_option *o) {
   return EXIT_OK;
 }
 
-/* How many paths there are at most. */
+/* An upper bound for the number of paths. */
 static size_t count_paths(const cli_run *cli) {
   size_t n = cli->args.operands.n;
   option_walk walk = {.command = cli->command};

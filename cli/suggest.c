@@ -1,4 +1,4 @@
-/* suggest.c - what a mistyped word was probably meant to be. */
+/* suggest.c - guesses what a mistyped word was meant to be. */
 #include "args.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ static int is_synonym(const char *typed, const char *name) {
 void suggest(suggestion *guess, const char *candidate) {
   size_t n = strlen(guess->typed), m = strlen(candidate);
   if (n == 0 || n > LONGEST || m > LONGEST) return;
-  /* A prefix of a name is closer than anything but the name itself. */
+  /* A prefix is closer than anything but the name itself. */
   int begins = n >= 2 && strncmp(guess->typed, candidate, n) == 0;
   int synonym = is_synonym(guess->typed, candidate);
   size_t distance = begins || synonym ? 1 : edit_distance(guess->typed, n, candidate, m);

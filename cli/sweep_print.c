@@ -43,7 +43,7 @@ static shown classifier_of(const kf_sweep_cell *c) {
   return s;
 }
 
-/* Text in the original space is a line of every table of text, not a table of its own. */
+/* Text in the original space is a line of every table of text, not a separate table. */
 static int raw_text(const kf_sweep_cell *c) { return c->raw && c->text; }
 
 static int same_table(const kf_sweep_cell *a, const kf_sweep_cell *b) {

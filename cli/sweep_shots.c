@@ -1,4 +1,5 @@
-/* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each class. */
+/* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each
+ * class. */
 #include "eval.h"
 #include "sweep.h"
 

@@ -50,7 +50,7 @@ int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot 
   int raw = cli->args.use.raw;
   TRY(load_text(cli, &out->text));
   if (raw || both) TRY(make_zero_shot(cli, model, out->text, KF_CENTRE_NONE, &out->raw));
-  cli->muted = out->raw != NULL; /* the same notes on classes again */
+  cli->muted = out->raw != NULL; /* do not repeat the notes on classes */
   if (!raw) TRY(make_zero_shot(cli, model, out->text, centre_of(&cli->args), &out->mapped));
   cli->muted = 0;
   return EXIT_OK;

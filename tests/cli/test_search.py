@@ -699,7 +699,7 @@ def rows_that_are_mapped_already(box):
     box.works("index", "x.safetensors", "--model", "square.safetensors", "-o", "s.safetensors")
     refusal = "s.safetensors: the rows of a gallery are already mapped; give the original rows"
     for queries in (["s.safetensors"], ["x.safetensors", "s.safetensors"]):
-        box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal + ", or use --itself")
+        box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal)
         for more in ([], ["--raw"], ["--gallery", "s.safetensors"]):
             box.refuses(BAD_DATA, "classify", "square.safetensors", *queries, *more, naming=refusal + "\n")
     box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of a gallery are already mapped")
