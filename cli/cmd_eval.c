@@ -250,17 +250,17 @@ static int run_eval(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({METRIC(metric_choices),
-             .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
-                     "fitted without normalising); text is always compared by cosine"},
-            {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-            {NEIGHBOUR_LIST, .automatic = 1,
-             .help =
-                 "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
+    OPTIONS(
+        {METRIC(metric_choices),
+         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
+                 "fitted without normalising); text is always compared by cosine"},
+        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+        {NEIGHBOUR_LIST, .automatic = 1,
+         .help = "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
                  "as the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
-            {FLAG("no-calibration", errors.no_calibration),
-             .help = "do not judge probabilities, which takes all scores of each row"},
-            {SHARES_JSON})};
+        {FLAG("no-calibration", errors.no_calibration),
+         .help = "do not judge probabilities, which takes all scores of each row"},
+        {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",

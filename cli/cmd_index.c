@@ -112,7 +112,7 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   TRY(take_k(cli, data, model, &options.k));
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK && repeated) {
-    say(cli, "if they should be there twice, give --again");
+    say(cli, "--again adds them a second time");
     return EXIT_OK;
   }
   if (status == KF_OK) {
@@ -146,9 +146,8 @@ static const cli_group own_options = {
         {INPUT("model", index.model, "MODEL"),
          .help =
              "map the rows, and later the queries, with this model (default: the original space)"},
-        {METRIC(all_metrics),
-         .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for a "
-                 "model fitted without normalising)"},
+        {METRIC(all_metrics), .help = "cosine, euclidean or inner, the inner product (default: "
+                                      "cosine; euclidean for a model fitted without normalising)"},
         {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
          .help = "type of the rows: f32 (default), f16 or bf16, half the file and memory (default "
                  "with --append: that of the gallery)"},

@@ -143,7 +143,7 @@ void say_near(cli_run *cli, uint64_t near, uint64_t n) {
   int grouped = cli->args.fit.groups != NULL;
   say(cli,
       "warning: %s of %s looked up have nearly the same row in their class%s, such as a copy or "
-      "another frame of a video; figures of %s are too hopeful then, and lambda too small: %s",
+      "another frame of a video; figures of %s are then optimistic, and lambda too small: %s",
       show_count(near).text, show_counted(n, "row", "rows").text,
       grouped ? ", in another group" : "", grouped ? "groups left out" : "rows left out one by one",
       grouped ? "put them into one group"

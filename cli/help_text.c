@@ -19,8 +19,8 @@ const char program_details[] =
     "'-' in the place of a file that is read is standard input, and a pipe or FIFO may be named, "
     "such as one that a shell makes of <(...). A stream is copied to a file without a name first, "
     "which takes as much room in $TMPDIR (or /var/tmp) as it is long. It may hold .npy, .npz, "
-    ".safetensors or text: what it is is told by its first bytes. Folders and pictures cannot be "
-    "read from a stream. A file named - is ./-.";
+    ".safetensors or text: the format is recognised by its magic bytes. Folders and pictures "
+    "cannot be read from a stream. A file named - is ./-.";
 
 const cli_example program_examples[] = {
     {"See what koofu does, on a synthetic world", "koofu demo"},

@@ -207,7 +207,7 @@ static int take_command(cli_run *cli, int argc, char **argv) {
   cli->command = found;
   if (has_ranks(cli) && !found->shared)
     return fail_with(cli, EXIT_USAGE,
-                     "there is nothing to share out among ranks; run 'koofu %s' by itself",
+                     "there is no work to share among ranks; run 'koofu %s' by itself",
                      found->name);
   return run_command(cli, argc - 2, argv + 2);
 }

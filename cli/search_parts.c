@@ -69,11 +69,10 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
   int found = q->encoder || q->n >= OWN_MEAN_LEAST;
   if (!file && !kf_gallery_mapped(gallery)) return EXIT_OK;
   if (!file && !found)
-    return fail_usage(
-        cli,
-        "text in a mapped gallery finds next to nothing unless its mean is subtracted; fewer than "
-        "%d queries have no mean of their own: give --text-mean FILE",
-        OWN_MEAN_LEAST);
+    return fail_usage(cli,
+                      "text in a mapped gallery needs a mean to subtract, and fewer than %d "
+                      "queries have no mean of their own: give --text-mean FILE",
+                      OWN_MEAN_LEAST);
   double *mean = own_memory(cli, q->dim, sizeof *mean);
   if (!mean) return fail(cli, KF_ERR_MEM);
   if (file) {

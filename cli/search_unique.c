@@ -70,7 +70,7 @@ int search_unique(cli_run *cli, double limit) {
   TRY(write_kept(cli, g, first)); /* before anything is printed */
   TRY(write_groups(cli, g, first, grouped, number));
   if (cli->args.json) print_found(g, limit, &found);
-  say(cli, "%s with %s besides their first; %s of %s are left without them",
+  say(cli, "%s with %s besides the first of each; without these, %s of %s remain",
       show_counted(found.groups, "group", "groups").text,
       show_counted(found.copies, "row", "rows").text, show_count(rows - found.copies).text,
       show_counted(rows, "row", "rows").text);

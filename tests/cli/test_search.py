@@ -697,7 +697,7 @@ def rows_that_are_mapped_already(box):
     with_gallery(box)
     box.works("fit", "x.safetensors", "-o", "square.safetensors")  # as many columns, so that these do not tell
     box.works("index", "x.safetensors", "--model", "square.safetensors", "-o", "s.safetensors")
-    refusal = "s.safetensors: the rows of a gallery are already mapped; give the original rows"
+    refusal = ".safetensors: the rows of a gallery are already mapped; give the original rows"
     for queries in (["s.safetensors"], ["x.safetensors", "s.safetensors"]):
         box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal)
         for more in ([], ["--raw"], ["--gallery", "s.safetensors"]):
