@@ -33,8 +33,6 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   return EXIT_OK;
 }
 
-/* --- a journal -------------------------------------------------------------------------------- */
-
 /* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
 static int is_entry(const struct dirent *file) {
   size_t digits = strspn(file->d_name, "0123456789");

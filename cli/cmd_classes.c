@@ -31,8 +31,6 @@ static uint64_t total(const classes_job *job, size_t groups) {
   return n;
 }
 
-/* --- results ---------------------------------------------------------------------------------- */
-
 /* "n02084071 dog, domestic dog", of the first class of a group. */
 static void print_sample(const classes_job *job, const kf_class_set *group) {
   const char *class = kf_class_set_name(group, 0);
@@ -71,8 +69,6 @@ static void print_json(const classes_job *job) {
   jw_end(&j);
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
-
 enum { N_LISTS = KF_GROUPS + 1 };
 
 static void write_group(FILE *file, const kf_class_set *group) {
@@ -99,8 +95,6 @@ static int write_lists(const classes_job *job) {
   for (size_t i = 0; i < N_LISTS; i++) TRY(write_list(job, i, &lists[i]));
   return sinks_finish(job->cli, lists, N_LISTS);
 }
-
-/* --- the command ------------------------------------------------------------------------------ */
 
 /* If the set contains ancestors of its own classes, no union with it is exclusive. */
 static kf_status note_ancestors(classes_job *job) {

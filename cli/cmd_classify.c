@@ -400,8 +400,8 @@ static const cli_group own_options = {
          .help = "classify in the original space, against the class means or the text as given"},
         {PART},
         {NEIGHBOURS, .automatic = 1,
-         .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
-                 "says, or 15, or all if there are fewer)"},
+         .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: the gallery's, "
+                 "or up to 15)"},
         {FLAG("probabilities", use.probabilities),
          .help = "also print the probability of each class"},
         {FLAG("no-reject", use.no_reject),

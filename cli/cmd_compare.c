@@ -22,8 +22,6 @@ static int is_model(const cli_run *cli, size_t side) {
   return ends_with(cli->args.operands.items[side], ".safetensors");
 }
 
-/* --- results ---------------------------------------------------------------------------------- */
-
 static const char *space_of(const compare_job *job, size_t side) {
   if (!is_model(job->cli, side)) return "answers";
   return job->cli->args.use.raw & (1 << side) ? "raw" : job->fused[side] ? "fused" : "Koo-Fu";
@@ -80,8 +78,6 @@ static void print_json(const compare_job *job) {
   jw_real(&j, "p", r->p);
   jw_end(&j);
 }
-
-/* --- the work --------------------------------------------------------------------------------- */
 
 static int judge_model(compare_job *job, size_t side) {
   const cli_args *a = &job->cli->args;

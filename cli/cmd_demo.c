@@ -22,8 +22,6 @@ typedef struct demo {
   const kf_sweep_cell *chosen;          /* [n_dims] at the chosen lambda, falling dimensions */
 } demo;
 
-/* --- the work --------------------------------------------------------------------------------- */
-
 static int prepare(demo *d) {
   cli_run *cli = d->cli;
   kf_synth_options test = d->world;
@@ -54,8 +52,6 @@ static int measure(demo *d) {
   d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;
   return EXIT_OK;
 }
-
-/* --- the table -------------------------------------------------------------------------------- */
 
 static void print_line(const demo *d, const kf_sweep_cell *c) {
   char ratio[24];
@@ -91,8 +87,6 @@ static void print_table(const demo *d) {
   if (!told) print_line(d, d->chosen);
   for (size_t i = 1; i < d->n_dims; i++) print_line(d, &d->chosen[i]);
 }
-
-/* --- the words, all derived from the figures -------------------------------------------------- */
 
 static void print_gain(const demo *d) {
   uint64_t n = d->raw->n, raw = d->raw->top1, own = d->chosen->top1;

@@ -33,16 +33,16 @@ static int run_embed(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({DATA_OUTPUT},
-            {INPUT("list", pictures.list, "FILE"),
-             .help = "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the "
-                     "folder of FILE"},
-            {TEXT("metadata", pictures.metadata, "OUT.jsonl"),
-             .help = "also write a line of JSON for each row: id, class, and the text and JSON "
-                     "beside the picture in its .tar"},
-            {DTYPE("")},
-            {FLAG("normalize", pictures.normalize),
-             .help = "scale rows to unit length (default: leave them as the encoder makes them)"})};
+    OPTIONS(
+        {DATA_OUTPUT},
+        {INPUT("list", pictures.list, "FILE"),
+         .help = "lines PATH or PATH<tab>CLASS; relative paths start at the folder of FILE"},
+        {TEXT("metadata", pictures.metadata, "OUT.jsonl"),
+         .help =
+             "also write JSON for each row: id, class, and the text and JSON beside it in a .tar"},
+        {DTYPE("")},
+        {FLAG("normalize", pictures.normalize),
+         .help = "scale rows to unit length (default: leave them as the encoder makes them)"})};
 
 const cli_command embed_command = {
     .name = "embed",

@@ -70,11 +70,11 @@ static const cli_group own_options = {
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; each gets a text prototype"},
         {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one per line; each gets a row"},
-        {TEMPLATES, .help = "templates, one per line, with {} for the name; or builtin1, builtin7 "
-                            "(default), builtin80"},
+        {TEMPLATES,
+         .help = "templates with {} for the name; or builtin1, builtin7 (default), builtin80"},
         {SPOKEN_NAMES}, {ALL_NAMES},
-        {FLAG("prompt-rows", prompts.rows), .help = "with --classes: write a row for each prompt, "
-                                                    "labelled with its class, not their mean"},
+        {FLAG("prompt-rows", prompts.rows),
+         .help = "with --classes: write a labelled row for each prompt, not their mean"},
         {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {

@@ -250,17 +250,17 @@ static int run_eval(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {METRIC(metric_choices),
-         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
-                 "fitted without normalising); text is always compared by cosine"},
-        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-        {NEIGHBOUR_LIST, .automatic = 1,
-         .help = "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
+    OPTIONS({METRIC(metric_choices),
+             .help = "cosine or euclidean (default: cosine; euclidean for a model fitted without "
+                     "normalising); text is always compared by cosine"},
+            {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+            {NEIGHBOUR_LIST, .automatic = 1,
+             .help =
+                 "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
                  "as the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
-        {FLAG("no-calibration", errors.no_calibration),
-         .help = "do not judge probabilities, which takes all scores of each row"},
-        {SHARES_JSON})};
+            {FLAG("no-calibration", errors.no_calibration),
+             .help = "do not judge probabilities, which takes all scores of each row"},
+            {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",
@@ -273,8 +273,8 @@ static const cli_group error_options = {
              "write rows, hits and answers of every class, separated by tabs, or commas for .csv"},
         {TEXT("confusions", errors.confusions, "FILE"),
          .help = "write how often each class was taken for another, in the same way"},
-        {TEXT("wrong", errors.wrong, "FILE"), .help = "write the rows that went wrong, in the same "
-                                                      "way, or as JSON lines for .jsonl or .json"},
+        {TEXT("wrong", errors.wrong, "FILE"),
+         .help = "write the rows with wrong answers, also as JSON lines for .jsonl or .json"},
         {INPUTS("unknown", errors.unknown, "DATA"),
          .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
 

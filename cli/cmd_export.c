@@ -52,8 +52,8 @@ static const cli_group own_options = {
         {NUMBER("inline-bytes", exported.inline_bytes, "N", 1, INT32_MAX),
          .help =
              "with .onnx: put matrices into OUT.data if the file would be larger (default: 2 GiB)"},
-        {FLAG("single", exported.single), .help = "with .onnx: compute in single precision, for "
-                                                  "runtimes without double; last digits differ"},
+        {FLAG("single", exported.single),
+         .help = "with .onnx: compute in single precision; last digits differ"},
         {TEXT("license", exported.license, "NAME"),
          .help = "with a folder: the licence that README.md names, such as mit"},
         {TEXT("base-model", exported.base_model, "NAME"),

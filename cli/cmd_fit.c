@@ -106,12 +106,11 @@ static const cli_group own_options = {
             {METRIC(metric_choices),
              .help = "compare prototypes by cosine or euclidean while choosing"},
             {METHOD}, {CENTRE}, {PRIORS},
-            {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu "
-                                 "text-prototypes'); centres the rows"},
+            {TEXT_INPUT, .help = "text prototypes to fit with the rows, which are then centred"},
             {FUSE("")},
             {REAL("reject", fit.reject, "SHARE"),
-             .help = "choose the score below which a row is unknown: the one that this share of "
-                     "known rows reaches, such as 0.95"},
+             .help = "choose the score that this share of known rows reaches, such as 0.95; rows "
+                     "below are unknown"},
             {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {

@@ -20,8 +20,6 @@ static int choose_output(cli_run *cli) {
   return check_safetensors(cli, a->output, "gallery");
 }
 
-/* --- the gallery that is there ---------------------------------------------------------------- */
-
 /* With --remove and --compact the operand is a gallery. */
 static int check_change(cli_run *cli) {
   const cli_args *a = &cli->args;
@@ -74,8 +72,6 @@ static int compact(cli_run *cli, const char *path) {
     say(cli, "%s has no changes; it is left as it is", path);
   return EXIT_OK;
 }
-
-/* --- rows to a gallery ------------------------------------------------------------------------ */
 
 /* Without ids, rows cannot be matched with those of the data once bad ones are left out. */
 static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t added) {
@@ -149,14 +145,14 @@ static const cli_group own_options = {
         {METRIC(all_metrics), .help = "cosine, euclidean or inner, the inner product (default: "
                                       "cosine; euclidean for a model fitted without normalising)"},
         {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
-         .help = "type of the rows: f32 (default), f16 or bf16, half the file and memory (default "
-                 "with --append: that of the gallery)"},
+         .help = "type of the rows: f32 (default), f16 or bf16 (default with --append: that of the "
+                 "gallery)"},
         {NEIGHBOURS, .automatic = 1,
-         .help = "neighbours that should vote, 1 to 1024, or auto: kept for 'koofu classify' and "
-                 "'koofu eval -k auto'"},
+         .help = "neighbours that should vote, 1 to 1024 or auto; kept for 'koofu classify' and "
+                 "'koofu eval'"},
         {INPUT("ids", index.ids, "FILE"),
-         .help = "a name for each row, one per line, such as the file it was made from (default: "
-                 "the ids in the data, if any)"},
+         .help =
+             "a name for each row, one per line, such as its file (default: the ids in the data)"},
         {TEXT("append", index.append, "GALLERY"),
          .help = "add the rows to those of this gallery, with its map and metric"},
         {FLAG("again", index.again),

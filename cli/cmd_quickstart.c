@@ -36,8 +36,6 @@ static const char *path_in(cli_run *cli, const char *folder, const char *name) {
   return own_format(cli, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
 }
 
-/* --- what is printed -------------------------------------------------------------------------- */
-
 static void print_line(const char *what, uint64_t hits, uint64_t n, int chosen) {
   printf("  %-44s %9s  %s%s\n", what, show_percent(hits, n).text, show_interval(hits, n).text,
          chosen ? "  the model" : "");
@@ -106,8 +104,6 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
                                       cli->args.encoder.folder, "--top", "3", NULL});
 }
 
-/* --- the command ------------------------------------------------------------------------------ */
-
 static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                       const kf_quickstart_options *options, const char *folder) {
   const char *embeddings = path_in(cli, folder, "embeddings.safetensors");
@@ -150,9 +146,8 @@ static const cli_group own_options = {
     "Options",
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
-            {OUTPUT("FOLDER"),
-             .help = "where to write (default: the name of the picture folder with -koofu added, "
-                     "in the current folder, or beside FOLDER if that is where you are)"},
+            {OUTPUT("FOLDER"), .help = "where to write (default: FOLDER-koofu in the current "
+                                       "folder, or beside FOLDER from inside it)"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},

@@ -110,20 +110,21 @@ static int run_report(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
-            {TEST_LABELS},
-            {INPUT("model", report.model, "MODEL"),
-             .help = "a model of the training rows (default: fit one)"},
-            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
-            {METHOD}, {PRIORS}, {ROW_GROUPS}, {ONE_SE},
-            {MODEL_DIM, .automatic = 1,
-             .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
-            {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
-            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
-            {SEEDS},
-            {TEXT_INPUT, .help = "text prototypes to add to the model (see 'koofu fit --text'), or "
-                                 "to compare with a --model that has none"},
-            {FUSE("")}, {TITLE})};
+    OPTIONS(
+        {OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+        {TEST_LABELS},
+        {INPUT("model", report.model, "MODEL"),
+         .help = "a model of the training rows (default: fit one)"},
+        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {METHOD},
+        {PRIORS}, {ROW_GROUPS}, {ONE_SE},
+        {MODEL_DIM, .automatic = 1,
+         .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
+        {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+        {SEEDS},
+        {TEXT_INPUT,
+         .help = "text prototypes to add to the model, or to compare with a --model that has none"},
+        {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",

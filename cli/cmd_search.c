@@ -456,8 +456,8 @@ static const cli_group own_options = {
         {FLAG("text-queries", search.text),
          .help = "the queries are embeddings of text, and the gallery is of pictures"},
         {INPUT("text-mean", search.text_mean, "FILE"),
-         .help = "subtract the mean of these embeddings from text queries (default: chosen "
-                 "automatically and reported)"},
+         .help = "subtract the mean of these embeddings from text queries (default: chosen and "
+                 "reported)"},
         {TEXT("html", search.html, "FILE"),
          .help = "write the answers as a page, with small pictures if ids are their paths"},
         {TEXT("pictures", search.pictures, "FOLDER"),

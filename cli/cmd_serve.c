@@ -95,8 +95,7 @@ static const cli_group own_options = {
     OPTIONS({INPUT("gallery", serve.gallery, "GALLERY"),
              .help = "search in this gallery (see 'koofu index')"},
             {INPUT("rows", serve.rows, "DATA"),
-             .help = "the rows of the gallery as the encoder made them; without --gallery, the "
-                     "gallery is made of them"},
+             .help = "the rows of the gallery as the encoder made them, or to make a gallery of"},
             {TEXT("images", serve.images, "DIR"),
              .help = "show the pictures of rows, whose ids are paths in this folder"},
             {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
@@ -113,8 +112,8 @@ static const cli_group net_options = {
             {INPUT("token-file", serve.token_file, "FILE"),
              .help = "a file with a token that clients must send: Authorization: Bearer TOKEN"},
             {LIST("allow-host", serve.hosts, "NAME"),
-             .help = "a name that clients may call this machine by, besides addresses and "
-                     "localhost; repeat it for several"})};
+             .help = "a name that clients may use for this machine besides addresses and "
+                     "localhost; may be repeated"})};
 
 static const cli_group limit_options = {
     "Limits",

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-/* --- what is asked for ------------------------------------------------------------------------ */
-
 typedef struct sweep_job {
   cli_run *cli;
   kf_stats *stats, *between;
@@ -143,8 +141,6 @@ static int take_options(sweep_job *j) {
   return take_sets(j);
 }
 
-/* --- the command ------------------------------------------------------------------------------ */
-
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->sweep.leave_one_out)
@@ -208,13 +204,15 @@ static const cli_group own_options = {
         {JSON, .help = "the same as --format json"}, {TEXT_OUTPUT})};
 
 static const cli_group own_text_options = {
-    "Text", OPTIONS({TEXT_INPUT, .help = "also zero-shot, by text prototypes (see 'koofu "
-                                         "text-prototypes'), and by text and prototypes together"},
-                    {FUSE(", which takes the best by leave-one-out for each lambda")},
-                    {TEXT_CENTRE(sweep_centres),
-                     .help = "subtract before mapping: none, mean, modality (default; see 'koofu "
-                             "eval') or all: a table for each"},
-                    {TEXT_AS_IS})};
+    "Text",
+    OPTIONS(
+        {TEXT_INPUT,
+         .help = "also by text prototypes (zero-shot), and by text and prototypes together"},
+        {FUSE(", which takes the best by leave-one-out for each lambda")},
+        {TEXT_CENTRE(sweep_centres),
+         .help =
+             "subtract before mapping: none, mean, modality (default) or all: a table for each"},
+        {TEXT_AS_IS})};
 
 static const cli_group test_options = {
     "What accuracy is measured on",
@@ -222,8 +220,8 @@ static const cli_group test_options = {
         {TEST_ROWS}, {TEST_LABELS},
         {FOLDS, .help = "without --test: stratified folds of the training rows (default: 5)"},
         {FLAG("leave-one-out", sweep.leave_one_out),
-         .help = "without --test: leave out each training row in turn, exactly; only prototypes, "
-                 "with all dimensions"},
+         .help = "without --test: leave out each training row in turn; only prototypes with all "
+                 "dimensions"},
         {SAMPLE,
          .help =
              "with --leave-one-out: at most N rows, the same share of each class (default: 50000)"},

@@ -63,15 +63,15 @@ static int run_text_prototypes(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
-                        .help = "the prototypes to write; the name ends in .safetensors"},
-                       {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
-                        .help = "M embeddings per class, one class after another (default with "
-                                "--classes: divide evenly)"},
-                       {FLAG("no-unit-rows", text.no_unit_rows),
-                        .help = "average embeddings without scaling them to unit length"},
-                       {FLAG("no-unit-mean", text.no_unit_mean),
-                        .help = "do not scale means to unit length"})};
+    "Options",
+    OPTIONS(
+        {OUTPUT("TEXT.safetensors"), .required = 1,
+         .help = "the prototypes to write; the name ends in .safetensors"},
+        {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
+         .help = "M embeddings per class, class by class (default with --classes: evenly)"},
+        {FLAG("no-unit-rows", text.no_unit_rows),
+         .help = "average embeddings without scaling them to unit length"},
+        {FLAG("no-unit-mean", text.no_unit_mean), .help = "do not scale means to unit length"})};
 
 const cli_command text_prototypes_command = {
     .name = "text-prototypes",

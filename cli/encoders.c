@@ -22,8 +22,6 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
   return EXIT_OK;
 }
 
-/* --- pictures --------------------------------------------------------------------------------- */
-
 int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   const cli_list *operands = &cli->args.operands;
   const char *list = cli->args.pictures.list;
@@ -69,8 +67,6 @@ kf_embed_options embed_options_of(const cli_args *a) {
                             .resume = a->pictures.no_resume ? KF_OFF : KF_ON,
                             .metadata = a->pictures.metadata};
 }
-
-/* --- queries ---------------------------------------------------------------------------------- */
 
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* --- options ---------------------------------------------------------------------------------- */
-
 static int wants(const char *given, const char *rule) { return given && strcmp(given, rule) == 0; }
 
 int check_choose_options(cli_run *cli) {
@@ -47,8 +45,6 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   return result_of(cli,
                    a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
-
-/* --- what was chosen -------------------------------------------------------------------------- */
 
 static shown show_loss(const kf_lambda_point *p) {
   shown to = {""};

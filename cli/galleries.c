@@ -1,8 +1,6 @@
 /* galleries.c - loads galleries, and checks what votes and searches need. */
 #include "inputs.h"
 
-/* --- loading ---------------------------------------------------------------------------------- */
-
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk,
                                      .queries = queries,
@@ -11,8 +9,6 @@ int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
   return status == KF_OK ? own_gallery(cli, KF_OK, out) : fail_load(cli, status, path, "gallery");
 }
-
-/* --- queries ---------------------------------------------------------------------------------- */
 
 int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
                   const kf_gallery *gallery) {
@@ -27,8 +23,6 @@ int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
                      cli->args.encoder.folder, q->dim, gallery ? "gallery" : "model", dim);
   return result_of(cli, kf_origins_agree(ctx, kf_encoder_origin(q->encoder), other));
 }
-
-/* --- votes ------------------------------------------------------------------------------------ */
 
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
@@ -82,8 +76,6 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
   TRY(load_gallery(cli, cli->args.votes.gallery, 0, out));
   return check_voters(cli, *out, model);
 }
-
-/* --- searching -------------------------------------------------------------------------------- */
 
 int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)

@@ -213,8 +213,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define ROW_GROUPS                                                                                 \
   INPUT("groups", fit.groups, "FILE"),                                                             \
       .help =                                                                                      \
-          "the group of each row, such as its video or scene, in a file as for --labels; rows "    \
-          "of a group are left out together"
+          "the group of each row, such as its video, as for --labels; groups are left out whole"
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"
@@ -223,8 +222,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
       .help = "take the largest lambda within one standard error of the best"
 #define MARGIN                                                                                     \
   REAL("margin", fit.margin, "POINTS"),                                                            \
-      .help = "with --dim auto: points of accuracy that may be lost, with 95 % confidence "        \
-              "(default: 0.5)"
+      .help = "with --dim auto: points of accuracy that may be lost (default: 0.5)"
 #define TEST_ROWS                                                                                  \
   INPUTS("test", test.data, "DATA"),                                                               \
       .help = "test rows; repeat it for several files (default: folds of the training rows)"
@@ -245,7 +243,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
   FLAG("any-encoder", data.any_encoder), .help = "allow mixing embeddings from different encoders"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
-      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"
+      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, for --classes"
 #define ALL_NAMES                                                                                  \
   FLAG("all-names", prompts.all_names),                                                            \
       .help = "make prompts of every name of a class, not just the first"

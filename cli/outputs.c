@@ -12,8 +12,6 @@ int ends_with(const char *text, const char *end) {
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* --- outputs that are inputs ------------------------------------------------------------------ */
-
 static int fail_both(cli_run *cli, const char *path) {
   return fail_with(cli, EXIT_USAGE, "%s is both an input and the output", path);
 }
@@ -48,8 +46,6 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
   return !is_stdout(path) && kf_data_reads(data, path) ? fail_both(cli, path) : EXIT_OK;
 }
 
-/* --- outputs that cannot be written ----------------------------------------------------------- */
-
 int check_output(cli_run *cli, const char *path) {
   if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
   struct stat info;
@@ -70,8 +66,6 @@ int check_safetensors(cli_run *cli, const char *path, const char *what) {
   return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
 }
 
-/* --- two outputs ------------------------------------------------------------------------------ */
-
 static int write_nothing(cli_run *cli, const char *path) {
   kf_output *output;
   TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
@@ -87,8 +81,6 @@ int check_outputs_differ(cli_run *cli, const char *a, const char *b) {
   kf_outputs_abort(cli->ctx);
   return result;
 }
-
-/* --- what was written ------------------------------------------------------------------------- */
 
 void say_written(cli_run *cli, const char *path, const char *format, ...) {
   char text[512];

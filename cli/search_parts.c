@@ -12,8 +12,6 @@
 /* The mean of this many texts is better than none (docs/text.md). */
 enum { OWN_MEAN_LEAST = 10 };
 
-/* --- what an operand is ----------------------------------------------------------------------- */
-
 static int matches_files(const char *pattern) {
   glob_t found = {0};
   int matches = strpbrk(pattern, "*?[") && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
@@ -43,8 +41,6 @@ int check_search_text(cli_run *cli) {
   return a->search.text ? EXIT_OK
                         : need(cli, "text-mean", "--text-queries, or words with --encoder");
 }
-
-/* --- the mean of text ------------------------------------------------------------------------- */
 
 static int mean_of_data(cli_run *cli, const kf_data *data, const char *path, double *mean) {
   kf_status status = kf_text_mean(cli->ctx, data, mean);
@@ -93,8 +89,6 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
 void say_search_text(cli_run *cli, const search_parts *all) {
   if (all->mean) say(cli, "the mean of %s is subtracted from text", all->mean);
 }
-
-/* --- opening ---------------------------------------------------------------------------------- */
 
 static int open_rows(cli_run *cli, search_part *part) {
   const cli_list *operands = &cli->args.operands;

@@ -1,8 +1,6 @@
 /* search_print.c - answers of 'koofu search' as text, records and JSON. */
 #include "search.h"
 
-/* --- cells ------------------------------------------------------------------------------------ */
-
 static const char *score_name(const kf_gallery *gallery) {
   static const char *const names[] = {"cosine", "distance", "product"}; /* kf_metric, from 1 */
   return names[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
@@ -85,8 +83,6 @@ int put_search_answer(sink *s, const search_answer *a, uint32_t k) {
   }
   return EXIT_OK;
 }
-
-/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void json_neighbour(cli_json *j, const search_answer *a, uint64_t row, double score) {
   const kf_gallery *gallery = a->gallery;

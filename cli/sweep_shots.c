@@ -15,8 +15,6 @@ static const char *const titles[KF_SHOTS_CLASSIFIERS] = {"raw", "Koo-Fu", "zero-
 
 static double share(uint64_t hits, uint64_t n) { return n ? (double)hits / (double)n : 0; }
 
-/* --- text ------------------------------------------------------------------------------------- */
-
 static void print_spread(FILE *file, const kf_spread *s) {
   fprintf(file, "   %6.2f %5.2f %6.2f %6.2f", 100 * s->mean, 100 * s->deviation, 100 * s->low,
           100 * s->high);
@@ -54,8 +52,6 @@ static void print_text(const void *result, sink *out) {
                                          : "there Koo-Fu takes that of all rows");
   fprintf(file, "lambda and alpha are chosen from the drawn rows alone\n");
 }
-
-/* --- CSV and JSON ----------------------------------------------------------------------------- */
 
 static void print_csv(const void *result, sink *out) {
   const kf_shots *s = result;
@@ -125,8 +121,6 @@ static void print_json(const void *result, sink *out) {
   jw_close(&w, ']');
   jw_end(&w);
 }
-
-/* --- the command ------------------------------------------------------------------------------ */
 
 static int draw_shots(shots_job *j) {
   const cli_args *a = &j->cli->args;
