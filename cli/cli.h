@@ -4,11 +4,6 @@
 #ifndef CLI_H
 #define CLI_H
 
-#include "koofu.h"
-#include "koofu_comm.h"
-#include "koofu_encode.h"
-#include "koofu_files.h"
-#include "koofu_judge.h"
 #include "options.h"
 #include "progress.h"
 
@@ -30,8 +25,7 @@ typedef struct cli_run {
   char said[1024];         /* the last error that was printed */
   struct cli_owned *owned; /* [n_owned] (owned.c) */
   size_t n_owned;
-  struct cli_stream *streams; /* [n_streams] that were read (streams.c) */
-  size_t n_streams;
+  struct cli_stream *streams; /* that were read (streams.c); NULL: none */
 } cli_run;
 
 /* Each prints "koofu COMMAND: message" to stderr and returns the exit status. */

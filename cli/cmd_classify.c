@@ -156,7 +156,7 @@ static int put_json(const classify_job *job, uint64_t i) {
   jw_open(&j, "classes", '[');
   for (uint64_t at = begin; at < begin + n; at++)
     jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
-  jw_close(&j, ']');
+  jw_close(&j, "]");
   jw_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, n);
   if (job->probabilities) jw_reals(&j, "probabilities", job->probabilities + begin, n);
   jw_end(&j);

@@ -146,10 +146,9 @@ static void print_json_tensors(cli_json *j, const kf_info *info) {
     jw_text(j, "dtype", tensor->dtype);
     jw_open(j, "shape", '[');
     for (uint32_t k = 0; k < tensor->ndim; k++) jw_count(j, NULL, tensor->shape[k]);
-    jw_close(j, ']');
-    jw_close(j, '}');
+    jw_close(j, "]}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 static void print_json(const char *path, const kf_info *info) {
@@ -176,7 +175,7 @@ static void print_json(const char *path, const kf_info *info) {
   print_json_tensors(&j, info);
   jw_open(&j, "metadata", '{');
   for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);
-  jw_close(&j, '}');
+  jw_close(&j, "}");
   jw_end(&j);
 }
 

@@ -28,14 +28,10 @@ static const char *base_name(const char *path) {
   return slash && slash[1] ? slash + 1 : path;
 }
 
-/* "x.npy", "x.npy and 3 more" */
-static void show_files(const cli_list *list, char text[512]) {
-  if (list->n == 0)
-    text[0] = '\0';
-  else if (list->n == 1)
-    snprintf(text, 512, "%.500s", base_name(list->items[0]));
-  else
-    snprintf(text, 512, "%.460s and %zu more", base_name(list->items[0]), list->n - 1);
+/* "x.npy", "x.npy and 3 more"; NULL: out of memory. */
+static const char *show_files(cli_run *cli, const cli_list *list) {
+  if (list->n < 2) return list->n ? base_name(list->items[0]) : "";
+  return own_format(cli, "%s and %zu more", base_name(list->items[0]), list->n - 1);
 }
 
 static int check_options(cli_run *cli) {
@@ -77,7 +73,6 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
 
 static int run_report(cli_run *cli) {
   const cli_args *a = &cli->args;
-  char train[512], test[512];
   double alpha = 0;
   kf_report_options options = {0};
   report_inputs in = {0};
@@ -85,8 +80,8 @@ static int run_report(cli_run *cli) {
   TRY(read_fit_options(cli, &options.fit, &alpha));
   TRY(open_inputs(cli, &in));
   TRY(read_groups(cli, in.train, &options.fit.groups));
-  show_files(&a->operands, train);
-  show_files(&a->test.data, test);
+  const char *train = show_files(cli, &a->operands), *test = show_files(cli, &a->test.data);
+  if (!train || !test) return fail(cli, KF_ERR_MEM);
   options = (kf_report_options){.title = a->report.title,
                                 .train_name = train,
                                 .test_name = test,

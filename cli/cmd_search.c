@@ -287,7 +287,7 @@ static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
   cli_json *j = &job->json;
   if (j->file)
-    jw_close(j, ']');
+    jw_close(j, "]");
   else
     open_json(job);
   jw_count(j, "queries", job->report.queries);

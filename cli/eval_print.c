@@ -137,9 +137,9 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
     jw_open(j, NULL, '{');
     jw_count(j, "k", job->hits[i].k);
     print_json_hits(j, "", job->hits[i].top1, job->hits[i].top5, r->n, 1);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
   jw_count(j, "knn_n", r->n);
   jw_count(j, "knn_n_absent", r->n_absent);
   jw_text(j, "knn_space", kf_gallery_mapped(job->gallery) ? "koofu" : "raw");
@@ -165,10 +165,9 @@ static void print_json_calibration(cli_json *j, const kf_calibration *c) {
     jw_count(j, "n", b->n);
     jw_count(j, "top1", b->top1);
     jw_real(j, "confidence", b->n > 0 ? b->confidence : (double)NAN);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
-  jw_close(j, '}');
+  jw_close(j, "]}");
 }
 
 static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
@@ -180,7 +179,7 @@ static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
   jw_real(j, "threshold", o->threshold);
   if (o->kept > 0 || o->refused > 0) jw_real(j, "kept", o->kept);
   if (o->kept > 0 || o->refused > 0) jw_real(j, "refused", o->refused);
-  jw_close(j, '}');
+  jw_close(j, "}");
 }
 
 static void print_json_text(cli_json *j, const eval_job *job) {

@@ -43,10 +43,9 @@ static void put_lambdas(cli_json *w, const kf_lambda_choice *c) {
     jw_real(w, "relative", relative(c->points[i].lambda, c->mean_eigenvalue));
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
     put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
@@ -65,10 +64,9 @@ static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
     jw_real(w, "alpha", c->points[i].alpha);
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
     put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_dims(cli_json *w, const kf_dim_choice *c) {
@@ -88,10 +86,9 @@ static void put_dims(cli_json *w, const kf_dim_choice *c) {
     jw_count(w, "lost", p->lost);
     jw_count(w, "won", p->won);
     jw_real(w, "loss_upper95", kf_dim_upper95(c, i));
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model) {

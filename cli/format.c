@@ -114,17 +114,3 @@ void put_line(FILE *file, const char *text) {
     fputs(text, file);
   putc('\n', file);
 }
-
-void print_row_id(FILE *file, const char *id, uint64_t number) {
-  if (id)
-    print_escaped(file, id);
-  else
-    fprintf(file, "%llu", (unsigned long long)number);
-}
-
-void print_class(FILE *file, const char *name, int32_t number) {
-  if (name)
-    print_escaped(file, name);
-  else
-    fprintf(file, "%d", number);
-}

@@ -26,9 +26,5 @@ void print_plain(FILE *file, const char *text);
 void print_escaped(FILE *file, const char *text);
 /* A line for other programs: unescaped, unless the file is a terminal. */
 void put_line(FILE *file, const char *text);
-/* A row by id, or by number if id is NULL. */
-void print_row_id(FILE *file, const char *id, uint64_t number);
-/* A class by name, or by number if it has no name. */
-void print_class(FILE *file, const char *name, int32_t number);
 
 #endif

@@ -43,7 +43,11 @@ static void print_json_class(cli_json *j, const char *key, const kf_model *model
 }
 
 static void print_model_class(FILE *file, const kf_model *model, int32_t class) {
-  print_class(file, kf_model_class_name(model, (uint32_t) class), class);
+  const char *name = kf_model_class_name(model, (uint32_t) class);
+  if (name)
+    print_escaped(file, name);
+  else
+    fprintf(file, "%d", class);
 }
 
 /* --- the worst classes ------------------------------------------------------------------------ */
@@ -141,9 +145,9 @@ static void print_json_worst(cli_json *j, const kf_model *model, const kf_analys
     jw_count(j, "top1", worst[i].result->top1);
     jw_count(j, "top5", worst[i].result->top5);
     jw_count(j, "answers", worst[i].result->answers);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
@@ -154,9 +158,9 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
     print_json_class(j, "class", model, analysis->confusions[i].truth);
     print_json_class(j, "answer", model, analysis->confusions[i].answer);
     jw_count(j, "n", analysis->confusions[i].n);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
   jw_open(j, "margins", '[');
   for (size_t i = 0; i < analysis->n_bins; i++) {
     jw_open(j, NULL, '{');
@@ -164,9 +168,9 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
     jw_real(j, "high", analysis->bins[i].high);
     jw_count(j, "n", analysis->bins[i].n);
     jw_count(j, "top1", analysis->bins[i].top1);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */

@@ -107,26 +107,29 @@ static void log_callback(void *user, const char *message) {
 
 enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
 
-/* Replaces --threads, --isa and --device if they are not given. *lines: as in cli_progress;
- * ranks print progress to a log. A set-user-ID program ignores the environment, which may name a
- * plug-in, that is, code. */
+/* NULL: not set, or empty. A set-user-ID program ignores the environment, which may name a plug-in,
+ * that is, code. */
+static const char *environment(const char *name) {
+  const char *value = secure_getenv(name);
+  return value && *value ? value : NULL;
+}
+
+/* Replaces --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
+ * print progress to a log. */
 static int read_environment(cli_run *cli, int *lines, char *message, size_t size) {
-  const char *seconds = secure_getenv("KOOFU_PROGRESS");
-  int64_t given = has_ranks(cli) ? RANK_SECONDS : -1;
-  const char *threads = secure_getenv("KOOFU_THREADS"), *isa = secure_getenv("KOOFU_ISA");
-  const char *device = secure_getenv("KOOFU_DEVICE"),
-             *plugin = secure_getenv("KOOFU_DEVICE_PLUGIN");
+  const char *threads = environment("KOOFU_THREADS"), *isa = environment("KOOFU_ISA");
+  const char *seconds = environment("KOOFU_PROGRESS");
+  int64_t wait = has_ranks(cli) ? RANK_SECONDS : -1;
   struct common_args *c = &cli->args.common;
-  if (!c->device && device && *device) c->device = device;
-  if (plugin && *plugin) c->device_plugin = plugin;
-  if (threads && *threads && !c->threads.given &&
+  if (!c->device) c->device = environment("KOOFU_DEVICE");
+  c->device_plugin = environment("KOOFU_DEVICE_PLUGIN");
+  if (threads && !c->threads.given &&
       parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
     return -1;
-  if (seconds && *seconds &&
-      parse_number("KOOFU_PROGRESS", seconds, 0, DAY_SECONDS, &given, message, size))
+  if (seconds && parse_number("KOOFU_PROGRESS", seconds, 0, DAY_SECONDS, &wait, message, size))
     return -1;
-  *lines = (int)given;
-  if (!isa || !*isa || c->isa >= 0) return 0;
+  *lines = (int)wait;
+  if (!isa || c->isa >= 0) return 0;
   c->isa = parse_choice("KOOFU_ISA", isa, isa_choices, message, size);
   return c->isa < 0 ? -1 : 0;
 }
@@ -258,7 +261,7 @@ int cli_main(int argc, char **argv, const kf_comm *comm) {
   if (status == EXIT_OK) status = take_command(&cli, argc, argv);
   status = settle(&cli, status);
   free_owned(&cli);
-  cli.n_streams = 0; /* freed with the rest */
+  cli.streams = NULL; /* freed with the rest */
   kf_ctx_free(cli.ctx);
   args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);

@@ -4,9 +4,6 @@
 
 #include "koofu.h"
 #include "koofu_comm.h"
-#include "koofu_encode.h"
-#include "koofu_files.h"
-#include "koofu_judge.h"
 
 /* Returns the exit status. comm: the ranks that share the work; NULL: one process. */
 int cli_main(int argc, char **argv, const kf_comm *comm);

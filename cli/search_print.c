@@ -56,7 +56,10 @@ static void put_found_row(sink *s, const search_answer *a, uint64_t row) {
     print_escaped(file, a->paths[kf_gallery_file_of(a->gallery, row, &own)]);
     putc(':', file);
   }
-  print_row_id(file, id, own);
+  if (id)
+    print_escaped(file, id);
+  else
+    fprintf(file, "%llu", (unsigned long long)own);
 }
 
 static void put_neighbour(sink *s, const search_answer *a, uint32_t i) {
@@ -95,7 +98,7 @@ static void json_neighbour(cli_json *j, const search_answer *a, uint64_t row, do
   if (kf_gallery_has_labels(gallery) && label < 0) jw_null(j, "label");
   if (label >= 0) jw_class(j, "label", kf_gallery_class_name(gallery, (uint32_t)label), label);
   jw_real(j, "score", score);
-  jw_close(j, '}');
+  jw_close(j, "}");
 }
 
 void json_search_answer(cli_json *j, const search_answer *a) {
@@ -105,6 +108,5 @@ void json_search_answer(cli_json *j, const search_answer *a) {
   jw_flag(j, "text", a->text);
   jw_open(j, "neighbours", '[');
   for (uint32_t i = 0; i < a->k; i++) json_neighbour(j, a, (uint64_t)a->rows[i], a->scores[i]);
-  jw_close(j, ']');
-  jw_close(j, '}');
+  jw_close(j, "]}");
 }

@@ -91,7 +91,7 @@ cli_json jw_begin(FILE *file); /* opens the outermost object */
 void jw_end(cli_json *j);      /* closes it and ends the line */
 /* key is NULL inside a list. Values that JSON lacks (NaN, infinity) become null. */
 void jw_open(cli_json *j, const char *key, char bracket);
-void jw_close(cli_json *j, char bracket);
+void jw_close(cli_json *j, const char *brackets);              /* "]", or several: "]}" */
 void jw_text(cli_json *j, const char *key, const char *value); /* NULL: null */
 void jw_count(cli_json *j, const char *key, uint64_t value);
 void jw_count_if(cli_json *j, const char *key, uint64_t value, int known); /* or null */

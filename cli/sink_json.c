@@ -65,8 +65,8 @@ void jw_open(cli_json *j, const char *key, char bracket) {
   j->comma = 0;
 }
 
-void jw_close(cli_json *j, char bracket) {
-  putc(bracket, j->file);
+void jw_close(cli_json *j, const char *brackets) {
+  fputs(brackets, j->file);
   j->comma = 1;
 }
 
@@ -115,7 +115,7 @@ void jw_real(cli_json *j, const char *key, double value) {
 void jw_reals(cli_json *j, const char *key, const double *values, size_t n) {
   jw_open(j, key, '[');
   for (size_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 void jw_flag(cli_json *j, const char *key, int value) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 struct cli_stream {
+  struct cli_stream *next;
   const char *name; /* for people */
   char path[24];    /* of the copy: "/dev/fd/7" */
   dev_t device;     /* of the stream */
@@ -27,11 +28,9 @@ static const char standard_input[] = "standard input";
 /* --- names ------------------------------------------------------------------------------------ */
 
 static const struct cli_stream *find(const cli_run *cli, const char *path, size_t length) {
-  for (size_t i = 0; i < cli->n_streams; i++) {
-    const char *other = cli->streams[i].path;
-    if (strlen(other) == length && memcmp(other, path, length) == 0) return &cli->streams[i];
-  }
-  return NULL;
+  const struct cli_stream *s = cli->streams;
+  while (s && (strlen(s->path) != length || memcmp(s->path, path, length) != 0)) s = s->next;
+  return s;
 }
 
 int is_stream(const cli_run *cli, const char *path) { return !!find(cli, path, strlen(path)); }
@@ -160,15 +159,18 @@ static int check_ending(cli_run *cli, const char *path) {
 }
 
 static int add(cli_run *cli, const char *name, const struct stat *info, int fd) {
-  struct cli_stream *stream = &cli->streams[cli->n_streams++];
-  *stream = (struct cli_stream){.name = name, .device = info->st_dev, .number = info->st_ino};
+  struct cli_stream *stream = own_memory(cli, 1, sizeof *stream);
+  if (!stream) return fail(cli, KF_ERR_MEM);
+  *stream = (struct cli_stream){
+      .next = cli->streams, .name = name, .device = info->st_dev, .number = info->st_ino};
   snprintf(stream->path, sizeof stream->path, "/dev/fd/%d", fd);
+  cli->streams = stream;
   return EXIT_OK;
 }
 
 static int refuse_twice(cli_run *cli, const char *name, const struct stat *info) {
-  for (size_t i = 0; i < cli->n_streams; i++)
-    if (cli->streams[i].device == info->st_dev && cli->streams[i].number == info->st_ino)
+  for (const struct cli_stream *s = cli->streams; s; s = s->next)
+    if (s->device == info->st_dev && s->number == info->st_ino)
       return fail_usage(cli, "%s is given twice, but can be read only once", name);
   return EXIT_OK;
 }
@@ -198,7 +200,7 @@ static int take(cli_run *cli, const char **path) {
     return fail_with(cli, EXIT_BAD_DATA, "%s: is a device, not a file or a pipe", name);
   TRY(refuse_twice(cli, name, &info));
   if (dash && is_file(fd, &info)) {
-    add(cli, name, &info, fd);
+    TRY(add(cli, name, &info, fd));
   } else if (fd >= 0) {
     TRY(keep(cli, fd, name, &info));
   } else {
@@ -210,7 +212,7 @@ static int take(cli_run *cli, const char **path) {
     close(opened);
     TRY(result);
   }
-  *path = cli->streams[cli->n_streams - 1].path;
+  *path = cli->streams->path;
   return EXIT_OK;
 }
 
@@ -222,19 +224,15 @@ static const char *operand_word(const char *operands, size_t i) {
   return operands;
 }
 
-static int is_word(const char *word, size_t length, const char *other) {
-  return strlen(other) == length && memcmp(word, other, length) == 0;
-}
-
 static int take_operand(cli_run *cli, size_t i) {
-  const cli_args *a = &cli->args;
   const char **path = &cli->args.operands.items[i];
-  const char *word = operand_word(cli->command->operands, i);
-  size_t length = strcspn(word, " ");
-  int folder = is_word(word, length, "CLIP-DIR") || is_word(word, length, "FOLDER");
-  int pictures = is_word(word, length, "[PICTURES...]") ||
-                 (a->encoder.folder && memmem(word, length, "PICTURES", 8) != NULL);
-  if (is_word(word, length, "[NAME]") || is_word(word, length, "[COMMAND]")) return EXIT_OK;
+  const char *words = operand_word(cli->command->operands, i);
+  char word[64];
+  snprintf(word, sizeof word, "%.*s", (int)strcspn(words, " "), words);
+  int folder = strcmp(word, "CLIP-DIR") == 0 || strcmp(word, "FOLDER") == 0;
+  int pictures = strcmp(word, "[PICTURES...]") == 0 ||
+                 (cli->args.encoder.folder && strstr(word, "PICTURES") != NULL);
+  if (strcmp(word, "[NAME]") == 0 || strcmp(word, "[COMMAND]") == 0) return EXIT_OK;
   if (!folder && !pictures) return take(cli, path);
   if (strcmp(*path, "-") != 0) return EXIT_OK;
   return fail_usage(cli, "'-' is standard input, from which %s cannot be read",
@@ -256,20 +254,7 @@ static int take_option(cli_run *cli, const cli_option *o) {
   return EXIT_OK;
 }
 
-/* An upper bound for the number of paths. */
-static size_t count_paths(const cli_run *cli) {
-  size_t n = cli->args.operands.n;
-  option_walk walk = {.command = cli->command};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    const cli_list *list = (const void *)((const char *)&cli->args + o->at);
-    n += o->kind == OPTION_LIST ? list->n : o->kind == OPTION_TEXT;
-  }
-  return n;
-}
-
 int take_streams(cli_run *cli) {
-  cli->streams = own_memory(cli, count_paths(cli) + 1, sizeof *cli->streams);
-  if (!cli->streams) return fail(cli, KF_ERR_MEM);
   for (size_t i = 0; i < cli->args.operands.n; i++) TRY(take_operand(cli, i));
   option_walk walk = {.command = cli->command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) TRY(take_option(cli, o));

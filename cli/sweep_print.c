@@ -175,7 +175,7 @@ static void print_json_cell(const sweep_table *t, cli_json *w, const kf_sweep_ce
   jw_real(w, "top1", (double)c->top1 / n);
   jw_real(w, "top5", (double)c->top5 / n);
   jw_flag(w, "best", is_best(t, c, 0));
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json(const void *table, sink *out) {
@@ -191,7 +191,7 @@ static void print_json(const void *table, sink *out) {
   jw_count(&w, "n_bad", s->counts.n_bad);
   jw_open(&w, "cells", '[');
   for (size_t i = 0; i < s->n_cells; i++) print_json_cell(t, &w, &s->cells[i]);
-  jw_close(&w, ']');
+  jw_close(&w, "]");
   jw_end(&w);
 }
 

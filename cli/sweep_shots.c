@@ -77,7 +77,7 @@ static void print_json_spread(cli_json *w, const char *key, const kf_shots *s, s
   jw_real(w, "deviation", spread.deviation);
   jw_real(w, "low", spread.low);
   jw_real(w, "high", spread.high);
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json_draw(cli_json *w, const kf_shots_point *p) {
@@ -89,7 +89,7 @@ static void print_json_draw(cli_json *w, const kf_shots_point *p) {
   jw_count(w, "n", p->n);
   jw_real(w, "top1", share(p->top1, p->n));
   jw_real(w, "top5", share(p->top5, p->n));
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
@@ -105,10 +105,9 @@ static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
     jw_open(w, "draws", '[');
     for (uint32_t seed = 0; seed < s->seeds; seed++)
       print_json_draw(w, kf_shots_at(s, size, seed, classifier));
-    jw_close(w, ']');
-    jw_close(w, '}');
+    jw_close(w, "]}");
   }
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json(const void *result, sink *out) {
@@ -118,7 +117,7 @@ static void print_json(const void *result, sink *out) {
   jw_count(&w, "seeds", s->seeds);
   jw_open(&w, "shots", '[');
   for (size_t i = 0; i < s->n_sizes; i++) print_json_size(&w, s, i);
-  jw_close(&w, ']');
+  jw_close(&w, "]");
   jw_end(&w);
 }
 
