@@ -97,40 +97,38 @@ static int write_lists(const classes_job *job) {
 }
 
 /* If the set contains ancestors of its own classes, no union with it is exclusive. */
-static kf_status note_ancestors(classes_job *job) {
-  kf_class_set *leaves = NULL;
+static int note_ancestors(const classes_job *job) {
+  cli_run *cli = job->cli;
+  kf_class_set *leaves;
   kf_status status =
-      kf_class_set_new_kin(job->cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
-  if (status != KF_OK) return status;
+      kf_class_set_new_kin(cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
+  TRY(own_class_set(cli, status, &leaves));
   uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
   if (inner)
-    say(job->cli, "%s has %s of others in it, which '%s' includes", job->cli->args.hierarchy.set,
+    say(cli, "%s has %s of others in it, which '%s' includes", cli->args.hierarchy.set,
         show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
-  kf_class_set_free(leaves);
-  return KF_OK;
+  return EXIT_OK;
 }
 
-static kf_status load(classes_job *job) {
-  const cli_args *a = &job->cli->args;
-  kf_ctx *ctx = job->cli->ctx;
-  kf_status status = kf_hierarchy_load(ctx, a->hierarchy.path, a->hierarchy.names, &job->hierarchy);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.set, &job->set);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.all, &job->all);
-  if (status == KF_OK)
-    status = kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups);
-  return status == KF_OK ? note_ancestors(job) : status;
+static int load(classes_job *job) {
+  cli_run *cli = job->cli;
+  kf_ctx *ctx = cli->ctx;
+  const struct hierarchy_args *h = &cli->args.hierarchy;
+  TRY(own_hierarchy(cli, kf_hierarchy_load(ctx, h->path, h->names, &job->hierarchy),
+                    &job->hierarchy));
+  TRY(own_class_set(cli, kf_class_set_load(ctx, h->set, &job->set), &job->set));
+  TRY(own_class_set(cli, kf_class_set_load(ctx, h->all, &job->all), &job->all));
+  TRY(result_of(cli, kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups)));
+  for (size_t g = 0; g < KF_GROUPS; g++) TRY(own_class_set(cli, KF_OK, &job->groups[g]));
+  return note_ancestors(job);
 }
 
 static int run_classes(cli_run *cli) {
   classes_job job = {.cli = cli};
-  int result = result_of(cli, load(&job));
-  if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
-  if (result == EXIT_OK) (cli->args.json ? print_json : print_text)(&job);
-  for (size_t g = 0; g < KF_GROUPS; g++) kf_class_set_free(job.groups[g]);
-  kf_class_set_free(job.set);
-  kf_class_set_free(job.all);
-  kf_hierarchy_free(job.hierarchy);
-  return result;
+  TRY(load(&job));
+  if (cli->args.output) TRY(write_lists(&job));
+  (cli->args.json ? print_json : print_text)(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

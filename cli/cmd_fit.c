@@ -49,16 +49,14 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_
 }
 
 static int fit_and_save(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
-  kf_model *model = NULL;
-  kf_fit_report *report = NULL;
-  kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
-  if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
-  if (status == KF_OK) say_summary(cli, report, options, model);
-  if (status == KF_OK && cli->args.json) print_fit_json(report, model, cli->args.output);
-  int result = result_of(cli, status);
-  kf_fit_report_free(report);
-  kf_model_free(model);
-  return result;
+  kf_model *model;
+  kf_fit_report *report;
+  TRY(own_model(cli, kf_fit(cli->ctx, data, options, &model, &report), &model));
+  TRY(own_fit_report(cli, KF_OK, &report));
+  TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
+  say_summary(cli, report, options, model);
+  if (cli->args.json) print_fit_json(report, model, cli->args.output);
+  return EXIT_OK;
 }
 
 static int check_options(cli_run *cli, const kf_stats *stats) {

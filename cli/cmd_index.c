@@ -86,10 +86,10 @@ static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint
   kf_k_choice *choice;
   *k = (uint32_t)a->search.k.value;
   if (!a->search.k.automatic) return EXIT_OK;
-  TRY(result_of(cli, kf_k_choice_new_for_rows(cli->ctx, data, model, &options, &choice)));
+  TRY(own_k_choice(cli, kf_k_choice_new_for_rows(cli->ctx, data, model, &options, &choice),
+                   &choice));
   *k = choice->k;
   say_k(cli, choice);
-  kf_k_choice_free(choice);
   return EXIT_OK;
 }
 

@@ -7,7 +7,6 @@
 typedef struct verified {
   const char *path;
   kf_info *info;
-  kf_status status;
   char text[2][17]; /* checksums of a data set taken as text, scaled and as it is; "": none */
 } verified;
 
@@ -111,9 +110,12 @@ static int verify_all(cli_run *cli, verified *files, size_t n) {
   for (size_t i = 0; i < n && !stop_wanted(); i++) {
     verified *v = &files[i];
     v->path = cli->args.operands.items[i];
-    v->status = kf_verify(cli->ctx, v->path, &v->info);
-    if (v->status == KF_OK) continue;
-    int failed = fail(cli, v->status);
+    kf_status status = kf_verify(cli->ctx, v->path, &v->info);
+    if (status == KF_OK) {
+      TRY(own_info(cli, KF_OK, &v->info));
+      continue;
+    }
+    int failed = fail(cli, status);
     if (result == EXIT_OK) result = failed;
   }
   if (!stop_wanted()) sum_texts(cli, files, n);
@@ -131,9 +133,7 @@ static int run_verify(cli_run *cli) {
   size_t n = cli->args.operands.n;
   verified *files = own_memory(cli, n, sizeof *files);
   if (!files) return fail(cli, KF_ERR_MEM);
-  int result = verify_all(cli, files, n);
-  for (size_t i = 0; i < n; i++) kf_info_free(files[i].info);
-  return result;
+  return verify_all(cli, files, n);
 }
 
 static const cli_group own_options = {

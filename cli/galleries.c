@@ -105,13 +105,12 @@ int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
     say(cli, "k = %u, as the gallery says", *k);
     return EXIT_OK;
   }
-  TRY(result_of(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice)));
+  TRY(own_k_choice(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice), &choice));
   *k = choice->k;
   say_k(cli, choice);
   if (kf_gallery_mapped(gallery))
     say(cli, "if the map was fitted on these rows, this k is too small: 'koofu index -k auto' "
              "chooses it on rows that the map has not seen");
-  kf_k_choice_free(choice);
   return EXIT_OK;
 }
 
