@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A command line that is being parsed. */
 typedef struct reader {
   const cli_command *command;
   char **word; /* argv, NULL-terminated */
@@ -166,10 +165,8 @@ static int store_real(reader *r, const cli_option *o, const char *what, const ch
 static int store_auto(const cli_option *o, void *at) {
   if (o->kind == OPTION_NUMBER)
     *(cli_number *)at = (cli_number){.given = 1, .automatic = 1};
-  else {
-    ((cli_numbers *)at)->n = 0;
-    ((cli_numbers *)at)->automatic = 1;
-  }
+  else
+    *(cli_numbers *)at = (cli_numbers){.items = ((cli_numbers *)at)->items, .automatic = 1};
   return 0;
 }
 

@@ -73,7 +73,6 @@ static int add_entry(cli_run *cli, const char *folder, const char *file, kf_mode
   return EXIT_OK;
 }
 
-/* In the order in which they came. */
 static int add_entries(cli_run *cli, const char *folder, struct dirent **entries, int n,
                        kf_model *model) {
   uint32_t added = 0;

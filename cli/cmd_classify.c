@@ -11,7 +11,6 @@ enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
 /* But at least this many rows per thread, to share a pass over the prototypes. */
 enum { LEAST_ROWS = 256 };
 
-/* Inputs, the current block and the output. */
 typedef struct classify_job {
   cli_run *cli;
   kf_model *model;     /* as loaded; NULL: the gallery alone */
@@ -35,7 +34,6 @@ typedef struct classify_job {
   sink *out;
 } classify_job;
 
-/* The model that classifies. */
 static const kf_model *model_of(const classify_job *job) {
   if (!job->zero.text) return job->model;
   return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
@@ -187,11 +185,9 @@ static kf_status answer(classify_job *job) {
 
 static int classify_block(classify_job *job, uint64_t first) {
   kf_reader_block *b = &job->block;
-  kf_status status = kf_reader_next(job->cli->ctx, job->queries.reader, b);
-  if (status != KF_OK) return fail(job->cli, status);
+  TRY(result_of(job->cli, kf_reader_next(job->cli->ctx, job->queries.reader, b)));
   if (b->n > 0) TRY(make_classifier(job));
-  if (b->n > 0) status = answer(job);
-  if (status != KF_OK) return fail(job->cli, status);
+  if (b->n > 0) TRY(result_of(job->cli, answer(job)));
   sink_format format = job->out->format;
   if (first == 0 && format != SINK_JSON)
     TRY(put_header(job)); /* once rows are accepted, so that a failure prints nothing */
@@ -345,13 +341,13 @@ static int check_answers(cli_run *cli) {
   static const char *const binary[] = {".npy",  ".npz",    ".safetensors", ".fvecs",
                                        ".fbin", ".f16bin", ".u8bin",       ".i8bin"};
   const char *path = cli->args.output;
-  int result = check_text_output(cli, path);
-  for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)
+  TRY(check_text_output(cli, path));
+  for (size_t i = 0; path && i < COUNT_OF(binary); i++)
     if (ends_with(path, binary[i]))
-      result =
-          fail_usage(cli, "%s: classify writes text; choose a name without %s, such as answers.tsv",
-                     path, binary[i]);
-  return result;
+      return fail_usage(cli,
+                        "%s: classify writes text; choose a name without %s, such as answers.tsv",
+                        path, binary[i]);
+  return EXIT_OK;
 }
 
 static int check_options(cli_run *cli) {
@@ -418,15 +414,13 @@ const cli_command classify_command = {
         "The score is the cosine (larger is nearer) or the Euclidean distance (smaller is nearer). "
         "Classes are printed by name if the model has names, otherwise by number; tabs, line ends, "
         "backslashes and control characters in names are printed as \\t, \\n, \\\\ and \\x1b.\n\n"
-        "The nearest prototypes are exact. With --skip-bad, bad rows have no line. If the rows "
-        "have labels, the last columns show them, and the share of right answers is printed on "
-        "standard error.\n\n"
+        "With --skip-bad, bad rows have no line. If the rows have labels, the last columns show "
+        "them, and the share of right answers is printed on standard error.\n\n"
         "An output named .csv has commas between columns, and quotes where needed. A .parquet has "
         "a record for each answer, with columns row, id, rank, class, the score and, where they "
         "apply, probability, truth and known.\n\n"
         "--probabilities adds a column after each score: softmax(T * score) over all classes, "
-        "where T is the temperature that the fit has chosen, or that of --temperature. This takes "
-        "all scores of each row.\n\n"
+        "where T is the temperature that the fit has chosen, or that of --temperature.\n\n"
         "If the model has a threshold ('koofu fit --reject'), a column 'known' says 'unknown' "
         "where the best score does not reach it; the classes are shown all the same.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
@@ -440,8 +434,7 @@ const cli_command classify_command = {
         "even if the model has never seen them.\n\n"
         "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
-        "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
-        "read.\n\n"
+        "begin with the path of the picture.\n\n"
         "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}, with "
         "\"truth\", \"known\" and \"probabilities\" where they apply, with \"votes\" instead of "
         "\"scores\" for --gallery, and with \"picture\" instead of \"row\" for --encoder.",

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-/* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
 
 typedef struct compare_job {

@@ -1,7 +1,6 @@
 /* cmd_demo.c - koofu demo: shows what the method does, on a small synthetic world in memory. */
 #include "commands.h"
 
-/* The default world. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };
 
 static const double lambdas[] = {0.03, 0.1, 0.3, 1, 3}; /* times the mean eigenvalue */

@@ -69,8 +69,7 @@ const cli_command embed_command = {
         "--no-resume discards it.\n\n"
         "If OUT.safetensors exists and was embedded with the same encoder and options, only new "
         "and changed pictures are embedded: the others are recognised by their bytes, even under "
-        "another name, and their rows are taken from it. If nothing has changed, the file is left "
-        "alone. --no-resume embeds all of them again.\n\n"
+        "another name, and their rows are taken from it. --no-resume embeds all of them again.\n\n"
         "Embeddings have the same bits whatever the number of threads, the instruction set and the "
         "size of shards.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),

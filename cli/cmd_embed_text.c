@@ -24,7 +24,6 @@ static int check_options(cli_run *cli) {
   return check_safetensors(cli, a->output, "file of text embeddings");
 }
 
-/* The texts to embed: prompts of classes, or the lines of a file. */
 static int make_prompts(cli_run *cli, kf_prompts **out) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,

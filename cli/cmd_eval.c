@@ -3,8 +3,6 @@
 #include "commands.h"
 #include "eval.h"
 
-/* --- the work --------------------------------------------------------------------------------- */
-
 static int wants_errors(const cli_args *a) {
   return a->errors.shown || a->errors.per_class || a->errors.confusions || a->errors.wrong;
 }
@@ -165,8 +163,6 @@ static int evaluate(eval_job *job) {
   return EXIT_OK;
 }
 
-/* --- options and inputs ----------------------------------------------------------------------- */
-
 static int check_tables(cli_run *cli) {
   const struct error_args *e = &cli->args.errors;
   const char *const tables[] = {e->per_class, e->confusions, e->wrong};
@@ -180,7 +176,6 @@ static int check_tables(cli_run *cli) {
   return EXIT_OK;
 }
 
-/* Without data, the rows of the gallery are left out in turn. */
 static int check_without_data(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery)
@@ -293,8 +288,7 @@ const cli_command eval_command = {
         "With --gallery, the table has another line for each K: how often the vote of the K "
         "nearest rows of the gallery is right, and how often the right class is among the five "
         "with the most votes. The gallery must be of the original space or made with this very "
-        "model. One search serves all K. A gallery in place of the model gives the lines of "
-        "neighbours alone.\n\n"
+        "model. A gallery in place of the model gives the lines of neighbours alone.\n\n"
         "With a gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "
         "If the map of the gallery was fitted on these rows, the result is optimistic.\n\n"
@@ -307,16 +301,14 @@ const cli_command eval_command = {
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
         "With --text, the table has two more lines: how often the nearest text prototype is right, "
         "in the original space, with the text as given, and in the model's, where by default "
-        "images and text are each centred on their own mean. Classes of text, model and data are "
-        "matched by name, and classes that only one of them has are listed. Text classes that the "
-        "model lacks take part in the lines of text, and rows without text for their class are "
-        "left out there; --class-set gives all lines the same classes.\n\n"
+        "images and text are each centred on their own mean. Text classes that the model lacks "
+        "take part in the lines of text, and rows without text for their class are left out there; "
+        "--class-set gives all lines the same classes.\n\n"
         "A model with text (see 'koofu fit --text') has two more lines: its text alone, and fused, "
         "text and prototypes together, which is what 'koofu classify' answers. In --json, top1 and "
         "top5 are those of its answers; prototypes_top1 and model_text_top1 are of its parts.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
-        "classes are left out. A gallery stays whole: the set only decides whose rows are "
-        "scored.\n\n"
+        "classes are left out. A gallery stays whole.\n\n"
         "If the model has a temperature, or --temperature is given, the probabilities are judged "
         "as well: negative log-likelihood of the right classes, Brier score and expected "
         "calibration error, over 15 bins of equal width.\n\n"

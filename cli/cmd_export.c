@@ -6,8 +6,8 @@
 /* A folder may exist already; the library decides whether it may be written to. */
 static int check_target(cli_run *cli, const char *path) {
   struct stat info;
-  if (is_stdout(path)) return check_output(cli, path);
-  return stat(path, &info) == 0 && !S_ISDIR(info.st_mode) ? check_output(cli, path) : EXIT_OK;
+  int is_folder = !is_stdout(path) && (stat(path, &info) != 0 || S_ISDIR(info.st_mode));
+  return is_folder ? EXIT_OK : check_output(cli, path);
 }
 
 static int run_export(cli_run *cli) {

@@ -48,7 +48,6 @@ static void print_meta(const kf_info *info) {
   }
 }
 
-/* NULL: the file is not a gallery. */
 static const char *metric_of(const kf_info *info) {
   return strcmp(info->kind, "gallery") == 0 ? kf_info_meta(info, "metric") : NULL;
 }

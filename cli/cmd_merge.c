@@ -18,7 +18,6 @@ static int refuse_twice(cli_run *cli) {
   return EXIT_OK;
 }
 
-/* Adds operand i to the sum. */
 static int add(cli_run *cli, kf_stats *sum, size_t i) {
   const cli_list *operands = &cli->args.operands;
   kf_stats *part = NULL;

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Inputs, the current block and the output. */
 typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
@@ -31,7 +30,6 @@ typedef struct search_job {
 
 /* --- one query -------------------------------------------------------------------------------- */
 
-/* Members that are known before the answers. */
 static void open_json(search_job *job) {
   const kf_gallery *g = job->gallery;
   cli_json *j = &job->json;
@@ -282,7 +280,6 @@ static int write_outputs(search_job *job) {
   return EXIT_OK;
 }
 
-/* Members that are known after the answers. */
 static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
   cli_json *j = &job->json;
@@ -378,7 +375,6 @@ static int open_queries(search_job *job) {
   return EXIT_OK;
 }
 
-/* --only and --only-ids. */
 static int choose_rows(search_job *job) {
   const struct search_args *s = &job->cli->args.search;
   kf_id_list ids = {.file = s->only_ids};
@@ -388,7 +384,6 @@ static int choose_rows(search_job *job) {
                     &job->only);
 }
 
-/* With --also. */
 static int list_galleries(search_job *job) {
   const cli_list *also = &job->cli->args.search.also;
   if (also->n == 0) return EXIT_OK;
@@ -488,9 +483,9 @@ const cli_command search_command = {
         "galleries in the order given.\n\n"
         "With --within LIMIT, the answers are all rows whose score, before rounding for print, is "
         "LIMIT or better: one line for each, with the query, the row, its label and its score, "
-        "best first. Queries without such rows have no line. With --json they are in 'neighbours'. "
-        "OUT.safetensors holds them as a sparse matrix: the rows and scores of query i are those "
-        "from indptr[i] to indptr[i + 1].\n\n"
+        "best first. Queries without such rows have no line. OUT.safetensors holds them as a "
+        "sparse matrix: the rows and scores of query i are those from indptr[i] to indptr[i + "
+        "1].\n\n"
         "--only and --only-ids choose the rows that are searched: the answers are those of a "
         "gallery of these rows alone, with the row numbers of this one. With both options, a row "
         "must be in both lists.\n\n"
@@ -503,23 +498,20 @@ const cli_command search_command = {
         "embed') or, if no file has this name, words; lines begin with the path of the picture or "
         "the words, in the order of the command line. Words are embedded as they are: 'a photo of "
         "a red fox' is closer to what CLIP has learnt than 'red fox'. A name with a slash or a "
-        "file extension is never taken for words. --skip-bad leaves out pictures that cannot be "
-        "read.\n\n"
+        "file extension is never taken for words.\n\n"
         "Embeddings of text lie apart from those of pictures. In a gallery made with a model this "
         "would spoil the answers, so a mean of texts is subtracted from text queries: that of "
         "--text-mean FILE; otherwise, for words, that of a hundred everyday texts through the same "
         "encoder; otherwise, for --text-queries, that of the queries, of which there must be at "
-        "least 10. The choice is reported. In a gallery without a model, text is compared as it is "
-        "unless --text-mean is given.\n\n"
+        "least 10. In a gallery without a model, text is compared as it is unless --text-mean is "
+        "given.\n\n"
         "--html FILE writes a self-contained page without scripts or links: the answers to the "
         "first queries, up to 1,000 rows, with small copies of the first 200 pictures that queries "
         "and ids name. Without -o and --json the answers go only there.\n\n"
-        "With --json, 'answers' has one entry per query: its number 'query', its 'id' (path or "
-        "words) if it has one, whether it is 'text', and its 'neighbours', best first, each with "
-        "'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries have no entry. "
-        "The output is one JSON document, written as answers arrive. search_seconds is the time of "
-        "the search alone, without loading the gallery (load_seconds), reading queries and writing "
-        "answers.",
+        "With --json the output is one JSON document, written as answers arrive: 'answers' has one "
+        "entry per query with its number 'query', its 'id' (path or words), whether it is 'text', "
+        "and its 'neighbours', best first, each with 'row', 'id', 'label' and 'score'. "
+        "search_seconds is the time of the search alone.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},

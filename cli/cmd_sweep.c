@@ -85,7 +85,6 @@ static void take_metrics(sweep_job *j) {
 
 enum { ALL_CENTRES = KF_CENTRE_MODALITY + 1 };
 
-/* Text and prototypes together, if their inputs are given. */
 static int take_fuse(sweep_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;
@@ -241,8 +240,6 @@ const cli_command sweep_command = {
         "the training data. Every figure is what 'koofu fit' and 'koofu eval' (or 'koofu index' "
         "and 'koofu eval --gallery') give for that setting, but shared work is done once: all "
         "dimensions of one lambda cost little more than one evaluation.\n\n"
-        "The best top-1 and top-5 of each table are marked with a star; CSV and JSON have a field "
-        "'best' for top-1.\n\n"
         "Without --test, the training rows are divided into folds with the same share of each "
         "class. The statistics of a fold are subtracted from the whole exactly. Without a fold "
         "there are fewer rows, so an absolute lambda is scaled with the scatter.\n\n"

@@ -1,18 +1,16 @@
 /* cmd_synth.c - koofu synth: writes a synthetic CLIP-like world to files. */
 #include "commands.h"
 
-static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
-  TRY(own_data(cli, opened, data));
-  return result_of(cli, kf_data_save(cli->ctx, *data, (kf_dtype)cli->args.dtype, path));
-}
-
 /* Writes rows and text, or neither. */
 static int save_both(cli_run *cli, const char *path, const char *text_path) {
   kf_synth_options options = world_of(&cli->args);
   kf_data *data, *text;
+  kf_dtype dtype = (kf_dtype)cli->args.dtype;
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &options, &data), &data));
+  TRY(own_data(cli, kf_synth_open_text(cli->ctx, &options, &text), &text));
   TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(save(cli, kf_synth_open(cli->ctx, &options, &data), &data, path));
-  if (text_path) TRY(save(cli, kf_synth_open_text(cli->ctx, &options, &text), &text, text_path));
+  TRY(result_of(cli, kf_data_save(cli->ctx, data, dtype, path)));
+  if (text_path) TRY(result_of(cli, kf_data_save(cli->ctx, text, dtype, text_path)));
   return result_of(cli, kf_outputs_commit(cli->ctx));
 }
 

@@ -1,22 +1,18 @@
 /* cmd_transform.c - koofu transform: maps rows to the model's space. */
 #include "commands.h"
 
-static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
-  const char *path = cli->args.output;
-  kf_transform_options options = {.normalize = cli->args.use.no_normalize ? KF_OFF : KF_ON};
-  kf_status status =
-      kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)cli->args.dtype, path);
-  if (status == KF_OK) say_data_written(cli, path);
-  return result_of(cli, status);
-}
-
 static int run_transform(cli_run *cli) {
-  TRY(check_output(cli, cli->args.output));
+  const cli_args *a = &cli->args;
   kf_model *model = NULL;
   kf_data *data = NULL;
-  TRY(load_model(cli, cli->args.operands.items[0], &model));
+  kf_transform_options options = {.normalize = a->use.no_normalize ? KF_OFF : KF_ON};
+  TRY(check_output(cli, a->output));
+  TRY(load_model(cli, a->operands.items[0], &model));
   TRY(open_data(cli, 1, LABELS_WANTED, &data));
-  return transform(cli, model, data);
+  TRY(result_of(cli,
+                kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)a->dtype, a->output)));
+  say_data_written(cli, a->output);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

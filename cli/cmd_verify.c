@@ -24,7 +24,6 @@ static const char *find_statistics(const verified *files, size_t n, const char *
   return NULL;
 }
 
-/* The file with the text of a model, or NULL. */
 static const char *find_text(const verified *files, size_t n, const char *checksum) {
   for (size_t i = 0; checksum && i < n; i++)
     if (strcmp(files[i].text[0], checksum) == 0 || strcmp(files[i].text[1], checksum) == 0)

@@ -2,11 +2,9 @@
  * machine. */
 #include "commands.h"
 
-/* The plug-in and its devices, or what is missing. */
 static int print_devices(cli_run *cli) {
   const kf_device_list *found;
-  kf_status status = kf_devices_find(cli->ctx, &found);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_devices_find(cli->ctx, &found)));
   if (found->plugin) {
     printf("%-8s ", "plug-in");
     print_plain(stdout, found->plugin);

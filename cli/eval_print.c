@@ -14,8 +14,6 @@ const kf_model *eval_judged(const eval_job *job) {
   return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
 }
 
-/* --- text ------------------------------------------------------------------------------------- */
-
 /* Names are longer with neighbours: "Koo-Fu 1024-NN weighted". */
 static int name_width(const eval_job *job) {
   if (job->gallery) return job->cli->args.votes.weighted ? 23 : 14;
@@ -126,8 +124,6 @@ void eval_print_text(const eval_job *job) {
   if (!job->data && kf_gallery_mapped(job->gallery))
     printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
 }
-
-/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void print_json_neighbours(cli_json *j, const eval_job *job) {
   const kf_eval_result *r = &job->neighbours;

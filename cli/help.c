@@ -90,7 +90,6 @@ static void print_usage(FILE *file, const cli_command *command) {
   fputs(" [OPTION...]\n", file);
 }
 
-/* "Turn embeddings ... set." */
 static void print_summary(FILE *file, const cli_command *command) {
   fprintf(file, "\n%c%s.\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
 }

@@ -175,7 +175,6 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* What the tables are about. */
 typedef struct judged {
   const kf_model *model;
   const kf_data *data;

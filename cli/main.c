@@ -16,8 +16,6 @@ const cli_command *find_command(const char *name) {
   return NULL;
 }
 
-/* --- messages --------------------------------------------------------------------------------- */
-
 /* Messages may contain paths and names from files. */
 static void print_text(const cli_run *cli, const char *format, va_list list) {
   char text[10240], named[sizeof text]; /* two paths of maximum length and a sentence */
@@ -103,8 +101,6 @@ static void log_callback(void *user, const char *message) {
   if (!cli->muted) say(cli, "%s", message);
 }
 
-/* --- a run ------------------------------------------------------------------------------------ */
-
 enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
 
 /* NULL: not set, or empty. A set-user-ID program ignores the environment, which may name a plug-in,
@@ -147,8 +143,7 @@ static int make_context(cli_run *cli) {
                             .device = cli->args.common.device,
                             .device_plugin = cli->args.common.device_plugin,
                             .comm = cli->comm};
-  kf_status status = kf_ctx_new(&options, &cli->ctx);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_ctx_new(&options, &cli->ctx)));
   if (cli->args.common.verbose)
     say(cli, "koofu %s, %s, instruction set %s", kf_version(),
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,

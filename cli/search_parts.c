@@ -58,7 +58,6 @@ static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
   return mean_of_data(cli, data, path, mean);
 }
 
-/* Sets what is subtracted from text, if anything. */
 static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
                      const cli_queries *q) {
   const char *file = cli->args.search.text_mean;

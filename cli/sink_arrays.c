@@ -179,7 +179,6 @@ static int write_ends(sink_arrays *a) {
   return EXIT_OK;
 }
 
-/* Ends the next query after the answers so far. */
 static int put_end(sink_arrays *a) {
   if (a->n_ends == ENDS_AT_ONCE) TRY(write_ends(a));
   a->ends[a->n_ends++] = (int64_t)a->answers;

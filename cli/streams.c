@@ -175,7 +175,6 @@ static int refuse_twice(cli_run *cli, const char *name, const struct stat *info)
   return EXIT_OK;
 }
 
-/* Copies the stream `from` to an unnamed file. */
 static int keep(cli_run *cli, int from, const char *name, const struct stat *info) {
   const char *folder = NULL;
   int to = open_copy(&folder);

@@ -21,8 +21,6 @@ int write_table(cli_run *cli, const void *result, const table_fn print[3], uint6
   return EXIT_OK;
 }
 
-/* --- text ------------------------------------------------------------------------------------- */
-
 static const char *metric_of(const kf_sweep_cell *c) { return sweep_metrics[c->metric - 1]; }
 
 static const char *text_of(const kf_sweep_cell *c) {
@@ -79,7 +77,6 @@ static int is_best(const sweep_table *t, const kf_sweep_cell *cell, int top5) {
   return 1;
 }
 
-/* One row of a table: the raw space, or one lambda. */
 static void print_line(const sweep_table *t, FILE *file, const kf_sweep_cell *cells, int top5) {
   if (cells->raw)
     fprintf(file, "%10s", "raw");
@@ -131,8 +128,6 @@ static void print_text(const void *table, sink *out) {
       "* the best of its table, on the rows that it is measured on: new rows do a little worse\n",
       show_real(s->mean_eigenvalue).text);
 }
-
-/* --- CSV and JSON ----------------------------------------------------------------------------- */
 
 static const char *set_of(const sweep_table *t, const kf_sweep_cell *c) {
   return t->sets->n ? t->sets->items[c->set] : "";
