@@ -22,8 +22,7 @@ static const char *const described[KF_GROUPS] = {
     [KF_GROUP_ANCESTORS] = "ancestors of the set, outside it",
     [KF_GROUP_DESCENDANTS] = "descendants of the set, outside it",
     [KF_GROUP_OTHER] = "other"};
-/* The first three are exclusive. */
-enum { N_EXCLUSIVE = 3 };
+enum { N_EXCLUSIVE = 3 }; /* the first three */
 
 static uint64_t total(const classes_job *job, size_t groups) {
   uint64_t n = 0;

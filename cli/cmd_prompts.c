@@ -28,7 +28,6 @@ static int check_options(cli_run *cli) {
   TRY(check_text_output(cli, a->output));
   if (!a->prompts.label_output) return EXIT_OK;
   TRY(check_output(cli, a->prompts.label_output));
-  if (is_stdout(a->output)) return EXIT_OK;
   return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 

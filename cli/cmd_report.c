@@ -36,7 +36,6 @@ static const char *show_files(cli_run *cli, const cli_list *list) {
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
   if (a->report.model)
     TRY(refuse(cli, "dim lambda one-se method priors groups fuse no-normalize",
                "--model, which has its own"));

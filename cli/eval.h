@@ -25,7 +25,6 @@ int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
 
 typedef struct eval_job {
   cli_run *cli;
-  /* Inputs. */
   kf_model *model;     /* NULL: the gallery alone */
   kf_gallery *gallery; /* NULL: prototypes only */
   kf_data *data;       /* NULL: the rows of the gallery, by neighbours only */
@@ -33,7 +32,6 @@ typedef struct eval_job {
   kf_truth *truth;     /* NULL: labels */
   kf_class_set *set;   /* NULL: all classes */
   cli_zero_shot zero;  /* without text: all NULL */
-  /* Results. */
   kf_eval_result prototypes, text, neighbours;
   kf_eval_result own_text, fused;    /* of a model that has text */
   kf_analysis *analysis;             /* NULL: errors by class are not wanted */

@@ -63,7 +63,7 @@ static int finish_records(sink *s) {
 
 int sink_finish(sink *s) {
   cli_run *cli = s->cli;
-  if (s->records) return finish_records(s);
+  if (s->format == SINK_PARQUET) return finish_records(s);
   if (!s->path) return finish_stdout(cli);
   kf_output *output = s->output;
   int cut = ferror(s->file);

@@ -51,9 +51,9 @@ int sinks_finish(cli_run *cli, sink *const *sinks, size_t n);
 
 /* First the names of the columns, the header line of a text file. */
 void sink_column(sink *s, const char *name, kf_column_type type);
-void sink_columns(sink *s, const char *names); /* several, separated by spaces; not for .parquet */
-void sink_numbered_column(sink *s, const char *stem,
-                          uint32_t number); /* "class1"; text files only */
+/* Text files only: several names separated by spaces, and a name such as "class1". */
+void sink_columns(sink *s, const char *names);
+void sink_numbered_column(sink *s, const char *stem, uint32_t number);
 int sink_end_header(sink *s);
 /* Then the cells of each row, in the order of the columns. These are null (empty in text): text
  * NULL, a number below 0, and NaN. */
