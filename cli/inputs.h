@@ -57,7 +57,7 @@ const char *stream_name(const cli_run *cli, const char *path);
 void name_streams(const cli_run *cli, const char *text, char *out, size_t size);
 /* Opens an unnamed temporary file, in the folder of a path or where streams are copied. -1: see
  * errno. */
-int open_workspace(const char *path);
+int open_temporary(const char *path);
 
 /* --- encoders, pictures and queries (encoders.c) ---------------------------------------------- */
 

@@ -128,7 +128,7 @@ static int fail_scores(const sink_arrays *a, const char *what) {
 static const char not_kept[] = "scores cannot be kept in a temporary file";
 
 static int open_scores(sink_arrays *a) {
-  int fd = open_workspace(a->path);
+  int fd = open_temporary(a->path);
   a->scores = fd >= 0 ? fdopen(fd, "w+") : NULL;
   if (a->scores) return EXIT_OK;
   if (fd >= 0) close(fd);

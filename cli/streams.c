@@ -83,7 +83,7 @@ static int open_copy(const char **folder) {
   return fd;
 }
 
-int open_workspace(const char *path) {
+int open_temporary(const char *path) {
   const char *slash = strrchr(path, '/'), *folder;
   char *beside = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
   int fd = beside ? open_nameless(beside) : -1;
