@@ -71,7 +71,7 @@ static int no_such_option(reader *r, const char *name, size_t length) {
   return FAIL(r, "there is no option '--%s'", typed);
 }
 
-int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
+int parse_number(const char *option, const char *text, int64_t low, int64_t high, int64_t *out,
                  char *message, size_t size) {
   const char *digits = text[0] == '-' ? text + 1 : text;
   int plain = *digits != '\0' && strspn(digits, "0123456789") == strlen(digits);
@@ -81,15 +81,15 @@ int parse_number(const char *what, const char *text, int64_t low, int64_t high, 
     *out = value;
     return 0;
   }
-  snprintf(message, size, "%s must be a whole number from %lld to %lld, not '%.60s'", what,
+  snprintf(message, size, "%s must be a whole number from %lld to %lld, not '%.60s'", option,
            (long long)low, (long long)high, text);
   return -1;
 }
 
-int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
+int parse_choice(const char *option, const char *text, const char *const *choices, char *message,
                  size_t size) {
   suggestion guess = {.typed = text};
-  int used = snprintf(message, size, "%s must be ", what);
+  int used = snprintf(message, size, "%s must be ", option);
   size_t at = used > 0 ? (size_t)used : 0;
   for (int i = 0; choices[i]; i++) {
     if (strcmp(choices[i], text) == 0) return i;
@@ -132,7 +132,7 @@ static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
 }
 
 /* "1,10,15", in any order. */
-static int store_numbers(reader *r, const cli_option *o, const char *what, const char *text) {
+static int store_numbers(reader *r, const cli_option *o, const char *option, const char *text) {
   cli_numbers *numbers = (cli_numbers *)(void *)((char *)r->args + o->at);
   numbers->n = 0;
   numbers->automatic = 0;
@@ -141,7 +141,7 @@ static int store_numbers(reader *r, const cli_option *o, const char *what, const
     char piece[64];
     snprintf(piece, sizeof piece, "%.*s", (int)(length < 60 ? length : 60), text);
     int64_t number;
-    if (parse_number(what, piece, o->low, o->high, &number, r->message, r->size)) return -1;
+    if (parse_number(option, piece, o->low, o->high, &number, r->message, r->size)) return -1;
     if (numbers_add(r, numbers, (uint32_t)number)) return -1;
     if (!text[length]) return 0;
     text += length + 1;
@@ -155,11 +155,11 @@ int parse_real(const char *text, double *out) {
   return plain && !*end && isfinite(*out);
 }
 
-static int store_real(reader *r, const cli_option *o, const char *what, const char *text) {
+static int store_real(reader *r, const cli_option *o, const char *option, const char *text) {
   cli_real *real = (cli_real *)(void *)((char *)r->args + o->at);
   real->given = parse_real(text, &real->value) && (o->any || real->value > 0);
   if (real->given) return 0;
-  return FAIL(r, "%s must be a number%s, not '%.60s'", what, o->any ? "" : " above 0", text);
+  return FAIL(r, "%s must be a number%s, not '%.60s'", option, o->any ? "" : " above 0", text);
 }
 
 static int store_auto(const cli_option *o, void *at) {
@@ -170,36 +170,36 @@ static int store_auto(const cli_option *o, void *at) {
   return 0;
 }
 
-/* Stores the value of an option that the user typed as `what`; text is "" without a value. A
+/* Stores the value of an option that the user typed as `option`; text is "" without a value. A
  * list collects its values; otherwise the last one counts, so a script can append options to a
  * command line. */
-static int store(reader *r, const cli_option *o, const char *what, const char *text) {
+static int store(reader *r, const cli_option *o, const char *option, const char *text) {
   void *at = (char *)r->args + o->at;
   if (o->automatic && strcmp(text, "auto") == 0) return store_auto(o, at);
   switch (o->kind) {
   case OPTION_FLAG: *(int *)at = 1; return 0;
   case OPTION_COUNT: ++*(int *)at; return 0;
   case OPTION_TEXT:
-    if (!*text) return FAIL(r, "%s needs a value that is not empty", what);
+    if (!*text) return FAIL(r, "%s needs a value that is not empty", option);
     *(const char **)at = text;
     return 0;
   case OPTION_LIST:
-    if (!*text) return FAIL(r, "%s needs a value that is not empty", what);
+    if (!*text) return FAIL(r, "%s needs a value that is not empty", option);
     return list_add(r, at, text);
   case OPTION_NUMBER: {
     cli_number *number = at;
     *number = (cli_number){.given = 1};
-    return parse_number(what, text, o->low, o->high, &number->value, r->message, r->size);
+    return parse_number(option, text, o->low, o->high, &number->value, r->message, r->size);
   }
-  case OPTION_NUMBERS: return store_numbers(r, o, what, text);
-  case OPTION_REAL: return store_real(r, o, what, text);
+  case OPTION_NUMBERS: return store_numbers(r, o, option, text);
+  case OPTION_REAL: return store_real(r, o, option, text);
   case OPTION_CHOICE: {
-    int position = parse_choice(what, text, o->choices, r->message, r->size);
+    int position = parse_choice(option, text, o->choices, r->message, r->size);
     *(int *)at = (int)o->low + position;
     return position < 0 ? -1 : 0;
   }
   }
-  return FAIL(r, "%s has an unknown kind", what);
+  return FAIL(r, "%s has an unknown kind", option);
 }
 
 /* Takes the next word as a value, unless it is an option of this command. */
@@ -218,12 +218,12 @@ static int read_long(reader *r) {
   const cli_option *o = find_option(r->command, name, length);
   if (!o) return no_such_option(r, name, length);
   const char *value = name[length] == '=' ? name + length + 1 : NULL;
-  char what[64];
-  snprintf(what, sizeof what, "--%s", o->name);
-  if (!o->value) return value ? FAIL(r, "%s takes no value", what) : store(r, o, what, "");
+  char option[64];
+  snprintf(option, sizeof option, "--%s", o->name);
+  if (!o->value) return value ? FAIL(r, "%s takes no value", option) : store(r, o, option, "");
   if (!value) value = next_value(r);
-  if (!value) return FAIL(r, "%s needs a value: %s %s", what, what, o->value);
-  return store(r, o, what, value);
+  if (!value) return FAIL(r, "%s needs a value: %s %s", option, option, o->value);
+  return store(r, o, option, value);
 }
 
 /* A word of single letters: -v, -qv, -oFILE, -o FILE. */
@@ -231,14 +231,14 @@ static int read_letters(reader *r) {
   for (const char *letter = *r->word + 1; *letter; letter++) {
     const cli_option *o = find_letter(r->command, *letter);
     if (!o) return FAIL(r, "there is no option '-%.1s'", letter);
-    const char what[] = {'-', *letter, '\0'};
+    const char option[] = {'-', *letter, '\0'};
     if (!o->value) {
-      if (store(r, o, what, "")) return -1;
+      if (store(r, o, option, "")) return -1;
       continue;
     }
     const char *value = letter[1] ? letter + 1 : next_value(r);
-    if (!value) return FAIL(r, "%s needs a value: %s %s", what, what, o->value);
-    return store(r, o, what, value);
+    if (!value) return FAIL(r, "%s needs a value: %s %s", option, option, o->value);
+    return store(r, o, option, value);
   }
   return 0;
 }

@@ -66,7 +66,7 @@ typedef struct cli_group {
 
 /* An example: a command line and what it does. */
 typedef struct cli_example {
-  const char *what;
+  const char *title;
   const char *line;
 } cli_example;
 
@@ -129,12 +129,12 @@ int args_parse(const cli_command *command, int argc, char **argv, struct cli_arg
 void args_free(const cli_command *command, struct cli_args *args);
 
 /* Parses all of text as a number from low to high. Returns 0, or -1 with a sentence about
- * `what`. */
-int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
+ * `name`. */
+int parse_number(const char *name, const char *text, int64_t low, int64_t high, int64_t *out,
                  char *message, size_t size);
 int parse_real(const char *text, double *out); /* 1 if all of text is a finite number */
-/* Returns the position of text among the choices, or -1 with a sentence about `what`. */
-int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
+/* Returns the position of text among the choices, or -1 with a sentence about `name`. */
+int parse_choice(const char *name, const char *text, const char *const *choices, char *message,
                  size_t size);
 
 /* The best guess at what was meant (suggest.c): offer every candidate, then read `best`. */

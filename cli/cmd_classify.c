@@ -219,13 +219,13 @@ static int classify_all(classify_job *job) {
 /* --- prototypes or neighbours ----------------------------------------------------------------- */
 
 /* --top, which cannot exceed the number of classes. */
-static int choose_top(classify_job *job, uint32_t most, const char *what) {
+static int choose_top(classify_job *job, uint32_t most, const char *which) {
   const cli_number *given = &job->cli->args.use.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
   if (job->top <= most) return EXIT_OK;
   return fail_usage(job->cli,
                     "--top must be a whole number from 1 to %u (the classes %s), not '%u'", most,
-                    what, job->top);
+                    which, job->top);
 }
 
 static uint64_t prototype_block(const classify_job *job) {

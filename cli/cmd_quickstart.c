@@ -36,8 +36,8 @@ static const char *path_in(cli_run *cli, const char *folder, const char *name) {
   return own_format(cli, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
 }
 
-static void print_line(const char *what, uint64_t hits, uint64_t n, int chosen) {
-  printf("  %-44s %9s  %s%s\n", what, show_percent(hits, n).text, show_interval(hits, n).text,
+static void print_line(const char *name, uint64_t hits, uint64_t n, int chosen) {
+  printf("  %-44s %9s  %s%s\n", name, show_percent(hits, n).text, show_interval(hits, n).text,
          chosen ? "  the model" : "");
 }
 

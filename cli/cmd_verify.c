@@ -31,8 +31,8 @@ static const char *find_text(const verified *files, size_t n, const char *checks
   return NULL;
 }
 
-static void print_source(const char *what, const char *checksum, const char *found) {
-  printf("%s %.16s", what, checksum);
+static void print_source(const char *label, const char *checksum, const char *found) {
+  printf("%s %.16s", label, checksum);
   if (!found) return;
   printf(" (");
   print_plain(stdout, found);

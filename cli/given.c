@@ -30,13 +30,13 @@ const cli_option *given(const cli_run *cli, const char *names) {
 }
 
 /* "-k cannot be used with ..." */
-static int fail_option(cli_run *cli, const char *names, const char *what, const char *format,
+static int fail_option(cli_run *cli, const char *names, const char *verb, const char *format,
                        va_list list) {
   const cli_option *o = given(cli, names);
   char text[5120];
   if (!o) return EXIT_OK;
   vsnprintf(text, sizeof text, format, list);
-  return fail_usage(cli, "%s %s %s", show_option(o).text, what, text);
+  return fail_usage(cli, "%s %s %s", show_option(o).text, verb, text);
 }
 
 int refuse(cli_run *cli, const char *names, const char *format, ...) {

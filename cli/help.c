@@ -98,7 +98,7 @@ static void print_examples(FILE *file, const cli_example *examples) {
   if (!examples) return;
   fputs("\nExamples\n", file);
   for (const cli_example *e = examples; e->line; e++)
-    fprintf(file, "  # %s\n  %s\n", e->what, e->line);
+    fprintf(file, "  # %s\n  %s\n", e->title, e->line);
 }
 
 static void print_program(FILE *file) {

@@ -77,7 +77,7 @@ static void print_examples(FILE *file, const cli_example *examples) {
   print_heading(file, "examples");
   for (const cli_example *e = examples; e->line; e++) {
     fputs(".TP\n", file);
-    print(file, e->what);
+    print(file, e->title);
     fputs("\n.EX\n", file);
     print(file, e->line);
     fputs("\n.EE\n", file);

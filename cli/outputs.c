@@ -60,10 +60,10 @@ int check_text_output(cli_run *cli, const char *path) {
   return is_stdout(path) ? EXIT_OK : check_output(cli, path);
 }
 
-int check_safetensors(cli_run *cli, const char *path, const char *what) {
+int check_safetensors(cli_run *cli, const char *path, const char *kind) {
   TRY(check_output(cli, path));
   if (ends_with(path, ".safetensors")) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
+  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, kind);
 }
 
 static int write_nothing(cli_run *cli, const char *path) {

@@ -7,12 +7,12 @@
 struct cli_run;
 
 typedef struct cli_progress {
-  int shown;     /* stderr is a terminal, and -q was not given */
-  int lines;     /* otherwise: seconds between lines of progress; below 0: none */
-  int timings;   /* print how long each stage took */
-  int own;       /* the command reports progress itself; the library's reports are ignored */
-  int drawn;     /* there is a line on the screen */
-  char what[32]; /* the stage */
+  int shown;   /* stderr is a terminal, and -q was not given */
+  int lines;   /* otherwise: seconds between lines of progress; below 0: none */
+  int timings; /* print how long each stage took */
+  int own;     /* the command reports progress itself; the library's reports are ignored */
+  int drawn;   /* there is a line on the screen */
+  char stage[32];
   uint64_t done;
   uint64_t first;   /* done when the stage began, perhaps by an earlier run */
   double begun;     /* when the stage began */
@@ -23,9 +23,9 @@ double now(void); /* seconds */
 /* lines: as in the struct, for a stderr that is not a terminal. */
 void progress_start(cli_progress *progress, int quiet, int verbose, int lines);
 /* The library's callback; user is the cli_run. */
-int progress_callback(void *user, const char *what, uint64_t done, uint64_t total);
+int progress_callback(void *user, const char *stage, uint64_t done, uint64_t total);
 /* A command's own report. Returns non-zero if the command should stop. */
-int progress_report(struct cli_run *cli, const char *what, uint64_t done, uint64_t total);
+int progress_report(struct cli_run *cli, const char *stage, uint64_t done, uint64_t total);
 void progress_clear(cli_progress *progress); /* before anything else is printed */
 void progress_end(struct cli_run *cli);      /* after the last stage */
 

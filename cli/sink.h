@@ -112,8 +112,8 @@ int ends_with(const char *text, const char *end);
 int check_output(cli_run *cli, const char *path);
 /* The same, unless it is standard output. */
 int check_text_output(cli_run *cli, const char *path);
-/* The same for a native file, which `what` names: "data set". */
-int check_safetensors(cli_run *cli, const char *path, const char *what);
+/* The same for a native file, which `kind` names: "data set". */
+int check_safetensors(cli_run *cli, const char *path, const char *kind);
 /* Refuses an output that is a file of the data, which may be given by a folder or pattern. */
 int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path);
 /* Refuses two outputs that are one file; b may be NULL. */

@@ -120,8 +120,8 @@ static int open_file(sink_arrays *a, int which, const char *path) {
   return result_of(a->cli, kf_output_open(a->cli->ctx, path, &a->files[which]));
 }
 
-static int fail_scores(const sink_arrays *a, const char *what) {
-  return fail_with(a->cli, EXIT_IO, "%s: %s: %s", a->path, what,
+static int fail_scores(const sink_arrays *a, const char *problem) {
+  return fail_with(a->cli, EXIT_IO, "%s: %s: %s", a->path, problem,
                    errno ? strerror(errno) : "some are missing");
 }
 
