@@ -1,9 +1,11 @@
-/* args.h - option tables, commands, and the parser.
+/* args.h - option tables, commands and the parser.
  *
- * Everything known about an option or a command is in its table entry: the parser, both help texts,
+ * The table entry of an option or command says everything about it: the parser, both help texts,
  * the man pages and the shell completions are made from it. */
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
+
+#include "format.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +17,7 @@ typedef enum option_kind {
   OPTION_LIST,    /* cli_list: all values, in order */
   OPTION_NUMBER,  /* cli_number: a whole number from low to high */
   OPTION_NUMBERS, /* cli_numbers: such numbers, separated by commas */
-  OPTION_REAL,    /* cli_real: a number above 0 */
+  OPTION_REAL,    /* cli_real: a number above 0, or any */
   OPTION_CHOICE   /* int: low + the position of the value among the choices */
 } option_kind;
 
@@ -28,13 +30,14 @@ typedef struct cli_option {
   unsigned hidden : 1;    /* not in the help */
   unsigned automatic : 1; /* a number or numbers may also be 'auto' */
   unsigned input : 1;     /* a file that is read, which no output may replace */
+  unsigned any : 1;       /* a real may also be 0 or below */
   const char *value;      /* what the help calls the value; NULL: the option has none */
   const char *help;       /* one line, no capital, no full stop */
   int64_t low, high;
   const char *const *choices; /* NULL-terminated */
 } cli_option;
 
-/* The beginning of a table entry: name and place; what the help calls the value; limits. */
+/* The beginning of a table entry: name, member, what the help calls the value, limits. */
 #define AT(MEMBER)            offsetof(cli_args, MEMBER)
 #define FLAG(NAME, MEMBER)    .name = NAME, .kind = OPTION_FLAG, .at = AT(MEMBER)
 #define COUNTED(NAME, MEMBER) .name = NAME, .kind = OPTION_COUNT, .at = AT(MEMBER)
@@ -51,7 +54,7 @@ typedef struct cli_option {
 #define CHOICE(NAME, MEMBER, VALUE, FIRST, CHOICES)                                                \
   .name = NAME, .kind = OPTION_CHOICE, .at = AT(MEMBER), .value = VALUE, .low = FIRST,             \
   .choices = CHOICES
-/* A file that is read, and several. */
+/* An input file, and several. */
 #define INPUT(NAME, MEMBER, VALUE)  TEXT(NAME, MEMBER, VALUE), .input = 1
 #define INPUTS(NAME, MEMBER, VALUE) LIST(NAME, MEMBER, VALUE), .input = 1
 
@@ -61,17 +64,17 @@ typedef struct cli_group {
 } cli_group;
 #define OPTIONS(...) ((const cli_option[]){__VA_ARGS__, {0}})
 
-/* A command line and what it does: "$ what" in the help. */
+/* An example: a command line and what it does. */
 typedef struct cli_example {
-  const char *what;
+  const char *title;
   const char *line;
 } cli_example;
 
 struct cli_run;
 typedef struct cli_command {
   const char *name;
-  /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots mean any
-   * number. NULL: none. */
+  /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots
+   * mean any number. NULL: none. */
   const char *operands;
   const char *summary; /* one line, no capital, no full stop */
   /* Paragraphs with an empty line between them; lines that start with a space are not filled. */
@@ -79,7 +82,7 @@ typedef struct cli_command {
   const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */
   const cli_example *examples;    /* ended by an entry with line NULL; NULL: none */
   int (*run)(struct cli_run *cli);
-  int shared; /* its work can be shared out among ranks (koofu-mpi) */
+  int shared; /* can run on several ranks (koofu-mpi) */
 } cli_command;
 #define GROUPS(...)   ((const cli_group *const[]){__VA_ARGS__, NULL})
 #define EXAMPLES(...) ((const cli_example[]){__VA_ARGS__, {NULL, NULL}})
@@ -95,7 +98,7 @@ typedef struct cli_number {
   int automatic; /* 'auto' was given instead of a number */
 } cli_number;
 
-/* Rising, each one once. */
+/* Rising and distinct. */
 typedef struct cli_numbers {
   uint32_t *items;
   size_t n;
@@ -107,33 +110,39 @@ typedef struct cli_real {
   int given;
 } cli_real;
 
-/* Walks through every option of a command, the global ones last; NULL at the end. */
+/* Walks through all options of a command, the global ones last; returns NULL at the end. */
 typedef struct option_walk {
   const cli_command *command;
   size_t group, index;
 } option_walk;
 const cli_option *option_next(option_walk *walk, const cli_group **group);
 
-/* Reads the words after the command's name. An option that is not a list may be repeated; the last
- * value counts. Returns 0, or -1 with one sentence in message, which is empty if memory ran out. */
+shown show_option(const cli_option *option); /* as it is typed: "-k", "--json" */
+/* NULL if the command has no such option. name[length] need not be NUL. */
+const cli_option *find_option(const cli_command *command, const char *name, size_t length);
+
+/* Parses the words after the command's name. Returns 0, or -1 with one sentence in message,
+ * which is empty if memory ran out. */
 struct cli_args;
 int args_parse(const cli_command *command, int argc, char **argv, struct cli_args *out,
                char *message, size_t size);
 void args_free(const cli_command *command, struct cli_args *args);
 
-/* The whole of text as a number from low to high; otherwise -1 and a sentence on `what`. */
-int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
+/* Parses all of text as a number from low to high. Returns 0, or -1 with a sentence about
+ * `name`. */
+int parse_number(const char *name, const char *text, int64_t low, int64_t high, int64_t *out,
                  char *message, size_t size);
-/* The position of text among the choices; otherwise -1 and a sentence on `what`. */
-int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
+int parse_real(const char *text, double *out); /* 1 if all of text is a finite number */
+/* Returns the position of text among the choices, or -1 with a sentence about `name`. */
+int parse_choice(const char *name, const char *text, const char *const *choices, char *message,
                  size_t size);
 
-/* The best guess at what was meant (suggest.c): offer every candidate, then look at best. */
+/* The best guess at what was meant (suggest.c): offer every candidate, then read `best`. */
 typedef struct suggestion {
   const char *typed;
   const char *best; /* NULL: nothing is close */
   size_t distance;
-  int synonym; /* another word for the same thing */
+  int synonym; /* it is another word for the same thing */
 } suggestion;
 void suggest(suggestion *guess, const char *candidate);
 

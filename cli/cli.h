@@ -1,14 +1,9 @@
-/* cli.h - a run of one command: its arguments and context, how it fails and what it says.
+/* cli.h - a run of one command: its arguments and context, errors, notes and ownership.
  *
- * The command line sees the public headers and the C library, nothing else. */
+ * The command line sees only the public headers and the C library. */
 #ifndef CLI_H
 #define CLI_H
 
-#include "koofu.h"
-#include "koofu_comm.h"
-#include "koofu_encode.h"
-#include "koofu_files.h"
-#include "koofu_judge.h"
 #include "options.h"
 #include "progress.h"
 
@@ -28,34 +23,82 @@ typedef struct cli_run {
   double begun;
   const kf_comm *comm;     /* NULL: one process */
   char said[1024];         /* the last error that was printed */
-  struct cli_owned *owned; /* [n_owned] (owned.h) */
+  struct cli_owned *owned; /* [n_owned] (owned.c) */
   size_t n_owned;
-  struct cli_stream *streams; /* [n_streams] that were read (streams.h) */
-  size_t n_streams;
+  struct cli_stream *streams; /* that were read (streams.c); NULL: none */
 } cli_run;
 
-/* Each prints "koofu COMMAND: message" on stderr and returns the exit status. */
+/* Each prints "koofu COMMAND: message" to stderr and returns the exit status. */
 int fail(cli_run *cli, kf_status status);                      /* the library's message and hint */
 int fail_in(cli_run *cli, kf_status status, const char *path); /* the same after "PATH: " */
 int fail_usage(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) PRINTF_LIKE(3, 4);
-/* EXIT_OK, or what fail returns. */
+int exit_status_of(kf_status status);
+/* EXIT_OK for KF_OK, otherwise fail(). */
 int result_of(cli_run *cli, kf_status status);
-/* Ends the function with the exit status of a step that fails. */
+/* Returns the exit status of a step that fails. */
 #define TRY(step)                                                                                  \
   do {                                                                                             \
     int failed_ = (step);                                                                          \
     if (failed_ != EXIT_OK) return failed_;                                                        \
   } while (0)
-/* A note on stderr, unless -q. */
+
+/* The first of these options (names without dashes, separated by spaces) that was given, or
+ * NULL. */
+const cli_option *given(const cli_run *cli, const char *names);
+/* Fail if one of these options was given: "--NAME cannot be used with ...", "--NAME needs ...". */
+int refuse(cli_run *cli, const char *names, const char *format, ...) PRINTF_LIKE(3, 4);
+int need(cli_run *cli, const char *names, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Prints a note to stderr, unless -q. */
 void say(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Whether the work is shared out among several processes. */
+/* Whether several processes share the work. */
 static inline int has_ranks(const cli_run *cli) { return cli->comm && cli->comm->size > 1; }
-/* Before the end of a run: all ranks agree on how it went. Returns the exit status (ranks.c). */
+/* At the end of a run, all ranks agree on how it went. Returns the exit status (ranks.c). */
 int settle(cli_run *cli, int exit_status);
 
-/* A hint of the library in the words of the command line (hints.c). NULL: nothing to say. */
+/* A hint of the library in the words of the command line, or NULL (hints.c). */
 const char *hint_for(const cli_command *command, kf_hint hint);
+
+/* --- what a run owns, freed when it ends (owned.c) -------------------------------------------- */
+
+/* Hands an object to the run and returns the exit status. own_data and so on take the result of
+ * a library call, or report its failure. */
+int own(cli_run *cli, void *object, void (*release)(void *object));
+#define OWNED(TYPE)                                                                                \
+  static inline void release_##TYPE(void *object) { kf_##TYPE##_free(object); }                    \
+  static inline int own_##TYPE(cli_run *cli, kf_status status, kf_##TYPE **object) {               \
+    return status == KF_OK ? own(cli, *object, release_##TYPE) : fail(cli, status);                \
+  }
+OWNED(analysis)
+OWNED(calibration)
+OWNED(class_set)
+OWNED(classifier)
+OWNED(data)
+OWNED(encoder)
+OWNED(filter)
+OWNED(fit_report)
+OWNED(gallery)
+OWNED(hierarchy)
+OWNED(info)
+OWNED(k_choice)
+OWNED(lambda_choice)
+OWNED(model)
+OWNED(pictures)
+OWNED(prompts)
+OWNED(reader)
+OWNED(shots)
+OWNED(stats)
+OWNED(sweep)
+OWNED(text)
+OWNED(truth)
+OWNED(verdicts)
+#undef OWNED
+
+void *own_memory(cli_run *cli, size_t n, size_t size); /* zeroed; NULL: out of memory */
+/* Formatted text; NULL: out of memory. */
+const char *own_format(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
+void free_owned(cli_run *cli); /* in reverse order */
 
 #endif

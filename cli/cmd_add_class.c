@@ -1,9 +1,6 @@
-/* cmd_add_class.c - koofu add-class: a new prototype from a few samples, or those that 'koofu serve' was given. */
+/* cmd_add_class.c - koofu add-class: adds a prototype from a few samples, or the classes that
+ * were added to 'koofu serve'. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,16 +11,13 @@
 static int make(cli_run *cli, const kf_model *model, const char *name, const kf_data *samples,
                 int is_text, kf_model **out) {
   if (!is_text) {
-    TRY(result_of(cli, kf_model_new_with_class(cli->ctx, model, name, samples, out)));
-    return own_model(cli, *out);
+    return own_model(cli, kf_model_new_with_class(cli->ctx, model, name, samples, out), out);
   }
   kf_text_options options = {
       .per_class = (uint32_t)kf_data_rows(samples), .names = &name, .n_names = 1};
   kf_text *text;
-  TRY(result_of(cli, kf_text_new(cli->ctx, samples, &options, &text)));
-  TRY(own_text(cli, text));
-  TRY(result_of(cli, kf_model_new_with_text(cli->ctx, model, text, out)));
-  return own_model(cli, *out);
+  TRY(own_text(cli, kf_text_new(cli->ctx, samples, &options, &text), &text));
+  return own_model(cli, kf_model_new_with_text(cli->ctx, model, text, out), out);
 }
 
 static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples) {
@@ -39,19 +33,16 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   return EXIT_OK;
 }
 
-/* --- a journal ---------------------------------------------------------------------------------- */
-
 /* 000001.safetensors holds the rows of a class, 000002-text.safetensors embedded prompts. */
-static int is_entry(const char *name) {
-  size_t digits = strspn(name, "0123456789");
-  const char *rest = name + digits;
+static int is_entry(const struct dirent *file) {
+  size_t digits = strspn(file->d_name, "0123456789");
+  const char *rest = file->d_name + digits;
   return digits >= 6 && digits <= 18 &&
          (strcmp(rest, ".safetensors") == 0 || strcmp(rest, "-text.safetensors") == 0);
 }
 
-static int by_number(const void *a, const void *b) {
-  unsigned long long x = strtoull(*(const char *const *)a, NULL, 10);
-  unsigned long long y = strtoull(*(const char *const *)b, NULL, 10);
+static int by_number(const struct dirent **a, const struct dirent **b) {
+  unsigned long long x = strtoull((*a)->d_name, NULL, 10), y = strtoull((*b)->d_name, NULL, 10);
   return (x > y) - (x < y);
 }
 
@@ -63,16 +54,13 @@ static int has_class(const kf_model *model, const char *name) {
   return 0;
 }
 
-/* What the model has already is left out, so that a journal can be taken twice. */
+/* Skips classes that the model already has, so a journal can be applied twice. */
 static int add_entry(cli_run *cli, const char *folder, const char *file, kf_model **model,
                      uint32_t *added) {
-  char *path;
-  if (asprintf(&path, "%s/%s", folder, file) < 0) return fail(cli, KF_ERR_MEM);
-  TRY(own(cli, path, free));
-  const char *paths[] = {path};
+  const char *path = own_format(cli, "%s/%s", folder, file);
+  if (!path) return fail(cli, KF_ERR_MEM);
   kf_data *samples = NULL;
-  TRY(result_of(cli, kf_data_open(cli->ctx, paths, 1, NULL, &samples)));
-  TRY(own_data(cli, samples));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &path, 1, NULL, &samples), &samples));
   const char *name = kf_data_class_name(samples, 0);
   if (kf_data_classes(samples) != 1 || !name)
     return fail_with(cli, EXIT_BAD_DATA, "%s: not an added class of 'koofu serve'", path);
@@ -85,44 +73,11 @@ static int add_entry(cli_run *cli, const char *folder, const char *file, kf_mode
   return EXIT_OK;
 }
 
-/* The names of its files, in the order in which they came. */
-typedef struct journal {
-  char **names;
-  size_t n;
-} journal;
-
-static int keep_name(cli_run *cli, journal *j, const char *name) {
-  char **more = realloc(j->names, (j->n + 1) * sizeof *more);
-  if (more) j->names = more;
-  if (!more || !(more[j->n] = strdup(name))) return fail(cli, KF_ERR_MEM);
-  j->n++;
-  return EXIT_OK;
-}
-
-static int read_journal(cli_run *cli, journal *j) {
-  const char *folder = cli->args.serve.journal;
-  DIR *entries = opendir(folder);
-  const struct dirent *entry;
-  int result = EXIT_OK;
-  int error = entries ? 0 : errno;
-  errno = 0;
-  while (result == EXIT_OK && entries && (entry = readdir(entries)))
-    if (is_entry(entry->d_name)) result = keep_name(cli, j, entry->d_name);
-  if (entries && errno) error = errno;
-  if (entries) closedir(entries);
-  if (result == EXIT_OK && error == ENOMEM) return fail(cli, KF_ERR_MEM);
-  if (result == EXIT_OK && error)
-    return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(error));
-  if (result == EXIT_OK && j->n == 0)
-    return fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
-  if (j->n > 1) qsort(j->names, j->n, sizeof *j->names, by_number);
-  return result;
-}
-
-static int add_entries(cli_run *cli, const journal *j, kf_model *model) {
+static int add_entries(cli_run *cli, const char *folder, struct dirent **entries, int n,
+                       kf_model *model) {
   uint32_t added = 0;
-  for (size_t i = 0; i < j->n; i++)
-    TRY(add_entry(cli, cli->args.serve.journal, j->names[i], &model, &added));
+  if (n == 0) return fail_with(cli, EXIT_BAD_DATA, "%s: has no added class", folder);
+  for (int i = 0; i < n; i++) TRY(add_entry(cli, folder, entries[i]->d_name, &model, &added));
   TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
   say_written(cli, cli->args.output, "%s, %s of them new",
               show_counted(kf_model_classes(model), "class", "classes").text,
@@ -131,11 +86,14 @@ static int add_entries(cli_run *cli, const journal *j, kf_model *model) {
 }
 
 static int add_journal(cli_run *cli, kf_model *model) {
-  journal j = {0};
-  int result = read_journal(cli, &j);
-  if (result == EXIT_OK) result = add_entries(cli, &j, model);
-  for (size_t i = 0; i < j.n; i++) free(j.names[i]);
-  free(j.names);
+  const char *folder = cli->args.serve.journal;
+  struct dirent **entries;
+  int n = scandir(folder, &entries, is_entry, by_number);
+  if (n < 0 && errno == ENOMEM) return fail(cli, KF_ERR_MEM);
+  if (n < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", folder, strerror(errno));
+  int result = add_entries(cli, folder, entries, n, model);
+  for (int i = 0; i < n; i++) free(entries[i]);
+  free(entries);
   return result;
 }
 
@@ -143,23 +101,19 @@ static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   if (cli->args.serve.journal && operands->n > 1)
     return fail_usage(cli, "unexpected argument '%s' with --from-journal", operands->items[1]);
-  if (cli->args.serve.journal && cli->args.text.rows)
-    return fail_usage(cli, "--text cannot be used with --from-journal, which says what is text");
+  if (cli->args.serve.journal) TRY(refuse(cli, "text", "--from-journal, which says what is text"));
   if (!cli->args.serve.journal && operands->n < 3)
     return fail_usage(cli, "missing argument: %s", operands->n < 2 ? "NAME" : "DATA");
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_add_class(cli_run *cli) {
   TRY(check_operands(cli));
   TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));
   if (cli->args.serve.journal) return add_journal(cli, model);
-  if (cli->args.text.rows && !kf_model_fused(model))
-    TRY(fail_usage(cli, "%s has no text; 'koofu fit DATA --text TEXT' makes a model that does",
-                   cli->args.operands.items[0]));
   TRY(open_data(cli, 2, LABELS_IGNORED, &samples));
   return add_class(cli, model, samples);
 }
@@ -176,17 +130,15 @@ const cli_command add_class_command = {
     .name = "add-class",
     .operands = "MODEL [NAME] [DATA...]",
     .summary = "add a class to a model from a few samples",
-    .details =
-        "The prototype of the new class is the mean of all rows of DATA, whose labels are "
-        "ignored. The map does not change, so rows mapped with the old model remain comparable, "
-        "and nothing is fitted again. The name must be new to the model.\n\n"
-        "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings of "
-        "prompts: the class takes part by name alone or, if the model has it already, gets this "
-        "text instead.\n\n"
-        "With --from-journal, there are no NAME and DATA: the classes are those that were added "
-        "while "
-        "'koofu serve' was running, in the order in which they came. Classes that the model has "
-        "already are left out.",
+    .details = "The prototype of the new class is the mean of all rows of DATA, whose labels are "
+               "ignored. The map does not change, so rows mapped with the old model remain "
+               "comparable, and nothing is fitted again. The name must be new to the model.\n\n"
+               "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings "
+               "of prompts: the class takes part by name alone or, if the model has it already, "
+               "gets this text instead.\n\n"
+               "With --from-journal, there are no NAME and DATA: the classes are those added to a "
+               "running 'koofu serve', in the order in which they came. Classes that the model has "
+               "already are left out.",
     .groups = GROUPS(&own_options, &row_options),
     .examples = EXAMPLES(
         {"One more class from its samples",
@@ -196,5 +148,5 @@ const cli_command add_class_command = {
         {"Those that were added on the page of 'koofu serve'",
          "koofu add-class model.safetensors --from-journal model.safetensors.journal -o "
          "model2.safetensors"}),
-    .run = run,
+    .run = run_add_class,
 };

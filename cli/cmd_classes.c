@@ -1,15 +1,8 @@
-/* cmd_classes.c - koofu classes: two sets of classes in a hierarchy, such as ImageNet's 1K and 21K
- * in WordNet, and how they are related. */
+/* cmd_classes.c - koofu classes: how two sets of classes in a hierarchy are related, such as
+ * ImageNet's 1K and 21K in WordNet. */
 #include "commands.h"
-#include "format.h"
-#include "json.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
 
-#include <stdlib.h>
-
-/* The union of three groups, in which no class includes another: the paper's 14K. */
+/* The union of three groups in which no class includes another: the paper's 14K. */
 #define EXCLUSIVE "exclusive"
 
 typedef struct classes_job {
@@ -29,16 +22,13 @@ static const char *const described[KF_GROUPS] = {
     [KF_GROUP_ANCESTORS] = "ancestors of the set, outside it",
     [KF_GROUP_DESCENDANTS] = "descendants of the set, outside it",
     [KF_GROUP_OTHER] = "other"};
-/* The first three are exclusive. */
-enum { N_EXCLUSIVE = 3 };
+enum { N_EXCLUSIVE = 3 }; /* the first three */
 
 static uint64_t total(const classes_job *job, size_t groups) {
   uint64_t n = 0;
   for (size_t i = 0; i < groups; i++) n += kf_class_set_size(job->groups[order[i]]);
   return n;
 }
-
-/* --- results ---------------------------------------------------------------------------------- */
 
 /* "n02084071 dog, domestic dog", of the first class of a group. */
 static void print_sample(const classes_job *job, const kf_class_set *group) {
@@ -68,8 +58,7 @@ static void print_text(const classes_job *job) {
 }
 
 static void print_json(const classes_job *job) {
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   for (size_t i = 0; i < KF_GROUPS; i++)
     jw_count(&j, kf_group_name(order[i]), kf_class_set_size(job->groups[order[i]]));
   jw_count(&j, EXCLUSIVE, total(job, N_EXCLUSIVE));
@@ -79,8 +68,6 @@ static void print_json(const classes_job *job) {
   jw_end(&j);
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
-
 enum { N_LISTS = KF_GROUPS + 1 };
 
 static void write_group(FILE *file, const kf_class_set *group) {
@@ -88,64 +75,59 @@ static void write_group(FILE *file, const kf_class_set *group) {
     put_line(file, kf_class_set_name(group, i));
 }
 
-static void write_list(const void *argument, size_t i, FILE *file) {
-  const classes_job *job = argument;
-  size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
-  for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++) write_group(file, job->groups[order[g]]);
-}
-
-/* To PREFIX-NAME.txt each. */
-static int write_lists(const classes_job *job) {
+/* List i to PREFIX-NAME.txt: a group, or the exclusive ones. */
+static int write_list(const classes_job *job, size_t i, sink **out) {
   cli_run *cli = job->cli;
-  const char *paths[N_LISTS];
-  for (size_t i = 0; i < N_LISTS; i++) {
-    char *path;
-    const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
-    if (asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0) return fail(cli, KF_ERR_MEM);
-    TRY(own(cli, path, free));
-    TRY(check_output(cli, path));
-    paths[i] = path;
-  }
-  return write_files(cli, paths, N_LISTS, write_list, job);
+  const char *path = own_format(cli, "%s-%s.txt", cli->args.output,
+                                i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE);
+  if (!path) return fail(cli, KF_ERR_MEM);
+  TRY(check_output(cli, path));
+  TRY(sink_open(cli, path, SINK_TABS, out));
+  size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
+  for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++)
+    write_group((*out)->file, job->groups[order[g]]);
+  return EXIT_OK;
 }
 
-/* --- the command ------------------------------------------------------------------------------ */
+static int write_lists(const classes_job *job) {
+  sink *lists[N_LISTS];
+  for (size_t i = 0; i < N_LISTS; i++) TRY(write_list(job, i, &lists[i]));
+  return sinks_finish(job->cli, lists, N_LISTS);
+}
 
-/* If the set has ancestors of its own classes, no union with it is exclusive. */
-static kf_status note_ancestors(classes_job *job) {
-  kf_class_set *leaves = NULL;
+/* If the set contains ancestors of its own classes, no union with it is exclusive. */
+static int note_ancestors(const classes_job *job) {
+  cli_run *cli = job->cli;
+  kf_class_set *leaves;
   kf_status status =
-      kf_class_set_new_kin(job->cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
-  if (status != KF_OK) return status;
+      kf_class_set_new_kin(cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
+  TRY(own_class_set(cli, status, &leaves));
   uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
   if (inner)
-    say(job->cli, "%s has %s of others in it, which '%s' includes", job->cli->args.hierarchy.set,
+    say(cli, "%s has %s of others in it, which '%s' includes", cli->args.hierarchy.set,
         show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
-  kf_class_set_free(leaves);
-  return KF_OK;
+  return EXIT_OK;
 }
 
-static kf_status load(classes_job *job) {
-  const cli_args *a = &job->cli->args;
-  kf_ctx *ctx = job->cli->ctx;
-  kf_status status = kf_hierarchy_load(ctx, a->hierarchy.path, a->hierarchy.names, &job->hierarchy);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.set, &job->set);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.all, &job->all);
-  if (status == KF_OK)
-    status = kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups);
-  return status == KF_OK ? note_ancestors(job) : status;
+static int load(classes_job *job) {
+  cli_run *cli = job->cli;
+  kf_ctx *ctx = cli->ctx;
+  const struct hierarchy_args *h = &cli->args.hierarchy;
+  TRY(own_hierarchy(cli, kf_hierarchy_load(ctx, h->path, h->names, &job->hierarchy),
+                    &job->hierarchy));
+  TRY(own_class_set(cli, kf_class_set_load(ctx, h->set, &job->set), &job->set));
+  TRY(own_class_set(cli, kf_class_set_load(ctx, h->all, &job->all), &job->all));
+  TRY(result_of(cli, kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups)));
+  for (size_t g = 0; g < KF_GROUPS; g++) TRY(own_class_set(cli, KF_OK, &job->groups[g]));
+  return note_ancestors(job);
 }
 
-static int run(cli_run *cli) {
+static int run_classes(cli_run *cli) {
   classes_job job = {.cli = cli};
-  int result = result_of(cli, load(&job));
-  if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
-  if (result == EXIT_OK) (cli->args.json ? print_json : print_text)(&job);
-  for (size_t g = 0; g < KF_GROUPS; g++) kf_class_set_free(job.groups[g]);
-  kf_class_set_free(job.set);
-  kf_class_set_free(job.all);
-  kf_hierarchy_free(job.hierarchy);
-  return result;
+  TRY(load(&job));
+  if (cli->args.output) TRY(write_lists(&job));
+  (cli->args.json ? print_json : print_text)(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {
@@ -165,18 +147,18 @@ const cli_command classes_command = {
     .name = "classes",
     .summary = "group classes by their place in a hierarchy",
     .details =
-        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' "
-        "are the classes of the set that are not in --all, and those that are; outside the set, "
+        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "
+        "the classes of the set that are not in --all, and those that are; outside the set, "
         "'ancestors' have a descendant in the set, 'descendants' have an ancestor in it, 'leaves' "
         "have no descendant in either list, and 'other' is the rest.\n\n"
-        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of "
-        "another, so an image of one object belongs to at most one of them, unless the set itself "
-        "has such classes, in which case a note says so.\n\n"
+        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another, "
+        "so an image of one object belongs to at most one of them, unless the set itself has such "
+        "classes, in which case a note says so.\n\n"
         "A class that is not in the hierarchy is an error unless it is in --names; it then has no "
         "relatives.",
     .groups = GROUPS(&own_options),
     .examples =
         EXAMPLES({"ImageNet in WordNet", "koofu classes --hierarchy class_hierarchy.txt --set "
                                          "1k.txt --all 21k.txt --names node_names.txt -o groups"}),
-    .run = run,
+    .run = run_classes,
 };

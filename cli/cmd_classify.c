@@ -1,28 +1,16 @@
 /* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by votes of
  * neighbours. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "json.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
-#include "records.h"
-#include "table.h"
-#include "texts.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
- * per thread: half a second of plain C, so that a signal is noticed soon. */
+/* Rows are read, classified and printed in blocks of at most this many bytes, and this many
+ * products per thread: half a second in plain C, so a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but at least this many rows per thread, which pass over the prototypes together. */
+/* But at least this many rows per thread, to share a pass over the prototypes. */
 enum { LEAST_ROWS = 256 };
 
-/* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
   cli_run *cli;
   kf_model *model;     /* as loaded; NULL: the gallery alone */
@@ -30,7 +18,7 @@ typedef struct classify_job {
   kf_gallery *gallery; /* NULL: prototypes */
   cli_queries queries;
   kf_classify_options options; /* of prototypes */
-  kf_classifier *classifier;   /* with these; NULL: not needed yet */
+  kf_classifier *classifier;   /* NULL until it is needed */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
   const char *score_name;
@@ -40,14 +28,12 @@ typedef struct classify_job {
   int32_t *classes; /* [room][top] */
   double *scores;
   double *probabilities;             /* the same; NULL: not wanted */
-  int threshold;                     /* rows below the model's are marked */
+  int threshold;                     /* the model has one, and rows below it are marked */
   int comparable;                    /* labels and classes are both names, or both numbers */
   uint64_t labelled, right, unknown; /* rows so far */
-  out_file out;                      /* file is NULL if there are */
-  records_out records;               /* instead */
+  sink *out;
 } classify_job;
 
-/* The model that classifies. */
 static const kf_model *model_of(const classify_job *job) {
   if (!job->zero.text) return job->model;
   return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
@@ -58,7 +44,7 @@ static const char *class_name(const classify_job *job, int32_t class) {
                       : kf_model_class_name(model_of(job), (uint32_t) class);
 }
 
-/* --- labels and the threshold ------------------------------------------------------------------ */
+/* --- labels and the threshold ----------------------------------------------------------------- */
 
 static const char *label_name(const classify_job *job, int32_t label) {
   return kf_data_class_name(job->queries.data, (uint32_t)label);
@@ -84,91 +70,80 @@ static void count_block(classify_job *job) {
   }
 }
 
-/* --- printing --------------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
-static void print_header(const classify_job *job) {
-  cli_table t = table_for(job->out.file, job->cli->args.output);
-  table_text(&t, job->queries.pictures ? "picture" : "row");
-  for (uint32_t rank = 1; rank <= job->top; rank++) {
-    table_name(&t, "class", rank);
-    table_name(&t, job->score_name, rank);
-    if (job->probabilities) table_name(&t, "probability", rank);
+static int has_truth(const classify_job *job) {
+  return job->queries.data && kf_data_has_labels(job->queries.data);
+}
+
+static kf_column_type type_of(const char *first_class) {
+  return first_class ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
+}
+
+/* A line has all answers to a row, numbered from 1; a .parquet has a record for each. */
+static int put_header(classify_job *job) {
+  sink *s = job->out;
+  int records = s->format == SINK_PARQUET;
+  sink_column(s, job->queries.pictures && !records ? "picture" : "row", KF_COLUMN_INTEGER);
+  for (uint32_t position = 1; !records && position <= job->top; position++) {
+    sink_numbered_column(s, "class", position);
+    sink_numbered_column(s, job->score_name, position);
+    if (job->probabilities) sink_numbered_column(s, "probability", position);
   }
-  if (job->block.labels) table_text(&t, "truth");
-  if (job->threshold) table_text(&t, "known");
-  table_end(&t);
+  if (records) {
+    sink_column(s, "id", KF_COLUMN_TEXT);
+    sink_column(s, "rank", KF_COLUMN_INTEGER);
+    sink_column(s, "class", type_of(class_name(job, 0)));
+    sink_column(s, job->score_name, KF_COLUMN_REAL);
+    if (job->probabilities) sink_column(s, "probability", KF_COLUMN_REAL);
+  }
+  if (has_truth(job)) sink_column(s, "truth", type_of(label_name(job, 0)));
+  if (job->threshold) sink_column(s, "known", KF_COLUMN_TEXT);
+  return sink_end_header(s);
 }
 
 /* If fewer classes have votes, the last columns are empty. */
-static void print_line(const classify_job *job, uint64_t i) {
-  cli_table t = table_for(job->out.file, job->cli->args.output);
-  const kf_reader_block *b = &job->block;
-  const char *id = kf_reader_id(job->queries.reader, b->numbers[i]);
-  id ? table_text(&t, id) : table_count(&t, b->numbers[i]);
-  for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
-    int32_t class = job->classes[at];
-    class >= 0 ? table_class(&t, class_name(job, class), class) : table_text(&t, "");
-    table_real(&t, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
-    if (job->probabilities) table_real(&t, 6, job->probabilities[at]);
-  }
-  if (b->labels && b->labels[i] >= 0) table_class(&t, label_name(job, b->labels[i]), b->labels[i]);
-  if (b->labels && b->labels[i] < 0) table_text(&t, "");
-  if (job->threshold) table_text(&t, is_known(job, i) ? "known" : "unknown");
-  table_end(&t);
+static void put_class(const classify_job *job, uint64_t at) {
+  int32_t class = job->classes[at];
+  sink_class(job->out, class < 0 ? NULL : class_name(job, class), class);
+  sink_real(job->out, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
+  if (job->probabilities) sink_real(job->out, 6, job->probabilities[at]);
 }
 
-/* The same as records, one for each answer. */
-static void declare_records(classify_job *job) {
-  records_out *r = &job->records;
-  kf_column_type names = class_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
-  records_column(r, "row", KF_COLUMN_INTEGER);
-  records_column(r, "id", KF_COLUMN_TEXT);
-  records_column(r, "rank", KF_COLUMN_INTEGER);
-  records_column(r, "class", names);
-  records_column(r, job->score_name, KF_COLUMN_REAL);
-  if (job->probabilities) records_column(r, "probability", KF_COLUMN_REAL);
-  if (job->queries.data && kf_data_has_labels(job->queries.data))
-    records_column(r, "truth", label_name(job, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER);
-  if (job->threshold) records_column(r, "known", KF_COLUMN_TEXT);
+static int end_row(const classify_job *job, uint64_t i) {
+  int32_t label = job->block.labels ? job->block.labels[i] : -1;
+  if (has_truth(job)) sink_class(job->out, label < 0 ? NULL : label_name(job, label), label);
+  if (job->threshold) sink_text(job->out, is_known(job, i) ? "known" : "unknown");
+  return sink_end_row(job->out);
 }
 
-static int put_records(classify_job *job, uint64_t i) {
-  records_out *r = &job->records;
-  const kf_reader_block *b = &job->block;
-  uint64_t row = b->numbers[i];
-  const char *id =
-      records_id(job->cli, r, job->queries.data, row, kf_reader_id(job->queries.reader, row));
-  for (uint32_t rank = 0; rank < job->top; rank++) {
-    uint64_t at = i * job->top + rank;
-    int32_t class = job->classes[at], label = b->labels ? b->labels[i] : -1;
-    if (class < 0) break; /* no more classes have votes */
-    records_integer(r, (int64_t)row);
-    records_text(r, id);
-    records_integer(r, rank + 1);
-    records_class(r, class_name(job, class), class);
-    records_real(r, job->scores[at]);
-    if (job->probabilities) records_real(r, job->probabilities[at]);
-    if (job->queries.data && kf_data_has_labels(job->queries.data))
-      records_class(r, label < 0 ? NULL : label_name(job, label), label);
-    if (job->threshold) records_text(r, is_known(job, i) ? "known" : "unknown");
-    TRY(records_end(job->cli, r));
+static int put_answers(const classify_job *job, uint64_t i) {
+  uint64_t row = job->block.numbers[i];
+  sink_row(job->out, kf_reader_id(job->queries.reader, row), row);
+  for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) put_class(job, at);
+  return end_row(job, i);
+}
+
+static int put_records(const classify_job *job, uint64_t i) {
+  sink *s = job->out;
+  uint64_t row = job->block.numbers[i], first = i * job->top;
+  const char *id = sink_id(s, job->queries.data, row, kf_reader_id(job->queries.reader, row));
+  for (uint32_t n = 0; n < job->top && job->classes[first + n] >= 0; n++) {
+    sink_number(s, (int64_t)row);
+    sink_text(s, id);
+    sink_number(s, n + 1);
+    put_class(job, first + n);
+    TRY(end_row(job, i));
   }
   return EXIT_OK;
 }
 
-static void print_json_reals(cli_json *j, const char *key, const double *values, uint64_t n) {
-  jw_open(j, key, '[');
-  for (uint64_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
-  jw_close(j, ']');
-}
-
-static void print_json(const classify_job *job, uint64_t i) {
-  uint64_t begin = i * job->top, end = begin;
+static int put_json(const classify_job *job, uint64_t i) {
   const kf_reader_block *b = &job->block;
-  while (end < begin + job->top && job->classes[end] >= 0) end++;
-  cli_json j = {job->out.file, 0};
-  jw_open(&j, NULL, '{');
+  uint64_t begin = i * job->top, n = 0;
+  while (n < job->top && job->classes[begin + n] >= 0) n++;
   const char *path = kf_reader_id(job->queries.reader, b->numbers[i]);
+  cli_json j = jw_begin(job->out->file);
   if (path)
     jw_text(&j, "picture", path);
   else
@@ -177,13 +152,13 @@ static void print_json(const classify_job *job, uint64_t i) {
     jw_class(&j, "truth", label_name(job, b->labels[i]), b->labels[i]);
   if (job->threshold) jw_flag(&j, "known", is_known(job, i));
   jw_open(&j, "classes", '[');
-  for (uint64_t at = begin; at < end; at++)
+  for (uint64_t at = begin; at < begin + n; at++)
     jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
-  jw_close(&j, ']');
-  print_json_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, end - begin);
-  if (job->probabilities)
-    print_json_reals(&j, "probabilities", job->probabilities + begin, end - begin);
+  jw_close(&j, "]");
+  jw_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, n);
+  if (job->probabilities) jw_reals(&j, "probabilities", job->probabilities + begin, n);
   jw_end(&j);
+  return EXIT_OK;
 }
 
 /* --- blocks of rows --------------------------------------------------------------------------- */
@@ -191,8 +166,9 @@ static void print_json(const classify_job *job, uint64_t i) {
 static int make_classifier(classify_job *job) {
   cli_run *cli = job->cli;
   if (job->gallery || job->classifier) return EXIT_OK;
-  kf_status status = kf_classifier_new(cli->ctx, model_of(job), &job->options, &job->classifier);
-  return status == KF_OK ? own_classifier(cli, job->classifier) : fail(cli, status);
+  return own_classifier(cli,
+                        kf_classifier_new(cli->ctx, model_of(job), &job->options, &job->classifier),
+                        &job->classifier);
 }
 
 static kf_status answer(classify_job *job) {
@@ -209,17 +185,17 @@ static kf_status answer(classify_job *job) {
 
 static int classify_block(classify_job *job, uint64_t first) {
   kf_reader_block *b = &job->block;
-  kf_status status = kf_reader_next(job->cli->ctx, job->queries.reader, b);
-  if (status != KF_OK) return fail(job->cli, status);
+  TRY(result_of(job->cli, kf_reader_next(job->cli->ctx, job->queries.reader, b)));
   if (b->n > 0) TRY(make_classifier(job));
-  if (b->n > 0) status = answer(job);
-  if (status != KF_OK) return fail(job->cli, status);
-  if (first == 0 && !job->cli->args.json && !job->records.file)
-    print_header(job); /* only once rows are accepted */
+  if (b->n > 0) TRY(result_of(job->cli, answer(job)));
+  sink_format format = job->out->format;
+  if (first == 0 && format != SINK_JSON)
+    TRY(put_header(job)); /* once rows are accepted, so that a failure prints nothing */
   count_block(job);
-  for (uint64_t i = 0; job->records.file && i < b->n; i++) TRY(put_records(job, i));
-  for (uint64_t i = 0; !job->records.file && i < b->n; i++)
-    (job->cli->args.json ? print_json : print_line)(job, i);
+  for (uint64_t i = 0; i < b->n; i++)
+    TRY((format == SINK_PARQUET ? put_records
+         : format == SINK_JSON  ? put_json
+                                : put_answers)(job, i));
   return EXIT_OK;
 }
 
@@ -229,8 +205,8 @@ static const char *const bad_pictures[] = {"picture that cannot be read",
 
 static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
-  for (uint64_t first = 0; first < rows && !(job->out.file && ferror(job->out.file));
-       first += job->room) {
+  FILE *file = job->out->file;
+  for (uint64_t first = 0; first < rows && !(file && ferror(file)); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     TRY(classify_block(job, first));
   }
@@ -242,14 +218,14 @@ static int classify_all(classify_job *job) {
 
 /* --- prototypes or neighbours ----------------------------------------------------------------- */
 
-/* There are no more answers than classes. */
-static int choose_top(classify_job *job, uint32_t most, const char *what) {
+/* --top, which cannot exceed the number of classes. */
+static int choose_top(classify_job *job, uint32_t most, const char *which) {
   const cli_number *given = &job->cli->args.use.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
   if (job->top <= most) return EXIT_OK;
   return fail_usage(job->cli,
                     "--top must be a whole number from 1 to %u (the classes %s), not '%u'", most,
-                    what, job->top);
+                    which, job->top);
 }
 
 static uint64_t prototype_block(const classify_job *job) {
@@ -262,7 +238,7 @@ static uint64_t prototype_block(const classify_job *job) {
   return n < fit ? n : fit;
 }
 
-/* Whether the model has a threshold, and these are the scores that it is for. */
+/* Whether the model has a threshold for the scores that are computed. */
 static int has_threshold(const classify_job *job, kf_part part) {
   const cli_args *a = &job->cli->args;
   double share;
@@ -335,11 +311,10 @@ static void say_counts(const classify_job *job) {
         show_counted(job->unknown, "row seems to be", "rows seem to be").text);
 }
 
-static int commit(classify_job *job) {
+static int finish(classify_job *job) {
   cli_run *cli = job->cli;
-  int to_stdout = is_stdout(cli->args.output);
-  TRY(job->records.file ? records_commit(cli, &job->records) : out_file_commit(cli, &job->out));
-  if (!to_stdout)
+  TRY(sink_finish(job->out));
+  if (job->out->path)
     say_written(cli, cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
                 show_counted(job->queries.n - kf_reader_bad(job->queries.reader),
@@ -354,43 +329,36 @@ static int classify(classify_job *job) {
   TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
   TRY(make_buffers(job));
   const char *path = job->cli->args.output;
-  if (is_parquet(path)) declare_records(job);
-  TRY(is_parquet(path) ? records_open(job->cli, &job->records, path)
-                       : out_file_open(job->cli, &job->out, path));
+  sink_format format = format_of(path);
+  if (job->cli->args.json && format != SINK_PARQUET) format = SINK_JSON;
+  TRY(sink_open(job->cli, path, format, &job->out));
   TRY(classify_all(job));
-  return commit(job);
+  return finish(job);
 }
 
-/* The answers are text, so the name must not be that of an array. */
+/* Answers are text, so the name must not be that of an array. */
 static int check_answers(cli_run *cli) {
   static const char *const binary[] = {".npy",  ".npz",    ".safetensors", ".fvecs",
                                        ".fbin", ".f16bin", ".u8bin",       ".i8bin"};
   const char *path = cli->args.output;
-  int result = check_text_output(cli, path);
-  for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)
+  TRY(check_text_output(cli, path));
+  for (size_t i = 0; path && i < COUNT_OF(binary); i++)
     if (ends_with(path, binary[i]))
-      result =
-          fail_usage(cli, "%s: classify writes text; choose a name without %s, such as answers.tsv",
-                     path, binary[i]);
-  return result;
+      return fail_usage(cli,
+                        "%s: classify writes text; choose a name without %s, such as answers.tsv",
+                        path, binary[i]);
+  return EXIT_OK;
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->votes.gallery && a->text.path)
-    return fail_usage(cli, "--text cannot be used with --gallery");
-  if (a->votes.gallery && (a->use.raw || a->metric))
-    return fail_usage(cli, "--%s cannot be used with --gallery, which has its own space and metric",
-                      a->use.raw ? "raw" : "metric");
-  if (a->use.part && (a->use.raw || a->votes.gallery || a->text.path))
-    return fail_usage(cli, "--part cannot be used with --%s",
-                      a->use.raw         ? "raw"
-                      : a->votes.gallery ? "gallery"
-                                         : "text");
-  if (a->votes.gallery && a->use.probabilities)
-    return fail_usage(cli, "--probabilities cannot be used with --gallery");
-  if (a->votes.temperature.given && !a->votes.gallery && !a->use.probabilities)
-    return fail_usage(cli, "--temperature needs --weighted or --probabilities");
+  if (a->votes.gallery) {
+    TRY(refuse(cli, "text part probabilities", "--gallery"));
+    TRY(refuse(cli, "raw metric", "--gallery, which has its own space and metric"));
+  } else if (!a->use.probabilities) {
+    TRY(need(cli, "temperature", "--weighted or --probabilities"));
+  }
+  if (a->use.raw || a->text.path) TRY(refuse(cli, "part", a->use.raw ? "--raw" : "--text"));
   TRY(check_vote_options(cli));
   TRY(check_text_options(cli));
   return check_answers(cli);
@@ -407,25 +375,16 @@ static int open_inputs(classify_job *job) {
   TRY(queries_open(cli, 1, &job->queries));
   if (job->queries.data)
     job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
-  int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
-  TRY(check_queries(cli, &job->queries, mapped, "",
-                    alone ? kf_gallery_dim_in(job->gallery) : kf_model_dim_in(job->model),
-                    alone ? "gallery" : "model"));
-  return check_query_origin(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
+  return check_queries(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
 }
 
-static int run(cli_run *cli) {
+static int run_classify(cli_run *cli) {
   classify_job job = {.cli = cli};
-  int result = take_voters(cli);
-  if (result == EXIT_OK) result = check_options(cli);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = classify(&job);
-  out_file_abort(&job.out);
-  records_abort(&job.records);
-  return result;
+  TRY(take_voters(cli));
+  TRY(check_options(cli));
+  TRY(open_inputs(&job));
+  return classify(&job);
 }
-
-static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
 
 static const cli_group own_options = {
     "Options",
@@ -435,11 +394,10 @@ static const cli_group own_options = {
         {MODEL_METRIC},
         {FLAG("raw", use.raw),
          .help = "classify in the original space, against the class means or the text as given"},
-        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
-         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {PART},
         {NEIGHBOURS, .automatic = 1,
-         .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
-                 "says, or 15, or all if there are fewer)"},
+         .help = "with a gallery: neighbours that vote, 1 to 1024 or auto (default: the gallery's, "
+                 "or up to 15)"},
         {FLAG("probabilities", use.probabilities),
          .help = "also print the probability of each class"},
         {FLAG("no-reject", use.no_reject),
@@ -451,40 +409,35 @@ const cli_command classify_command = {
     .operands = "MODEL|GALLERY DATA...|PICTURES...",
     .summary = "find the nearest classes of every row or picture",
     .details =
-        "Prints a header line and one line per row, separated by tabs: the number of the row, "
-        "counted from 0, then class and score of the nearest prototype, of the second nearest and "
-        "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
-        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
-        "\\x1b.\n\n"
-        "The nearest prototypes are exact; no approximate search is involved. With --skip-bad, bad "
-        "rows have no line. If the rows have labels, the last columns show them, and the share of "
-        "right answers is printed at the end, on standard error.\n\n"
-        "If the name of the output ends in .csv, columns are separated by commas and quoted where "
-        "they must be. A .parquet has a record for each answer, with columns row, id, rank, class, "
-        "the score and, where there are such columns, probability, truth and known.\n\n"
+        "Prints a header and one line per row, separated by tabs: the number of the row, counted "
+        "from 0, then class and score of the nearest prototype, of the second nearest and so on. "
+        "The score is the cosine (larger is nearer) or the Euclidean distance (smaller is nearer). "
+        "Classes are printed by name if the model has names, otherwise by number; tabs, line ends, "
+        "backslashes and control characters in names are printed as \\t, \\n, \\\\ and \\x1b.\n\n"
+        "With --skip-bad, bad rows have no line. If the rows have labels, the last columns show "
+        "them, and the share of right answers is printed on standard error.\n\n"
+        "An output named .csv has commas between columns, and quotes where needed. A .parquet has "
+        "a record for each answer, with columns row, id, rank, class, the score and, where they "
+        "apply, probability, truth and known.\n\n"
         "--probabilities adds a column after each score: softmax(T * score) over all classes, "
-        "where T is the temperature that the fit has chosen, or that of --temperature. This takes "
-        "all scores of each row.\n\n"
+        "where T is the temperature that the fit has chosen, or that of --temperature.\n\n"
         "If the model has a threshold ('koofu fit --reject'), a column 'known' says 'unknown' "
         "where the best score does not reach it; the classes are shown all the same.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
-        "class and votes, most votes first; in a tie, the class whose nearest member is "
-        "nearest comes first. If fewer classes have votes, the last columns are empty. The "
-        "gallery must be of the original space or built with the same model; class names are "
-        "those of the gallery. A gallery in the place of the model is enough: it votes alone, and "
-        "maps the rows if it was made with a model.\n\n"
-        "With --text, the prototypes are text instead of class means: zero-shot classification, "
-        "in the model's space or, with --raw, in the original one. The classes are those of the "
-        "text, even if the model has never seen them.\n\n"
+        "class and votes, most votes first; in a tie, the class with the nearest member comes "
+        "first. If fewer classes have votes, the last columns are empty. The gallery must be of "
+        "the original space or made with the same model; class names are those of the gallery. A "
+        "gallery in place of the model votes alone, and maps the rows if it was made with a "
+        "model.\n\n"
+        "With --text, the prototypes are text instead of class means: zero-shot classification, in "
+        "the model's space or, with --raw, in the original one. The classes are those of the text, "
+        "even if the model has never seen them.\n\n"
         "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
-        "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
-        "read.\n\n"
+        "begin with the path of the picture.\n\n"
         "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}, with "
-        "\"truth\", \"known\" and \"probabilities\" where there are columns of these names; with "
-        "--gallery it has \"votes\" instead of \"scores\", with --encoder \"picture\" instead of "
-        "\"row\".",
+        "\"truth\", \"known\" and \"probabilities\" where they apply, with \"votes\" instead of "
+        "\"scores\" for --gallery, and with \"picture\" instead of \"row\" for --encoder.",
     .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &label_options,
                      &row_options),
     .examples = EXAMPLES(
@@ -500,6 +453,6 @@ const cli_command classify_command = {
         {"The same without the model", "koofu classify gallery.safetensors photos.npy -k 15"},
         {"By class names alone (zero-shot)",
          "koofu classify model.safetensors photos.npy --text text.safetensors"}),
-    .run = run,
+    .run = run_classify,
     .shared = 1,
 };

@@ -1,15 +1,9 @@
 /* cmd_compare.c - koofu compare: is one classifier better than another on the same rows? */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
-#include "streams.h"
+#include "eval.h"
 
 #include <string.h>
 
-/* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
 
 typedef struct compare_job {
@@ -26,8 +20,6 @@ typedef struct compare_job {
 static int is_model(const cli_run *cli, size_t side) {
   return ends_with(cli->args.operands.items[side], ".safetensors");
 }
-
-/* --- results ---------------------------------------------------------------------------------- */
 
 static const char *space_of(const compare_job *job, size_t side) {
   if (!is_model(job->cli, side)) return "answers";
@@ -66,8 +58,7 @@ static void print_text(const compare_job *job) {
 
 static void print_json(const compare_job *job) {
   const kf_comparison *r = &job->result;
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n", r->n);
   jw_count(&j, "both", r->both);
@@ -87,8 +78,6 @@ static void print_json(const compare_job *job) {
   jw_end(&j);
 }
 
-/* --- the work --------------------------------------------------------------------------------- */
-
 static int judge_model(compare_job *job, size_t side) {
   const cli_args *a = &job->cli->args;
   kf_model *model = NULL;
@@ -101,13 +90,14 @@ static int judge_model(compare_job *job, size_t side) {
   kf_status status =
       kf_verdicts_new(job->cli->ctx, model, job->data, &options, &job->verdicts[side]);
   if (status != KF_OK) return fail_in(job->cli, status, a->operands.items[side]);
-  return own_verdicts(job->cli, job->verdicts[side]);
+  return own_verdicts(job->cli, KF_OK, &job->verdicts[side]);
 }
 
 static int judge_answers(compare_job *job, size_t side) {
-  TRY(result_of(job->cli, kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side],
-                                           job->data, job->truth, job->set, &job->verdicts[side])));
-  return own_verdicts(job->cli, job->verdicts[side]);
+  return own_verdicts(job->cli,
+                      kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side],
+                                       job->data, job->truth, job->set, &job->verdicts[side]),
+                      &job->verdicts[side]);
 }
 
 static int compare(compare_job *job) {
@@ -122,18 +112,15 @@ static int check_options(cli_run *cli) {
   int models = is_model(cli, 0) + is_model(cli, 1);
   if (a->operands.n < 3 && (models || !a->judge.truth))
     return fail_usage(cli, "missing argument: DATA%s", models ? "" : " (or --truth FILE)");
-  if (a->operands.n < 3 && data_options_given(a))
-    return fail_usage(cli, "options on rows and labels need data");
-  if (!models && (a->metric || a->use.raw))
-    return fail_usage(cli, "--%s cannot be used if both sides are answers",
-                      a->metric ? "metric" : "raw");
+  if (a->operands.n < 3) TRY(need(cli, DATA_OPTIONS, "data"));
+  if (!models) TRY(need(cli, "metric raw", "a model, and both sides are answers"));
   for (size_t side = 0; side < 2; side++)
     if ((a->use.raw & (1 << side)) && !is_model(cli, side))
       return fail_usage(cli, "%s: --raw cannot be used with answers", a->operands.items[side]);
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_compare(cli_run *cli) {
   compare_job job = {.cli = cli};
   TRY(check_options(cli));
   TRY(load_judging(cli, &job.truth, &job.set));
@@ -157,9 +144,9 @@ const cli_command compare_command = {
     .details =
         "A and B are models (.safetensors) or answers written by 'koofu classify'. Prints the "
         "accuracy of both, how many rows each alone gets right, the difference with its 95 % "
-        "interval, and the p-value of McNemar's exact test: how likely it is that the rows only "
-        "one gets right would be so unevenly divided if both were equally good. Rows that either "
-        "of them leaves out do not count.\n\n"
+        "interval, and the p-value of McNemar's exact test: how likely so uneven a division of the "
+        "rows that only one gets right would be if both were equally good. Rows that either of "
+        "them leaves out do not count.\n\n"
         "Of answers, the best class of each row counts; rows without a line are left out. Answers "
         "are judged by the labels of DATA or by --truth, and with --truth they need no DATA.\n\n"
         "A model with text (see 'koofu fit --text') is judged by text and prototypes together, and "
@@ -170,6 +157,6 @@ const cli_command compare_command = {
         EXAMPLES({"Two models", "koofu compare new.safetensors old.safetensors test.safetensors"},
                  {"A model and the answers of another program",
                   "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"}),
-    .run = run,
+    .run = run_compare,
     .shared = 1,
 };

@@ -1,10 +1,6 @@
-/* cmd_demo.c - koofu demo: what the method does, on a small synthetic world in memory. */
+/* cmd_demo.c - koofu demo: shows what the method does, on a small synthetic world in memory. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "owned.h"
 
-/* The default world. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };
 
 static const double lambdas[] = {0.03, 0.1, 0.3, 1, 3}; /* times the mean eigenvalue */
@@ -19,30 +15,25 @@ typedef struct demo {
   kf_stats *stats;
   kf_lambda_choice *choice; /* by leave-one-out */
   kf_sweep *sweep;
-  size_t n_dims;                        /* D, and how many of dims are below it */
+  size_t n_dims;                        /* D itself and those of dims below it */
   const kf_sweep_cell *raw;             /* one cell */
   const kf_sweep_cell *full[N_LAMBDAS]; /* all dimensions */
   const kf_sweep_cell *chosen;          /* [n_dims] at the chosen lambda, falling dimensions */
 } demo;
-
-/* --- the work --------------------------------------------------------------------------------- */
 
 static int prepare(demo *d) {
   cli_run *cli = d->cli;
   kf_synth_options test = d->world;
   test.split = 1;
   test.per_class = d->test_per_class;
-  TRY(result_of(cli, kf_synth_open(cli->ctx, &d->world, &d->train)));
-  TRY(own_data(cli, d->train));
-  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, d->train, NULL, &d->stats)));
-  TRY(own_stats(cli, d->stats));
-  TRY(result_of(cli, kf_synth_open(cli->ctx, &test, &d->test)));
-  TRY(own_data(cli, d->test));
-  TRY(result_of(cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice)));
-  return own_lambda_choice(cli, d->choice);
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &d->world, &d->train), &d->train));
+  TRY(own_stats(cli, kf_stats_new_from_data(cli->ctx, d->train, NULL, &d->stats), &d->stats));
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &test, &d->test), &d->test));
+  return own_lambda_choice(
+      cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice), &d->choice);
 }
 
-/* All lines in one sweep; cells come by lambda, then by dimension. */
+/* All lines in one sweep, whose cells are ordered by lambda, then by dimension. */
 static int measure(demo *d) {
   kf_lambda list[N_LAMBDAS + 1];
   uint32_t columns[N_DIMS + 1] = {d->world.dim};
@@ -53,15 +44,13 @@ static int measure(demo *d) {
     if (dims[i] < d->world.dim) columns[d->n_dims++] = dims[i];
   kf_sweep_options options = {
       .lambdas = list, .n_lambdas = N_LAMBDAS + 1, .dims = columns, .n_dims = d->n_dims};
-  TRY(result_of(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep)));
-  TRY(own_sweep(d->cli, d->sweep));
+  TRY(own_sweep(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep),
+                &d->sweep));
   d->raw = d->sweep->cells;
   for (size_t i = 0; i < N_LAMBDAS; i++) d->full[i] = d->sweep->cells + 1 + i * d->n_dims;
   d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;
   return EXIT_OK;
 }
-
-/* --- the table -------------------------------------------------------------------------------- */
 
 static void print_line(const demo *d, const kf_sweep_cell *c) {
   char ratio[24];
@@ -86,7 +75,7 @@ static void print_table(const demo *d) {
   printf("%-8s %7s %6s %8s %8s  %9s %9s\n", "space", "lambda", "dims", "bytes", "smaller", "top-1",
          "top-5");
   print_line(d, d->raw);
-  int told = 0; /* the line of the chosen lambda, in order among the others */
+  int told = 0; /* the line of the chosen lambda is printed */
   for (size_t i = 0; i < N_LAMBDAS; i++) {
     if (!told && d->chosen->lambda <= d->full[i]->lambda) {
       print_line(d, d->chosen);
@@ -97,8 +86,6 @@ static void print_table(const demo *d) {
   if (!told) print_line(d, d->chosen);
   for (size_t i = 1; i < d->n_dims; i++) print_line(d, &d->chosen[i]);
 }
-
-/* --- the words, all derived from the figures -------------------------------------------------- */
 
 static void print_gain(const demo *d) {
   uint64_t n = d->raw->n, raw = d->raw->top1, own = d->chosen->top1;
@@ -144,8 +131,8 @@ static void print_size(const demo *d) {
   const kf_sweep_cell *found = smallest(d, d->raw->top1);
   printf("\nSize. The most telling directions come first, so a row can be cut short. ");
   if (found)
-    printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, "
-           "no less often than the whole raw row.\n",
+    printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, no less often "
+           "than the whole raw row.\n",
            found->dim, d->world.dim, show_counted(4 * (uint64_t)found->dim, "byte", "bytes").text,
            show_count(4 * (uint64_t)d->world.dim).text, show_percent(found->top1, found->n).text);
   else
@@ -168,7 +155,7 @@ static void print_next(const demo *d) {
          "  koofu quickstart photos --encoder clip\n");
 }
 
-static int run(cli_run *cli) {
+static int run_demo(cli_run *cli) {
   const cli_args *a = &cli->args;
   demo d = {
       .cli = cli, .world = world_of(a), .test_per_class = (uint64_t)a->world.test_per_class.value};
@@ -194,12 +181,11 @@ static const cli_group own_options = {
 const cli_command demo_command = {
     .name = "demo",
     .summary = "show what koofu does, on a small synthetic world",
-    .details =
-        "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "
-        "fits models with this and a few other lambdas and dimensions, prints how often each is "
-        "right compared with the raw space, and says what the figures mean. Nothing is read or "
-        "written.",
+    .details = "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by "
+               "leave-one-out, fits models with this and a few other lambdas and dimensions, "
+               "prints how often each is right compared with the raw space, and says what the "
+               "figures mean. Nothing is read or written.",
     .groups = GROUPS(&own_options, &world_options),
     .examples = EXAMPLES({"As many classes as ImageNet", "koofu demo --classes 1000"}),
-    .run = run,
+    .run = run_demo,
 };

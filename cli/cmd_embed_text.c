@@ -1,11 +1,7 @@
-/* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
+/* cmd_embed_text.c - koofu embed-text: turns class names or lines of text into embeddings. */
 #include "commands.h"
-#include "encoders.h"
-#include "outputs.h"
-#include "owned.h"
-#include "texts.h"
 
-/* Texts as an operand are those of --prompts. */
+/* The operand TEXTS is the same as --prompts. */
 static int take_operand(cli_run *cli) {
   cli_args *a = &cli->args;
   if (a->operands.n < 2) return EXIT_OK;
@@ -20,29 +16,24 @@ static int check_options(cli_run *cli) {
     return fail_usage(cli, a->data.classes
                                ? "--classes and --prompts are two ways to say what to embed"
                                : "missing option --classes FILE or --prompts FILE");
-  if (a->prompts.lines &&
-      (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
-    return fail_usage(cli,
-                      "--%s cannot be used with --prompts, whose lines are embedded as they are",
-                      a->prompts.templates   ? "templates"
-                      : a->prompts.names     ? "names"
-                      : a->prompts.all_names ? "all-names"
-                                             : "prompt-rows");
+  if (a->prompts.lines)
+    TRY(refuse(cli, "templates names all-names prompt-rows",
+               "--prompts, whose lines are embedded as they are"));
   if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
     return fail_usage(cli, "--dtype cannot be used with text prototypes, which are f32");
   return check_safetensors(cli, a->output, "file of text embeddings");
 }
 
-/* The texts to embed: prompts of classes, or the lines of a file. */
 static int make_prompts(cli_run *cli, kf_prompts **out) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,
                                 .spoken = a->prompts.names,
                                 .templates = a->prompts.templates,
                                 .all_names = a->prompts.all_names};
-  TRY(result_of(cli, a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
-                                      : kf_prompts_new(cli->ctx, &options, out)));
-  return own_prompts(cli, *out);
+  return own_prompts(cli,
+                     a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                                      : kf_prompts_new(cli->ctx, &options, out),
+                     out);
 }
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
@@ -54,12 +45,11 @@ static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts 
 
 static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   kf_text *text = NULL;
-  TRY(result_of(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text)));
-  TRY(own_text(cli, text));
+  TRY(own_text(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text), &text));
   return save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts");
 }
 
-static int run(cli_run *cli) {
+static int run_embed_text(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
@@ -80,12 +70,10 @@ static const cli_group own_options = {
          .help = "class names, one per line; each gets a text prototype"},
         {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one per line; each gets a row"},
         {TEMPLATES,
-         .help = "templates, one per line, with {} for the name; or builtin1, builtin7 (default), "
-                 "builtin80"},
+         .help = "templates with {} for the name; or builtin1, builtin7 (default), builtin80"},
         {SPOKEN_NAMES}, {ALL_NAMES},
         {FLAG("prompt-rows", prompts.rows),
-         .help = "with --classes: write a row for each prompt, labelled with its class, not "
-                 "their mean"},
+         .help = "with --classes: write a labelled row for each prompt, not their mean"},
         {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
@@ -98,12 +86,10 @@ const cli_command embed_text_command = {
         "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
         "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "
         "labels of the rows, such as folder names; --names says what to call them if that differs "
-        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and "
-        "'koofu classify'. --prompt-rows writes the embeddings of the prompts instead, with "
-        "labels.\n\n"
+        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and 'koofu "
+        "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
         "With --prompts, or TEXTS as an argument, every line of the file is embedded as it is and "
-        "gets "
-        "a row of its own.\n\n"
+        "gets a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),
     .examples = EXAMPLES({"Zero-shot classes from their names",
@@ -114,5 +100,5 @@ const cli_command embed_text_command = {
                           "koofu embed-text clip --prompts query.txt -o query.safetensors"},
                          {"The same, from another program",
                           "echo 'a red fox' | koofu embed-text clip - -o query.safetensors"}),
-    .run = run,
+    .run = run_embed_text,
 };

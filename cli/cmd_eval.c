@@ -1,16 +1,7 @@
-/* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the vote of
+/* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the votes of
  * neighbours are right. */
 #include "commands.h"
-#include "eval_print.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
-
-#include <stdlib.h>
-
-/* --- the work --------------------------------------------------------------------------------- */
+#include "eval.h"
 
 static int wants_errors(const cli_args *a) {
   return a->errors.shown || a->errors.per_class || a->errors.confusions || a->errors.wrong;
@@ -26,16 +17,18 @@ static kf_analysis_options analysis_options(const eval_job *job) {
                                .mistakes = a->errors.wrong != NULL};
 }
 
-/* Errors by class come from a pass that also counts the hits in their space. */
+/* This pass also counts the hits in its space. */
 static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
-  TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
-                                          &job->analysis)));
+  TRY(own_analysis(
+      job->cli,
+      kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options, &job->analysis),
+      &job->analysis));
   if (!job->zero.text) job->calibration = job->analysis->calibration;
-  return own_analysis(job->cli, job->analysis);
+  return EXIT_OK;
 }
 
-/* Whether the scores of the model that are looked at have a temperature. */
+/* Whether there is a temperature for the scores that are computed. */
 static int has_temperature(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   if (!eval_has_prototypes(job)) return 0;
@@ -47,13 +40,14 @@ static int has_temperature(const eval_job *job) {
 static int calibrate(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   kf_calibration *calibration;
-  TRY(result_of(job->cli,
-                kf_calibration_new(job->cli->ctx, job->model, job->data, &options, &calibration)));
+  TRY(own_calibration(
+      job->cli, kf_calibration_new(job->cli->ctx, job->model, job->data, &options, &calibration),
+      &calibration));
   job->calibration = calibration;
-  return own_calibration(job->cli, calibration);
+  return EXIT_OK;
 }
 
-/* Counts and hits of the model, if another pass has them already. */
+/* Counts and hits of the model if an earlier pass has them, otherwise NULL. */
 static const kf_eval_result *counted_already(const eval_job *job) {
   return job->analysis && !job->zero.text ? &job->analysis->totals
          : job->calibration               ? &job->calibration->totals
@@ -84,7 +78,7 @@ static int evaluate_prototypes(eval_job *job) {
   return result_of(job->cli, status);
 }
 
-/* Of a model that has text: the text alone, and text and prototypes together. */
+/* For a model with text: the text alone, and text and prototypes together. */
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
       .include_raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
@@ -169,44 +163,28 @@ static int evaluate(eval_job *job) {
   return EXIT_OK;
 }
 
-/* --- options and inputs ----------------------------------------------------------------------- */
-
 static int check_tables(cli_run *cli) {
   const struct error_args *e = &cli->args.errors;
   const char *const tables[] = {e->per_class, e->confusions, e->wrong};
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
-    if (tables[i] && is_stdout(tables[i]))
-      return fail_usage(cli, "--per-class, --confusions and --wrong need a file name, not '-'");
     if (tables[i]) TRY(check_output(cli, tables[i]));
-    for (size_t other = 0; tables[i] && other < i; other++)
+    for (size_t other = 0; other < i; other++)
       TRY(check_outputs_differ(cli, tables[i], tables[other]));
   }
   return EXIT_OK;
 }
 
-/* Without data, rows of the gallery are left out in turn. */
 static int check_without_data(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery)
-    return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out "
-                           "its rows in turn)");
-  const char *other = data_options_given(a)  ? "options on rows and labels need"
-                      : a->errors.shown      ? "--errors needs"
-                      : a->errors.per_class  ? "--per-class needs"
-                      : a->errors.confusions ? "--confusions needs"
-                      : a->errors.wrong      ? "--wrong needs"
-                      : a->errors.unknown.n  ? "--unknown needs"
-                      : a->text.path         ? "--text needs"
-                      : a->use.raw           ? "--raw needs"
-                                             : NULL;
-  return other ? fail_usage(cli, "%s data", other) : EXIT_OK;
+    return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out its rows in turn)");
+  return need(cli, DATA_OPTIONS " errors per-class confusions wrong unknown text raw", "data");
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->operands.n < 2) TRY(check_without_data(cli));
-  if (a->votes.gallery && a->metric)
-    return fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
+  if (a->votes.gallery) TRY(refuse(cli, "metric", "--gallery, which has its own metric"));
   TRY(check_text_options(cli));
   TRY(check_tables(cli));
   return check_vote_options(cli);
@@ -234,8 +212,7 @@ static int open_unknown(eval_job *job) {
                              .order = (kf_order)a->data.order};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
-  TRY(result_of(job->cli, status));
-  TRY(own_data(job->cli, job->unknown));
+  TRY(own_data(job->cli, status, &job->unknown));
   return check_replaces_nothing(job->cli, job->unknown);
 }
 
@@ -253,7 +230,7 @@ static int open_inputs(eval_job *job) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_eval(cli_run *cli) {
   eval_job job = {.cli = cli};
   TRY(take_voters(cli));
   TRY(check_options(cli));
@@ -266,35 +243,33 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {METRIC(metric_choices),
-         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
-                 "fitted without normalising); text is always compared by cosine"},
-        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-        {NEIGHBOUR_LIST, .automatic = 1,
-         .help =
-             "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
-             "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
-        {FLAG("no-calibration", errors.no_calibration),
-         .help = "do not judge probabilities, which takes all scores of each row"},
-        {SHARES_JSON})};
+    OPTIONS({METRIC(metric_choices),
+             .help = "cosine or euclidean (default: cosine; euclidean for a model fitted without "
+                     "normalising); text is always compared by cosine"},
+            {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+            {NEIGHBOUR_LIST, .automatic = 1,
+             .help =
+                 "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
+                 "as the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+            {FLAG("no-calibration", errors.no_calibration),
+             .help = "do not judge probabilities, which takes all scores of each row"},
+            {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",
-    OPTIONS({FLAG("errors", errors.shown),
-             .help = "also print the worst classes, the most frequent confusions and accuracy by "
-                     "margin"},
-            {TEXT("per-class", errors.per_class, "FILE"),
-             .help =
-                 "write rows, hits and answers of every class, separated by tabs, or commas for "
-                 ".csv"},
-            {TEXT("confusions", errors.confusions, "FILE"),
-             .help = "write how often each class was taken for another, in the same way"},
-            {TEXT("wrong", errors.wrong, "FILE"),
-             .help = "write the rows that went wrong, in the same way, or as JSON lines for .jsonl "
-                     "or .json"},
-            {INPUTS("unknown", errors.unknown, "DATA"),
-             .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
+    OPTIONS(
+        {FLAG("errors", errors.shown),
+         .help =
+             "also print the worst classes, the most frequent confusions and accuracy by margin"},
+        {TEXT("per-class", errors.per_class, "FILE"),
+         .help =
+             "write rows, hits and answers of every class, separated by tabs, or commas for .csv"},
+        {TEXT("confusions", errors.confusions, "FILE"),
+         .help = "write how often each class was taken for another, in the same way"},
+        {TEXT("wrong", errors.wrong, "FILE"),
+         .help = "write the rows with wrong answers, also as JSON lines for .jsonl or .json"},
+        {INPUTS("unknown", errors.unknown, "DATA"),
+         .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
 
 const cli_command eval_command = {
     .name = "eval",
@@ -302,53 +277,46 @@ const cli_command eval_command = {
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
-        "one of the five nearest is, both in the original space (raw: the class means as they "
-        "are) and in the model's. The interval is the 95 % Wilson interval of the share of hits "
-        "among the rows that were scored.\n\n"
+        "one of the five nearest is, both in the original space (raw: the class means as they are) "
+        "and in the model's. The interval is the 95 % Wilson interval of the share of hits among "
+        "the rows that were scored.\n\n"
         "Classes are matched by name if data and model have names, by number if neither has. Rows "
-        "without a label, rows of classes that the model does not have and rows whose label is "
-        "not in --classes are left out and counted.\n\n"
+        "without a label, rows of classes that the model does not have and rows whose label is not "
+        "in --classes are left out and counted.\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
         "nearest rows of the gallery is right, and how often the right class is among the five "
         "with the most votes. The gallery must be of the original space or made with this very "
-        "model. One search serves all K.\n\n"
-        "A gallery in the place of the model is enough: the table then has the lines of neighbours "
-        "alone.\n\n"
+        "model. A gallery in place of the model gives the lines of neighbours alone.\n\n"
         "With a gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "
-        "If the map of the gallery was fitted on these rows, this flatters it.\n\n"
+        "If the map of the gallery was fitted on these rows, the result is optimistic.\n\n"
         "With --truth, a row is a hit if one of its right classes is the answer, or among the "
         "five; rows for which the truth has no class are left out. A .json is a list of lists of "
-        "class numbers, such as ReaL's; a .csv has a header line with the columns id and "
+        "class numbers, such as ReaL's; a .csv has a header with the columns id and "
         "proposed_labels, such as that of the cleaner validation set; in other text, a line has "
-        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows "
-        "by id, without folder and file extension; entry i of a .json belongs to the id that ends "
-        "in "
+        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows by "
+        "id, without folder and file extension; entry i of a .json belongs to the id that ends in "
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
-        "With --text, the table has two more lines: how often the nearest text prototype is "
-        "right, in the original space, with the text as given, and in the model's, where by "
-        "default images and text are each centred on their own mean. Classes of text, model and "
-        "data are matched by name, and classes that only one of them has are listed. Text classes "
-        "that the model lacks take part in the lines of text, and rows without text for their "
-        "class are left out there; --class-set gives all lines the same classes.\n\n"
+        "With --text, the table has two more lines: how often the nearest text prototype is right, "
+        "in the original space, with the text as given, and in the model's, where by default "
+        "images and text are each centred on their own mean. Text classes that the model lacks "
+        "take part in the lines of text, and rows without text for their class are left out there; "
+        "--class-set gives all lines the same classes.\n\n"
         "A model with text (see 'koofu fit --text') has two more lines: its text alone, and fused, "
         "text and prototypes together, which is what 'koofu classify' answers. In --json, top1 and "
         "top5 are those of its answers; prototypes_top1 and model_text_top1 are of its parts.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
-        "classes are left out. A gallery stays whole: the set only decides whose rows are "
-        "scored.\n\n"
-        "If the model has a temperature, the probabilities of its answers are judged, too: the "
-        "negative log-likelihood of the right classes, the Brier score and the expected "
-        "calibration error, over 15 bins of equal width; with --temperature, at another one.\n\n"
+        "classes are left out. A gallery stays whole.\n\n"
+        "If the model has a temperature, or --temperature is given, the probabilities are judged "
+        "as well: negative log-likelihood of the right classes, Brier score and expected "
+        "calibration error, over 15 bins of equal width.\n\n"
         "--wrong writes a line for each row whose answer is wrong: its number, its id if it has "
-        "one, the truth, the answer, the score of the answer, its margin and, with a temperature, "
-        "the probabilities of answer and truth.\n\n"
+        "one, the truth, the answer, its score, its margin and, with a temperature, the "
+        "probabilities of answer and truth.\n\n"
         "--errors, --per-class, --confusions, --wrong and --unknown are about prototypes in the "
-        "model's "
-        "space or, with --raw, in the original one; with --text they are about the text instead. "
-        "A margin is the difference between the two best scores. --unknown prints the area under "
-        "the ROC curve, and how many unknown rows reach the score that 95 % of the known ones "
-        "reach.",
+        "model's space or, with --raw, in the original one; with --text they are about the text. A "
+        "margin is the difference between the two best scores. --unknown prints the area under the "
+        "ROC curve, and how many unknown rows reach the score that 95 % of the known ones reach.",
     .groups = GROUPS(&own_options, &text_options, &judge_options, &error_options, &vote_options,
                      &label_options, &row_options),
     .examples = EXAMPLES(
@@ -363,6 +331,6 @@ const cli_command eval_command = {
                            "synsets.txt --ids val_files.txt"},
         {"Where does it go wrong?",
          "koofu eval model.safetensors test.safetensors --errors --wrong wrong.csv"}),
-    .run = run,
+    .run = run_eval,
     .shared = 1,
 };

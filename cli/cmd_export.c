@@ -1,19 +1,16 @@
-/* cmd_export.c - koofu export: a model for other programs. */
+/* cmd_export.c - koofu export: writes a model for other programs. */
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
 
 #include <sys/stat.h>
 
-/* A folder may be there already; the library says which may be written to. */
+/* A folder may exist already; the library decides whether it may be written to. */
 static int check_target(cli_run *cli, const char *path) {
   struct stat info;
-  if (is_stdout(path)) return check_output(cli, path);
-  return stat(path, &info) == 0 && !S_ISDIR(info.st_mode) ? check_output(cli, path) : EXIT_OK;
+  int is_folder = !is_stdout(path) && (stat(path, &info) != 0 || S_ISDIR(info.st_mode));
+  return is_folder ? EXIT_OK : check_output(cli, path);
 }
 
-static int run(cli_run *cli) {
+static int run_export(cli_run *cli) {
   const cli_args *a = &cli->args;
   TRY(check_target(cli, a->output));
   kf_model *model = NULL;
@@ -37,31 +34,26 @@ static int run(cli_run *cli) {
   return result_of(cli, status);
 }
 
-static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
-static const char *const all_metrics[] = {"cosine", "euclidean", "inner", NULL};
-
 static const cli_group own_options = {
     "Options",
     OPTIONS(
         {OUTPUT("OUT"), .required = 1,
          .help = "what to write: .onnx, .faiss, .npz, .h, .c or a folder"},
-        {METRIC(all_metrics),
-         .help = "cosine or euclidean, in .faiss also inner (default: cosine; euclidean for a "
-                 "model fitted without normalising)"},
+        {METRIC(all_metrics), .help = "cosine or euclidean, in .faiss also inner (default: cosine; "
+                                      "euclidean for a model fitted without normalising)"},
         {FLAG("raw", use.raw),
          .help = "compare rows in the original space, with the class means as given"},
-        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
-         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {PART},
         {REAL("temperature", votes.temperature, "T"),
          .help = "of probabilities: larger is steeper (default: the model's)"},
         {FLAG("no-normalize", use.no_normalize), .help = "do not scale mapped rows to unit length"},
         {INPUT("gallery", votes.gallery, "GALLERY"),
          .help = "with .faiss: the rows of this gallery (default: an empty index)"},
         {NUMBER("inline-bytes", exported.inline_bytes, "N", 1, INT32_MAX),
-         .help = "with .onnx: put matrices into OUT.data if the file would be larger (default: "
-                 "2 GiB)"},
-        {FLAG("single", exported.single), .help = "with .onnx: compute in single precision, for "
-                                                  "runtimes without double; last digits differ"},
+         .help =
+             "with .onnx: put matrices into OUT.data if the file would be larger (default: 2 GiB)"},
+        {FLAG("single", exported.single),
+         .help = "with .onnx: compute in single precision; last digits differ"},
         {TEXT("license", exported.license, "NAME"),
          .help = "with a folder: the licence that README.md names, such as mit"},
         {TEXT("base-model", exported.base_model, "NAME"),
@@ -81,15 +73,14 @@ const cli_command export_command = {
         "  folder   for the Hugging Face hub: README.md, config.json, model.safetensors\n\n"
         "The graph and the C code do what 'koofu transform' and 'koofu classify' do, with their "
         "options --metric, --raw, --part, --temperature and --no-normalize. A row of zeros is "
-        "mapped to zeros. Columns of scores are the classes that take part, whose names are in "
-        "the metadata 'classes' of the graph. Without a temperature there are no probabilities.\n\n"
-        "The index of FAISS is empty, for rows in the original space to be added, or holds "
-        "the rows of --gallery, which must have been made with this model or, with --raw, without "
-        "one. Ids that are whole numbers become those of FAISS; otherwise rows are numbered from "
-        "0. "
+        "mapped to zeros. Columns of scores are the classes that take part, whose names are in the "
+        "metadata 'classes' of the graph. Without a temperature there are no probabilities.\n\n"
+        "The index of FAISS is empty, for rows in the original space to be added, or holds the "
+        "rows of --gallery, which must have been made with this model or, with --raw, without one. "
+        "Ids that are whole numbers become those of FAISS; otherwise rows are numbered from 0. "
         "FAISS gives squared distances.\n\n"
-        "The name of a folder has no ending, or ends in /. A folder that is there may hold other "
-        "files; a README.md is left as it is.",
+        "The name of a folder has no ending, or ends in /. An existing folder may hold other "
+        "files; its README.md is left as it is.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES(
         {"For onnxruntime", "koofu export model.safetensors -o model.onnx"},
@@ -97,5 +88,5 @@ const cli_command export_command = {
          "koofu export model.safetensors --gallery gallery.safetensors -o gallery.faiss"},
         {"For a microcontroller", "koofu export model.safetensors -o birds.h"},
         {"For the Hugging Face hub", "koofu export model.safetensors --license mit -o birds/"}),
-    .run = run,
+    .run = run_export,
 };

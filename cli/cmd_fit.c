@@ -1,14 +1,10 @@
-/* cmd_fit.c - koofu fit: data or statistics to a model. */
+/* cmd_fit.c - koofu fit: computes a model from data or statistics. */
 #include "fit_options.h"
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "texts.h"
 
 #include <string.h>
 
-/* A lambda that was not chosen from the rows. */
+/* For a lambda that was not chosen from the rows. */
 static void say_lambda(cli_run *cli, const kf_fit_report *report, const kf_fit_options *options) {
   if (report->by_all_rows)
     say(cli,
@@ -52,36 +48,32 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_
         show_counted(classes - used, "class has", "classes have").text);
 }
 
-static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
-  kf_model *model = NULL;
-  kf_fit_report *report = NULL;
-  kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
-  if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
-  if (status == KF_OK) say_summary(cli, report, options, model);
-  if (status == KF_OK && cli->args.json) print_fit_json(report, model, cli->args.output);
-  int result = result_of(cli, status);
-  kf_fit_report_free(report);
-  kf_model_free(model);
-  return result;
+static int fit_and_save(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
+  kf_model *model;
+  kf_fit_report *report;
+  TRY(own_model(cli, kf_fit(cli->ctx, data, options, &model, &report), &model));
+  TRY(own_fit_report(cli, KF_OK, &report));
+  TRY(result_of(cli, kf_model_save(cli->ctx, model, cli->args.output)));
+  say_summary(cli, report, options, model);
+  if (cli->args.json) print_fit_json(report, model, cli->args.output);
+  return EXIT_OK;
 }
 
-static int check(cli_run *cli, const kf_stats *stats) {
+static int check_options(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
-  if (a->fit.criterion && (stats || a->fit.between))
-    return fail_usage(cli, "--criterion needs the rows themselves, not statistics");
+  if (stats || a->fit.between) TRY(need(cli, "criterion", "the rows themselves, not statistics"));
   int alpha = a->text.path && (!a->text.fuse || strcmp(a->text.fuse, "auto") == 0);
-  if (a->fit.criterion && a->fit.lambda && !explicitly && !alpha)
-    return fail_usage(cli, "--criterion needs --lambda auto");
-  if (a->fit.one_se && a->text.path && !a->text.fuse)
-    return fail_usage(cli, "--one-se cannot be used with --text, which chooses lambda and alpha "
-                           "together; give alpha (--fuse ALPHA)");
+  if (a->fit.lambda && !explicitly && !alpha) TRY(need(cli, "criterion", "--lambda auto"));
+  if (a->text.path && !a->text.fuse)
+    TRY(refuse(cli, "one-se",
+               "--text, which chooses lambda and alpha together; give alpha (--fuse ALPHA)"));
   return check_text_options(cli);
 }
 
-static int run(cli_run *cli) {
+static int run_fit(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_fit_options options = {0};
   kf_data *data = NULL;
@@ -92,7 +84,7 @@ static int run(cli_run *cli) {
   TRY(read_fit_options(cli, &options, &alpha));
   TRY(check_safetensors(cli, a->output, "model"));
   TRY(take_stats(cli, &stats));
-  TRY(check(cli, stats));
+  TRY(check_options(cli, stats));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
   if (a->text.path) TRY(load_text(cli, &text));
   if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
@@ -100,27 +92,24 @@ static int run(cli_run *cli) {
   options.text = text;
   options.stats = stats;
   options.between = between;
-  return fit(cli, data, &options);
+  return fit_and_save(cli, data, &options);
 }
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
-        {LAMBDA,
-         .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: "
-                 "auto; 0.3x for statistics)"},
-        {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
-        {METRIC(metric_choices),
-         .help = "compare prototypes by cosine or euclidean while choosing"},
-        {METHOD}, {CENTRE}, {PRIORS},
-        {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
-                             "centres the rows"},
-        {FUSE("")},
-        {REAL("reject", fit.reject, "SHARE"),
-         .help = "choose the score below which a row is unknown: the one that this share of known "
-                 "rows reaches, such as 0.95"},
-        {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
+    OPTIONS({OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
+            {LAMBDA, .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or "
+                             "ledoit-wolf (default: auto; 0.3x for statistics)"},
+            {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
+            {METRIC(metric_choices),
+             .help = "compare prototypes by cosine or euclidean while choosing"},
+            {METHOD}, {CENTRE}, {PRIORS},
+            {TEXT_INPUT, .help = "text prototypes to fit with the rows, which are then centred"},
+            {FUSE("")},
+            {REAL("reject", fit.reject, "SHARE"),
+             .help = "choose the score that this share of known rows reaches, such as 0.95; rows "
+                     "below are unknown"},
+            {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {
     .name = "fit",
@@ -131,41 +120,33 @@ const cli_command fit_command = {
         "tell classes apart, most discriminative first; --dim keeps the first L. The fit is in "
         "closed form: nothing is trained, and the same input gives the same model on every "
         "machine.\n\n"
-        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as "
-        "statistics; anything else is data. The options on statistics, labels and rows are for "
-        "data.\n\n"
+        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
+        "anything else is data. The options on statistics, labels and rows are for data.\n\n"
         "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
-        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w "
-        "has full rank.\n\n"
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w has "
+        "full rank. gda is trace(S_w) / (N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
         "By default columns are scaled to equal scatter within classes, rows are centred, and "
-        "class "
-        "means are shrunk towards the mean of all rows. --method paper does none of this. If every "
-        "class has a single row, the scatter of all rows takes the place of S_w.\n\n"
+        "class means are shrunk towards the mean of all rows. --method paper does none of this. If "
+        "every class has a single row, the scatter of all rows takes the place of S_w.\n\n"
         "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
-        "the statistics, and the lambda is taken that makes the true classes of these rows most "
-        "likely. This is exact; with many rows, only a sample is left out, as many as the "
-        "temperature "
-        "needs and at most 2,000. The temperature "
-        "that turns scores into probabilities comes with it and is kept in the model. -v prints "
-        "the "
-        "whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
+        "the statistics, exactly, and the lambda is taken that makes the true classes of these "
+        "rows most likely. With many rows only a sample is left out, as many as the temperature "
+        "needs and at most 2,000. The temperature that turns scores into probabilities is found at "
+        "the same time and kept in the model.\n\n"
         "--priors training takes classes to be as frequent as they are among the training rows. "
-        "This "
-        "is right if what will be classified has the same shares, and wrong if it does not: then "
-        "the "
-        "smaller classes lose. Rows that are not normalised are compared by distance, and have "
-        "these "
-        "priors by default, as in linear discriminant analysis.\n\n"
+        "This is right if the rows to be classified have the same shares; otherwise the smaller "
+        "classes lose. Rows that are not normalised are compared by distance and have these priors "
+        "by default, as in linear discriminant analysis.\n\n"
         "Where rows come in groups of near-copies, such as frames of a video, leaving out one at a "
-        "time is too optimistic: --groups leaves whole groups out.\n\n"
+        "time is optimistic: --groups leaves whole groups out.\n\n"
         "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "
         "--margin) against all of them: on rows left out in folds, the 95 % upper bound of the "
         "paired loss is below that. If there are too few rows to show it, all are kept. With "
-        "--centre mean or --metric euclidean, one less than the number of classes lose nothing.\n\n"
+        "--centre mean or --metric euclidean, one less than the number of classes loses "
+        "nothing.\n\n"
         "With --text, the score of a class is the cosine with its text plus alpha times that with "
-        "its prototype. lambda and alpha are chosen together by leave-one-out. Classes with only "
-        "text or only rows take part.\n\n"
+        "its prototype. lambda and alpha are chosen together by leave-one-out.\n\n"
         "With --reject 0.95, rows are left out in turn once more, and the score that 95 % of them "
         "reach becomes part of the model. 'koofu classify' marks rows that do not reach it as "
         "unknown. It needs all dimensions.\n\n"
@@ -184,6 +165,6 @@ const cli_command fit_command = {
                   "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
                  {"Another lambda, without reading the data again",
                   "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
-    .run = run,
+    .run = run_fit,
     .shared = 1,
 };

@@ -1,4 +1,4 @@
-/* cmd_help.c - koofu help: help on a command; also, for packagers, man pages and completions. */
+/* cmd_help.c - koofu help: help on a command and, for packagers, man pages and completions. */
 #include "commands.h"
 #include "help.h"
 
@@ -6,7 +6,7 @@
 
 const char *const shell_choices[] = {"bash", "zsh", "fish", NULL};
 
-static int run(cli_run *cli) {
+static int run_help(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->help.completion) {
     print_completion(stdout, a->help.completion - 1);
@@ -37,6 +37,6 @@ const cli_command help_command = {
     .summary = "print help on a command",
     .details = "The same as 'koofu COMMAND --long-help'; without a COMMAND, the list of commands.",
     .groups = GROUPS(&own_options),
-    .run = run,
+    .run = run_help,
     .shared = 1,
 };

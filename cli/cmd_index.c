@@ -1,11 +1,6 @@
-/* cmd_index.c - koofu index: rows to a gallery. */
+/* cmd_index.c - koofu index: makes and changes galleries. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "outputs.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MANY_CHANGES 100
@@ -15,37 +10,26 @@ static int choose_output(cli_run *cli) {
   cli_args *a = &cli->args;
   if (!a->output) a->output = a->index.append;
   if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
-  if (a->index.again && !a->index.append) return fail_usage(cli, "--again needs --append GALLERY");
-  if (a->index.replace && (!a->index.append || strcmp(a->output, a->index.append) != 0))
-    return fail_usage(cli, "--replace needs --append GALLERY, without -o");
-  if (a->index.append && a->index.model)
-    return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
+  if (!a->index.append) TRY(need(cli, "again", "--append GALLERY"));
+  if (!a->index.append || strcmp(a->output, a->index.append) != 0)
+    TRY(need(cli, "replace", "--append GALLERY, without -o"));
+  if (a->index.append) TRY(refuse(cli, "model", "--append: the map is in the gallery"));
   if (a->index.append && a->search.k.automatic)
     return fail_usage(cli, "-k auto cannot be used with --append: it needs the rows of both");
-  if (a->index.ids && a->data.only)
-    return fail_usage(cli, "--ids cannot be used with --only: it has a line for every row");
+  if (a->data.only) TRY(refuse(cli, "ids", "--only: it has a line for every row"));
   return check_safetensors(cli, a->output, "gallery");
 }
-
-/* --- the gallery that is there ------------------------------------------------------------------- */
 
 /* With --remove and --compact the operand is a gallery. */
 static int check_change(cli_run *cli) {
   const cli_args *a = &cli->args;
   const char *option = a->index.remove ? "--remove" : "--compact";
-  if (a->index.remove && a->index.compact)
-    return fail_usage(cli, "--remove cannot be used with --compact");
+  if (a->index.compact) TRY(refuse(cli, "remove", "--compact"));
   if (a->operands.n > 1)
     return fail_usage(cli, "unexpected argument '%.200s': %s changes one gallery",
                       a->operands.items[1], option);
-  if (a->output || a->index.append || a->index.model || a->index.ids || a->search.k.value)
-    return fail_usage(cli, "%s changes the gallery itself, and cannot be used with %s", option,
-                      a->output         ? "-o"
-                      : a->index.append ? "--append"
-                      : a->index.model  ? "--model"
-                      : a->index.ids    ? "--ids"
-                                        : "-k");
-  return EXIT_OK;
+  return refuse(cli, "output append model ids neighbours", "%s, which changes the gallery itself",
+                option);
 }
 
 /* "wrote g.safetensors: 60 rows added, 3 removed, 177 in all; 9,344 bytes". */
@@ -89,25 +73,23 @@ static int compact(cli_run *cli, const char *path) {
   return EXIT_OK;
 }
 
-/* --- rows to a gallery ------------------------------------------------------------------------- */
-
-/* Row numbers of the gallery differ from those of the data; ids are the same in both. */
+/* Without ids, rows cannot be matched with those of the data once bad ones are left out. */
 static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t added) {
   if (added < kf_data_rows(data) && !cli->args.index.ids && !kf_data_has_ids(data))
     say(cli, "rows are numbered without the bad ones; --ids keeps track of them");
 }
 
-/* -k: the neighbours that should vote, as given or chosen from the rows. */
+/* -k: the number of neighbours that should vote, as given or chosen from the rows. */
 static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.metric = (kf_metric)a->metric};
   kf_k_choice *choice;
   *k = (uint32_t)a->search.k.value;
   if (!a->search.k.automatic) return EXIT_OK;
-  TRY(result_of(cli, kf_k_choice_new_for_rows(cli->ctx, data, model, &options, &choice)));
+  TRY(own_k_choice(cli, kf_k_choice_new_for_rows(cli->ctx, data, model, &options, &choice),
+                   &choice));
   *k = choice->k;
   say_k(cli, choice);
-  kf_k_choice_free(choice);
   return EXIT_OK;
 }
 
@@ -126,7 +108,7 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   TRY(take_k(cli, data, model, &options.k));
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK && repeated) {
-    say(cli, "if they should be there twice, give --again");
+    say(cli, "--again adds them a second time");
     return EXIT_OK;
   }
   if (status == KF_OK) {
@@ -140,7 +122,7 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   return a->index.append ? fail_load(cli, status, a->index.append, "gallery") : fail(cli, status);
 }
 
-static int run(cli_run *cli) {
+static int run_index(cli_run *cli) {
   if (cli->args.index.remove || cli->args.index.compact) {
     TRY(check_change(cli));
     return (cli->args.index.remove ? remove_rows : compact)(cli, cli->args.operands.items[0]);
@@ -153,28 +135,24 @@ static int run(cli_run *cli) {
   return save(cli, data, model);
 }
 
-static const char *const gallery_metrics[] = {"cosine", "euclidean", "inner", NULL};
-
 static const cli_group own_options = {
     "Options",
     OPTIONS(
         {OUTPUT("GALLERY.safetensors"), .help = "the gallery to write (default: that of --append)"},
         {INPUT("model", index.model, "MODEL"),
-         .help = "map the rows, and later the queries, with this model (default: the original "
-                 "space)"},
-        {METRIC(gallery_metrics),
-         .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
-                 "a model fitted without normalising)"},
-        {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
          .help =
-             "type of the rows: f32 (default), f16 or bf16, half the file and memory (default with "
-             "--append: that of the gallery)"},
+             "map the rows, and later the queries, with this model (default: the original space)"},
+        {METRIC(all_metrics), .help = "cosine, euclidean or inner, the inner product (default: "
+                                      "cosine; euclidean for a model fitted without normalising)"},
+        {CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),
+         .help = "type of the rows: f32 (default), f16 or bf16 (default with --append: that of the "
+                 "gallery)"},
         {NEIGHBOURS, .automatic = 1,
-         .help = "neighbours that should vote, 1 to 1024, or auto: kept for 'koofu classify' and "
-                 "'koofu eval -k auto'"},
+         .help = "neighbours that should vote, 1 to 1024 or auto; kept for 'koofu classify' and "
+                 "'koofu eval'"},
         {INPUT("ids", index.ids, "FILE"),
-         .help = "a name for each row, one per line, such as the file it was made from (default: "
-                 "the ids in the data, if any)"},
+         .help =
+             "a name for each row, one per line, such as its file (default: the ids in the data)"},
         {TEXT("append", index.append, "GALLERY"),
          .help = "add the rows to those of this gallery, with its map and metric"},
         {FLAG("again", index.again),
@@ -191,43 +169,33 @@ const cli_command index_command = {
     .summary = "make a searchable gallery of rows, and change it",
     .details =
         "A gallery is one .safetensors file with the rows, their labels, class names and ids, if "
-        "any, and the map of the model. Queries are then given in the original space: "
-        "'koofu search' maps them as the rows were mapped. Without --model, rows and queries are "
-        "compared in the original space, as they are given.\n\n"
-        "With --dtype f16 or bf16, rows are rounded to this type, to nearest even, and searches "
-        "are "
-        "exact for the rounded rows. f16 keeps 11 bits of each number, bf16 eight; numbers that "
-        "f16 "
-        "cannot hold, above 65,504, are an error.\n\n"
+        "any, and the map of the model. Queries are then given in the original space: 'koofu "
+        "search' maps them as the rows were mapped. Without --model, rows and queries are compared "
+        "in the original space, as they are given.\n\n"
+        "With --dtype f16 or bf16, rows are rounded to nearest even, and searches are exact for "
+        "the rounded rows. f16 keeps 11 bits of each number, bf16 eight; numbers that f16 cannot "
+        "hold, above 65,504, are an error.\n\n"
         "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
         "If the map of the model was fitted on these rows, it has pulled them together, and their "
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "
         "among the others with a map fitted without it. Otherwise each row in turn is left out.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
         "classes, the result has the same bytes as a gallery made of all rows at once. Classes are "
-        "matched by name, and new ones are added at the end. "
-        "Both or neither must have labels, and the same goes for ids.\n\n"
-        "Without -o the gallery itself grows. Its file stays as it is: what is added goes to a "
-        "small "
+        "matched by name, and new ones are added at the end. Both or neither must have labels, and "
+        "the same goes for ids.\n\n"
+        "Without -o the gallery itself grows. Its file stays as it is: additions go to a small "
         "file in the folder GALLERY.changes beside it, so the cost depends only on what is added. "
         "Move or copy both together, or make one file of them with --compact first. The rows of "
         "--append --replace take the place of rows with the same ids; --remove takes rows away. "
-        "Rows are "
-        "numbered in the order in which they came, without those removed, and every answer is that "
-        "of a "
-        "gallery made of these rows. Several commands may change a gallery at the same time: each "
-        "waits "
-        "for its turn, and searches never wait. A change is there as a whole, and on the disk, "
-        "when the "
-        "command ends, or not at all. The gallery also knows which rows were added by the last 64 "
-        "commands, so a command is safe to rerun if you are not sure that it completed: the same "
-        "rows "
-        "with "
-        "the same labels and ids are not added a second time, unless --again is given, and ids "
-        "that are "
-        "not there need not be removed.\n\n"
-        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad "
-        "rows, together with their lines in --labels and --ids; the rows of the gallery are then "
+        "Rows are numbered in the order in which they came, without those removed, and every "
+        "answer is that of a gallery made of these rows.\n\n"
+        "Several commands may change a gallery at the same time: each waits for its turn, and "
+        "searches never wait. When a command ends, its change is on disk as a whole or not at all. "
+        "The gallery knows which rows the last 64 commands added, so an interrupted command is "
+        "safe to rerun: the same rows with the same labels and ids are not added a second time, "
+        "unless --again is given, and it is no error if ids to be removed are already gone.\n\n"
+        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "
+        "together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(
@@ -237,6 +205,6 @@ const cli_command index_command = {
         {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"},
         {"Fewer, by their ids", "koofu index gallery.safetensors --remove gone.txt"},
         {"One file again", "koofu index gallery.safetensors --compact"}),
-    .run = run,
+    .run = run_index,
     .shared = 1,
 };

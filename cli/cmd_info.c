@@ -1,13 +1,9 @@
 /* cmd_info.c - koofu info: what is in a file. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "json.h"
-#include "streams.h"
 
 #include <string.h>
 
-/* Metadata longer than this is cut in the text (never in --json). */
+/* Longer metadata is cut in text, never in --json. */
 enum { META_SHOWN = 60 };
 
 static void print_line(const char *name, const char *value) { printf("  %-12s %s\n", name, value); }
@@ -52,11 +48,16 @@ static void print_meta(const kf_info *info) {
   }
 }
 
-/* Position of the metric in the metadata of a gallery; n_meta: there is none. */
-static size_t find_metric(const kf_info *info) {
-  size_t i = strcmp(info->kind, "gallery") == 0 ? 0 : info->n_meta;
-  while (i < info->n_meta && strcmp(info->meta_keys[i], "metric") != 0) i++;
-  return i;
+static const char *metric_of(const kf_info *info) {
+  return strcmp(info->kind, "gallery") == 0 ? kf_info_meta(info, "metric") : NULL;
+}
+
+/* Whether the file holds a map: a model, or a gallery made with one. */
+static int is_mapped(const kf_info *info) {
+  int found = 0;
+  for (size_t i = 0; i < info->n_tensors; i++)
+    found |= strcmp(info->tensors[i].name, "transform") == 0;
+  return found && info->dim_out > 0;
 }
 
 static const char *name_of_rows(const char *kind) {
@@ -70,7 +71,7 @@ static void print_encoder(const kf_info *info) {
   printf(" (%08x)\n", (unsigned)(info->encoder_checksum >> 32));
 }
 
-/* Which text, and of which encoder, prompts and classes that was made. */
+/* The checksums of the text, and of the encoder, prompts and classes that it was made from. */
 static void print_text_source(const kf_info *info) {
   const char *from = kf_info_meta(info, "text_from");
   const char *made_with = kf_info_meta(info, "text_made_with");
@@ -80,7 +81,7 @@ static void print_text_source(const kf_info *info) {
   printf("\n");
 }
 
-/* Which version, from which statistics, and the options that give the same model of the same rows. */
+/* The version, the statistics, and the options that give the same model again. */
 static void print_fit(const kf_info *info) {
   const char *by = kf_info_meta(info, "fitted_by"), *from = kf_info_meta(info, "fitted_from");
   const char *centre = kf_info_meta(info, "centre");
@@ -105,7 +106,7 @@ static void print_text(const char *path, const kf_info *info) {
   if (strcmp(info->kind, "tensors") != 0)
     print_line(name_of_rows(info->kind), show_count(info->rows).text);
   char text[128];
-  if (info_is_mapped(info))
+  if (is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);
@@ -128,8 +129,7 @@ static void print_text(const char *path, const kf_info *info) {
              100 * info->reject_share);
     print_line("reject", text);
   }
-  size_t metric = find_metric(info);
-  if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
+  if (metric_of(info)) print_line("metric", metric_of(info));
   print_fit(info);
   print_text_source(info);
   if (info->n_tensors) print_tensors(info);
@@ -145,15 +145,13 @@ static void print_json_tensors(cli_json *j, const kf_info *info) {
     jw_text(j, "dtype", tensor->dtype);
     jw_open(j, "shape", '[');
     for (uint32_t k = 0; k < tensor->ndim; k++) jw_count(j, NULL, tensor->shape[k]);
-    jw_close(j, ']');
-    jw_close(j, '}');
+    jw_close(j, "]}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 static void print_json(const char *path, const kf_info *info) {
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_text(&j, "path", path);
   jw_text(&j, "format", info->format);
   jw_text(&j, "kind", info->kind);
@@ -172,16 +170,15 @@ static void print_json(const char *path, const kf_info *info) {
   if (info->temperature > 0) jw_real(&j, "temperature", info->temperature);
   if (info->reject_share > 0) jw_real(&j, "reject", info->reject);
   if (info->reject_share > 0) jw_real(&j, "reject_share", info->reject_share);
-  size_t metric = find_metric(info);
-  if (metric < info->n_meta) jw_text(&j, "metric", info->meta_values[metric]);
+  if (metric_of(info)) jw_text(&j, "metric", metric_of(info));
   print_json_tensors(&j, info);
   jw_open(&j, "metadata", '{');
   for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);
-  jw_close(&j, '}');
+  jw_close(&j, "}");
   jw_end(&j);
 }
 
-static int run(cli_run *cli) {
+static int run_info(cli_run *cli) {
   int result = EXIT_OK;
   for (size_t i = 0; i < cli->args.operands.n && !stop_wanted(); i++) {
     const char *path = cli->args.operands.items[i];
@@ -199,24 +196,22 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+    "Options", OPTIONS({JSON, .help = "one JSON object per file, each on its own line"})};
 
 const cli_command info_command = {
     .name = "info",
     .operands = "FILE...",
     .summary = "describe any file that koofu reads or writes",
-    .details =
-        "Says what a file is (embeddings, labels, data set, statistics, model, gallery, answers, "
-        "tensors, table, lines of text), its size, rows, dimensions, classes, tensors and "
-        "metadata. Statistics, models "
-        "and galleries are read whole and their checksum is verified, so a description also means "
-        "that the file is sound. Other files are judged by their headers.\n\n"
-        "If a file cannot be described, the others still are; the exit status is that of the "
-        "first failure.",
+    .details = "Says what a file is (embeddings, labels, data set, statistics, model, gallery, "
+               "answers, tensors, table, lines of text), its size, rows, dimensions, classes, "
+               "tensors and metadata. Statistics, models and galleries are read whole and their "
+               "checksum is verified, so a description also means that the file is sound. Other "
+               "files are judged by their headers.\n\n"
+               "If a file cannot be described, the others still are; the exit status is that of "
+               "the first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
                          {"Its number of classes, for a script",
                           "koofu info --json model.safetensors | jq .classes"}),
-    .run = run,
+    .run = run_info,
 };

@@ -1,23 +1,17 @@
-/* cmd_prompts.c - koofu prompts: class names and templates to prompts for a text encoder. */
+/* cmd_prompts.c - koofu prompts: makes prompts from class names and templates. */
 #include "commands.h"
-#include "format.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
 
-static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
+static int write_prompts(cli_run *cli, const kf_prompts *p) {
   const cli_args *a = &cli->args;
-  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(out_file_open(cli, out, a->output));
-  if (a->prompts.label_output) TRY(out_file_open(cli, labels, a->prompts.label_output));
+  sink *sinks[2] = {NULL, NULL}, **prompts = &sinks[0], **labels = &sinks[1];
+  TRY(sink_open(cli, a->output, SINK_TABS, prompts));
+  if (a->prompts.label_output) TRY(sink_open(cli, a->prompts.label_output, SINK_TABS, labels));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
-    put_line(out->file, kf_prompts_text(p, i));
+    put_line((*prompts)->file, kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
-    if (labels->file) put_line(labels->file, class);
+    if (*labels) put_line((*labels)->file, class);
   }
-  TRY(out_file_commit(cli, out));
-  if (a->prompts.label_output) TRY(out_file_commit(cli, labels));
-  TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
+  TRY(sinks_finish(cli, sinks, COUNT_OF(sinks)));
   if (!is_stdout(a->output))
     say_written(cli, a->output, "%s of %s",
                 show_counted(kf_prompts_count(p), "prompt", "prompts").text,
@@ -27,19 +21,17 @@ static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_f
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->prompts.all_names && !a->prompts.label_output)
-    return fail_usage(cli, "--all-names needs --label-output FILE, because classes then differ in "
-                           "their number of prompts");
-  if (a->prompts.repeats && a->prompts.names)
-    return fail_usage(cli, "--repeats cannot be used with --names, whose names may repeat anyway");
+  if (!a->prompts.label_output)
+    TRY(need(cli, "all-names",
+             "--label-output FILE, because classes then differ in their number of prompts"));
+  if (a->prompts.names) TRY(refuse(cli, "repeats", "--names, whose names may repeat anyway"));
   TRY(check_text_output(cli, a->output));
   if (!a->prompts.label_output) return EXIT_OK;
   TRY(check_output(cli, a->prompts.label_output));
-  if (is_stdout(a->output)) return EXIT_OK;
   return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 
-static int run(cli_run *cli) {
+static int run_prompts(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,
                                 .spoken = a->prompts.names,
@@ -49,15 +41,9 @@ static int run(cli_run *cli) {
                                            : a->prompts.label_output ? KF_REPEATS_NAMES
                                                                      : KF_REPEATS_ALL};
   kf_prompts *prompts = NULL;
-  out_file out = {0}, labels = {0};
   TRY(check_options(cli));
-  TRY(result_of(cli, kf_prompts_new(cli->ctx, &options, &prompts)));
-  TRY(own_prompts(cli, prompts));
-  int result = write_prompts(cli, prompts, &out, &labels);
-  out_file_abort(&out);
-  out_file_abort(&labels);
-  kf_outputs_abort(cli->ctx);
-  return result;
+  TRY(own_prompts(cli, kf_prompts_new(cli->ctx, &options, &prompts), &prompts));
+  return write_prompts(cli, prompts);
 }
 
 static const cli_group own_options = {
@@ -85,9 +71,9 @@ const cli_command prompts_command = {
         "is taken whole, and a comma after it is ignored. '#' at the start of a line or after a "
         "space begins a comment. An empty line is an error. So is a name that appears twice, "
         "unless --repeats is given: text cannot tell such classes apart.\n\n"
-        "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates "
-        "of OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are the 80 of "
-        "the same notebook.",
+        "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates of "
+        "OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are all 80 of that "
+        "notebook.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"One prompt per class",
                           "koofu prompts --classes names.txt --templates builtin1 -o prompts.txt"},
@@ -97,5 +83,5 @@ const cli_command prompts_command = {
                          {"Modified names, two of which appear twice (mod_7)",
                           "koofu prompts --classes modified_classnames.txt --repeats --templates "
                           "builtin7 -o prompts.txt"}),
-    .run = run,
+    .run = run_prompts,
 };

@@ -1,60 +1,43 @@
-/* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about
- * it. */
+/* cmd_quickstart.c - koofu quickstart: from a folder of class folders to a classifier and a
+ * report. */
 #include "commands.h"
-#include "encoders.h"
 #include "fit_options.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A text that the run frees. NULL: out of memory. */
-static const char *kept(cli_run *cli, int length, char *text) {
-  return length >= 0 && own(cli, text, free) == EXIT_OK ? text : NULL;
-}
-
-/* The name of a folder as it was given or, for "." and "..", as it is; "": it has none. */
+/* The last part of a path or, for "." and "..", of its real path; "" for the root. NULL: out of
+ * memory. */
 static const char *name_of(cli_run *cli, const char *source) {
   size_t n = strlen(source);
   while (n > 0 && source[n - 1] == '/') n--;
   size_t begin = n;
   while (begin > 0 && source[begin - 1] != '/') begin--;
-  char *name;
-  int length = asprintf(&name, "%.*s", (int)(n - begin), source + begin);
-  if (length < 0 || (strcmp(name, ".") != 0 && strcmp(name, "..") != 0))
-    return kept(cli, length, name);
-  free(name);
-  char *real = realpath(source, NULL), *last = real ? strrchr(real, '/') + 1 : "";
-  length = asprintf(&name, "%s", last);
+  const char *name = own_format(cli, "%.*s", (int)(n - begin), source + begin);
+  if (!name || (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)) return name;
+  char *real = realpath(source, NULL);
+  name = own_format(cli, "%s", real ? strrchr(real, '/') + 1 : "");
   free(real);
-  return kept(cli, length, name);
+  return name;
 }
 
-/* "photos/" -> "photos-koofu", in the current folder; beside the pictures if we are among them. */
+/* "photos/" -> "photos-koofu", in the current folder or, if that is among the pictures, beside
+ * them. */
 static const char *usual_folder(cli_run *cli, const kf_pictures *pictures) {
   const char *source = cli->args.operands.items[0], *name = name_of(cli, source);
-  char *folder;
   if (!name) return NULL;
-  int length = asprintf(&folder, "%s%skoofu", name, *name ? "-" : "");
-  if (length < 0 || !kf_pictures_inside(pictures, folder)) return kept(cli, length, folder);
-  free(folder);
+  const char *folder = own_format(cli, "%s%skoofu", name, *name ? "-" : "");
+  if (!folder || !kf_pictures_inside(pictures, folder)) return folder;
   int here = strcmp(source, ".") == 0 || strcmp(source, "./") == 0;
-  length = asprintf(&folder, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
-  return kept(cli, length, folder);
+  return own_format(cli, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
 }
 
 static const char *path_in(cli_run *cli, const char *folder, const char *name) {
-  char *path;
-  int length = asprintf(&path, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
-  return kept(cli, length, path);
+  return own_format(cli, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
 }
 
-/* --- what is printed -------------------------------------------------------------------------- */
-
-static void print_line(const char *what, uint64_t hits, uint64_t n, int chosen) {
-  printf("  %-44s %9s  %s%s\n", what, show_percent(hits, n).text, show_interval(hits, n).text,
+static void print_line(const char *name, uint64_t hits, uint64_t n, int chosen) {
+  printf("  %-44s %9s  %s%s\n", name, show_percent(hits, n).text, show_interval(hits, n).text,
          chosen ? "  the model" : "");
 }
 
@@ -83,7 +66,7 @@ static void print_figures(const kf_quickstart_result *r) {
            r->n_single == 1 ? "its" : "their");
 }
 
-/* A word for the shell. */
+/* Quotes a word for the shell. */
 static void print_word(const char *word) {
   static const char plain[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
@@ -121,8 +104,6 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
                                       cli->args.encoder.folder, "--top", "3", NULL});
 }
 
-/* --- the command ------------------------------------------------------------------------------ */
-
 static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                       const kf_quickstart_options *options, const char *folder) {
   const char *embeddings = path_in(cli, folder, "embeddings.safetensors");
@@ -141,7 +122,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_quickstart(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
@@ -150,12 +131,11 @@ static int run(cli_run *cli) {
                                    .text = a->encoder.no_text ? KF_OFF : KF_ON,
                                    .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
-  if (a->encoder.no_text && a->prompts.templates)
-    return fail_usage(cli, "--templates cannot be used with --no-text");
+  if (a->encoder.no_text) TRY(refuse(cli, "templates", "--no-text"));
   TRY(open_pictures(cli, 0, &pictures));
   const char *folder = a->output ? a->output : usual_folder(cli, pictures);
   if (!folder) return fail(cli, KF_ERR_MEM);
-  /* Before the weights and the pictures take their time. */
+  /* Before the weights are loaded and pictures embedded. */
   TRY(result_of(cli, kf_quickstart_check(cli->ctx, pictures, &options, folder)));
   tower_use towers = a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH;
   TRY(load_encoder(cli, a->encoder.folder, towers, &encoder));
@@ -166,10 +146,8 @@ static const cli_group own_options = {
     "Options",
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
-            {OUTPUT("FOLDER"),
-             .help =
-                 "where to write (default: the name of the picture folder with -koofu added, in "
-                 "the current folder, or beside FOLDER if that is where you are)"},
+            {OUTPUT("FOLDER"), .help = "where to write (default: FOLDER-koofu in the current "
+                                       "folder, or beside FOLDER from inside it)"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
@@ -180,24 +158,22 @@ const cli_command quickstart_command = {
     .operands = "FOLDER",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' "
-        "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
-        "fitted. If the encoder has a text tower, class names take part: underscores become "
-        "spaces, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
-        "and their weight is chosen as well. All dimensions are kept; the report shows what fewer "
-        "would cost.\n\n"
-        "The printed figures are of pictures left out of the model that judges them. The raw "
-        "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
-        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
-        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, "
-        "which marks the folder as one of quickstart: files of these names in any other folder are "
-        "not replaced, and nothing is written among the pictures.\n\n"
+        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' does, "
+        "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
+        "If the encoder has a text tower, class names take part: underscores become spaces, a "
+        "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
+        "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
+        "cost.\n\n"
+        "The printed figures are of pictures left out of the model that judges them.\n\n"
+        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
+        "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
+        "marks the folder as made by quickstart: files of these names in any other folder are not "
+        "replaced, and nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
-        "names "
-        "only if they or the templates have changed; --no-resume embeds everything again.",
+        "names only if they or the templates have changed; --no-resume embeds everything again.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
                          {"Then use the model",
                           "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip"}),
-    .run = run,
+    .run = run_quickstart,
 };

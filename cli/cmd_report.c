@@ -1,15 +1,10 @@
-/* cmd_report.c - koofu report: training and test data to one page about them. */
+/* cmd_report.c - koofu report: writes a page about training and test data. */
 #include "fit_options.h"
 #include "commands.h"
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "texts.h"
+#include "eval.h"
 
 #include <string.h>
 
-/* What the page is made of. */
 typedef struct report_inputs {
   kf_data *train, *test;
   kf_truth *truth;
@@ -22,9 +17,8 @@ static int open_inputs(cli_run *cli, report_inputs *in) {
   TRY(load_judging(cli, &in->truth, NULL));
   if (a->report.model) TRY(load_model(cli, a->report.model, &in->model));
   TRY(open_test(cli, in->truth, &in->test));
-  if (a->stats.exponent.given &&
-      (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
-    return fail_usage(cli, "--exponent needs --no-normalize");
+  if (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize)
+    TRY(need(cli, "exponent", "--no-normalize"));
   TRY(open_data(cli, 0, LABELS_NEEDED, &in->train));
   return a->text.path ? load_text(cli, &in->text) : EXIT_OK;
 }
@@ -34,35 +28,20 @@ static const char *base_name(const char *path) {
   return slash && slash[1] ? slash + 1 : path;
 }
 
-/* "x.npy", "x.npy and 3 more" */
-static void show_files(const cli_list *list, char text[512]) {
-  if (list->n == 0)
-    text[0] = '\0';
-  else if (list->n == 1)
-    snprintf(text, 512, "%.500s", base_name(list->items[0]));
-  else
-    snprintf(text, 512, "%.460s and %zu more", base_name(list->items[0]), list->n - 1);
+/* "x.npy", "x.npy and 3 more"; NULL: out of memory. */
+static const char *show_files(cli_run *cli, const cli_list *list) {
+  if (list->n < 2) return list->n ? base_name(list->items[0]) : "";
+  return own_format(cli, "%s and %zu more", base_name(list->items[0]), list->n - 1);
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->fit.dim.given || a->fit.dim.automatic ? "dim"
-                         : a->fit.lambda                          ? "lambda"
-                         : a->fit.one_se                          ? "one-se"
-                         : a->fit.method                          ? "method"
-                         : a->fit.priors                          ? "priors"
-                         : a->fit.groups                          ? "groups"
-                         : a->text.fuse                           ? "fuse"
-                         : a->stats.no_normalize                  ? "no-normalize"
-                                                                  : NULL;
-  if (a->report.model && of_model)
-    return fail_usage(cli, "--%s cannot be used with --model, which has its own", of_model);
-  if (a->text.path && a->stats.no_normalize)
-    return fail_usage(cli, "--text cannot be used with --no-normalize");
-  if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
-  if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  if (a->report.model)
+    TRY(refuse(cli, "dim lambda one-se method priors groups fuse no-normalize",
+               "--model, which has its own"));
+  if (a->text.path) TRY(refuse(cli, "no-normalize", "--text"));
+  if (!a->test.data.n) TRY(need(cli, "truth shots", "--test DATA"));
+  if (!a->shots.sizes.n) TRY(need(cli, "seeds", "--shots"));
   TRY(check_text_options(cli));
   TRY(check_choose_options(cli));
   return check_output(cli, a->output);
@@ -91,9 +70,8 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
         show_percent(r->eval_fused.top1, r->eval_fused.n).text);
 }
 
-static int run(cli_run *cli) {
+static int run_report(cli_run *cli) {
   const cli_args *a = &cli->args;
-  char train[512], test[512];
   double alpha = 0;
   kf_report_options options = {0};
   report_inputs in = {0};
@@ -101,8 +79,8 @@ static int run(cli_run *cli) {
   TRY(read_fit_options(cli, &options.fit, &alpha));
   TRY(open_inputs(cli, &in));
   TRY(read_groups(cli, in.train, &options.fit.groups));
-  show_files(&a->operands, train);
-  show_files(&a->test.data, test);
+  const char *train = show_files(cli, &a->operands), *test = show_files(cli, &a->test.data);
+  if (!train || !test) return fail(cli, KF_ERR_MEM);
   options = (kf_report_options){.title = a->report.title,
                                 .train_name = train,
                                 .test_name = test,
@@ -126,21 +104,21 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
-            {TEST_LABELS},
-            {INPUT("model", report.model, "MODEL"),
-             .help = "a model of the training rows (default: fit one)"},
-            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
-            {METHOD}, {PRIORS}, {ROW_GROUPS}, {ONE_SE},
-            {MODEL_DIM, .automatic = 1,
-             .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
-            {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
-            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
-            {SEEDS},
-            {TEXT_INPUT,
-             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
-                     "with a --model that has none"},
-            {FUSE("")}, {TITLE})};
+    OPTIONS(
+        {OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+        {TEST_LABELS},
+        {INPUT("model", report.model, "MODEL"),
+         .help = "a model of the training rows (default: fit one)"},
+        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {METHOD},
+        {PRIORS}, {ROW_GROUPS}, {ONE_SE},
+        {MODEL_DIM, .automatic = 1,
+         .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
+        {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+        {SEEDS},
+        {TEXT_INPUT,
+         .help = "text prototypes to add to the model, or to compare with a --model that has none"},
+        {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",
@@ -152,17 +130,16 @@ const cli_command report_command = {
         "the worst classes, the most frequent confusions, and how far margins can be trusted. "
         "docs/report.md explains each figure.\n\n"
         "lambda is chosen by leave-one-out unless --lambda or --model gives it. All dimensions are "
-        "kept unless "
-        "--dim says otherwise, and a table shows what fewer cost. With --test, accuracy is that of "
-        "the test rows; without, that "
-        "of held-out folds, and there is no list of errors.\n\n"
+        "kept unless --dim says otherwise, and a table shows what fewer cost. With --test, "
+        "accuracy is that of the test rows; without, that of held-out folds, and there is no list "
+        "of errors.\n\n"
         "With --text, or a --model with text, the page also shows text alone and together with "
         "prototypes, over lambda, alpha and dimensions; classes, confusions and margins are then "
         "those of both together.\n\n"
         "With --shots, a section shows how accuracy on the test rows grows with the number of "
         "training rows per class (see 'koofu sweep --shots').\n\n"
-        "The options on labels and rows apply to both data sets, except that --test has labels of "
-        "its own. The training rows are held in memory for the neighbours, five bytes per value.",
+        "The options on labels and rows apply to both data sets, except that --test has its own "
+        "labels. The training rows are held in memory for the neighbours, five bytes per value.",
     .groups = GROUPS(&own_options, &truth_options, &stats_options, &label_options, &row_options,
                      &strict_options),
     .examples = EXAMPLES(
@@ -172,6 +149,6 @@ const cli_command report_command = {
                                           "--test-labels y_test.npy --title 'Birds' -o birds.html"},
         {"Names and pictures", "koofu report train.safetensors --test test.safetensors --text "
                                "text.safetensors -o report.html"}),
-    .run = run,
+    .run = run_report,
     .shared = 1,
 };

@@ -1,23 +1,10 @@
-/* cmd_search.c - koofu search: the nearest rows of every query. */
-#include "array_out.h"
+/* cmd_search.c - koofu search: finds the nearest rows of every query. */
 #include "commands.h"
-#include "format.h"
-#include "galleries.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
-#include "ranges_out.h"
-#include "records.h"
-#include "search_page.h"
-#include "search_parts.h"
-#include "search_unique.h"
+#include "search.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-/* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
@@ -34,23 +21,19 @@ typedef struct search_job {
   double *scores;
   kf_search_report report;
   double load_seconds, search_seconds;
-  int as_arrays;
-  array_out arrays;
-  ranges_out ranges; /* in their place, with a limit */
-  records_out records;
-  out_file text;
-  cli_json json; /* with answers, if there is no other output for them */
+  int begun;           /* the output has its header */
+  sink *out;           /* lines or records */
+  sink_arrays *arrays; /* or arrays; both NULL: JSON or a page */
+  cli_json json;       /* holds the answers if there is no other output */
   search_page page;
 } search_job;
 
-/* --- text and JSON ---------------------------------------------------------------------------- */
+/* --- one query -------------------------------------------------------------------------------- */
 
-/* What is known before the answers. */
 static void open_json(search_job *job) {
   const kf_gallery *g = job->gallery;
   cli_json *j = &job->json;
-  *j = (cli_json){stdout, 0};
-  jw_open(j, NULL, '{');
+  *j = jw_begin(stdout);
   jw_count(j, "rows", kf_gallery_rows(g));
   jw_count(j, "dim_in", kf_gallery_dim_in(g));
   jw_count(j, "dim", kf_gallery_dim(g));
@@ -63,69 +46,43 @@ static void open_json(search_job *job) {
   jw_text(j, "text_mean", job->queries.mean);
 }
 
-/* The answer to query i of a block; `first`: of the first one, in the gallery itself. */
+/* Called once queries are accepted, so that a failure prints nothing. */
+static int begin_answers(search_job *job) {
+  if (job->begun++) return EXIT_OK;
+  if (job->out) return put_search_header(job->out, job->gallery, job->k);
+  if (job->arrays || !job->cli->args.json) return EXIT_OK;
+  open_json(job);
+  jw_open(&job->json, "answers", '[');
+  return EXIT_OK;
+}
+
+/* The k answers to query i of a block; `first` is its first row if the gallery searches itself. */
 static search_answer answer_to(const search_job *job, const search_part *part, uint64_t first,
-                               uint64_t i) {
-  uint64_t own = part ? job->block.numbers[i] : first + i;
+                               uint64_t i, uint32_t k, const int64_t *rows, const double *scores) {
+  uint64_t row = part ? job->block.numbers[i] : first + i;
   return (search_answer){.gallery = job->gallery,
                          .paths = job->paths,
-                         .query = part ? part->first + own : own,
-                         .id = part ? kf_reader_id(part->queries.reader, own)
-                                    : kf_gallery_id(job->gallery, own),
-                         .text = part && part->text};
+                         .query = part ? part->first + row : row,
+                         .id = part ? kf_reader_id(part->queries.reader, row)
+                                    : kf_gallery_id(job->gallery, row),
+                         .data = part ? part->queries.data : NULL,
+                         .row = row,
+                         .text = part && part->text,
+                         .k = k,
+                         .rows = rows,
+                         .scores = scores};
 }
 
-/* A record for each row of an answer, if they are wanted; the answer is that of query i of a block. */
-static int put_records(search_job *job, const search_part *part, uint64_t number, uint64_t i,
-                       search_answer answer) {
-  if (!job->records.file) return EXIT_OK;
-  uint64_t own = part ? job->block.numbers[i] : number;
-  answer.id = records_id(job->cli, &job->records, part ? part->queries.data : NULL, own, answer.id);
-  return records_put_answer(job->cli, &job->records, &answer);
+static int put_answer(search_job *job, const search_answer *answer) {
+  if (job->out) TRY(put_search_answer(job->out, answer, job->k));
+  if (job->json.file) json_search_answer(&job->json, answer);
+  return search_page_add(job->cli, &job->page, answer);
 }
 
-static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
-  for (uint64_t i = 0; i < found; i++) {
-    search_answer answer = answer_to(job, part, first, i);
-    answer.k = job->k;
-    answer.rows = job->rows + i * job->k;
-    answer.scores = job->scores + i * job->k;
-    if (job->text.file) print_search_answer(job->text.file, &answer);
-    TRY(put_records(job, part, first + i, i, answer));
-    if (job->json.file) json_search_answer(&job->json, &answer);
-    TRY(search_page_add(job->cli, &job->page, &answer));
-  }
-  return EXIT_OK;
-}
+/* --- the nearest rows ------------------------------------------------------------------------- */
 
-/* Queries from `done` of a block on, with all their rows; as text, one in each line. */
-static int print_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
-                        const kf_ranges *r) {
-  if (job->as_arrays)
-    return ranges_out_put(job->cli, &job->ranges, r, part ? job->block.numbers + done : NULL,
-                          part ? part->first : 0);
-  for (uint64_t i = 0; i < r->queries; i++) {
-    uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
-    search_answer answer = answer_to(job, part, first, done + i);
-    answer.k = 1;
-    for (uint64_t t = begin; job->text.file && t < r->ends[i]; t++) {
-      answer.rows = r->rows + t;
-      answer.scores = r->scores + t;
-      print_search_answer(job->text.file, &answer);
-    }
-    answer.k = (uint32_t)(r->ends[i] - begin);
-    answer.rows = r->rows + begin;
-    answer.scores = r->scores + begin;
-    TRY(put_records(job, part, first + done + i, done + i, answer));
-    if (job->json.file) json_search_answer(&job->json, &answer);
-  }
-  return EXIT_OK;
-}
-
-/* --- arrays ----------------------------------------------------------------------------------- */
-
-/* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
- * From the back, since answers only move backwards. */
+/* Moves the answers of a block to the places of their queries; bad queries get row -1 and score
+ * NaN. Goes backwards, since answers only move towards the end. */
 static void spread(search_job *job, uint64_t n) {
   const kf_reader_block *b = &job->block;
   size_t k = job->k;
@@ -144,98 +101,102 @@ static void spread(search_job *job, uint64_t n) {
   }
 }
 
-/* --- the work --------------------------------------------------------------------------------- */
+static kf_search_options options_for(const search_job *job, const search_part *part) {
+  return (kf_search_options){.text_mean = part ? part->text_mean : NULL, .only = job->only};
+}
 
-/* Searches n queries of a part (NULL: rows of the gallery itself, from `first` on); *found is how many
- * of them have answers. */
-static int search_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
-                        uint64_t *found) {
+/* Answers `found` good queries of the n in a block of a part (NULL: rows of the gallery itself,
+ * from `first` on). */
+static int answer_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
+                        uint64_t found) {
   kf_ctx *ctx = job->cli->ctx;
-  kf_reader_block *b = &job->block;
-  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
-  kf_status status = part ? kf_reader_next(ctx, part->queries.reader, b) : KF_OK;
-  if (status != KF_OK) return fail(job->cli, status);
-  *found = part ? b->n : n;
+  kf_search_options options = options_for(job, part);
+  kf_status status = KF_OK;
   double begun = now();
   if (!part)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
-  else if (b->n > 0)
-    status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, &options, job->rows,
-                               job->scores, &job->report);
+  else if (found > 0)
+    status = kf_gallery_search(ctx, job->gallery, job->block.rows, found, job->k, &options,
+                               job->rows, job->scores, &job->report);
   job->search_seconds += now() - begun;
-  return result_of(job->cli, status);
+  TRY(result_of(job->cli, status));
+  TRY(begin_answers(job));
+  for (uint64_t i = 0; i < found; i++) {
+    search_answer answer =
+        answer_to(job, part, first, i, job->k, job->rows + i * job->k, job->scores + i * job->k);
+    TRY(put_answer(job, &answer));
+  }
+  if (!job->arrays) return EXIT_OK;
+  if (found < n) spread(job, n);
+  return sink_put_arrays(job->arrays, part ? part->first + first : first, n, job->rows,
+                         job->scores);
 }
 
-/* Before the first answers. */
-static void begin_answers(search_job *job) {
-  if (job->text.file) print_search_header(job->text.file, job->gallery, job->k);
-  if (!job->cli->args.json || !is_stdout(job->cli->args.output)) return;
-  open_json(job);
-  jw_open(&job->json, "answers", '[');
+/* --- all rows within a limit ------------------------------------------------------------------ */
+
+/* Queries from `done` of a block on, with all their rows. */
+static int put_ranges(search_job *job, const search_part *part, uint64_t first, uint64_t done,
+                      const kf_ranges *r) {
+  if (job->arrays)
+    return sink_put_ranges(job->arrays, r, part ? job->block.numbers + done : NULL,
+                           part ? part->first : 0);
+  for (uint64_t i = 0; i < r->queries; i++) {
+    uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
+    search_answer answer = answer_to(job, part, first, done + i, (uint32_t)(r->ends[i] - begin),
+                                     r->rows + begin, r->scores + begin);
+    TRY(put_answer(job, &answer));
+  }
+  return EXIT_OK;
 }
 
-/* The same with a limit: searches n queries and prints what is within it. */
-static int range_block(search_job *job, const search_part *part, uint64_t before, uint64_t first,
-                       uint64_t n) {
+/* Each search answers as many queries as memory allows. */
+static int range_block(search_job *job, const search_part *part, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
-  const kf_reader_block *b = &job->block;
-  kf_search_options options = {.text_mean = part ? part->text_mean : NULL, .only = job->only};
-  if (part) TRY(result_of(job->cli, kf_reader_next(ctx, part->queries.reader, &job->block)));
-  if (part) n = b->n;
+  kf_search_options options = options_for(job, part);
+  uint32_t dim = kf_gallery_dim_in(job->gallery);
   for (uint64_t done = 0; done < n;) {
     kf_ranges *r;
     double begun = now();
-    kf_status status = part ? kf_gallery_within(ctx, job->gallery,
-                                                b->rows + done * kf_gallery_dim_in(job->gallery),
+    kf_status status = part ? kf_gallery_within(ctx, job->gallery, job->block.rows + done * dim,
                                                 n - done, job->limit, &options, &r, &job->report)
                             : kf_gallery_within_itself(ctx, job->gallery, first + done, n - done,
                                                        job->limit, job->only, &r, &job->report);
     job->search_seconds += now() - begun;
     TRY(result_of(job->cli, status));
-    if (before + first == 0 && done == 0) begin_answers(job);
-    int result = print_ranges(job, part, first, done, r);
+    int result = begin_answers(job);
+    if (result == EXIT_OK) result = put_ranges(job, part, first, done, r);
     done += r->queries;
     kf_ranges_free(r);
     TRY(result);
   }
-  return EXIT_OK;
+  return begin_answers(job);
 }
 
-/* `first` counts all queries. */
-static int put_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
-                     uint64_t found) {
-  if (first == 0) begin_answers(job);
-  TRY(print_answers(job, part, part ? first - part->first : first, found));
-  if (!job->as_arrays) return EXIT_OK;
-  if (found < n) spread(job, n);
-  return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
-}
+/* --- all queries ------------------------------------------------------------------------------ */
 
 static uint64_t bad_queries(const search_job *job) {
   return job->itself ? 0 : search_parts_bad(&job->queries);
 }
 
-/* n queries, of a part or of the gallery itself, `room` at a time; `before`: queries of other
- * parts. */
-static int search_part_of(search_job *job, const search_part *part, uint64_t before, uint64_t n,
-                          uint64_t room) {
+/* The n queries of a part, or of the gallery itself, `room` at a time. */
+static int search_part_of(search_job *job, const search_part *part, uint64_t n, uint64_t room) {
+  cli_run *cli = job->cli;
+  uint64_t before = part ? part->first : 0;
   for (uint64_t first = 0; first < n; first += room) {
-    if (progress_report(job->cli, "search", before + first, job->n_queries))
-      return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t left = n - first, count = left < room ? left : room, found = 0;
-    if (job->k == 0) {
-      TRY(range_block(job, part, before, first, count));
-    } else {
-      TRY(search_block(job, part, first, count, &found));
-      TRY(put_block(job, part, before + first, count, found));
-    }
-    if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
+    if (progress_report(cli, "search", before + first, job->n_queries))
+      return fail(cli, KF_ERR_CANCELLED);
+    uint64_t left = n - first, count = left < room ? left : room;
+    if (part) TRY(result_of(cli, kf_reader_next(cli->ctx, part->queries.reader, &job->block)));
+    uint64_t found = part ? job->block.n : count;
+    TRY(job->k ? answer_block(job, part, first, count, found)
+               : range_block(job, part, first, found));
+    if (job->out && job->out->file && ferror(job->out->file)) break; /* sink_finish reports it */
   }
   return EXIT_OK;
 }
 
-/* Rows that are not said to be text but lie where text does. */
+/* Suggests --text-queries if most queries lie where text does. */
 static void say_far(search_job *job) {
   const kf_search_report *r = &job->report;
   if (job->itself || job->cli->args.encoder.folder || job->queries.text || r->far * 2 <= r->queries)
@@ -247,10 +208,10 @@ static void say_far(search_job *job) {
 }
 
 static int search_all(search_job *job) {
-  if (job->itself) TRY(search_part_of(job, NULL, 0, job->n_queries, job->room));
+  if (job->itself) TRY(search_part_of(job, NULL, job->n_queries, job->room));
   for (size_t i = 0; i < job->queries.n; i++) {
     const search_part *part = &job->queries.parts[i];
-    TRY(search_part_of(job, part, part->first, part->queries.n, part->room));
+    TRY(search_part_of(job, part, part->queries.n, part->room));
   }
   if (bad_queries(job))
     say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
@@ -271,40 +232,35 @@ static int make_buffers(search_job *job) {
 /* --- the outputs ------------------------------------------------------------------------------ */
 
 static int open_output(search_job *job) {
-  const char *path = job->cli->args.output;
-  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv") && !is_parquet(path);
-  if (is_parquet(path)) {
-    records_of_search(&job->records, job->gallery);
-    return records_open(job->cli, &job->records, path);
-  }
-  const char *metric = kf_metric_name(kf_gallery_metric(job->gallery));
-  if (job->as_arrays && job->k == 0)
-    return ranges_out_open(job->cli, &job->ranges, path, job->n_queries, job->limit, metric);
-  if (job->as_arrays)
-    return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k, metric);
-  if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
-  if (!path && job->cli->args.search.html) return EXIT_OK; /* the page has them */
-  return out_file_open(job->cli, &job->text, path);
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output;
+  sink_format format = format_of(path);
+  if (format == SINK_ARRAYS)
+    return sink_open_arrays(cli, path, job->n_queries, job->k, job->limit,
+                            kf_metric_name(kf_gallery_metric(job->gallery)), &job->arrays);
+  if (is_stdout(path) && cli->args.json) return EXIT_OK;
+  if (!path && cli->args.search.html) return EXIT_OK; /* the page has them */
+  return sink_open(cli, path, format, &job->out);
 }
 
-static int commit_answers(search_job *job) {
-  if (is_stdout(job->cli->args.output)) return EXIT_OK;
-  if (job->records.file) return records_commit(job->cli, &job->records);
-  if (job->as_arrays && job->k == 0) return ranges_out_commit(job->cli, &job->ranges);
-  return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
-                        : out_file_commit(job->cli, &job->text);
+static int finish_answers(search_job *job) {
+  if (job->arrays) return sink_finish_arrays(job->arrays);
+  return job->out ? sink_finish(job->out) : EXIT_OK;
 }
 
-static void say_answers(const search_job *job) {
-  const char *path = job->cli->args.output, *scores = job->arrays.scores_path;
-  if (!is_stdout(path) && job->k == 0)
-    say_written(job->cli, path, "the rows within %g of %s", job->limit,
-                show_counted(job->report.queries, "query", "queries").text);
-  else if (!is_stdout(path))
-    say_written(job->cli, path, "the %s of %s%s%s",
-                show_counted(job->k, "nearest row", "nearest rows").text,
-                show_counted(job->report.queries, "query", "queries").text,
+static int say_answers(const search_job *job) {
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output, *scores = NULL;
+  shown queries = show_counted(job->report.queries, "query", "queries");
+  if (is_stdout(path)) return EXIT_OK;
+  if (ends_with(path, ".npy") && !(scores = scores_path(cli, path))) return fail(cli, KF_ERR_MEM);
+  if (job->k == 0)
+    say_written(cli, path, "the rows within %g of %s", job->limit, queries.text);
+  else
+    say_written(cli, path, "the %s of %s%s%s",
+                show_counted(job->k, "nearest row", "nearest rows").text, queries.text,
                 scores ? ", and their scores in " : "", scores ? scores : "");
+  return EXIT_OK;
 }
 
 /* Answers and page, or neither. */
@@ -314,22 +270,21 @@ static int write_outputs(search_job *job) {
   TRY(open_output(job));
   TRY(search_all(job));
   TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(commit_answers(job));
+  TRY(finish_answers(job));
   if (page)
     TRY(search_page_write(cli, &job->page, job->gallery, job->k, job->report.queries,
                           job->queries.mean));
   TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
-  say_answers(job);
+  TRY(say_answers(job));
   if (page) search_page_say(cli, &job->page, job->report.queries);
   return EXIT_OK;
 }
 
-/* What is known after the answers. */
 static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
   cli_json *j = &job->json;
   if (j->file)
-    jw_close(j, ']');
+    jw_close(j, "]");
   else
     open_json(job);
   jw_count(j, "queries", job->report.queries);
@@ -342,139 +297,92 @@ static void close_json(search_job *job) {
   jw_end(j);
 }
 
-static int search(search_job *job) {
-  TRY(make_buffers(job));
-  const cli_args *a = &job->cli->args;
-  if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
-  TRY(write_outputs(job));
-  if (job->cli->args.json) close_json(job);
-  return EXIT_OK;
-}
-
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* A limit may be negative. */
-static int parse_limit(cli_run *cli, const char *option, const char *text, double *out) {
-  char *end = NULL;
-  int plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
-  *out = plain ? strtod(text, &end) : 0;
-  if (plain && !*end && isfinite(*out)) return EXIT_OK;
-  return fail_usage(cli, "%s must be a number, not '%.60s'", option, text);
-}
-
-/* --within and --unique give what no array of K columns holds; there is no .npy of it. */
 static int check_limits(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
-  const char *option = s->unique ? "--unique" : "--within", *path = cli->args.output;
-  if (s->keep && !s->unique) return fail_usage(cli, "--keep needs --unique LIMIT");
-  if (!s->within && !s->unique) return EXIT_OK;
-  if (s->within && s->unique) return fail_usage(cli, "--within cannot be used with --unique");
-  if (s->k.given) return fail_usage(cli, "-k cannot be used with %s", option);
-  if (s->html) return fail_usage(cli, "--html cannot be used with %s", option);
-  if (s->unique &&
-      (s->itself || s->only || s->only_ids || cli->args.encoder.folder || cli->args.operands.n > 1))
-    return fail_usage(cli,
-                      "--unique looks at all rows, and takes neither queries nor a choice of rows");
-  if (!path || is_stdout(path) || ends_with(path, ".tsv")) return EXIT_OK;
-  if (s->within && (ends_with(path, ".safetensors") || is_parquet(path))) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of the answers with %s must end in %s", path, option,
-                    s->within ? ".safetensors, .parquet or .tsv" : ".tsv");
+  int unique = s->unique.given;
+  if (!unique) TRY(need(cli, "keep", "--unique LIMIT"));
+  if (!unique && !s->within.given) return EXIT_OK;
+  TRY(refuse(cli, "neighbours html", unique ? "--unique" : "--within"));
+  if (unique) TRY(refuse(cli, "within itself only only-ids encoder", "--unique"));
+  if (unique && cli->args.operands.n > 1)
+    return fail_usage(cli, "--unique compares all rows with each other and takes no queries");
+  return EXIT_OK;
 }
 
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   const struct search_args *s = &cli->args.search;
   TRY(check_limits(cli));
-  if (s->unique) return EXIT_OK;
-  if (cli->args.metric) return fail_usage(cli, "--metric needs --unique: a gallery has its own");
-  if (s->itself && (s->only || s->only_ids) && !s->within)
-    return fail_usage(cli, "--%s cannot be used with --itself, unless --within is given",
-                      s->only ? "only" : "only-ids");
-  if (cli->args.search.itself && cli->args.encoder.folder)
-    return fail_usage(cli, "--encoder cannot be used with --itself");
-  if (cli->args.search.itself && operands->n > 1)
+  if (s->unique.given) return EXIT_OK;
+  TRY(need(cli, "metric", "--unique: a gallery has its own"));
+  if (s->itself && !s->within.given)
+    TRY(refuse(cli, "only only-ids", "--itself, unless --within is given"));
+  if (s->itself) TRY(refuse(cli, "encoder text-queries text-mean", "--itself"));
+  if (s->itself && operands->n > 1)
     return fail_usage(cli, "unexpected argument '%s' with --itself", operands->items[1]);
-  if (!cli->args.search.itself && operands->n < 2)
+  if (!s->itself && operands->n < 2)
     return fail_usage(cli, "missing argument: QUERIES (or --itself, to search the rows of %s)",
                       operands->items[0]);
   return check_search_text(cli);
 }
 
-/* The scores next to OUT.npy are an output, too. */
+/* OUT_scores.npy beside OUT.npy is an output as well. */
 static int check_scores(cli_run *cli, const kf_data *queries) {
-  char *path = scores_path(cli->args.output);
+  const char *path = scores_path(cli, cli->args.output);
   if (!path) return fail(cli, KF_ERR_MEM);
-  int result = check_output(cli, path);
-  if (result == EXIT_OK && queries) result = check_replaces_no_data(cli, queries, path);
-  free(path);
-  return result;
+  TRY(check_output(cli, path));
+  return queries ? check_replaces_no_data(cli, queries, path) : EXIT_OK;
 }
 
 static int check_page(cli_run *cli) {
-  const struct search_args *s = &cli->args.search;
-  if (s->html && is_stdout(s->html)) return fail_usage(cli, "--html needs a file name, not '-'");
-  if (s->html) TRY(check_output(cli, s->html));
-  if ((s->pictures || cli->args.report.title) && !s->html)
-    return fail_usage(cli, "--%s needs --html FILE", s->pictures ? "pictures" : "title");
-  return s->html ? check_outputs_differ(cli, s->html, cli->args.output) : EXIT_OK;
+  const char *page = cli->args.search.html;
+  if (!page) return need(cli, "pictures title", "--html FILE");
+  TRY(check_output(cli, page));
+  return check_outputs_differ(cli, page, cli->args.output);
 }
 
+/* No .npy can hold answers of different lengths, and groups are text. */
 static int check_outputs(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
   const char *path = cli->args.output;
+  int any = !s->unique.given;
   TRY(check_page(cli));
-  if (!path) return EXIT_OK;
   if (is_stdout(path)) return EXIT_OK;
-  int result = check_output(cli, path);
-  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv") ||
-      is_parquet(path))
-    return result;
-  if (ends_with(path, ".npy")) return check_scores(cli, NULL);
-  return fail_usage(
-      cli, "%s: the name of the answers must end in .npy, .safetensors, .parquet or .tsv", path);
+  TRY(check_output(cli, path));
+  if (ends_with(path, ".tsv")) return EXIT_OK;
+  if (any && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
+  if (any && !s->within.given && ends_with(path, ".npy")) return check_scores(cli, NULL);
+  return fail_usage(cli, "%s: the name of the answers%s must end in %s.tsv", path,
+                    s->unique.given   ? " with --unique"
+                    : s->within.given ? " with --within"
+                                      : "",
+                    s->unique.given   ? ""
+                    : s->within.given ? ".safetensors, .parquet or "
+                                      : ".npy, .safetensors, .parquet or ");
 }
 
 static int open_queries(search_job *job) {
-  const char *path = job->cli->args.output;
-  TRY(search_parts_open(job->cli, job->gallery, &job->queries));
-  if (path && ends_with(path, ".npy"))
-    TRY(check_scores(job->cli, job->queries.parts[0].queries.data));
-  if (job->cli->args.search.html && job->queries.parts[0].queries.data)
-    TRY(check_replaces_no_data(job->cli, job->queries.parts[0].queries.data,
-                               job->cli->args.search.html));
+  cli_run *cli = job->cli;
+  const char *path = cli->args.output, *page = cli->args.search.html;
+  TRY(search_parts_open(cli, &job->queries));
+  const kf_data *data = job->queries.parts[0].queries.data;
+  if (path && ends_with(path, ".npy")) TRY(check_scores(cli, data));
+  if (page && data) TRY(check_replaces_no_data(cli, data, page));
   job->n_queries = job->queries.queries;
   return EXIT_OK;
 }
 
-/* About how many queries there will be, as far as that is known before they are opened: a stream can
- * be read only once, and a folder may hold anything. */
-static uint64_t expected_queries(const search_job *job) {
-  const cli_list *operands = &job->cli->args.operands;
-  uint64_t rows = 0;
-  if (job->itself) return UINT64_MAX;
-  for (size_t i = 1; i < operands->n; i++) {
-    const char *path = operands->items[i];
-    struct stat info;
-    kf_info *about;
-    if (!ends_with(path, ".npy") && !ends_with(path, ".safetensors")) continue;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    if (kf_info_read(job->cli->ctx, path, &about) != KF_OK) continue;
-    rows += about->rows;
-    kf_info_free(about);
-  }
-  return rows;
-}
-
-/* --only and --only-ids. */
 static int choose_rows(search_job *job) {
   const struct search_args *s = &job->cli->args.search;
   kf_id_list ids = {.file = s->only_ids};
   kf_filter_options options = {.classes = s->only, .ids = s->only_ids ? &ids : NULL};
   if (!s->only && !s->only_ids) return EXIT_OK;
-  kf_status status = kf_filter_new(job->cli->ctx, job->gallery, &options, &job->only);
-  return status == KF_OK ? own_filter(job->cli, job->only) : fail(job->cli, status);
+  return own_filter(job->cli, kf_filter_new(job->cli->ctx, job->gallery, &options, &job->only),
+                    &job->only);
 }
 
-/* With --also. */
 static int list_galleries(search_job *job) {
   const cli_list *also = &job->cli->args.search.also;
   if (also->n == 0) return EXIT_OK;
@@ -488,38 +396,32 @@ static int list_galleries(search_job *job) {
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
   TRY(list_galleries(job));
-  double begun = now();
-  TRY(load_gallery(job->cli, path, expected_queries(job), &job->gallery));
-  job->load_seconds = now() - begun;
-  job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) TRY(open_queries(job));
+  double begun = now();
+  TRY(load_gallery(job->cli, path, job->itself ? UINT64_MAX : job->n_queries, &job->gallery));
+  job->load_seconds = now() - begun;
+  if (job->itself) job->n_queries = kf_gallery_rows(job->gallery);
+  TRY(search_parts_match(job->cli, &job->queries, job->gallery));
   TRY(choose_rows(job));
-  if (job->cli->args.search.within) return EXIT_OK;
+  if (job->cli->args.search.within.given) return EXIT_OK;
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
   if (job->only) most = kf_filter_rows(job->only);
   return choose_k(job->cli, path, most, &job->k);
 }
 
-static int run(cli_run *cli) {
-  search_job job = {.cli = cli, .itself = cli->args.search.itself, .ranges = {.scores = -1}};
-  const char *unique = cli->args.search.unique, *within = cli->args.search.within;
-  int result = check_operands(cli);
-  if (result == EXIT_OK && (unique || within))
-    result =
-        parse_limit(cli, unique ? "--unique" : "--within", unique ? unique : within, &job.limit);
-  if (result == EXIT_OK) result = check_outputs(cli);
-  if (result == EXIT_OK && unique) return search_unique(cli, job.limit);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = search(&job);
-  out_file_abort(&job.text);
-  array_out_abort(&job.arrays);
-  ranges_out_abort(&job.ranges);
-  records_abort(&job.records);
-  kf_outputs_abort(cli->ctx);
-  return result;
+static int run_search(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
+  search_job job = {.cli = cli, .itself = s->itself, .limit = s->within.value};
+  TRY(check_operands(cli));
+  TRY(check_outputs(cli));
+  if (s->unique.given) return search_unique(cli, s->unique.value);
+  TRY(open_inputs(&job));
+  TRY(make_buffers(&job));
+  if (s->html) TRY(search_page_start(cli, &job.page, job.n_queries, job.k));
+  TRY(write_outputs(&job));
+  if (cli->args.json) close_json(&job);
+  return EXIT_OK;
 }
-
-static const char *const search_metrics[] = {"cosine", "euclidean", "inner", NULL};
 
 static const cli_group own_options = {
     "Options",
@@ -531,25 +433,25 @@ static const cli_group own_options = {
          .help = "the queries are the rows of the gallery, each searched among the others"},
         {INPUTS("also", search.also, "GALLERY"),
          .help = "search this gallery as well, as if its rows followed (may be repeated)"},
-        {TEXT("within", search.within, "LIMIT"),
+        {REAL("within", search.within, "LIMIT"), .any = 1,
          .help = "instead of K rows, all with a score of at least LIMIT (a distance of at most)"},
         {INPUT("only", search.only, "FILE"),
          .help = "search among rows of these classes alone, one name per line"},
         {INPUT("only-ids", search.only_ids, "FILE"),
          .help = "search among rows with these ids alone, one per line"},
-        {TEXT("unique", search.unique, "LIMIT"),
+        {REAL("unique", search.unique, "LIMIT"), .any = 1,
          .help = "groups of rows of a gallery or data set that are within LIMIT of one another"},
         {TEXT("keep", search.keep, "FILE"),
          .help = "with --unique: write the ids of the rows to keep, the first of each group"},
-        {METRIC(search_metrics),
+        {METRIC(all_metrics),
          .help = "with --unique, for a data set: cosine (default), euclidean or inner"},
         {FLAG("rerank-from-disk", search.rerank_from_disk),
          .help = "keep only the 8-bit copy in memory, and read candidates from the file"},
         {FLAG("text-queries", search.text),
          .help = "the queries are embeddings of text, and the gallery is of pictures"},
         {INPUT("text-mean", search.text_mean, "FILE"),
-         .help = "subtract the mean of these embeddings from text queries (default: chosen "
-                 "automatically and reported)"},
+         .help = "subtract the mean of these embeddings from text queries (default: chosen and "
+                 "reported)"},
         {TEXT("html", search.html, "FILE"),
          .help = "write the answers as a page, with small pictures if ids are their paths"},
         {TEXT("pictures", search.pictures, "FOLDER"),
@@ -562,69 +464,53 @@ const cli_command search_command = {
     .operands = "GALLERY [QUERIES...|PICTURES...|WORDS...]",
     .summary = "find the nearest rows of every query",
     .details =
-        "The nearest rows are exact: the same as comparing with every row without any rounding. Of "
-        "equally near rows the lower number comes first. Queries are given in the original space; "
-        "a gallery made with a model carries the map and applies it to them.\n\n"
-        "The answers are printed as text, best first: a header line and one line per query, "
-        "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "
-        "labels) and score of the nearest row, of the second nearest and so on. The score is the "
-        "cosine or the inner product (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
-        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
-        "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
-        "'scores'; OUT.parquet has a record for each answer, with columns query, query_id, rank, "
-        "row, id and label (if the gallery has them) and score.\n\n"
-        "With --also, several galleries are searched as one, with the answers of one gallery that "
-        "holds all "
-        "their rows; they must have the same metric and the same model, if any. Rows are printed "
-        "as "
-        "GALLERY:ROW, or GALLERY:ID; with --json 'gallery' and 'row' say the same. In arrays, rows "
-        "are "
-        "counted through all galleries in the order given.\n\n"
-        "With --within LIMIT, the answers are all rows whose score is LIMIT or better, as it is "
-        "computed, "
-        "before it is rounded for printing: one line for each, with the query, the row, its label "
-        "and its "
-        "score, best first. Queries without such rows have no line. With --json they are in "
-        "'neighbours'. -o OUT.safetensors holds them as a sparse matrix: rows and scores of query "
-        "i are "
-        "those from indptr[i] to indptr[i + 1].\n\n"
+        "The nearest rows are exact, as if every row had been compared without rounding. Of "
+        "equally near rows the one with the lower number comes first. Queries are given in the "
+        "original space; a gallery made with a model applies its map to them.\n\n"
+        "Answers are text: a header and one line per query, separated by tabs, with the number of "
+        "the query, counted from 0, then row, label (if the gallery has labels) and score of the "
+        "nearest row, of the second nearest and so on. The score is the cosine or the inner "
+        "product (larger is nearer) or the Euclidean distance (smaller is nearer). If the gallery "
+        "has ids, they are printed instead of row numbers.\n\n"
+        "-o OUT.tsv writes the same to a file. OUT.npy holds row numbers, [queries, K] int64, with "
+        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'; "
+        "OUT.parquet has a record for each answer, with columns query, query_id, rank, row, id and "
+        "label (if the gallery has them) and score.\n\n"
+        "With --also, several galleries are searched as if one gallery held all their rows; they "
+        "must have the same metric and the same model, if any. Rows are printed as GALLERY:ROW or "
+        "GALLERY:ID; --json has 'gallery' and 'row'. In arrays, rows are numbered through all "
+        "galleries in the order given.\n\n"
+        "With --within LIMIT, the answers are all rows whose score, before rounding for print, is "
+        "LIMIT or better: one line for each, with the query, the row, its label and its score, "
+        "best first. Queries without such rows have no line. OUT.safetensors holds them as a "
+        "sparse matrix: the rows and scores of query i are those from indptr[i] to indptr[i + "
+        "1].\n\n"
         "--only and --only-ids choose the rows that are searched: the answers are those of a "
-        "gallery of "
-        "these rows alone, with the row numbers of this one. Both together take rows that are in "
-        "both.\n\n"
-        "--unique LIMIT compares all rows of a gallery, or of a data set, with each other. Rows "
-        "within "
-        "LIMIT of one another are in one group, and so are those that a chain of such pairs "
-        "connects. Each "
-        "line has the number of a group and a row of it; rows that stand alone have none.\n\n"
+        "gallery of these rows alone, with the row numbers of this one. With both options, a row "
+        "must be in both lists.\n\n"
+        "--unique LIMIT compares all rows of a gallery or data set with each other. Rows within "
+        "LIMIT of one another, directly or through a chain of such rows, form a group. Each line "
+        "has the number of a group and one of its rows; rows that stand alone are not printed.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
         "With --encoder, each query is a picture, a folder of pictures or a pattern (see 'koofu "
         "embed') or, if no file has this name, words; lines begin with the path of the picture or "
         "the words, in the order of the command line. Words are embedded as they are: 'a photo of "
-        "a red fox' is closer to what CLIP has learnt than 'red fox'. A name that ends like a "
-        "file's or has a slash in it is never words. --skip-bad leaves out pictures that cannot be "
-        "read.\n\n"
-        "Embeddings of text lie elsewhere than those of pictures. In a gallery made with a model "
-        "this would spoil the answers, so a mean of texts is subtracted from text queries: that of "
-        "--text-mean FILE; otherwise for words that of a hundred everyday texts through the same "
-        "encoder; otherwise, for --text-queries, that of the queries, of which there must be "
-        "at least 10. The choice is reported. In a gallery without a model, text is compared as it "
-        "is, "
-        "unless "
-        "--text-mean is given.\n\n"
-        "--html FILE writes one page that needs nothing else, without scripts or links: the "
-        "answers "
-        "to the first queries, up to 1,000 rows, with small copies of the first 200 pictures that "
-        "queries and ids name. Without -o and --json the answers then go there alone.\n\n"
-        "With --json, 'answers' is a list with one entry per query: its number 'query', its 'id' "
-        "(path or words) if it has one, whether it is 'text', and its 'neighbours', best first, "
-        "each with 'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries left "
-        "out have no entry. The output is one JSON document, written as answers arrive. "
-        "search_seconds is the "
-        "time of the search alone, without loading the gallery (load_seconds), reading queries and "
-        "writing answers.",
+        "a red fox' is closer to what CLIP has learnt than 'red fox'. A name with a slash or a "
+        "file extension is never taken for words.\n\n"
+        "Embeddings of text lie apart from those of pictures. In a gallery made with a model this "
+        "would spoil the answers, so a mean of texts is subtracted from text queries: that of "
+        "--text-mean FILE; otherwise, for words, that of a hundred everyday texts through the same "
+        "encoder; otherwise, for --text-queries, that of the queries, of which there must be at "
+        "least 10. In a gallery without a model, text is compared as it is unless --text-mean is "
+        "given.\n\n"
+        "--html FILE writes a self-contained page without scripts or links: the answers to the "
+        "first queries, up to 1,000 rows, with small copies of the first 200 pictures that queries "
+        "and ids name. Without -o and --json the answers go only there.\n\n"
+        "With --json the output is one JSON document, written as answers arrive: 'answers' has one "
+        "entry per query with its number 'query', its 'id' (path or words), whether it is 'text', "
+        "and its 'neighbours', best first, each with 'row', 'id', 'label' and 'score'. "
+        "search_seconds is the time of the search alone.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
@@ -640,6 +526,6 @@ const cli_command search_command = {
          "koofu search photos.safetensors --unique 0.95 --keep keep.txt"},
         {"The nearest other row of each",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),
-    .run = run,
+    .run = run_search,
     .shared = 1,
 };

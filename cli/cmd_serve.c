@@ -1,14 +1,8 @@
-/* cmd_serve.c - koofu serve: a model behind HTTP, with a page to drop pictures on. */
+/* cmd_serve.c - koofu serve: serves a model over HTTP, with a page to drop pictures on. */
 #include "commands.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
 
 #ifdef KOOFU_SERVE
 #include "serve.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum {
   PORT = 8080,
@@ -25,31 +19,21 @@ static int64_t number_or(cli_number number, int64_t otherwise) {
   return number.given ? number.value : otherwise;
 }
 
-/* What was typed, for the page. */
+/* What was typed, for the page; NULL: out of memory. */
 static const char *command_of(cli_run *cli) {
   const struct serve_args *s = &cli->args.serve;
-  const struct {
-    const char *name, *value;
-  } options[] = {{"gallery", s->gallery},
-                 {"rows", s->rows},
-                 {"encoder", cli->args.encoder.folder},
-                 {"images", s->images}};
-  size_t n = 64 + (s->demo ? 0 : strlen(cli->args.operands.items[0]));
-  for (size_t i = 0; i < COUNT_OF(options); i++)
-    n += options[i].value ? strlen(options[i].value) + 16 : 0;
-  char *line = own_memory(cli, n, 1);
-  if (!line) return NULL;
-  strcpy(line, "koofu serve ");
-  strcat(line, s->demo ? "--demo" : cli->args.operands.items[0]);
-  for (size_t i = 0; i < COUNT_OF(options); i++) {
-    if (!options[i].value) continue;
-    strcat(strcat(strcat(line, " --"), options[i].name), " ");
-    strcat(line, options[i].value);
-  }
+  const char *const options[][2] = {{"gallery", s->gallery},
+                                    {"rows", s->rows},
+                                    {"encoder", cli->args.encoder.folder},
+                                    {"images", s->images}};
+  const char *line =
+      own_format(cli, "koofu serve %s", s->demo ? "--demo" : cli->args.operands.items[0]);
+  for (size_t i = 0; line && i < COUNT_OF(options); i++)
+    if (options[i][1]) line = own_format(cli, "%s --%s %s", line, options[i][0], options[i][1]);
   return line;
 }
 
-static int start(cli_run *cli) {
+static int serve(cli_run *cli) {
   const cli_args *a = &cli->args;
   const struct serve_args *s = &a->serve;
   char message[2048];
@@ -82,17 +66,12 @@ static int start(cli_run *cli) {
                         .log = log_line,
                         .user = cli};
   kf_status status = sv_run(&options, message, sizeof message);
-  if (status == KF_OK) return EXIT_OK;
-  int code = status == KF_ERR_ARG    ? EXIT_USAGE
-             : status == KF_ERR_IO   ? EXIT_IO
-             : status == KF_ERR_DATA ? EXIT_BAD_DATA
-                                     : EXIT_INTERNAL;
-  return fail_with(cli, code, "%s", message);
+  return status == KF_OK ? EXIT_OK : fail_with(cli, exit_status_of(status), "%s", message);
 }
 
 #else
 
-static int start(cli_run *cli) {
+static int serve(cli_run *cli) {
   return fail_with(cli, EXIT_USAGE,
                    "this koofu was built without the server; it takes libmicrohttpd (Debian: "
                    "libmicrohttpd-dev)");
@@ -100,34 +79,29 @@ static int start(cli_run *cli) {
 
 #endif
 
-static int run(cli_run *cli) {
+static int run_serve(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->serve.demo && (a->operands.n > 0 || a->serve.gallery || a->serve.rows ||
-                        a->encoder.folder || a->serve.images || a->serve.journal))
+  if (a->serve.demo && (a->operands.n || given(cli, "gallery rows encoder images journal")))
     return fail_usage(cli, "--demo has its own model and gallery, and takes no others");
   if (!a->serve.demo && a->operands.n == 0)
     return fail_usage(cli, "missing argument: MODEL (or --demo)");
-  if (a->serve.images && !a->serve.gallery && !a->serve.rows)
-    return fail_usage(cli,
-                      "--images needs --gallery or --rows, whose ids are the paths of pictures");
-  return start(cli);
+  if (!a->serve.gallery && !a->serve.rows)
+    TRY(need(cli, "images", "--gallery or --rows, whose ids are the paths of pictures"));
+  return serve(cli);
 }
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {INPUT("gallery", serve.gallery, "GALLERY"),
-         .help = "search in this gallery (see 'koofu index')"},
-        {INPUT("rows", serve.rows, "DATA"),
-         .help =
-             "the rows of the gallery as the encoder made them; without --gallery, the gallery is "
-             "made of them"},
-        {TEXT("images", serve.images, "DIR"),
-         .help = "show the pictures of rows, whose ids are paths in this folder"},
-        {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
-        {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
-        {TEXT("journal", serve.journal, "DIR"),
-         .help = "where added classes are kept (default: MODEL.journal)"})};
+    OPTIONS({INPUT("gallery", serve.gallery, "GALLERY"),
+             .help = "search in this gallery (see 'koofu index')"},
+            {INPUT("rows", serve.rows, "DATA"),
+             .help = "the rows of the gallery as the encoder made them, or to make a gallery of"},
+            {TEXT("images", serve.images, "DIR"),
+             .help = "show the pictures of rows, whose ids are paths in this folder"},
+            {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
+            {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
+            {TEXT("journal", serve.journal, "DIR"),
+             .help = "where added classes are kept (default: MODEL.journal)"})};
 
 static const cli_group net_options = {
     "Network",
@@ -138,9 +112,8 @@ static const cli_group net_options = {
             {INPUT("token-file", serve.token_file, "FILE"),
              .help = "a file with a token that clients must send: Authorization: Bearer TOKEN"},
             {LIST("allow-host", serve.hosts, "NAME"),
-             .help =
-                 "a name that clients may call this machine by, besides addresses and localhost; "
-                 "repeat it for several"})};
+             .help = "a name that clients may use for this machine besides addresses and "
+                     "localhost; may be repeated"})};
 
 static const cli_group limit_options = {
     "Limits",
@@ -161,28 +134,23 @@ const cli_command serve_command = {
     .summary = "serve a model over HTTP, with a page to drop pictures on",
     .details =
         "Open the address that it prints in a browser. Programs use the same address: "
-        "/v1/classify, "
-        "/v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open Inference Protocol), "
-        "/metrics (Prometheus) and /openapi.json; docs/server.md has an example of each. Answers "
-        "are "
-        "those of 'koofu classify' and 'koofu search', to the bit.\n\n"
+        "/v1/classify, /v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open "
+        "Inference Protocol), /metrics (Prometheus) and /openapi.json; docs/server.md has an "
+        "example of each. Answers are those of 'koofu classify' and 'koofu search', to the bit.\n\n"
         "Pictures and words need --encoder, searching needs --rows or --gallery. --rows takes "
         "embeddings.safetensors as 'koofu quickstart' writes it.\n\n"
         "Classes that are added while it runs are kept in a folder beside the model, "
-        "MODEL.journal, and "
-        "are there again after a restart; 'koofu add-class --from-journal' makes a model of them. "
-        "The "
-        "model, gallery and rows are loaded again when their files change, or on SIGHUP; if that "
-        "fails, the old ones stay in use.\n\n"
-        "By default only this machine can connect. SIGTERM and SIGINT stop the server after it has "
-        "answered what has arrived.",
+        "MODEL.journal, and are there again after a restart; 'koofu add-class --from-journal' "
+        "makes a model of them. The model, gallery and rows are loaded again when their files "
+        "change, or on SIGHUP; if that fails, the old ones stay in use.\n\n"
+        "By default only this machine can connect. After SIGTERM or SIGINT the server answers the "
+        "requests that have arrived, and stops.",
     .groups = GROUPS(&own_options, &served_options, &net_options, &limit_options),
-    .examples = EXAMPLES(
-        {"Look at it, without a model", "koofu serve --demo"},
-        {"After 'koofu quickstart photos --encoder clip'",
-         "koofu serve photos-koofu/model.safetensors --rows photos-koofu/embeddings.safetensors "
-         "--encoder clip --images photos"},
-        {"For other machines",
-         "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
-    .run = run,
+    .examples = EXAMPLES({"Look at it, without a model", "koofu serve --demo"},
+                         {"After 'koofu quickstart photos --encoder clip'",
+                          "koofu serve photos-koofu/model.safetensors --rows "
+                          "photos-koofu/embeddings.safetensors --encoder clip --images photos"},
+                         {"For other machines",
+                          "koofu serve model.safetensors --host 0.0.0.0 --token-file token.txt"}),
+    .run = run_serve,
 };

@@ -1,18 +1,10 @@
 /* cmd_sweep.c - koofu sweep: accuracy over lambda, dimensions, k, metrics and class sets. */
 #include "fit_options.h"
 #include "commands.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
-#include "sweep_print.h"
-#include "sweep_shots.h"
-#include "texts.h"
+#include "eval.h"
+#include "sweep.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* --- what is asked for ------------------------------------------------------------------------ */
 
 typedef struct sweep_job {
   cli_run *cli;
@@ -52,7 +44,7 @@ static int take_lambdas(sweep_job *j) {
   return EXIT_OK;
 }
 
-/* --dims, the largest first; by default all of them, then fewer and fewer. */
+/* --dims, largest first; by default all of them, then fewer and fewer. */
 static int take_dims(sweep_job *j) {
   static const unsigned parts[][2] = {{1, 1}, {3, 4}, {1, 2}, {1, 4}, {1, 8}, {1, 16}};
   const cli_numbers *given = &j->cli->args.sweep.dims;
@@ -62,9 +54,6 @@ static int take_dims(sweep_job *j) {
   if (!j->dims) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < n; i++) {
     uint32_t dim = given->n ? given->items[n - 1 - i] : all * parts[i][0] / parts[i][1];
-    if (dim > all)
-      return fail_usage(j->cli, "--dims asks for %u dimensions, but the embeddings have %u", dim,
-                        all);
     int repeated = j->options.n_dims && j->dims[j->options.n_dims - 1] == dim;
     if (dim > 0 && !repeated) j->dims[j->options.n_dims++] = dim;
   }
@@ -77,8 +66,8 @@ static int take_sets(sweep_job *j) {
   j->sets = own_memory(j->cli, given->n + 1, sizeof(kf_class_set *));
   if (!j->sets) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < given->n; i++) {
-    TRY(result_of(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i])));
-    TRY(own_class_set(j->cli, j->sets[i]));
+    TRY(own_class_set(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i]),
+                      &j->sets[i]));
     j->options.n_sets++;
   }
   j->options.sets = (const kf_class_set *const *)j->sets;
@@ -96,7 +85,6 @@ static void take_metrics(sweep_job *j) {
 
 enum { ALL_CENTRES = KF_CENTRE_MODALITY + 1 };
 
-/* Text and prototypes together, if their inputs are given. */
 static int take_fuse(sweep_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;
@@ -104,8 +92,9 @@ static int take_fuse(sweep_job *j) {
   if (result != EXIT_OK || a->sweep.no_prototypes || a->fit.between) return result;
   if (automatic && !j->train) {
     if (a->text.fuse)
-      return fail_usage(cli, "--fuse auto needs the rows themselves, not a statistics file; "
-                             "give alpha as a number");
+      return fail_usage(
+          cli,
+          "--fuse auto needs the rows themselves, not a statistics file; give alpha as a number");
     say(cli, "alpha cannot be chosen without the rows themselves, so text and prototypes together "
              "are left out; --fuse ALPHA includes them");
     return EXIT_OK;
@@ -151,34 +140,18 @@ static int take_options(sweep_job *j) {
   return take_sets(j);
 }
 
-/* --- the command ------------------------------------------------------------------------------ */
-
-/* What --leave-one-out cannot be used with, or NULL. */
-static const char *not_left_out(const cli_args *a) {
-  return a->test.data.n          ? "--test"
-         : a->fit.folds.given    ? "--folds"
-         : a->text.path          ? "--text"
-         : a->sweep.dims.n       ? "--dims"
-         : a->search.ks.n        ? "-k"
-         : a->sweep.class_sets.n ? "--class-set"
-                                 : NULL;
-}
-
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->fit.folds.given && a->test.data.n)
-    return fail_usage(cli, "--folds cannot be used with --test");
-  if (a->sweep.leave_one_out && not_left_out(a))
-    return fail_usage(cli, "--leave-one-out cannot be used with %s", not_left_out(a));
-  if (a->fit.sample.given && !a->sweep.leave_one_out)
-    return fail_usage(cli, "--sample needs --leave-one-out");
-  if ((a->judge.truth || a->fit.between) && !a->test.data.n)
-    return fail_usage(cli, "--%s needs --test DATA", a->judge.truth ? "truth" : "between");
-  if (a->sweep.no_prototypes && !a->search.ks.n && !a->text.path)
-    return fail_usage(cli, "--no-prototypes needs -k or --text");
-  if (a->text.fuse && (a->sweep.no_prototypes || a->fit.between))
-    return fail_usage(cli, "--fuse cannot be used with --%s",
-                      a->fit.between ? "between" : "no-prototypes");
+  if (a->sweep.leave_one_out)
+    TRY(refuse(cli, "test folds text dims neighbours class-set", "--leave-one-out"));
+  else
+    TRY(need(cli, "sample", "--leave-one-out"));
+  if (a->test.data.n)
+    TRY(refuse(cli, "folds", "--test"));
+  else
+    TRY(need(cli, "truth between", "--test DATA"));
+  if (!a->search.ks.n && !a->text.path) TRY(need(cli, "no-prototypes", "-k or --text"));
+  if (a->text.fuse) TRY(refuse(cli, "between no-prototypes", "--fuse"));
   return check_text_options(cli);
 }
 
@@ -191,27 +164,24 @@ static int prepare(sweep_job *j) {
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
   TRY(open_test(cli, j->truth, &j->test));
   TRY(read_stats(cli, &j->train, &j->stats));
-  if (!j->train && (!j->test || a->search.ks.n))
-    return fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",
-                      j->test ? "neighbours" : "folds");
   return take_options(j);
 }
 
-static int sweep(sweep_job *j) {
+static int measure(sweep_job *j) {
   cli_run *cli = j->cli;
-  TRY(result_of(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep)));
-  TRY(own_sweep(cli, j->sweep));
+  TRY(own_sweep(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep),
+                &j->sweep));
   sweep_table table = {j->sweep, j->dims, j->options.n_dims, &cli->args.sweep.class_sets,
                        j->options.leave_one_out};
-  return write_table(cli, &table, &sweep_form, j->sweep->n_cells, "cell", "cells");
+  return write_table(cli, &table, sweep_form, j->sweep->n_cells, "cell", "cells");
 }
 
-static int run(cli_run *cli) {
+static int run_sweep(cli_run *cli) {
   if (cli->args.shots.sizes.n) return sweep_shots(cli);
-  if (cli->args.shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  TRY(need(cli, "seeds", "--shots"));
   sweep_job j = {.cli = cli};
   TRY(prepare(&j));
-  return sweep(&j);
+  return measure(&j);
 }
 
 static const cli_group own_options = {
@@ -234,15 +204,14 @@ static const cli_group own_options = {
 
 static const cli_group own_text_options = {
     "Text",
-    OPTIONS({TEXT_INPUT,
-             .help =
-                 "also zero-shot, by text prototypes (see 'koofu text-prototypes'), and by text "
-                 "and prototypes together"},
-            {FUSE(", which takes the best by leave-one-out for each lambda")},
-            {TEXT_CENTRE(sweep_centres),
-             .help = "subtract before mapping: none, mean, modality (default; see 'koofu eval') or "
-                     "all: a table for each"},
-            {TEXT_AS_IS})};
+    OPTIONS(
+        {TEXT_INPUT,
+         .help = "also by text prototypes (zero-shot), and by text and prototypes together"},
+        {FUSE(", which takes the best by leave-one-out for each lambda")},
+        {TEXT_CENTRE(sweep_centres),
+         .help =
+             "subtract before mapping: none, mean, modality (default) or all: a table for each"},
+        {TEXT_AS_IS})};
 
 static const cli_group test_options = {
     "What accuracy is measured on",
@@ -250,14 +219,14 @@ static const cli_group test_options = {
         {TEST_ROWS}, {TEST_LABELS},
         {FOLDS, .help = "without --test: stratified folds of the training rows (default: 5)"},
         {FLAG("leave-one-out", sweep.leave_one_out),
-         .help = "without --test: leave out each training row in turn, exactly; only prototypes, "
-                 "with all dimensions"},
-        {SAMPLE, .help =
-                     "with --leave-one-out: at most N rows, the same share of each class (default: "
-                     "50000)"},
+         .help = "without --test: leave out each training row in turn; only prototypes with all "
+                 "dimensions"},
+        {SAMPLE,
+         .help =
+             "with --leave-one-out: at most N rows, the same share of each class (default: 50000)"},
         {INPUTS("class-set", sweep.class_sets, "FILE"),
-         .help = "only these classes take part, one name per line; several sets make several "
-                 "tables"})};
+         .help =
+             "only these classes take part, one name per line; several sets make several tables"})};
 
 static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEEDS})};
 
@@ -269,18 +238,16 @@ const cli_command sweep_command = {
         "Measures the accuracy of nearest prototypes, and with -k of neighbours, for every "
         "combination of lambda and number of dimensions, on test data or in a cross-validation of "
         "the training data. Every figure is what 'koofu fit' and 'koofu eval' (or 'koofu index' "
-        "and 'koofu eval --gallery') give for that setting, but shared work is done only once: "
-        "all dimensions of one lambda cost little more than one evaluation.\n\n"
-        "The best top-1 and top-5 of each table are marked with a star; CSV and JSON have a field "
-        "'best' for top-1.\n\n"
+        "and 'koofu eval --gallery') give for that setting, but shared work is done once: all "
+        "dimensions of one lambda cost little more than one evaluation.\n\n"
         "Without --test, the training rows are divided into folds with the same share of each "
         "class. The statistics of a fold are subtracted from the whole exactly. Without a fold "
         "there are fewer rows, so an absolute lambda is scaled with the scatter.\n\n"
         "With --leave-one-out, each row in turn is taken out of the statistics and classified: "
         "this is the curve from which 'koofu fit' chooses lambda.\n\n"
-        "With --text, there are also tables of zero-shot accuracy, each figure as from 'koofu "
-        "eval --text', and of text and prototypes together, each as from 'koofu fit --text' with "
-        "that lambda and dimension: alpha is chosen for each lambda from the training rows.\n\n"
+        "With --text, there are also tables of zero-shot accuracy, as from 'koofu eval --text', "
+        "and of text and prototypes together, as from 'koofu fit --text' with that lambda and "
+        "dimension: alpha is chosen for each lambda from the training rows.\n\n"
         "With --shots, that many rows of each class are drawn from the training rows, once for "
         "each seed, and accuracy on the test rows is measured for nearest prototypes in the raw "
         "space and in Koo-Fu's, and with --text for zero-shot and for text and prototypes "
@@ -304,6 +271,6 @@ const cli_command sweep_command = {
                          {"The lambda of the paper, all its dimensions",
                           "koofu sweep s.safetensors --test val.safetensors --lambdas 50,150 "
                           "--dims 768,640,512,384,256,192,128,96,76,64,32"}),
-    .run = run,
+    .run = run_sweep,
     .shared = 1,
 };

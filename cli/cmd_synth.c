@@ -1,26 +1,20 @@
-/* cmd_synth.c - koofu synth: a synthetic CLIP-like world as files. */
+/* cmd_synth.c - koofu synth: writes a synthetic CLIP-like world to files. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
 
-static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
-  TRY(result_of(cli, opened));
-  TRY(own_data(cli, *data));
-  return result_of(cli, kf_data_save(cli->ctx, *data, (kf_dtype)cli->args.dtype, path));
-}
-
-/* Rows and text, or neither. */
+/* Writes rows and text, or neither. */
 static int save_both(cli_run *cli, const char *path, const char *text_path) {
   kf_synth_options options = world_of(&cli->args);
   kf_data *data, *text;
+  kf_dtype dtype = (kf_dtype)cli->args.dtype;
+  TRY(own_data(cli, kf_synth_open(cli->ctx, &options, &data), &data));
+  TRY(own_data(cli, kf_synth_open_text(cli->ctx, &options, &text), &text));
   TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
-  TRY(save(cli, kf_synth_open(cli->ctx, &options, &data), &data, path));
-  if (text_path) TRY(save(cli, kf_synth_open_text(cli->ctx, &options, &text), &text, text_path));
+  TRY(result_of(cli, kf_data_save(cli->ctx, data, dtype, path)));
+  if (text_path) TRY(result_of(cli, kf_data_save(cli->ctx, text, dtype, text_path)));
   return result_of(cli, kf_outputs_commit(cli->ctx));
 }
 
-static int run(cli_run *cli) {
+static int run_synth(cli_run *cli) {
   const char *path = cli->args.output, *text_path = cli->args.world.text;
   TRY(check_safetensors(cli, path, "data set"));
   if (text_path) TRY(check_safetensors(cli, text_path, "data set"));
@@ -43,18 +37,17 @@ static const cli_group own_options = {
 const cli_command synth_command = {
     .name = "synth",
     .summary = "make a synthetic CLIP-like data set",
-    .details =
-        "Image embeddings with a class hierarchy, noise within classes that has a power-law "
-        "spectrum, a large common mean, and text prototypes on the other side of a modality gap; "
-        "calibrated on real CLIP ViT-B/32 embeddings. The same options give the same bytes on "
-        "every machine. Rows are made as they are written, so any size works.\n\n"
-        "By default: 1000 classes, 512 dimensions, 16 rows per class, seed 0. Row i belongs to "
-        "class i mod K. Test rows come from another --split of the same world.",
+    .details = "Image embeddings with a class hierarchy, noise within classes that has a power-law "
+               "spectrum, a large common mean, and text prototypes on the other side of a modality "
+               "gap; calibrated on real CLIP ViT-B/32 embeddings. The same options give the same "
+               "bytes on every machine. Rows are made as they are written, so any size works.\n\n"
+               "By default: 1000 classes, 512 dimensions, 16 rows per class, seed 0. Row i belongs "
+               "to class i mod K. Test rows come from another --split of the same world.",
     .groups = GROUPS(&own_options, &world_options),
     .examples =
         EXAMPLES({"Training and test rows",
                   "koofu synth -o train.safetensors && koofu synth --split 1 -o test.safetensors"},
                  {"As many rows as ImageNet has",
                   "koofu synth --dim 768 --per-class 1281 --dtype f16 -o big.safetensors"}),
-    .run = run,
+    .run = run_synth,
 };

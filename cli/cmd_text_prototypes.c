@@ -1,9 +1,5 @@
-/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
+/* cmd_text_prototypes.c - koofu text-prototypes: averages embeddings of prompts by class. */
 #include "commands.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
-#include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
   const cli_args *a = &cli->args;
@@ -16,8 +12,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .skip_bad = a->data.skip_bad,
                              .label_column = a->data.label_column,
                              .order = (kf_order)a->data.order};
-  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
-  TRY(own_data(cli, *out));
+  TRY(own_data(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out), out));
   return check_replaces_no_data(cli, *out, a->output);
 }
 
@@ -37,7 +32,7 @@ static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options
   return EXIT_OK;
 }
 
-/* Opens the embeddings and finds out how they belong to classes. */
+/* Opens the embeddings and decides how they are assigned to classes. */
 static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given) {
@@ -48,13 +43,13 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
   if (!a->data.classes || a->data.labels.n) return open_prompts(cli, 1, a->data.classes, data);
   TRY(open_prompts(cli, 1, NULL, data));
   if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
-  return open_prompts(cli, 1, a->data.classes, data); /* labels inside, which --classes names */
+  return open_prompts(cli, 1, a->data.classes,
+                      data); /* the labels inside, with names from --classes */
 }
 
-static int run(cli_run *cli) {
+static int run_text_prototypes(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->text.per_class.given && (a->data.labels.n || a->data.label_tensor))
-    return fail_usage(cli, "--per-class and labels are two ways to say the same");
+  if (a->text.per_class.given) TRY(refuse(cli, "labels label-tensor", "--per-class"));
   TRY(check_safetensors(cli, a->output, "file of text prototypes"));
   kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
                              .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
@@ -63,38 +58,37 @@ static int run(cli_run *cli) {
   TRY(take_prompts(cli, &options, &data));
   kf_status status = kf_text_new(cli->ctx, data, &options, &text);
   if (status != KF_OK) return fail_in(cli, status, a->operands.items[0]);
-  TRY(own_text(cli, text));
+  TRY(own_text(cli, KF_OK, &text));
   return save_text(cli, text, kf_data_rows(data), "embedding", "embeddings");
 }
 
 static const cli_group own_options = {
-    "Options", OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
-                        .help = "the prototypes to write; the name ends in .safetensors"},
-                       {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
-                        .help = "M embeddings per class, one class after another (default with "
-                                "--classes: divide evenly)"},
-                       {FLAG("no-unit-rows", text.no_unit_rows),
-                        .help = "average embeddings without scaling them to unit length"},
-                       {FLAG("no-unit-mean", text.no_unit_mean),
-                        .help = "do not scale means to unit length"})};
+    "Options",
+    OPTIONS(
+        {OUTPUT("TEXT.safetensors"), .required = 1,
+         .help = "the prototypes to write; the name ends in .safetensors"},
+        {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
+         .help = "M embeddings per class, class by class (default with --classes: evenly)"},
+        {FLAG("no-unit-rows", text.no_unit_rows),
+         .help = "average embeddings without scaling them to unit length"},
+        {FLAG("no-unit-mean", text.no_unit_mean), .help = "do not scale means to unit length"})};
 
 const cli_command text_prototypes_command = {
     .name = "text-prototypes",
     .operands = "EMB...",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details =
-        "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native "
-        "data set with one mean per class, in class order, with the names. 'koofu prompts' writes "
-        "prompts class by class; if their embeddings are in the same order, --classes or "
-        "--per-class M is enough. Otherwise, or if classes differ in their number of prompts, "
-        "give labels.\n\n"
-        "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. --text "
-        "scales means to unit length again, unless --text-as-is is given.",
+    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
+               "native data set with one mean per class, in class order, with the names. 'koofu "
+               "prompts' writes prompts class by class; if their embeddings are in the same order, "
+               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
+               "number of prompts, give labels.\n\n"
+               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
+               "--text scales means to unit length again, unless --text-as-is is given.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples = EXAMPLES(
         {"Seven prompts per class",
          "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o text.safetensors"},
         {"Then zero-shot accuracy",
          "koofu eval model.safetensors test.safetensors --text text.safetensors"}),
-    .run = run,
+    .run = run_text_prototypes,
 };

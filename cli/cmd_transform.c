@@ -1,24 +1,18 @@
-/* cmd_transform.c - koofu transform: rows to the model's space. */
+/* cmd_transform.c - koofu transform: maps rows to the model's space. */
 #include "commands.h"
-#include "inputs.h"
-#include "outputs.h"
 
-static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
-  const char *path = cli->args.output;
-  kf_transform_options options = {.normalize = cli->args.use.no_normalize ? KF_OFF : KF_ON};
-  kf_status status =
-      kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)cli->args.dtype, path);
-  if (status == KF_OK) say_data_written(cli, path);
-  return result_of(cli, status);
-}
-
-static int run(cli_run *cli) {
-  TRY(check_output(cli, cli->args.output));
+static int run_transform(cli_run *cli) {
+  const cli_args *a = &cli->args;
   kf_model *model = NULL;
   kf_data *data = NULL;
-  TRY(load_model(cli, cli->args.operands.items[0], &model));
+  kf_transform_options options = {.normalize = a->use.no_normalize ? KF_OFF : KF_ON};
+  TRY(check_output(cli, a->output));
+  TRY(load_model(cli, a->operands.items[0], &model));
   TRY(open_data(cli, 1, LABELS_WANTED, &data));
-  return transform(cli, model, data);
+  TRY(result_of(cli,
+                kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)a->dtype, a->output)));
+  say_data_written(cli, a->output);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {
@@ -34,8 +28,8 @@ const cli_command transform_command = {
     .operands = "MODEL DATA...",
     .summary = "map embeddings to the model's space",
     .details =
-        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "
-        "A .npy holds only the rows; a .safetensors is a native data set with labels and class "
+        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. A "
+        ".npy holds only the rows; a .safetensors is a native data set with labels and class "
         "names, if the input has them, and a .parquet has columns embedding, label and id.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
         "keeps its number.",
@@ -43,6 +37,6 @@ const cli_command transform_command = {
     .examples =
         EXAMPLES({"A compact gallery for retrieval",
                   "koofu transform model.safetensors gallery.npy --dtype f16 -o compact.npy"}),
-    .run = run,
+    .run = run_transform,
     .shared = 1,
 };

@@ -1,26 +1,20 @@
-/* cmd_verify.c - koofu verify: whether files are sound, and belong together. */
+/* cmd_verify.c - koofu verify: checks whether files are sound and belong together. */
 #include "commands.h"
-#include "format.h"
-#include "json.h"
-#include "owned.h"
-#include "streams.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* What is known of one file; info NULL: it is not sound. */
+/* One file; info NULL: it is not sound. */
 typedef struct verified {
   const char *path;
   kf_info *info;
-  kf_status status;
-  char text[2][17]; /* of a data set: the checksums it has as text, scaled and as it is; "": none */
+  char text[2][17]; /* checksums of a data set taken as text, scaled and as it is; "": none */
 } verified;
 
 static const char *meta(const verified *v, const char *key) {
   return v->info ? kf_info_meta(v->info, key) : NULL;
 }
 
-/* The statistics among the files that a model or gallery was fitted from; NULL: they are not there. */
+/* The file with the statistics that a model or gallery was fitted from, or NULL. */
 static const char *find_statistics(const verified *files, size_t n, const char *checksum) {
   for (size_t i = 0; checksum && i < n; i++) {
     const char *other = meta(&files[i], "checksum");
@@ -30,7 +24,6 @@ static const char *find_statistics(const verified *files, size_t n, const char *
   return NULL;
 }
 
-/* The same for text. */
 static const char *find_text(const verified *files, size_t n, const char *checksum) {
   for (size_t i = 0; checksum && i < n; i++)
     if (strcmp(files[i].text[0], checksum) == 0 || strcmp(files[i].text[1], checksum) == 0)
@@ -38,8 +31,8 @@ static const char *find_text(const verified *files, size_t n, const char *checks
   return NULL;
 }
 
-static void print_source(const char *what, const char *checksum, const char *found) {
-  printf("%s %.16s", what, checksum);
+static void print_source(const char *label, const char *checksum, const char *found) {
+  printf("%s %.16s", label, checksum);
   if (!found) return;
   printf(" (");
   print_plain(stdout, found);
@@ -67,8 +60,7 @@ static void print_text(cli_run *cli, const verified *files, size_t n, const veri
 static void print_json(cli_run *cli, const verified *files, size_t n, const verified *v) {
   static const char *const keys[] = {"checksum", "fitted_by", "fitted_from", "text_from",
                                      "text_made_with"};
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_text(&j, "path", stream_name(cli, v->path));
   jw_flag(&j, "sound", v->info != NULL);
   if (!v->info) {
@@ -86,20 +78,20 @@ static void print_json(cli_run *cli, const verified *files, size_t n, const veri
   jw_end(&j);
 }
 
-/* The checksum of a data set as text (kf_text_checksum), averaged and scaled or as it is. */
+/* The checksum of a data set taken as text (kf_text_checksum). */
 static void sum_text(cli_run *cli, const kf_data *data, kf_switch unit, char digits[17]) {
   kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
   kf_text *text;
-  if (kf_text_new(cli->ctx, data, &options, &text) != KF_OK) return; /* it is no text, then */
+  if (kf_text_new(cli->ctx, data, &options, &text) != KF_OK) return; /* not text */
   snprintf(digits, 17, "%016llx", (unsigned long long)kf_text_checksum(text));
   kf_text_free(text);
 }
 
-/* Looks for the text of models among data sets, if a model has some. */
+/* Takes data sets as text if a model has some, to find out whose text it is. */
 static void sum_texts(cli_run *cli, verified *files, size_t n) {
   int wanted = 0;
   for (size_t i = 0; i < n; i++) wanted = wanted || meta(&files[i], "text_from");
-  cli->muted = 1; /* what opening them says was said before */
+  cli->muted = 1; /* notes were printed when the files were verified */
   for (size_t i = 0; wanted && i < n; i++) {
     kf_data *data;
     if (!files[i].info || strcmp(files[i].info->kind, "data set") != 0) continue;
@@ -111,15 +103,18 @@ static void sum_texts(cli_run *cli, verified *files, size_t n) {
   cli->muted = 0;
 }
 
-/* Reads all of them first, so that each can be compared with the others. */
+/* Reads all files first, so that each can be compared with the others. */
 static int verify_all(cli_run *cli, verified *files, size_t n) {
   int result = EXIT_OK;
   for (size_t i = 0; i < n && !stop_wanted(); i++) {
     verified *v = &files[i];
     v->path = cli->args.operands.items[i];
-    v->status = kf_verify(cli->ctx, v->path, &v->info);
-    if (v->status == KF_OK) continue;
-    int failed = fail(cli, v->status);
+    kf_status status = kf_verify(cli->ctx, v->path, &v->info);
+    if (status == KF_OK) {
+      TRY(own_info(cli, KF_OK, &v->info));
+      continue;
+    }
+    int failed = fail(cli, status);
     if (result == EXIT_OK) result = failed;
   }
   if (!stop_wanted()) sum_texts(cli, files, n);
@@ -133,41 +128,35 @@ static int verify_all(cli_run *cli, verified *files, size_t n) {
   return result;
 }
 
-static int run(cli_run *cli) {
+static int run_verify(cli_run *cli) {
   size_t n = cli->args.operands.n;
-  verified *files = calloc(n, sizeof *files);
-  if (!files) return fail_with(cli, EXIT_INTERNAL, "out of memory");
-  int result = verify_all(cli, files, n);
-  for (size_t i = 0; i < n; i++) kf_info_free(files[i].info);
-  free(files);
-  return result;
+  verified *files = own_memory(cli, n, sizeof *files);
+  if (!files) return fail(cli, KF_ERR_MEM);
+  return verify_all(cli, files, n);
 }
 
 static const cli_group own_options = {
-    "Options",
-    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+    "Options", OPTIONS({JSON, .help = "one JSON object per file, each on its own line"})};
 
 const cli_command verify_command = {
     .name = "verify",
     .operands = "FILE...",
     .summary = "check files for damage and show where they came from",
-    .details =
-        "Reads each file whole. Statistics, models and galleries must have the checksum that they "
-        "name and keep all rules of their formats; every row of a data set must be finite and not "
-        "zero, and every label must be a class; arrays of an .npz must have their checksums, and a "
-        ".tar its end.\n\n"
-        "Models and galleries name the version that fitted them and the checksum of the statistics "
-        "they were fitted from. If those statistics are among the files, their name is printed, "
-        "too. Equal statistics have equal checksums, whatever files, machines and threads they "
-        "come from. Models with text name the checksum of that as well, of its rows and class "
-        "names, and, "
-        "if it was made by 'koofu embed-text', one of encoder, prompts and classes; the text is "
-        "looked for among the data sets.\n\n"
-        "A file that is not sound is named with the reason, the others are still checked, and the "
-        "exit status is that of the first failure.",
+    .details = "Reads each file whole. Statistics, models and galleries must match their checksum "
+               "and keep all rules of their formats; every row of a data set must be finite and "
+               "not zero, and every label must be a class; arrays of an .npz must match their "
+               "checksums, and a .tar must be complete.\n\n"
+               "Models and galleries name the version that fitted them and the checksum of the "
+               "statistics they were fitted from. If those statistics are among the files, their "
+               "name is printed as well. Equal statistics have equal checksums, whatever files, "
+               "machines and threads they come from. Models with text also name the checksum of "
+               "its rows and class names and, if 'koofu embed-text' made it, one of encoder, "
+               "prompts and classes; the text is looked for among the data sets.\n\n"
+               "A file that is not sound is named with the reason, the others are still checked, "
+               "and the exit status is that of the first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"After a copy", "koofu verify model.safetensors gallery.safetensors"},
                          {"Which statistics is this model from?",
                           "koofu verify model.safetensors stats/*.safetensors"}),
-    .run = run,
+    .run = run_verify,
 };

@@ -1,15 +1,10 @@
-/* cmd_version.c - koofu version: the version, the instruction sets and the devices of this
+/* cmd_version.c - koofu version: the version, and the instruction sets and devices of this
  * machine. */
 #include "commands.h"
-#include "format.h"
 
-#include <stdio.h>
-
-/* The plug-in and its devices, or what is missing. */
 static int print_devices(cli_run *cli) {
   const kf_device_list *found;
-  kf_status status = kf_devices_find(cli->ctx, &found);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_devices_find(cli->ctx, &found)));
   if (found->plugin) {
     printf("%-8s ", "plug-in");
     print_plain(stdout, found->plugin);
@@ -30,7 +25,7 @@ static int print_devices(cli_run *cli) {
   return EXIT_OK;
 }
 
-static int run(cli_run *cli) {
+static int run_version(cli_run *cli) {
   printf("koofu %s\n", kf_version());
   if (!cli->args.common.verbose) return EXIT_OK;
   for (int isa = KF_ISA_PLAIN; kf_isa_name((kf_isa)isa); isa++)
@@ -44,6 +39,6 @@ const cli_command version_command = {
     .summary = "print the version",
     .details = "With -v, also prints the instruction sets and which of them this machine has, the "
                "plug-in for GPUs and the devices that would be used, or what is missing.",
-    .run = run,
+    .run = run_version,
     .shared = 1,
 };

@@ -2,7 +2,8 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
-#include "cli.h"
+#include "inputs.h"
+#include "sink.h"
 
 extern const cli_command add_class_command, classes_command, classify_command, compare_command,
     convert_command, demo_command, embed_command, embed_text_command, eval_command, export_command,

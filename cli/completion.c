@@ -28,8 +28,6 @@ static int takes_a_file(const cli_option *o) {
   return o->kind == OPTION_TEXT || o->kind == OPTION_LIST;
 }
 
-/* --- bash ------------------------------------------------------------------------------------ */
-
 static void bash_name(FILE *file, const cli_command *command, const cli_option *o) {
   (void)command;
   fprintf(file, " --%s", o->name);
@@ -84,8 +82,6 @@ static void print_bash(FILE *file) {
         file);
 }
 
-/* --- zsh ------------------------------------------------------------------------------------- */
-
 static void zsh_spec(FILE *file, const cli_option *o, const char *dashes, const char *name,
                      const char *joint) {
   fprintf(file, "        '%s%s%s%s[", o->kind == OPTION_LIST || o->kind == OPTION_COUNT ? "*" : "",
@@ -139,8 +135,6 @@ static void print_zsh(FILE *file) {
         "_koofu \"$@\"\n",
         file);
 }
-
-/* --- fish ------------------------------------------------------------------------------------ */
 
 static void fish_option(FILE *file, const cli_command *command, const cli_option *o) {
   fprintf(file, "complete -c koofu -n '__fish_seen_subcommand_from %s' -l %s", command->name,

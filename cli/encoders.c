@@ -1,11 +1,7 @@
-/* encoders.c - encoders and pictures as the options name them, and queries: rows or pictures. */
-#include "encoders.h"
-#include "format.h"
+/* encoders.c - encoders and pictures that the options name, and queries: rows or pictures. */
 #include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
+#include "sink.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out) {
@@ -14,8 +10,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
                                 .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->encoder.max_pixels.value};
-  TRY(result_of(cli, kf_encoder_load(cli->ctx, folder, &options, out)));
-  TRY(own_encoder(cli, *out));
+  TRY(own_encoder(cli, kf_encoder_load(cli->ctx, folder, &options, out), out));
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
@@ -27,8 +22,6 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
   return EXIT_OK;
 }
 
-/* --- pictures --------------------------------------------------------------------------------- */
-
 int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   const cli_list *operands = &cli->args.operands;
   const char *list = cli->args.pictures.list;
@@ -37,11 +30,12 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   if (!list && operands->n == first)
     return fail_usage(cli, "missing argument: PICTURES (files or folders, or --list FILE)");
   kf_pictures_options options = {.label_key = cli->args.pictures.label_key};
-  if (list && options.label_key) return fail_usage(cli, "--label-key cannot be used with --list");
-  TRY(result_of(cli, list ? kf_pictures_open_list(cli->ctx, list, out)
-                          : kf_pictures_open_with(cli->ctx, operands->items + first,
-                                                  operands->n - first, &options, out)));
-  return own_pictures(cli, *out);
+  if (list) TRY(refuse(cli, "label-key", "--list"));
+  return own_pictures(cli,
+                      list ? kf_pictures_open_list(cli->ctx, list, out)
+                           : kf_pictures_open_with(cli->ctx, operands->items + first,
+                                                   operands->n - first, &options, out),
+                      out);
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
@@ -60,11 +54,9 @@ void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
 }
 
 void say_kept(cli_run *cli, const char *path) {
-  char *parts;
-  if (asprintf(&parts, "%s.parts", path) < 0) return;
-  if (access(parts, F_OK) == 0)
+  const char *parts = own_format(cli, "%s.parts", path);
+  if (parts && access(parts, F_OK) == 0)
     say(cli, "finished shards are kept; run the same command again to continue");
-  free(parts);
 }
 
 kf_embed_options embed_options_of(const cli_args *a) {
@@ -76,41 +68,16 @@ kf_embed_options embed_options_of(const cli_args *a) {
                             .metadata = a->pictures.metadata};
 }
 
-int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
-                   const char *path) {
-  kf_embed_options options = embed_options_of(&cli->args);
-  kf_embed_report r;
-  double begun = now();
-  kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &r);
-  int result = result_of(cli, status);
-  if (status == KF_ERR_CANCELLED) say_kept(cli, path);
-  if (status != KF_OK) return result;
-  double seconds = now() - begun;
-  if (r.unchanged)
-    progress_end(cli);
-  else
-    say_data_written(cli, path);
-  if (options.metadata) say(cli, "wrote %s", options.metadata);
-  uint64_t fresh = r.rows + r.skipped - r.resumed - r.reused; /* the rate is of this run alone */
-  if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
-  say_pictures(cli, &r, path);
-  return EXIT_OK;
-}
-
-/* --- queries ---------------------------------------------------------------------------------- */
-
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;
   if (!a->encoder.folder) {
-    if (a->encoder.precision || a->encoder.max_pixels.given)
-      return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
-                        a->encoder.precision ? "precision" : "max-pixels");
+    TRY(need(cli, "precision max-pixels", "--encoder CLIP-DIR"));
     TRY(open_data(cli, first, out->labelled ? LABELS_WANTED : LABELS_IGNORED, &out->data));
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;
   }
-  if (a->data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  TRY(refuse(cli, "tensor", "--encoder"));
   TRY(open_pictures(cli, first, &out->pictures));
   TRY(load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder));
   out->n = kf_pictures_count(out->pictures);
@@ -129,6 +96,5 @@ int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
       : q->pictures
           ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures, &options, &q->reader)
           : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader);
-  TRY(result_of(cli, status));
-  return own_reader(cli, q->reader);
+  return own_reader(cli, status, &q->reader);
 }

@@ -1,9 +1,5 @@
 /* eval_print.c - prints what 'koofu eval' found, as text or as JSON. */
-#include "eval_print.h"
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "judging.h"
+#include "eval.h"
 
 #include <math.h>
 
@@ -17,8 +13,6 @@ const kf_model *eval_judged(const eval_job *job) {
   if (!job->zero.text) return job->model;
   return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
 }
-
-/* --- text ------------------------------------------------------------------------------------- */
 
 /* Names are longer with neighbours: "Koo-Fu 1024-NN weighted". */
 static int name_width(const eval_job *job) {
@@ -99,10 +93,9 @@ static void print_open_set(const kf_open_set_result *o, int text) {
       "  AUROC %.2f %%; %.2f %% of the unknown rows pass where 95 %% of the known ones do (%s)\n",
       100 * o->auroc, 100 * o->fpr95, show_real(o->threshold).text);
   if (o->kept > 0 || o->refused > 0)
-    printf(
-        "  the threshold of the model keeps %.2f %% of the known rows and refuses %.2f %% of the "
-        "unknown ones\n",
-        100 * o->kept, 100 * o->refused);
+    printf("  the threshold of the model keeps %.2f %% of the known rows and refuses %.2f %% of "
+           "the unknown ones\n",
+           100 * o->kept, 100 * o->refused);
 }
 
 static void print_job_errors(const eval_job *job) {
@@ -132,8 +125,6 @@ void eval_print_text(const eval_job *job) {
     printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
 }
 
-/* --- JSON ------------------------------------------------------------------------------------- */
-
 static void print_json_neighbours(cli_json *j, const eval_job *job) {
   const kf_eval_result *r = &job->neighbours;
   const cli_args *a = &job->cli->args;
@@ -142,9 +133,9 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
     jw_open(j, NULL, '{');
     jw_count(j, "k", job->hits[i].k);
     print_json_hits(j, "", job->hits[i].top1, job->hits[i].top5, r->n, 1);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
   jw_count(j, "knn_n", r->n);
   jw_count(j, "knn_n_absent", r->n_absent);
   jw_text(j, "knn_space", kf_gallery_mapped(job->gallery) ? "koofu" : "raw");
@@ -170,10 +161,9 @@ static void print_json_calibration(cli_json *j, const kf_calibration *c) {
     jw_count(j, "n", b->n);
     jw_count(j, "top1", b->top1);
     jw_real(j, "confidence", b->n > 0 ? b->confidence : (double)NAN);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
-  jw_close(j, '}');
+  jw_close(j, "]}");
 }
 
 static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
@@ -185,7 +175,7 @@ static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
   jw_real(j, "threshold", o->threshold);
   if (o->kept > 0 || o->refused > 0) jw_real(j, "kept", o->kept);
   if (o->kept > 0 || o->refused > 0) jw_real(j, "refused", o->refused);
-  jw_close(j, '}');
+  jw_close(j, "}");
 }
 
 static void print_json_text(cli_json *j, const eval_job *job) {
@@ -214,11 +204,10 @@ void eval_print_json(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   int raw = eval_has_prototypes(job), parts = eval_has_parts(job);
   const kf_eval_result *p = raw ? &job->prototypes : &job->neighbours;
-  cli_json j = {stdout, 0};
+  cli_json j = jw_begin(stdout);
   const kf_eval_result *r = parts ? &job->fused : p;
   const kf_gallery *alone = job->model ? NULL : job->gallery;
   const char *metric = kf_metric_name(alone ? kf_gallery_metric(alone) : metric_for(a, job->model));
-  jw_open(&j, NULL, '{');
   jw_count_if(&j, "n", r->n, raw);
   print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
   print_json_hits(&j, "raw", p->raw_top1, p->raw_top5, p->n, raw);

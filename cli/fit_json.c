@@ -1,6 +1,6 @@
-/* fit_json.c - all that a fit reports, as JSON. */
+/* fit_json.c - the report of a fit as JSON. */
 #include "fit_options.h"
-#include "json.h"
+#include "sink.h"
 #include "options.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static void put_hits(cli_json *w, uint64_t top1, uint64_t top5, uint64_t n) {
   jw_real(w, "top5", share(top5, n));
 }
 
-/* Where only hits were counted, there is no loss. */
+/* There is no loss where only hits were counted. */
 static void put_loss(cli_json *w, kf_criterion criterion, double loss, double error,
                      double temperature) {
   int known = criterion == KF_CRITERION_LIKELIHOOD;
@@ -43,10 +43,9 @@ static void put_lambdas(cli_json *w, const kf_lambda_choice *c) {
     jw_real(w, "relative", relative(c->points[i].lambda, c->mean_eigenvalue));
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
     put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
@@ -65,10 +64,9 @@ static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
     jw_real(w, "alpha", c->points[i].alpha);
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
     put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_dims(cli_json *w, const kf_dim_choice *c) {
@@ -88,10 +86,9 @@ static void put_dims(cli_json *w, const kf_dim_choice *c) {
     jw_count(w, "lost", p->lost);
     jw_count(w, "won", p->won);
     jw_real(w, "loss_upper95", kf_dim_upper95(c, i));
-    jw_close(w, '}');
+    jw_close(w, "}");
   }
-  jw_close(w, ']');
-  jw_close(w, '}');
+  jw_close(w, "]}");
 }
 
 static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model) {
@@ -116,8 +113,7 @@ static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model
 }
 
 void print_fit_json(const kf_fit_report *r, const kf_model *model, const char *path) {
-  cli_json w = {stdout, 0};
-  jw_open(&w, NULL, '{');
+  cli_json w = jw_begin(stdout);
   jw_text(&w, "model", path);
   put_model(&w, r, model);
   jw_count(&w, "n", r->n);

@@ -1,44 +1,31 @@
-/* fit_options.c - how to fit, as the options say, and what a fit chose. */
+/* fit_options.c - the options of a fit, and what it chose. */
 #include "fit_options.h"
-#include "format.h"
 #include "inputs.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-/* --- options ---------------------------------------------------------------------------------- */
 
 static int wants(const char *given, const char *rule) { return given && strcmp(given, rule) == 0; }
 
 int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
-  if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->fit.folds.given || a->fit.margin.given) && !a->fit.dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "margin");
-  if (a->fit.margin.given && a->fit.margin.value >= 100)
-    return fail_usage(cli, "--margin must be below 100 points");
-  if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
-    return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
-  return EXIT_OK;
+  if (!lambda) TRY(need(cli, "one-se", "--lambda auto"));
+  if (!a->fit.dim.automatic) TRY(need(cli, "folds margin", "--dim auto"));
+  if (a->fit.margin.value >= 100) return fail_usage(cli, "--margin must be below 100 points");
+  return lambda || a->fit.dim.automatic ? EXIT_OK
+                                        : need(cli, "sample", "--lambda auto or --dim auto");
 }
 
 int read_fuse(cli_run *cli, int *automatic, double *alpha) {
   const char *given = cli->args.text.fuse;
   *automatic = !given || wants(given, "auto");
   if (*automatic) return EXIT_OK;
-  char *end = NULL;
-  int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
-  *alpha = plain ? strtod(given, &end) : -1;
-  if (!(*alpha >= 0) || !end || *end)
-    return fail_usage(cli, "--fuse must be auto or a number not below 0, not '%.60s'", given);
-  return EXIT_OK;
+  if (parse_real(given, alpha) && *alpha >= 0) return EXIT_OK;
+  return fail_usage(cli, "--fuse must be auto or a number not below 0, not '%.60s'", given);
 }
 
 int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
-  if (a->fit.reject.given && a->fit.reject.value >= 1)
-    return fail_usage(cli, "--reject must be a share between 0 and 1, such as 0.95");
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
   *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
@@ -58,8 +45,6 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   return result_of(cli,
                    a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
-
-/* --- what was chosen -------------------------------------------------------------------------- */
 
 static shown show_loss(const kf_lambda_point *p) {
   shown to = {""};
@@ -119,8 +104,8 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
   }
   const kf_fuse_point *chosen = &c->points[c->chosen];
   say(cli,
-      "lambda %s and alpha %s by leave-one-%sout%s: text and prototypes together are right for "
-      "%s of %s left out in turn (standard error %.2f points), text alone for %s",
+      "lambda %s and alpha %s by leave-one-%sout%s: text and prototypes together are right for %s "
+      "of %s left out in turn (standard error %.2f points), text alone for %s",
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
       cli->args.fit.groups ? "group-" : "",
       c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
@@ -143,8 +128,8 @@ static void say_dim(cli_run *cli, const kf_dim_choice *c) {
         c->dim, c->folds, show_counted(c->n, "row", "rows").text, 100 * c->margin);
   else
     say(cli,
-        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most "
-        "%.2f with 95 %% confidence",
+        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most %.2f "
+        "with 95 %% confidence",
         show_counted(c->dim, "dimension", "dimensions").text, c->folds,
         show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text, all->dim,
         show_percent(all->top1, c->n).text, 100 * loss, 100 * kf_dim_upper95(c, c->dim - 1));
@@ -154,7 +139,7 @@ void say_near(cli_run *cli, uint64_t near, uint64_t n) {
   int grouped = cli->args.fit.groups != NULL;
   say(cli,
       "warning: %s of %s looked up have nearly the same row in their class%s, such as a copy or "
-      "another frame of a video; figures of %s are too hopeful then, and lambda too small: %s",
+      "another frame of a video; figures of %s are then optimistic, and lambda too small: %s",
       show_count(near).text, show_counted(n, "row", "rows").text,
       grouped ? ", in another group" : "", grouped ? "groups left out" : "rows left out one by one",
       grouped ? "put them into one group"

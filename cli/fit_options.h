@@ -1,4 +1,4 @@
-/* fit_options.h - how to fit, as the options say, and what a fit chose. */
+/* fit_options.h - the options of a fit, and what it chose. */
 #ifndef CLI_FIT_OPTIONS_H
 #define CLI_FIT_OPTIONS_H
 
@@ -12,9 +12,9 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha);
 int check_choose_options(cli_run *cli);
 /* Says what a fit chose and how good it is. */
 void say_fit_choices(cli_run *cli, const kf_fit_report *report);
-/* Warns that `near` of n rows have nearly the same row in their class. */
+/* Warns that `near` of n rows have a near duplicate in their class. */
 void say_near(cli_run *cli, uint64_t near, uint64_t n);
-/* All that a fit reports, as one JSON object on stdout (fit_json.c). */
+/* Prints the report of a fit as one JSON object (fit_json.c). */
 void print_fit_json(const kf_fit_report *report, const kf_model *model, const char *path);
 
 #endif

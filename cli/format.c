@@ -1,9 +1,7 @@
 /* format.c - numbers and names for people. */
 #include "cli.h"
-#include "format.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,7 +85,7 @@ shown show_interval(uint64_t hits, uint64_t n) {
   return out;
 }
 
-/* Prints visible ASCII at the beginning of text other than `except`, and returns its length. */
+/* Prints the visible ASCII that text begins with, up to `except`, and returns its length. */
 static size_t print_ascii(FILE *file, const char *text, char except) {
   size_t n = 0;
   while (text[n] >= ' ' && text[n] < 0x7f && text[n] != except) n++;
@@ -115,18 +113,4 @@ void put_line(FILE *file, const char *text) {
   else
     fputs(text, file);
   putc('\n', file);
-}
-
-void print_row_id(FILE *file, const char *id, uint64_t number) {
-  if (id)
-    print_escaped(file, id);
-  else
-    fprintf(file, "%llu", (unsigned long long)number);
-}
-
-void print_class(FILE *file, const char *name, int32_t number) {
-  if (name)
-    print_escaped(file, name);
-  else
-    fprintf(file, "%d", number);
 }

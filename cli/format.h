@@ -19,16 +19,12 @@ shown show_relative(double lambda, double mean_eigenvalue);        /* 0.3x */
 shown show_percent(uint64_t hits, uint64_t n);                     /* 54.83 % */
 shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56.61] */
 
-/* Text from outside is printed by one of these three, never by %s. */
-/* For people: what is not plainly visible is escaped, as kf_escape_next does. */
+/* Text from files and users is printed by one of these three, never by %s. */
+/* For people: escapes what is not plainly visible, as kf_escape_next does. */
 void print_plain(FILE *file, const char *text);
-/* A field between tabs: the same with backslashes doubled, so a program can undo it. */
+/* A field between tabs: also doubles backslashes, so a program can undo it. */
 void print_escaped(FILE *file, const char *text);
-/* A line that other programs read: as it is, unless the file is a terminal. */
+/* A line for other programs: unescaped, unless the file is a terminal. */
 void put_line(FILE *file, const char *text);
-/* A row by id, or by number if id is NULL. */
-void print_row_id(FILE *file, const char *id, uint64_t number);
-/* A class by name, or by number if it has no name. */
-void print_class(FILE *file, const char *name, int32_t number);
 
 #endif

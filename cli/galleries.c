@@ -1,13 +1,5 @@
 /* galleries.c - loads galleries, and checks what votes and searches need. */
-#include "format.h"
-#include "galleries.h"
 #include "inputs.h"
-#include "owned.h"
-
-#include <string.h>
-#include <unistd.h>
-
-/* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk,
@@ -15,104 +7,41 @@ int load_gallery(cli_run *cli, const char *path, uint64_t queries, kf_gallery **
                                      .more = (const char *const *)cli->args.search.also.items,
                                      .n_more = cli->args.search.also.n};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
-  return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
+  return status == KF_OK ? own_gallery(cli, KF_OK, out) : fail_load(cli, status, path, "gallery");
 }
 
-/* --- rows that are mapped already ------------------------------------------------------------- */
-
-int info_is_mapped(const kf_info *info) {
-  for (size_t i = 0; i < info->n_tensors; i++)
-    if (strcmp(info->tensors[i].name, "transform") == 0) return info->dim_out > 0;
-  return 0;
-}
-
-static int is_mapped_gallery(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
-  int yes = strcmp(info->kind, "gallery") == 0 && info_is_mapped(info);
-  kf_info_free(info);
-  return yes;
-}
-
-static int fail_mapped(cli_run *cli, const char *otherwise) {
-  const cli_list *operands = &cli->args.operands;
-  size_t which = 1; /* may be a folder or pattern */
-  for (size_t i = operands->n; i-- > 1;)
-    if (is_mapped_gallery(cli, operands->items[i])) which = i;
-  return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: the rows of this gallery are already mapped; give the original rows%s",
-                   operands->items[which], otherwise);
-}
-
-int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *otherwise,
-                  uint32_t dim, const char *taker) {
-  if (mapped && q->data && kf_data_mapped(q->data)) return fail_mapped(cli, otherwise);
-  if (q->dim == dim) return EXIT_OK;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the %s takes %u",
-                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
-                   q->data ? "has" : "gives", q->dim, taker, dim);
-}
-
-int check_query_origin(cli_run *cli, const cli_queries *q, const kf_model *model,
-                       const kf_gallery *gallery) {
-  const kf_origin *own = q->data ? kf_data_origin(q->data) : kf_encoder_origin(q->encoder);
-  if (model) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_model_origin(model))));
-  if (gallery) TRY(result_of(cli, kf_origins_agree(cli->ctx, own, kf_gallery_origin(gallery))));
-  if (!q->data) return EXIT_OK;
-  return result_of(cli, gallery ? kf_gallery_takes(cli->ctx, gallery, q->data)
-                                : kf_model_takes(cli->ctx, model, q->data));
-}
-
-/* --- votes ------------------------------------------------------------------------------------ */
-
-static int look_for_gallery(cli_run *cli, const char *path, int *found) {
-  kf_info *info = NULL;
-  kf_status status = kf_info_read(cli->ctx, path, &info);
-  *found = status == KF_OK && strcmp(info->kind, "gallery") == 0;
-  kf_info_free(info);
-  int missing = status == KF_ERR_IO && access(path, F_OK) != 0; /* as loading it will say */
-  return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
-}
-
-/* An option that was given and is about a model; NULL: none. */
-static const char *option_on_models(const cli_args *a) {
-  return a->text.path           ? "text"
-         : a->use.raw           ? "raw"
-         : a->metric            ? "metric"
-         : a->use.part          ? "part"
-         : a->use.probabilities ? "probabilities"
-         : a->use.no_reject     ? "no-reject"
-         : a->errors.shown      ? "errors"
-         : a->errors.per_class  ? "per-class"
-         : a->errors.confusions ? "confusions"
-         : a->errors.wrong      ? "wrong"
-         : a->errors.unknown.n  ? "unknown"
-                                : NULL;
+int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
+                  const kf_gallery *gallery) {
+  kf_ctx *ctx = cli->ctx;
+  if (q->data)
+    return result_of(cli, gallery ? kf_gallery_takes(ctx, gallery, q->data)
+                                  : kf_model_takes(ctx, model, q->data));
+  const kf_origin *other = gallery ? kf_gallery_origin(gallery) : kf_model_origin(model);
+  uint32_t dim = gallery ? kf_gallery_dim_in(gallery) : kf_model_dim_in(model);
+  if (q->dim != dim)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: gives %u columns, but the %s takes %u",
+                     cli->args.encoder.folder, q->dim, gallery ? "gallery" : "model", dim);
+  return result_of(cli, kf_origins_agree(ctx, kf_encoder_origin(q->encoder), other));
 }
 
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
   const char *path = a->operands.items[0];
-  int found;
-  TRY(look_for_gallery(cli, path, &found));
-  if (!found) return EXIT_OK;
+  if (!is_kind(cli, path, "gallery")) return EXIT_OK; /* loading it as a model says what is wrong */
   if (a->votes.gallery)
     return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
                       path, a->votes.gallery);
-  const char *option = option_on_models(a);
-  if (option) return fail_usage(cli, "--%s needs a model, and %s is a gallery", option, path);
+  TRY(need(cli,
+           "text raw metric part probabilities no-reject errors per-class confusions wrong unknown",
+           "a model, and %s is a gallery", path));
   a->votes.gallery = path;
   return EXIT_OK;
 }
 
 int check_vote_options(cli_run *cli) {
-  const cli_args *a = &cli->args;
-  if (!a->votes.gallery &&
-      (a->search.k.given || a->search.ks.n || a->search.ks.automatic || a->votes.weighted))
-    return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
-  if (a->votes.temperature.given && a->votes.gallery && !a->votes.weighted)
-    return fail_usage(cli, "--temperature needs --weighted");
-  return EXIT_OK;
+  const struct vote_args *v = &cli->args.votes;
+  if (!v->gallery) return need(cli, "neighbours weighted", "--gallery GALLERY");
+  return v->weighted ? EXIT_OK : need(cli, "temperature", "--weighted");
 }
 
 double vote_temperature(const cli_args *a) {
@@ -148,8 +77,6 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
   return check_voters(cli, *out, model);
 }
 
-/* --- searching -------------------------------------------------------------------------------- */
-
 int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find", path);
@@ -178,13 +105,12 @@ int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
     say(cli, "k = %u, as the gallery says", *k);
     return EXIT_OK;
   }
-  TRY(result_of(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice)));
+  TRY(own_k_choice(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice), &choice));
   *k = choice->k;
   say_k(cli, choice);
   if (kf_gallery_mapped(gallery))
     say(cli, "if the map was fitted on these rows, this k is too small: 'koofu index -k auto' "
              "chooses it on rows that the map has not seen");
-  kf_k_choice_free(choice);
   return EXIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* help.c - the short and the long help, from the tables. */
+/* help.c - the short and the long help, made from the tables. */
 #include "commands.h"
 #include "help.h"
 
@@ -79,22 +79,17 @@ void each_titled_option(FILE *file, const cli_command *command, const char *titl
   }
 }
 
-/* With the options that must be given: "-o OUT.safetensors". */
+/* Includes required options: "-o OUT.safetensors". */
 static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
   if (command->operands) fprintf(file, " %s", command->operands);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!o->required) continue;
-    if (o->letter)
-      fprintf(file, " -%c %s", o->letter, o->value);
-    else
-      fprintf(file, " --%s %s", o->name, o->value);
+    if (o->required) fprintf(file, " %s %s", show_option(o).text, o->value);
   }
   fputs(" [OPTION...]\n", file);
 }
 
-/* "Turn embeddings ... set." */
 static void print_summary(FILE *file, const cli_command *command) {
   fprintf(file, "\n%c%s.\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
 }
@@ -103,7 +98,7 @@ static void print_examples(FILE *file, const cli_example *examples) {
   if (!examples) return;
   fputs("\nExamples\n", file);
   for (const cli_example *e = examples; e->line; e++)
-    fprintf(file, "  # %s\n  %s\n", e->what, e->line);
+    fprintf(file, "  # %s\n  %s\n", e->title, e->line);
 }
 
 static void print_program(FILE *file) {

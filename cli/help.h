@@ -1,4 +1,4 @@
-/* help.h - help, man pages and completions, all made from the tables. command NULL: koofu itself. */
+/* help.h - help, man pages and completions, made from the tables. command NULL: koofu itself. */
 #ifndef CLI_HELP_H
 #define CLI_HELP_H
 
@@ -25,7 +25,7 @@ extern const char *const shell_choices[];
 /* Calls print for every option of a command that the help shows. */
 typedef void (*option_fn)(FILE *file, const cli_command *command, const cli_option *option);
 void each_option(FILE *file, const cli_command *command, option_fn print);
-/* Options of a command; `title` is what comes before the title of each group. */
+/* The same, with `title` printed before the title of each group. */
 void each_titled_option(FILE *file, const cli_command *command, const char *title,
                         void (*print)(FILE *file, const cli_option *option));
 

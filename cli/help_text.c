@@ -17,12 +17,9 @@ const char program_details[] =
     "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
     "options.\n\n"
     "'-' in the place of a file that is read is standard input, and a pipe or FIFO may be named, "
-    "such "
-    "as one that a shell makes of <(...). A stream is copied to a file without a name first, which "
-    "takes as much room in $TMPDIR (or /var/tmp) as it is long. It may hold .npy, .npz, "
-    ".safetensors "
-    "or text: what it is is told by its first bytes. Folders and pictures cannot be read from a "
-    "stream. A file named - is ./-.";
+    "such as one that a shell makes of <(...). A stream is first copied to a temporary file in "
+    "$TMPDIR (or /var/tmp). Its format, .npy, .npz, .safetensors or text, is recognised by its "
+    "magic bytes. Folders and pictures cannot be streams. A file named - is ./-.";
 
 const cli_example program_examples[] = {
     {"See what koofu does, on a synthetic world", "koofu demo"},

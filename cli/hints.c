@@ -1,10 +1,10 @@
-/* hints.c - the library's hints in the words of the command line. A hint at an option is given only
- * to commands that have it. */
+/* hints.c - the library's hints in the words of the command line. A hint that names an option is
+ * given only to commands that have it. */
 #include "cli.h"
 
 #include <string.h>
 
-/* The first entry that fits the command is used. */
+/* The first entry that fits the command counts. */
 static const struct hint_text {
   kf_hint hint;
   const char *option; /* NULL: for every command */
@@ -46,17 +46,12 @@ static const struct hint_text {
     {KF_HINT_COMPACT, NULL, "make one file of it with 'koofu index --compact'"},
 };
 
-static int has_option(const cli_command *command, const char *name) {
-  option_walk walk = {.command = command};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (strcmp(o->name, name) == 0) return 1;
-  return 0;
-}
-
 const char *hint_for(const cli_command *command, kf_hint hint) {
-  for (size_t i = 0; i < COUNT_OF(hints); i++)
+  for (size_t i = 0; i < COUNT_OF(hints); i++) {
+    const char *option = hints[i].option;
     if (hints[i].hint == hint &&
-        (!hints[i].option || (command && has_option(command, hints[i].option))))
+        (!option || (command && find_option(command, option, strlen(option)))))
       return hints[i].text;
+  }
   return NULL;
 }

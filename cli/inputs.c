@@ -1,38 +1,20 @@
-/* inputs.c - opens data sets, loads models, reads or computes statistics. */
+/* inputs.c - opens data sets, loads models, and reads or computes statistics. */
 #include "inputs.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
-#include "streams.h"
+#include "sink.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- data ------------------------------------------------------------------------------------- */
-
-int data_options_given(const cli_args *a) {
-  const struct data_args *d = &a->data;
-  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column ||
-         d->id_column || d->order || d->skip_bad || d->only;
-}
-
 /* --- files of a rank -------------------------------------------------------------------------- */
 
-/* A path with the number of this rank in the place of every "%r"; NULL: no memory. */
-static char *path_of_rank(cli_run *cli, const char *path) {
-  char number[16];
-  size_t extra = (size_t)snprintf(number, sizeof number, "%u", kf_ctx_rank(cli->ctx)), n = 0;
-  for (const char *at = path; (at = strstr(at, "%r")) != NULL; at += 2) n++;
-  char *own = own_memory(cli, strlen(path) + n * extra + 1, 1), *to = own;
-  for (const char *at; own && (at = strstr(path, "%r")) != NULL; path = at + 2) {
-    memcpy(to, path, (size_t)(at - path));
-    to = stpcpy(to + (at - path), number);
-  }
-  if (own) strcpy(to, path);
-  return own;
+/* A path with the number of this rank in place of every "%r"; NULL: out of memory. */
+static const char *path_of_rank(cli_run *cli, const char *path) {
+  for (const char *at; path && (at = strstr(path, "%r")) != NULL;)
+    path = own_format(cli, "%.*s%u%s", (int)(at - path), path, kf_ctx_rank(cli->ctx), at + 2);
+  return path;
 }
 
-/* Makes a list of paths that of this rank; *own: some are. */
+/* Puts the number of this rank into a list of paths. *own becomes 1 if any path has it. */
 static int take_rank_paths(cli_run *cli, const char *const **paths, size_t n, int *own) {
   const char **list = own_memory(cli, n + 1, sizeof *list);
   if (!list) return fail(cli, KF_ERR_MEM);
@@ -48,8 +30,7 @@ static int take_rank_paths(cli_run *cli, const char *const **paths, size_t n, in
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
                      const char *only, label_use use, kf_data **out) {
   const struct data_args *d = &cli->args.data;
-  if (d->allow_unknown && !d->classes)
-    return fail_usage(cli, "--skip-unknown needs --classes FILE");
+  if (!d->classes) TRY(need(cli, "skip-unknown", "--classes FILE"));
   kf_data_options options = {
       .labels = labels->items,
       .n_labels = labels->n,
@@ -71,33 +52,31 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
     TRY(take_rank_paths(cli, &options.labels, options.n_labels, &own_labels));
     options.own_files = (uint64_t)own;
   }
-  TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
-  TRY(own_data(cli, *out));
+  TRY(own_data(cli, kf_data_open(cli->ctx, paths, n, &options, out), out));
   return check_replaces_no_data(cli, *out, cli->args.output);
 }
 
-/* --only concerns these rows, not test rows. */
+/* --only is about these rows, not about test rows. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   const cli_list *operands = &cli->args.operands;
   return open_rows(cli, operands->items + first, operands->n - first, &cli->args.data.labels,
                    cli->args.data.only, use, out);
 }
 
-/* What helps with labels does not help here. */
+/* Hints about labels do not apply to --groups. */
 static int fail_groups(cli_run *cli, kf_status status) {
   kf_hint hint = kf_errhint(cli->ctx);
   if (hint != KF_HINT_SKIP_UNLABELLED && hint != KF_HINT_LABEL_COLUMN) return fail(cli, status);
-  char message[10240];
-  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
   return fail_with(cli, EXIT_BAD_DATA,
-                   "%s; --groups takes one group for each row, and nothing else", message);
+                   "%s; --groups takes one group for each row, and nothing else",
+                   kf_errmsg(cli->ctx));
 }
 
 int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   const cli_args *a = &cli->args;
   if (!a->fit.groups) return EXIT_OK;
   if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
-  if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
+  if (a->data.only) TRY(refuse(cli, "groups", "--only"));
   kf_data_options options = {.labels = &a->fit.groups,
                              .n_labels = 1,
                              .tensor = a->data.tensor,
@@ -106,7 +85,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   kf_data *grouped;
   kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped);
   if (status != KF_OK) return fail_groups(cli, status);
-  TRY(own_data(cli, grouped));
+  TRY(own_data(cli, KF_OK, &grouped));
   int32_t *groups = own_memory(cli, kf_data_rows(grouped), sizeof *groups);
   if (!groups) return fail(cli, KF_ERR_MEM);
   *out = (const uint32_t *)groups;
@@ -115,8 +94,7 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
 
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   const struct test_args *t = &cli->args.test;
-  if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
-  if (!t->data.n) return EXIT_OK;
+  if (!t->data.n) return need(cli, "test-labels", "--test DATA");
   TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
   if (truth || kf_data_has_labels(*out)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
@@ -124,9 +102,18 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
                    t->data.items[0]);
 }
 
+/* --- kinds of files --------------------------------------------------------------------------- */
+
+int is_kind(cli_run *cli, const char *path, const char *kind) {
+  kf_info *info = NULL;
+  int is = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, kind) == 0;
+  kf_info_free(info);
+  return is;
+}
+
 /* --- models ----------------------------------------------------------------------------------- */
 
-/* What to do with a file of this kind if a model or a gallery is wanted. */
+/* What to do with a file of this kind where a model or gallery is wanted. */
 static const char *advice(const char *kind, const char *wanted) {
   int is_model = strcmp(kind, "model") == 0, gallery_wanted = strcmp(wanted, "gallery") == 0;
   if (gallery_wanted)
@@ -138,7 +125,7 @@ static const char *advice(const char *kind, const char *wanted) {
                                          : "make one with 'koofu fit DATA'";
 }
 
-/* Whether a file is sound but of another kind; says so. */
+/* Reports a sound file of another kind; returns whether it is one. */
 static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
   kf_info *info;
   if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
@@ -153,7 +140,7 @@ static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
 }
 
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted) {
-  /* A hint is about what a file holds, not about what it is. */
+  /* A hint is about the content of a file, not about its kind. */
   if (status != KF_ERR_DATA || kf_errhint(cli->ctx) != KF_HINT_NONE) return fail(cli, status);
   char message[10240];
   snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
@@ -163,7 +150,7 @@ int fail_load(cli_run *cli, kf_status status, const char *path, const char *want
 
 int load_model(cli_run *cli, const char *path, kf_model **out) {
   kf_status status = kf_model_load(cli->ctx, path, out);
-  return status == KF_OK ? own_model(cli, *out) : fail_load(cli, status, path, "model");
+  return status == KF_OK ? own_model(cli, KF_OK, out) : fail_load(cli, status, path, "model");
 }
 
 kf_metric metric_for(const cli_args *a, const kf_model *model) {
@@ -194,20 +181,15 @@ kf_stats_options stats_options_of(const cli_args *a) {
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {
-  TRY(result_of(cli, kf_stats_load(cli->ctx, path, out)));
-  return own_stats(cli, *out);
+  return own_stats(cli, kf_stats_load(cli->ctx, path, out), out);
 }
 
-/* Options that contradict each other or a statistics file. */
+/* Refuses options that contradict each other or a statistics file. */
 static int check_stats_options(cli_run *cli, const kf_stats *loaded) {
-  const cli_args *a = &cli->args;
-  int exponent = a->stats.exponent.given, no_normalize = a->stats.no_normalize;
-  if (exponent && !no_normalize) return fail_usage(cli, "--exponent needs --no-normalize");
-  if (loaded &&
-      (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown || no_normalize))
-    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
-                      a->operands.items[0]);
-  return EXIT_OK;
+  if (!cli->args.stats.no_normalize) TRY(need(cli, "exponent", "--no-normalize"));
+  if (!loaded) return EXIT_OK;
+  return refuse(cli, DATA_OPTIONS " skip-unlabelled skip-unknown no-normalize",
+                "%s, which holds statistics", cli->args.operands.items[0]);
 }
 
 static int is_regular(const char *path) {
@@ -217,21 +199,16 @@ static int is_regular(const char *path) {
 
 /* A file that cannot be loaded as statistics is data, unless it is damaged. */
 static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
-  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, *out);
+  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, KF_OK, out);
   kf_info *info;
   TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
-  int is_stats = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
-  return is_stats ? load_stats(cli, path, out) : EXIT_OK;
+  return is_kind(cli, path, "statistics") ? load_stats(cli, path, out) : EXIT_OK;
 }
 
-/* Several statistics files are not one data set; a file that cannot be read is reported later. */
+/* Several statistics files are not one data set. */
 static int refuse_several_stats(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return EXIT_OK;
-  int is_stats = strcmp(info->kind, "statistics") == 0;
-  kf_info_free(info);
-  if (!is_stats) return EXIT_OK;
+  if (!is_kind(cli, path, "statistics")) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: holds statistics; merge statistics files with 'koofu merge' first", path);
 }
@@ -248,10 +225,10 @@ int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
   kf_stats_options options = stats_options_of(&cli->args);
   TRY(check_stats_options(cli, NULL));
   TRY(open_data(cli, 0, LABELS_NEEDED, rows));
-  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out)));
+  TRY(own_stats(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out), out));
   uint64_t n = kf_stats_rows(*out), unlabelled = kf_data_unlabelled(*rows);
   say_rows_left_out(cli, n, unlabelled, kf_data_rows(*rows) - n - unlabelled);
-  return own_stats(cli, *out);
+  return EXIT_OK;
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {

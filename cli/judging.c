@@ -1,28 +1,19 @@
 /* judging.c - loads truth and class sets, and prints errors by class. */
-#include "format.h"
-#include "judging.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
-#include "table.h"
+#include "eval.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
   const struct judge_args *j = &cli->args.judge;
-  if (!j->truth && (j->truth_classes || j->ids))
-    return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
+  if (!j->truth) TRY(need(cli, "ids truth-classes", "--truth FILE"));
   kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};
   if (j->truth) {
-    TRY(result_of(cli, kf_truth_load(cli->ctx, j->truth, &options, truth)));
-    TRY(own_truth(cli, *truth));
+    TRY(own_truth(cli, kf_truth_load(cli->ctx, j->truth, &options, truth), truth));
   }
   if (!j->class_set) return EXIT_OK;
-  TRY(result_of(cli, kf_class_set_load(cli->ctx, j->class_set, set)));
-  return own_class_set(cli, *set);
+  return own_class_set(cli, kf_class_set_load(cli->ctx, j->class_set, set), set);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -52,7 +43,11 @@ static void print_json_class(cli_json *j, const char *key, const kf_model *model
 }
 
 static void print_model_class(FILE *file, const kf_model *model, int32_t class) {
-  print_class(file, kf_model_class_name(model, (uint32_t) class), class);
+  const char *name = kf_model_class_name(model, (uint32_t) class);
+  if (name)
+    print_escaped(file, name);
+  else
+    fprintf(file, "%d", class);
 }
 
 /* --- the worst classes ------------------------------------------------------------------------ */
@@ -64,7 +59,7 @@ typedef struct ranked {
   const kf_class_result *result;
 } ranked;
 
-/* The lower accuracy comes first; of equal ones the one with more rows, then the lower number. */
+/* Lower accuracy comes first, then more rows, then the lower number. */
 static int comes_before(const ranked *x, const ranked *y) {
   double p = (double)x->result->top1 * (double)y->result->n;
   double q = (double)y->result->top1 * (double)x->result->n;
@@ -73,7 +68,7 @@ static int comes_before(const ranked *x, const ranked *y) {
   return x->class < y->class;
 }
 
-/* The first of the classes that have rows; returns how many there are. */
+/* The worst classes that have rows; returns how many are listed. */
 static size_t worst_classes(const kf_analysis *analysis, ranked list[SHOWN]) {
   size_t n = 0;
   for (uint32_t k = 0; k < analysis->n_classes; k++) {
@@ -119,7 +114,7 @@ static void print_confusions(const kf_model *model, const kf_analysis *analysis)
   }
 }
 
-/* Accuracy in a bin, and in that bin and all above it. */
+/* Accuracy in a bin, and in it and all higher bins. */
 static void print_margins(const kf_analysis *analysis) {
   printf("\nmargin between the two best scores:\n  %9s %9s %9s %9s  from there on\n", "from", "to",
          "rows", "top-1");
@@ -150,9 +145,9 @@ static void print_json_worst(cli_json *j, const kf_model *model, const kf_analys
     jw_count(j, "top1", worst[i].result->top1);
     jw_count(j, "top5", worst[i].result->top5);
     jw_count(j, "answers", worst[i].result->answers);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
@@ -163,9 +158,9 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
     print_json_class(j, "class", model, analysis->confusions[i].truth);
     print_json_class(j, "answer", model, analysis->confusions[i].answer);
     jw_count(j, "n", analysis->confusions[i].n);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
   jw_open(j, "margins", '[');
   for (size_t i = 0; i < analysis->n_bins; i++) {
     jw_open(j, NULL, '{');
@@ -173,135 +168,97 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
     jw_real(j, "high", analysis->bins[i].high);
     jw_count(j, "n", analysis->bins[i].n);
     jw_count(j, "top1", analysis->bins[i].top1);
-    jw_close(j, '}');
+    jw_close(j, "}");
   }
-  jw_close(j, ']');
+  jw_close(j, "]");
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static void table_model_class(cli_table *t, const kf_model *model, int32_t class) {
-  table_class(t, kf_model_class_name(model, (uint32_t) class), class);
-}
-
-/* What the tables are about, and a row's id at hand. */
 typedef struct judged {
-  kf_ctx *ctx;
   const kf_model *model;
   const kf_data *data;
   const kf_analysis *analysis;
-  const char *const *paths;
-  char *id; /* [MOST_ID]; NULL: rows have no ids */
 } judged;
-enum { MOST_ID = 65536 + 1 };
 
-static void write_header(cli_table *t, const char *const *names) {
-  for (; *names; names++) table_text(t, *names);
-  table_end(t);
+static void put_model_class(sink *s, const kf_model *model, int32_t class) {
+  sink_class(s, kf_model_class_name(model, (uint32_t) class), class);
 }
 
-static void write_classes(const judged *of, cli_table *t) {
-  static const char *const names[] = {"class", "rows", "top1", "top5", "answers", NULL};
-  write_header(t, names);
+static int write_classes(const judged *of, sink *s) {
+  sink_columns(s, "class rows top1 top5 answers");
+  TRY(sink_end_header(s));
   for (uint32_t k = 0; k < of->analysis->n_classes; k++) {
     const kf_class_result *r = &of->analysis->classes[k];
-    table_model_class(t, of->model, (int32_t)k);
-    table_count(t, r->n);
-    table_count(t, r->top1);
-    table_count(t, r->top5);
-    table_count(t, r->answers);
-    table_end(t);
+    put_model_class(s, of->model, (int32_t)k);
+    sink_number(s, (int64_t)r->n);
+    sink_number(s, (int64_t)r->top1);
+    sink_number(s, (int64_t)r->top5);
+    sink_number(s, (int64_t)r->answers);
+    TRY(sink_end_row(s));
   }
-}
-
-static void write_confusions(const judged *of, cli_table *t) {
-  static const char *const names[] = {"rows", "class", "answer", NULL};
-  write_header(t, names);
-  for (size_t i = 0; i < of->analysis->n_confusions; i++) {
-    const kf_confusion *c = &of->analysis->confusions[i];
-    table_count(t, c->n);
-    table_model_class(t, of->model, c->truth);
-    table_model_class(t, of->model, c->answer);
-    table_end(t);
-  }
-}
-
-/* Leaves the id empty if it cannot be read; check_ids has seen that it can. */
-static kf_status fetch_id(const judged *of, uint64_t row) {
-  *of->id = '\0';
-  return kf_data_get_id(of->ctx, of->data, row, of->id, MOST_ID);
-}
-
-static int check_ids(cli_run *cli, const judged *of) {
-  for (size_t i = 0; i < of->analysis->n_mistakes; i++)
-    TRY(result_of(cli, fetch_id(of, of->analysis->mistakes[i].row)));
   return EXIT_OK;
 }
 
-static void write_wrong(const judged *of, cli_table *t) {
-  table_text(t, "row");
-  if (of->id) table_text(t, "id");
-  static const char *const names[] = {"truth", "answer", "score", "margin", NULL};
-  for (const char *const *name = names; *name; name++) table_text(t, *name);
-  if (of->analysis->calibration) {
-    table_text(t, "probability");
-    table_text(t, "truth_probability");
+static int write_confusions(const judged *of, sink *s) {
+  sink_columns(s, "rows class answer");
+  TRY(sink_end_header(s));
+  for (size_t i = 0; i < of->analysis->n_confusions; i++) {
+    const kf_confusion *c = &of->analysis->confusions[i];
+    sink_number(s, (int64_t)c->n);
+    put_model_class(s, of->model, c->truth);
+    put_model_class(s, of->model, c->answer);
+    TRY(sink_end_row(s));
   }
-  table_end(t);
-  for (size_t i = 0; i < of->analysis->n_mistakes; i++) {
-    const kf_mistake *m = &of->analysis->mistakes[i];
-    table_count(t, m->row);
-    if (of->id) fetch_id(of, m->row);
-    if (of->id) table_text(t, of->id);
-    table_model_class(t, of->model, m->truth);
-    table_model_class(t, of->model, m->answer);
-    table_real(t, 6, m->score);
-    table_real(t, 6, m->margin);
-    if (of->analysis->calibration) table_real(t, 6, m->probability);
-    if (of->analysis->calibration) table_real(t, 6, m->right_probability);
-    table_end(t);
-  }
+  return EXIT_OK;
 }
 
-static void write_wrong_json(const judged *of, FILE *file) {
+static int write_wrong(const judged *of, sink *s) {
+  int ids = kf_data_has_ids(of->data), probabilities = of->analysis->calibration != NULL;
+  sink_column(s, "row", KF_COLUMN_INTEGER);
+  if (ids) sink_column(s, "id", KF_COLUMN_TEXT);
+  sink_column(s, "truth", KF_COLUMN_TEXT);
+  sink_column(s, "answer", KF_COLUMN_TEXT);
+  sink_column(s, "score", KF_COLUMN_REAL);
+  sink_column(s, "margin", KF_COLUMN_REAL);
+  if (probabilities) sink_column(s, "probability", KF_COLUMN_REAL);
+  if (probabilities) sink_column(s, "truth_probability", KF_COLUMN_REAL);
+  TRY(sink_end_header(s));
   for (size_t i = 0; i < of->analysis->n_mistakes; i++) {
     const kf_mistake *m = &of->analysis->mistakes[i];
-    cli_json j = {file, 0};
-    jw_open(&j, NULL, '{');
-    jw_count(&j, "row", m->row);
-    if (of->id) fetch_id(of, m->row);
-    if (of->id) jw_text(&j, "id", of->id);
-    print_json_class(&j, "truth", of->model, m->truth);
-    print_json_class(&j, "answer", of->model, m->answer);
-    jw_real(&j, "score", m->score);
-    jw_real(&j, "margin", m->margin);
-    if (of->analysis->calibration) jw_real(&j, "probability", m->probability);
-    if (of->analysis->calibration) jw_real(&j, "truth_probability", m->right_probability);
-    jw_end(&j);
+    sink_number(s, (int64_t)m->row);
+    if (ids) sink_text(s, sink_id(s, of->data, m->row, NULL));
+    put_model_class(s, of->model, m->truth);
+    put_model_class(s, of->model, m->answer);
+    sink_real(s, 6, m->score);
+    sink_real(s, 6, m->margin);
+    if (probabilities) sink_real(s, 6, m->probability);
+    if (probabilities) sink_real(s, 6, m->right_probability);
+    TRY(sink_end_row(s));
   }
+  return EXIT_OK;
 }
 
-static void write_judged(const void *argument, size_t i, FILE *file) {
-  static void (*const tables[])(const judged *, cli_table *) = {write_classes, write_confusions,
-                                                                write_wrong};
-  const judged *of = argument;
-  const char *path = of->paths[i];
-  cli_table t = table_for(file, path);
-  if (i == 2 && (ends_with(path, ".json") || ends_with(path, ".jsonl")))
-    write_wrong_json(of, file);
-  else
-    tables[i](of, &t);
+static sink_format table_format(const char *path, int may_be_json) {
+  if (may_be_json && (ends_with(path, ".json") || ends_with(path, ".jsonl"))) return SINK_JSON;
+  return format_of(path) == SINK_CSV ? SINK_CSV : SINK_TABS;
 }
 
 int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
                  const kf_analysis *analysis) {
   const struct error_args *e = &cli->args.errors;
-  const char *const paths[] = {e->per_class, e->confusions, e->wrong};
-  judged of = {cli->ctx, model, data, analysis, paths, NULL};
-  if (e->wrong && kf_data_has_ids(data)) {
-    of.id = own_memory(cli, MOST_ID, 1);
-    if (!of.id) return fail(cli, KF_ERR_MEM);
-    TRY(check_ids(cli, &of));
+  const struct {
+    const char *path;
+    int (*write)(const judged *of, sink *s);
+  } tables[] = {
+      {e->per_class, write_classes}, {e->confusions, write_confusions}, {e->wrong, write_wrong}};
+  sink *sinks[COUNT_OF(tables)] = {NULL};
+  judged of = {model, data, analysis};
+  for (size_t i = 0; i < COUNT_OF(tables); i++) {
+    const char *path = tables[i].path;
+    if (!path) continue;
+    TRY(sink_open(cli, path, table_format(path, path == e->wrong), &sinks[i]));
+    TRY(tables[i].write(&of, sinks[i]));
   }
-  return write_files(cli, paths, COUNT_OF(paths), write_judged, &of);
+  return sinks_finish(cli, sinks, COUNT_OF(sinks));
 }

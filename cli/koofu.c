@@ -1,4 +1,4 @@
-/* koofu.c - koofu, in one process. */
+/* koofu.c - koofu in one process. */
 #include "program.h"
 
 int main(int argc, char **argv) { return cli_main(argc, argv, NULL); }

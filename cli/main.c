@@ -1,10 +1,7 @@
-/* main.c - finds the command, reads its options, makes the context, runs it. */
+/* main.c - finds the command, parses its options, makes the context and runs it. */
 #include "commands.h"
-#include "format.h"
 #include "help.h"
-#include "owned.h"
 #include "program.h"
-#include "streams.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -19,9 +16,7 @@ const cli_command *find_command(const char *name) {
   return NULL;
 }
 
-/* --- messages -------------------------------------------------------------------------------- */
-
-/* Messages may hold paths and names from files. */
+/* Messages may contain paths and names from files. */
 static void print_text(const cli_run *cli, const char *format, va_list list) {
   char text[10240], named[sizeof text]; /* two paths of maximum length and a sentence */
   vsnprintf(text, sizeof text, format, list);
@@ -58,7 +53,7 @@ int fail_usage(cli_run *cli, const char *format, ...) {
   return EXIT_USAGE;
 }
 
-static int exit_status(kf_status status) {
+int exit_status_of(kf_status status) {
   static const int exit_statuses[] = {
       [KF_OK] = EXIT_OK,
       [KF_ERR_ARG] = EXIT_USAGE,
@@ -81,7 +76,7 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
   const char *message = kf_errmsg(cli->ctx);
   if (kf_errhint(cli->ctx) == KF_HINT_ANY_ENCODER) path = NULL; /* the message names both files */
   const char *hint = hint_for(cli->command, kf_errhint(cli->ctx));
-  return fail_with(cli, exit_status(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
+  return fail_with(cli, exit_status_of(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
                    *message ? message : kf_status_name(status), hint ? "; " : "", hint ? hint : "");
 }
 
@@ -106,30 +101,31 @@ static void log_callback(void *user, const char *message) {
   if (!cli->muted) say(cli, "%s", message);
 }
 
-/* --- a run ------------------------------------------------------------------------------------ */
-
 enum { RANK_SECONDS = 30, DAY_SECONDS = 86400 };
 
-/* Stands in for --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
- * have no terminal, and a log that is not silent for hours. A set-user-ID program obeys no environment, which may
- * name a plug-in, that is: code. */
+/* NULL: not set, or empty. A set-user-ID program ignores the environment, which may name a plug-in,
+ * that is, code. */
+static const char *environment(const char *name) {
+  const char *value = secure_getenv(name);
+  return value && *value ? value : NULL;
+}
+
+/* Replaces --threads, --isa and --device if they are not given. *lines: as in cli_progress; ranks
+ * print progress to a log. */
 static int read_environment(cli_run *cli, int *lines, char *message, size_t size) {
-  const char *seconds = secure_getenv("KOOFU_PROGRESS");
-  int64_t given = has_ranks(cli) ? RANK_SECONDS : -1;
-  const char *threads = secure_getenv("KOOFU_THREADS"), *isa = secure_getenv("KOOFU_ISA");
-  const char *device = secure_getenv("KOOFU_DEVICE"),
-             *plugin = secure_getenv("KOOFU_DEVICE_PLUGIN");
+  const char *threads = environment("KOOFU_THREADS"), *isa = environment("KOOFU_ISA");
+  const char *seconds = environment("KOOFU_PROGRESS");
+  int64_t wait = has_ranks(cli) ? RANK_SECONDS : -1;
   struct common_args *c = &cli->args.common;
-  if (!c->device && device && *device) c->device = device;
-  if (plugin && *plugin) c->device_plugin = plugin;
-  if (threads && *threads && !c->threads.given &&
+  if (!c->device) c->device = environment("KOOFU_DEVICE");
+  c->device_plugin = environment("KOOFU_DEVICE_PLUGIN");
+  if (threads && !c->threads.given &&
       parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
     return -1;
-  if (seconds && *seconds &&
-      parse_number("KOOFU_PROGRESS", seconds, 0, DAY_SECONDS, &given, message, size))
+  if (seconds && parse_number("KOOFU_PROGRESS", seconds, 0, DAY_SECONDS, &wait, message, size))
     return -1;
-  *lines = (int)given;
-  if (!isa || !*isa || c->isa >= 0) return 0;
+  *lines = (int)wait;
+  if (!isa || c->isa >= 0) return 0;
   c->isa = parse_choice("KOOFU_ISA", isa, isa_choices, message, size);
   return c->isa < 0 ? -1 : 0;
 }
@@ -146,22 +142,20 @@ static int make_context(cli_run *cli) {
                             .any_encoder = cli->args.data.any_encoder,
                             .device = cli->args.common.device,
                             .device_plugin = cli->args.common.device_plugin,
-
                             .comm = cli->comm};
-  kf_status status = kf_ctx_new(&options, &cli->ctx);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_ctx_new(&options, &cli->ctx)));
   if (cli->args.common.verbose)
     say(cli, "koofu %s, %s, instruction set %s", kf_version(),
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
         kf_isa_name(kf_ctx_isa(cli->ctx)));
   const kf_device_list *devices;
   const char *device = cli->args.common.device;
-  if (!device || strcmp(device, "auto") == 0) return EXIT_OK; /* looked for where it pays */
-  /* What is missing shows before the work begins. */
+  if (!device || strcmp(device, "auto") == 0) return EXIT_OK; /* searched for when it pays */
+  /* Reports a missing device before the work begins. */
   return result_of(cli, kf_devices_find(cli->ctx, &devices));
 }
 
-static int run(cli_run *cli, int argc, char **argv) {
+static int run_command(cli_run *cli, int argc, char **argv) {
   char message[512];
   cli->args.common.isa = -1; /* not given */
   if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
@@ -195,7 +189,7 @@ int no_such_command(cli_run *cli, const char *name) {
   return fail_with(cli, EXIT_USAGE, "there is no command '%s'; see 'koofu help'", name);
 }
 
-static int start(cli_run *cli, int argc, char **argv) {
+static int take_command(cli_run *cli, int argc, char **argv) {
   if (argc < 2) {
     print_help(stderr, NULL);
     return EXIT_USAGE;
@@ -211,13 +205,13 @@ static int start(cli_run *cli, int argc, char **argv) {
   cli->command = found;
   if (has_ranks(cli) && !found->shared)
     return fail_with(cli, EXIT_USAGE,
-                     "there is nothing to share out among ranks; run 'koofu %s' by itself",
+                     "there is no work to share among ranks; run 'koofu %s' by itself",
                      found->name);
-  return run(cli, argc - 2, argv + 2);
+  return run_command(cli, argc - 2, argv + 2);
 }
 
-/* Every shard of a data set stays open, so allow as many files as possible. Exceeding the file size
- * limit is an error of the write, not the end of the process. */
+/* Every shard of a data set stays open, so as many files as possible are allowed. Exceeding the
+ * file size limit makes the write fail instead of ending the process. */
 static void set_limits(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -227,26 +221,26 @@ static void set_limits(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-/* A stack that cannot grow ends the process without a word. So it grows now, while nothing has been
- * begun, by more than the kernels put on it; then whatever lacks memory is an allocation. */
-static void grow_stack(void) {
+/* A stack that cannot grow ends the process without a word. So it grows here, by more than the
+ * kernels need; after that, a lack of memory shows as a failed allocation. Not inlined: the
+ * frame must come after the limit is raised. */
+__attribute__((noinline)) static void grow_stack(void) {
   enum { BYTES = 1 << 19, PAGE = 4096 };
-  volatile char room[BYTES];
-  for (size_t i = 0; i < BYTES; i += PAGE) room[BYTES - 1 - i] = 0; /* downwards, as it grows */
-  (void)room[0];
+  volatile char pages[BYTES];
+  for (size_t i = BYTES; i > 0; i -= PAGE) pages[i - 1] = 0; /* downwards, as it grows */
+  (void)pages[0];
 }
 
-/* A limit below a mebibyte, some of which is taken already, is raised as far as that. */
 static int take_stack(cli_run *cli) {
-  const rlim_t enough = 1 << 20;
+  const rlim_t least = 1 << 20;
   struct rlimit stack;
-  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < enough) {
-    rlim_t had = stack.rlim_cur;
-    stack.rlim_cur = enough;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < least) {
+    rlim_t before = stack.rlim_cur;
+    stack.rlim_cur = least;
     if (setrlimit(RLIMIT_STACK, &stack) != 0)
       return fail_with(cli, EXIT_INTERNAL,
                        "the stack is limited to %llu KiB, but 1024 are needed (see 'ulimit -s')",
-                       (unsigned long long)had / 1024);
+                       (unsigned long long)before / 1024);
   }
   grow_stack();
   return EXIT_OK;
@@ -258,10 +252,11 @@ int cli_main(int argc, char **argv, const kf_comm *comm) {
   cli.begun = now();
   cli.comm = comm;
   set_limits();
-  int taken = take_stack(&cli);
-  int status = settle(&cli, taken == EXIT_OK ? start(&cli, argc, argv) : taken);
+  int status = take_stack(&cli);
+  if (status == EXIT_OK) status = take_command(&cli, argc, argv);
+  status = settle(&cli, status);
   free_owned(&cli);
-  cli.n_streams = 0; /* freed with the rest */
+  cli.streams = NULL; /* freed with the rest */
   kf_ctx_free(cli.ctx);
   args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);

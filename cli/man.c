@@ -5,7 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Prints n bytes, escaped so that roff interprets none of them and the rendered text can be pasted. */
+/* Prints n bytes, escaped so that roff interprets none of them and the rendered text can be
+ * pasted. */
 static void print_n(FILE *file, const char *text, size_t n) {
   if (n && (text[0] == '.' || text[0] == '\'')) fputs("\\&", file);
   for (size_t i = 0; i < n; i++) {
@@ -49,6 +50,13 @@ static void print_paragraphs(FILE *file, const char *text) {
   if (fixed) fputs(".EE\n", file);
 }
 
+/* font: 'B' (bold) or 'I' (italic). */
+static void print_in(FILE *file, char font, const char *text) {
+  fprintf(file, "\\f%c", font);
+  print(file, text);
+  fputs("\\fR", file);
+}
+
 static void print_option(FILE *file, const cli_option *o) {
   fputs(".TP\n", file);
   if (o->letter) fprintf(file, "\\fB\\-%c\\fR, ", o->letter);
@@ -56,9 +64,8 @@ static void print_option(FILE *file, const cli_option *o) {
   print(file, o->name);
   fputs("\\fR", file);
   if (o->value) {
-    fputs(" \\fI", file);
-    print(file, o->value);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'I', o->value);
   }
   putc('\n', file);
   print(file, o->help);
@@ -70,7 +77,7 @@ static void print_examples(FILE *file, const cli_example *examples) {
   print_heading(file, "examples");
   for (const cli_example *e = examples; e->line; e++) {
     fputs(".TP\n", file);
-    print(file, e->what);
+    print(file, e->title);
     fputs("\n.EX\n", file);
     print(file, e->line);
     fputs("\n.EE\n", file);
@@ -100,22 +107,16 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   print(file, command->name);
   fputs("\\fR", file);
   if (command->operands) {
-    fputs(" \\fI", file);
-    print(file, command->operands);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'I', command->operands);
   }
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;
-    if (o->letter) {
-      fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
-    } else {
-      fputs(" \\fB\\-\\-", file);
-      print(file, o->name);
-      fputs("\\fR \\fI", file);
-    }
-    print(file, o->value);
-    fputs("\\fR", file);
+    putc(' ', file);
+    print_in(file, 'B', show_option(o).text);
+    putc(' ', file);
+    print_in(file, 'I', o->value);
   }
   fputs(" [\\fIOPTION\\fR...]\n", file);
 }

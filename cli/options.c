@@ -3,6 +3,8 @@
 
 const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the order of kf_dtype */
 const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
+const char *const all_metrics[] = {"cosine", "euclidean", "inner", NULL};
+const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
 const char *const centre_choices[] = {"none", "mean", NULL};
 const char *const method_choices[] = {"shrunk", "paper", NULL};           /* kf_method, from 1 */
 const char *const criterion_choices[] = {"likelihood", "accuracy", NULL}; /* kf_criterion, from 1 */
@@ -19,9 +21,8 @@ const cli_group global_options = {
             {CHOICE("isa", common.isa, "NAME", KF_ISA_AUTO, isa_choices),
              .help = "use this instruction set: auto, plain, avx2, avx512 or amx"},
             {TEXT("device", common.device, "NAME"),
-             .help =
-                 "where to work: cpu, cuda, cuda:N or several, cuda:0,cuda:1 (default: auto, on "
-                 "the first GPU where that is faster)"},
+             .help = "where to work: cpu, cuda, cuda:N or cuda:0,cuda:1 (default: auto, a GPU "
+                     "where that is faster)"},
             {FLAG("quiet", common.quiet), .letter = 'q', .help = "print results and errors only"},
             {COUNTED("verbose", common.verbose), .letter = 'v',
              .help = "show threads, instruction set and timing; -vv times every stage"},
@@ -33,31 +34,31 @@ const cli_group label_options = {
     "Labels",
     OPTIONS(
         {INPUTS("labels", data.labels, "FILE"),
-         .help = "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text "
-                 "with one label per line; repeat it, or give a folder, for one file for each data "
-                 "file"},
+         .help =
+             "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text with "
+             "one label per line; repeat it, or give a folder, for one file for each data file"},
         {TEXT("label-column", data.label_column, "NAME"),
          .help = "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
                  "only one); the labels inside .parquet (default: labels or label)"},
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; integer labels index it, text labels must be in it"},
         {TEXT("label-tensor", data.label_tensor, "NAME"),
-         .help = "the labels inside .safetensors and .npz (default: labels; in an .npz, the only "
-                 "list of that length)"})};
+         .help = "the labels inside .safetensors and .npz (default: labels, or the only list that "
+                 "fits)"})};
 
 const cli_group row_options = {
     "Rows",
     OPTIONS(
         {TEXT("tensor", data.tensor, "NAME"),
-         .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
-                 "array)"},
+         .help =
+             "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D array)"},
         {TEXT("column", data.tensor, "NAME"),
          .help = "the rows inside .parquet (default: embedding, or the only list of floats)"},
         {TEXT("id-column", data.id_column, "NAME"),
          .help = "the ids of rows inside .parquet (default: id, ids or key; '': none)"},
         {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
-         .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
-                 "folders and patterns by number)"},
+         .help = "order of files: number (2 before 10), name or given (default: folders and "
+                 "patterns by number)"},
         {FLAG("skip-bad", data.skip_bad),
          .help = "leave out rows that are NaN, infinite or zero instead of failing"},
         {FLAG("rank-files", data.rank_files),
@@ -85,14 +86,14 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS({CRITERION}, {ROW_GROUPS}, {ONE_SE},
-            {SAMPLE,
-             .help = "choose using at most N rows, the same share of each class (default: up to "
-                     "2000 for the likelihood, up to 50000 for counting hits: as many as the "
-                     "choice needs)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
-                            "or as many as most classes have rows)"},
-            {MARGIN})};
+    OPTIONS(
+        {CRITERION}, {ROW_GROUPS}, {ONE_SE},
+        {SAMPLE, .help = "choose with at most N rows, the same share of each class (default: as "
+                         "many as needed, up to 2000 for the likelihood and 50000 for accuracy)"},
+        {FOLDS,
+         .help =
+             "folds that choose dimensions (default: 10, or as many as most classes have rows)"},
+        {MARGIN})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),
@@ -104,14 +105,12 @@ const cli_group vote_options = {
                                    "probabilities: larger is steeper (default: the model's)"})};
 
 const cli_group text_options = {
-    "Text",
-    OPTIONS({TEXT_INPUT,
-             .help = "zero-shot: classify by text prototypes (see 'koofu text-prototypes'); any "
-                     "data set with labels will do"},
-            {TEXT_CENTRE(text_centre_choices),
-             .help = "subtract before mapping: none, mean (the mean of the images, from both) or "
-                     "modality (from each its own mean; default)"},
-            {TEXT_AS_IS})};
+    "Text", OPTIONS({TEXT_INPUT,
+                     .help = "zero-shot: classify by text prototypes, or any data set with labels"},
+                    {TEXT_CENTRE(text_centre_choices),
+                     .help = "subtract before mapping: none, mean (that of the images) or modality "
+                             "(each its own; default)"},
+                    {TEXT_AS_IS})};
 
 #define PRECISION                                                                                  \
   CHOICE("precision", encoder.precision, "NAME", KF_PRECISION_F32, precision_choices),             \
@@ -125,8 +124,8 @@ const cli_group tower_options = {"Encoder", OPTIONS({PRECISION})};
 
 #define ENCODER(pixels)                                                                            \
   OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),                                            \
-           .help = "take pictures, and in 'koofu search' words, instead of rows, and embed them "  \
-                   "with this CLIP model (see 'koofu embed')"},                                    \
+           .help = "embed pictures, and in 'koofu search' words, with this CLIP model (see "       \
+                   "'koofu embed')"},                                                              \
           {PRECISION}, {MAX_PIXELS(pixels)})
 const cli_group encoder_options = {"Pictures", ENCODER(USUAL_PIXELS)};
 const cli_group served_options = {"Pictures",
@@ -134,23 +133,24 @@ const cli_group served_options = {"Pictures",
 
 const cli_group picture_options = {
     "Pictures",
-    OPTIONS({FLAG("skip-bad", data.skip_bad),
-             .help = "leave out pictures that cannot be read, naming each, instead of failing"},
-            {MAX_PIXELS(USUAL_PIXELS)},
-            {TEXT("label-key", pictures.label_key, "KEY"),
-             .help = "the class of a picture in a .tar: the value of KEY in the .json beside it "
-                     "(default: what .cls says)"},
-            {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
-             .help = "pictures that are finished together (default: 256)"},
-            {FLAG("no-resume", pictures.no_resume),
-             .help = "use nothing that an earlier run has finished"})};
+    OPTIONS(
+        {FLAG("skip-bad", data.skip_bad),
+         .help = "leave out pictures that cannot be read, naming each, instead of failing"},
+        {MAX_PIXELS(USUAL_PIXELS)},
+        {TEXT("label-key", pictures.label_key, "KEY"),
+         .help =
+             "the class of a picture in a .tar: KEY in the .json beside it (default: the .cls)"},
+        {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
+         .help = "pictures that are finished together (default: 256)"},
+        {FLAG("no-resume", pictures.no_resume),
+         .help = "use nothing that an earlier run has finished"})};
 
 #define TRUTH_CLASSES                                                                              \
   INPUT("truth-classes", judge.truth_classes, "FILE"),                                             \
-      .help = "class names, one per line, that the class numbers in --truth stand for"
+      .help = "class names, one per line, for class numbers in --truth"
 #define ROW_IDS                                                                                    \
   INPUT("ids", judge.ids, "FILE"),                                                                 \
-      .help = "the id of each row, one per line, by which --truth finds its entry"
+      .help = "the id of each row, one per line, to find its entry in --truth"
 
 const cli_group truth_options = {
     "Ground truth",

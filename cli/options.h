@@ -1,5 +1,4 @@
-/* options.h - what a command line may say: the values of options, by group, and the options that
- * several commands share. */
+/* options.h - the values of options, by group, and the options that several commands share. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -88,7 +87,8 @@ typedef struct cli_args {
     cli_number k;
     cli_numbers ks;
     int itself, rerank_from_disk, text;
-    const char *text_mean, *html, *pictures, *within, *unique, *keep, *only, *only_ids;
+    cli_real within, unique;
+    const char *text_mean, *html, *pictures, *keep, *only, *only_ids;
     cli_list also;
   } search;
   struct vote_args { /* vote_options */
@@ -151,6 +151,8 @@ enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[]; /* of prototypes */
+extern const char *const all_metrics[];    /* of galleries */
+extern const char *const part_choices[];
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
 extern const char *const priors_choices[];
@@ -159,7 +161,8 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 
 /* --- options that several commands have ------------------------------------------------------- */
 
-/* The beginning of a table entry, {OUTPUT("FILE"), .help = "..."}, for options whose help differs. */
+/* The beginning of a table entry, for options whose help differs: {OUTPUT("FILE"), .help =
+ * "..."}. */
 #define OUTPUT(VALUE) TEXT("output", output, VALUE), .letter = 'o'
 #define NEIGHBOURS    NUMBER("neighbours", search.k, "K", 1, KF_MAX_NEIGHBOURS), .letter = 'k'
 #define NEIGHBOUR_LIST                                                                             \
@@ -175,7 +178,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define TEXT_CENTRE(CHOICES) CHOICE("text-centre", text.centre, "WHAT", KF_CENTRE_NONE, CHOICES)
 #define TEMPLATES            INPUT("templates", prompts.templates, "FILE")
 
-/* A whole entry. */
+/* Whole table entries. */
 #define DATA_OUTPUT                                                                                \
   OUTPUT("OUT.safetensors"), .required = 1,                                                        \
                              .help = "the data set to write; its name ends in .safetensors"
@@ -189,6 +192,9 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define MODEL_METRIC                                                                               \
   METRIC(metric_choices), .help = "cosine or euclidean (default: cosine; euclidean for a model "   \
                                   "fitted without normalising)"
+#define PART                                                                                       \
+  CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),                                  \
+      .help = "of a model that has text: images, text or fused (default: fused)"
 #define SHARES_JSON JSON, .help = "one JSON object, with accuracies as fractions"
 #define CENTRE                                                                                     \
   CHOICE("centre", fit.centre, "WHAT", KF_CENTRE_NONE, centre_choices),                            \
@@ -207,8 +213,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define ROW_GROUPS                                                                                 \
   INPUT("groups", fit.groups, "FILE"),                                                             \
       .help =                                                                                      \
-          "the group of each row, such as its video or scene, in a file as for --labels; rows "    \
-          "of a group are left out together"
+          "the group of each row, such as its video, as for --labels; groups are left out whole"
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"
@@ -217,8 +222,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
       .help = "take the largest lambda within one standard error of the best"
 #define MARGIN                                                                                     \
   REAL("margin", fit.margin, "POINTS"),                                                            \
-      .help = "with --dim auto: points of accuracy that may be lost, with 95 % confidence "        \
-              "(default: 0.5)"
+      .help = "with --dim auto: points of accuracy that may be lost (default: 0.5)"
 #define TEST_ROWS                                                                                  \
   INPUTS("test", test.data, "DATA"),                                                               \
       .help = "test rows; repeat it for several files (default: folds of the training rows)"
@@ -239,7 +243,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
   FLAG("any-encoder", data.any_encoder), .help = "allow mixing embeddings from different encoders"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
-      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"
+      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, for --classes"
 #define ALL_NAMES                                                                                  \
   FLAG("all-names", prompts.all_names),                                                            \
       .help = "make prompts of every name of a class, not just the first"

@@ -1,13 +1,9 @@
-/* outputs.c - checks outputs before the work rather than after it, and says what was written. */
-#include "outputs.h"
-#include "format.h"
+/* outputs.c - checks outputs before the work starts, and says what was written. */
+#include "sink.h"
 
-#include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 int is_stdout(const char *path) { return !path || strcmp(path, "-") == 0; }
 
@@ -15,8 +11,6 @@ int ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
   return n >= m && strcmp(text + n - m, end) == 0;
 }
-
-/* --- outputs that are inputs ------------------------------------------------------------------ */
 
 static int fail_both(cli_run *cli, const char *path) {
   return fail_with(cli, EXIT_USAGE, "%s is both an input and the output", path);
@@ -34,8 +28,8 @@ static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
   return same;
 }
 
-/* Whether an output is a file that the command line names as an input. Files that folders and
- * patterns stand for are known once the data are open: check_replaces_no_data. */
+/* Whether an output is a file that the command line names as an input. Files in folders and
+ * patterns are known only once the data are open (check_replaces_no_data). */
 static int is_named_input(const cli_run *cli, const struct stat *output) {
   const cli_args *a = &cli->args;
   int found = same_as_one_of(output, &a->operands);
@@ -52,98 +46,41 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
   return !is_stdout(path) && kf_data_reads(data, path) ? fail_both(cli, path) : EXIT_OK;
 }
 
-/* --- outputs that cannot be written ----------------------------------------------------------- */
-
-/* Whether a file can be put there. */
-static int check_place(cli_run *cli, const char *path) {
+int check_output(cli_run *cli, const char *path) {
+  if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
+  struct stat info;
+  if (stat(path, &info) == 0 && is_named_input(cli, &info)) return fail_both(cli, path);
   kf_output *output;
   TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
   kf_output_free(output);
   return EXIT_OK;
 }
 
-int check_output(cli_run *cli, const char *path) {
-  if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
-  struct stat info;
-  if (stat(path, &info) != 0) return check_place(cli, path);
-  if (S_ISDIR(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
-  if (!S_ISREG(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  return is_named_input(cli, &info) ? fail_both(cli, path) : check_place(cli, path);
-}
-
 int check_text_output(cli_run *cli, const char *path) {
   return is_stdout(path) ? EXIT_OK : check_output(cli, path);
 }
 
-int check_data_set(cli_run *cli, const char *path) {
-  TRY(check_output(cli, path));
-  if (ends_with(path, ".safetensors") || ends_with(path, ".parquet")) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of a data set must end in .safetensors or .parquet", path);
-}
-
-int check_safetensors(cli_run *cli, const char *path, const char *what) {
+int check_safetensors(cli_run *cli, const char *path, const char *kind) {
   TRY(check_output(cli, path));
   if (ends_with(path, ".safetensors")) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
+  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, kind);
 }
 
-/* --- two outputs ------------------------------------------------------------------------------ */
-
-/* Length of the folder part of a path, with its slash; 0 without one. */
-static size_t folder_length(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash - path) + 1 : 0;
+static int write_nothing(cli_run *cli, const char *path) {
+  kf_output *output;
+  TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
+  return result_of(cli, kf_output_commit(cli->ctx, output));
 }
 
-/* Where a path leads: a folder and a name in it. Links are followed even to a file that does not
- * exist yet, since the first output may be about to create it. */
-typedef struct place {
-  struct stat folder;
-  char name[PATH_MAX];
-} place;
-
-enum { MOST_LINKS = 40 };
-
-/* Replaces a path that is a link by what it points to. 0: it is not a link. */
-static int follow(char path[PATH_MAX]) {
-  char link[PATH_MAX];
-  ssize_t length = readlink(path, link, sizeof link - 1);
-  if (length < 0) return 0;
-  link[length] = '\0';
-  size_t folder = link[0] == '/' ? 0 : folder_length(path);
-  if (folder + (size_t)length >= PATH_MAX) return 0;
-  memcpy(path + folder, link, (size_t)length + 1);
-  return 1;
-}
-
-/* -1: there is no such folder, or too many links. */
-static int find_place(const char *given, place *out) {
-  char path[PATH_MAX];
-  if (strlen(given) >= sizeof path) return -1;
-  strcpy(path, given);
-  for (int links = 0; follow(path);)
-    if (++links > MOST_LINKS) return -1;
-  size_t length = folder_length(path);
-  strcpy(out->name, path + length);
-  if (length == 0)
-    strcpy(path, ".");
-  else
-    path[length] = '\0';
-  return stat(path, &out->folder);
-}
-
+/* The library refuses to write a file twice in one transaction, so this tries one. */
 int check_outputs_differ(cli_run *cli, const char *a, const char *b) {
-  place one, two;
-  if (!b || find_place(a, &one) != 0 || find_place(b, &two) != 0) return EXIT_OK;
-  if (one.folder.st_dev != two.folder.st_dev || one.folder.st_ino != two.folder.st_ino ||
-      strcmp(one.name, two.name) != 0)
-    return EXIT_OK;
-  return fail_usage(cli, "%s: two outputs cannot be one file", b);
+  if (is_stdout(a) || is_stdout(b)) return EXIT_OK;
+  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
+  int result = write_nothing(cli, a);
+  if (result == EXIT_OK) result = write_nothing(cli, b);
+  kf_outputs_abort(cli->ctx);
+  return result;
 }
-
-/* --- what was written ------------------------------------------------------------------------- */
 
 void say_written(cli_run *cli, const char *path, const char *format, ...) {
   char text[512];
@@ -155,7 +92,7 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) {
   say(cli, "wrote %s: %s (%s)", path, text, show_seconds(now() - cli->begun).text);
 }
 
-/* The type of the rows in a file of ours: that of --dtype, unless they were added to others. */
+/* The type of the rows in a file: that of --dtype or, in a gallery that has grown, its own. */
 static const char *dtype_written(const cli_run *cli, const kf_info *info) {
   for (size_t i = 0; i < info->n_tensors && strcmp(info->kind, "gallery") == 0; i++)
     if (strcmp(info->tensors[i].name, "embeddings") == 0)
@@ -165,7 +102,7 @@ static const char *dtype_written(const cli_run *cli, const kf_info *info) {
   return kf_dtype_name((kf_dtype)cli->args.dtype);
 }
 
-/* By the file itself, so rows that were left out are not counted. */
+/* Counts the rows of the file itself, so those left out are not included. */
 void say_data_written(cli_run *cli, const char *path) {
   kf_info *info;
   if (cli->args.common.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;
@@ -173,12 +110,6 @@ void say_data_written(cli_run *cli, const char *path) {
               info->dim_out ? info->dim_out : info->dim, dtype_written(cli, info),
               info->classes ? show_counted(info->classes, "class", "classes").text : "no labels");
   kf_info_free(info);
-}
-
-int save_data(cli_run *cli, const kf_data *data, const char *path) {
-  kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path);
-  if (status == KF_OK) say_data_written(cli, path);
-  return result_of(cli, status);
 }
 
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path) {

@@ -1,6 +1,7 @@
-/* owned.c - what a run loads or makes belongs to it, and is freed when it ends. */
-#include "owned.h"
+/* owned.c - what a run loads or makes is freed when it ends. */
+#include "cli.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 
 struct cli_owned {
@@ -8,7 +9,7 @@ struct cli_owned {
   void (*release)(void *object);
 };
 
-/* 0: there was no memory, and the object has been freed. */
+/* 0: out of memory, and the object has been freed. */
 static int keep(cli_run *cli, void *object, void (*release)(void *object)) {
   struct cli_owned *owned = realloc(cli->owned, (cli->n_owned + 1) * sizeof *owned);
   if (!owned) {
@@ -27,6 +28,15 @@ int own(cli_run *cli, void *object, void (*release)(void *object)) {
 void *own_memory(cli_run *cli, size_t n, size_t size) {
   void *memory = calloc(n, size);
   return memory && keep(cli, memory, free) ? memory : NULL;
+}
+
+const char *own_format(cli_run *cli, const char *format, ...) {
+  char *text;
+  va_list list;
+  va_start(list, format);
+  int length = vasprintf(&text, format, list);
+  va_end(list);
+  return length >= 0 && keep(cli, text, free) ? text : NULL;
 }
 
 void free_owned(cli_run *cli) {

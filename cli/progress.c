@@ -1,7 +1,5 @@
-/* progress.c - the progress line on the terminal, or lines in a log, and signals that stop the work. */
+/* progress.c - progress on the terminal or in a log, and signals that stop the work. */
 #include "cli.h"
-#include "format.h"
-#include "progress.h"
 
 #include <signal.h>
 #include <string.h>
@@ -12,8 +10,8 @@ static volatile sig_atomic_t stop; /* the signal, or 0 */
 
 static void on_signal(int number) { stop = number; }
 
-/* The first signal asks the work to stop, which leaves nothing half-written behind. It also removes
- * the handler, so a second signal ends the process. */
+/* The first signal asks the work to stop, which leaves nothing half-written. It also removes the
+ * handler, so a second signal ends the process. */
 void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -57,32 +55,32 @@ void progress_clear(cli_progress *progress) {
 
 static void end_stage(cli_progress *progress, double time) {
   progress_clear(progress);
-  if (progress->timings && progress->what[0])
-    fprintf(stderr, "%s: %s\n", progress->what, show_seconds(time - progress->begun).text);
-  progress->what[0] = '\0';
+  if (progress->timings && progress->stage[0])
+    fprintf(stderr, "%s: %s\n", progress->stage, show_seconds(time - progress->begun).text);
+  progress->stage[0] = '\0';
 }
 
 void progress_end(cli_run *cli) { end_stage(&cli->progress, now()); }
 
-/* What a stage counts; NULL: its rate is not worth showing. */
+/* What a stage counts; NULL: it has no useful rate. */
 static const char *unit_of(const char *stage, uint64_t total) {
   if (strcmp(stage, "embed") == 0) return "pictures";
   if (strcmp(stage, "texts") == 0) return "texts";
   if (strcmp(stage, "weights") == 0) return NULL;
-  /* a stage of a few steps, such as a fit, has no useful rate */
+  /* few steps, such as those of a fit */
   return total == 0 || total > 1000 ? "rows" : NULL;
 }
 
 /* stats   45 %   312,000 rows/s   0:12 left */
 static void draw(cli_progress *progress, uint64_t done, uint64_t total, double elapsed) {
-  fprintf(stderr, progress->shown ? "\r\033[K%-10s" : "%-10s", progress->what);
+  fprintf(stderr, progress->shown ? "\r\033[K%-10s" : "%-10s", progress->stage);
   if (total) {
     double part = (double)done / (double)total;
     fprintf(stderr, "  %3.0f %%", 100 * (part < 1 ? part : 1));
   }
   if (elapsed > 0.5 && done > progress->first) {
     double rate = (double)(done - progress->first) / elapsed;
-    const char *unit = unit_of(progress->what, total);
+    const char *unit = unit_of(progress->stage, total);
     if (unit) fprintf(stderr, "  %s %s/s", show_rate(rate).text, unit);
     if (total > done) {
       long left = (long)((double)(total - done) / rate);
@@ -94,14 +92,14 @@ static void draw(cli_progress *progress, uint64_t done, uint64_t total, double e
   progress->drawn = progress->shown;
 }
 
-static int update(cli_progress *progress, const char *what, uint64_t done, uint64_t total) {
+static int update(cli_progress *progress, const char *stage, uint64_t done, uint64_t total) {
   if (progress->shown || progress->timings || progress->lines >= 0) {
     double time = now(), wait = progress->shown ? 0.1 : (double)progress->lines;
-    char stage[sizeof progress->what];
-    snprintf(stage, sizeof stage, "%s", what);
-    if (strcmp(stage, progress->what) != 0 || done < progress->done) {
+    char name[sizeof progress->stage];
+    snprintf(name, sizeof name, "%s", stage);
+    if (strcmp(name, progress->stage) != 0 || done < progress->done) {
       end_stage(progress, time);
-      memcpy(progress->what, stage, sizeof stage);
+      memcpy(progress->stage, name, sizeof name);
       progress->begun = time;
       progress->first = done;
     }
@@ -114,12 +112,12 @@ static int update(cli_progress *progress, const char *what, uint64_t done, uint6
   return stop;
 }
 
-int progress_callback(void *user, const char *what, uint64_t done, uint64_t total) {
+int progress_callback(void *user, const char *stage, uint64_t done, uint64_t total) {
   cli_run *cli = user;
-  return cli->progress.own ? stop : update(&cli->progress, what, done, total);
+  return cli->progress.own ? stop : update(&cli->progress, stage, done, total);
 }
 
-int progress_report(cli_run *cli, const char *what, uint64_t done, uint64_t total) {
+int progress_report(cli_run *cli, const char *stage, uint64_t done, uint64_t total) {
   cli->progress.own = 1;
-  return update(&cli->progress, what, done, total);
+  return update(&cli->progress, stage, done, total);
 }

@@ -1,8 +1,8 @@
-/* ranks.c - the end of a run that is shared out among ranks.
+/* ranks.c - the end of a run on several ranks.
  *
- * A rank may fail where the others do not: its file is missing, its memory is full. They are then at
- * work, or wait for it. So every rank, before it ends, says how it went (kf_agree); whoever waits
- * learns of the failure there. Rank 0 prints it, once: what it failed with itself, or what it learns. */
+ * A rank may fail alone, for lack of a file or memory, while the others work or wait for it. So
+ * every rank reports its status before it ends (kf_agree), and those that wait learn of the
+ * failure there. Rank 0 prints one error: its own, or the one it learns of. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static kf_status status_of(int exit_status) {
 
 int settle(cli_run *cli, int exit_status) {
   if (!has_ranks(cli)) return exit_status;
-  /* Without a context this rank has failed before it had one, and the others may be waiting. If there is
-   * no memory for that either, only its death can tell them: the launcher ends them all. */
+  /* A rank that failed before it had a context makes one, since the others may be waiting.
+   * Without memory even for that, it aborts, and the launcher ends them all. */
   kf_ctx_options options = {.threads = 1, .comm = cli->comm};
   if (!cli->ctx && kf_ctx_new(&options, &cli->ctx) != KF_OK) abort();
   kf_status agreed =

@@ -1,12 +1,9 @@
-/* search_page.c - answers of 'koofu search' kept for a page of them (--html). */
-#include "search_page.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
+/* search_page.c - keeps answers of 'koofu search' for a page (--html). */
+#include "search.h"
 
 #include <string.h>
 
-enum { MOST_ROWS = 1000 }; /* of all queries on the page, or those of one */
+enum { MOST_ROWS = 1000 }; /* on the page, or those of the first query */
 
 int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k) {
   page->room = MOST_ROWS / k > 1 ? MOST_ROWS / k : 1;
@@ -17,18 +14,10 @@ int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k) {
   return page->names && page->rows && page->scores ? EXIT_OK : fail(cli, KF_ERR_MEM);
 }
 
-/* Rows have numbers; other names live as long as the run. */
-static const char *name_of(cli_run *cli, const search_answer *a) {
-  enum { SIZE = 32 };
-  if (a->id) return a->id;
-  char *name = own_memory(cli, SIZE, 1);
-  if (name) snprintf(name, SIZE, "Query %llu", (unsigned long long)a->query);
-  return name;
-}
-
 int search_page_add(cli_run *cli, search_page *page, const search_answer *a) {
   if (page->n >= page->room) return EXIT_OK;
-  page->names[page->n] = name_of(cli, a);
+  page->names[page->n] =
+      a->id ? a->id : own_format(cli, "Query %llu", (unsigned long long)a->query);
   if (!page->names[page->n]) return fail(cli, KF_ERR_MEM);
   memcpy(page->rows + page->n * a->k, a->rows, a->k * sizeof *page->rows);
   memcpy(page->scores + page->n * a->k, a->scores, a->k * sizeof *page->scores);

@@ -1,34 +1,22 @@
 /* search_parts.c - the queries of 'koofu search'.
  *
- * Without an encoder they are rows, all of one kind. With one, an operand is a picture (a file, a
- * folder or a pattern) or words; neighbours of the same kind make a part, so answers come in the
- * order of the command line. */
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "outputs.h"
-#include "owned.h"
-#include "search_parts.h"
+ * Without an encoder they are rows. With one, an operand is a picture (a file, a folder or a
+ * pattern) or words; consecutive operands of one kind make a part, so answers keep the order of
+ * the command line. */
+#include "search.h"
 
-#include <dirent.h>
-#include <fnmatch.h>
+#include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The mean of this many texts is nearer to that of all texts than that of none (docs/text.md). */
+/* The mean of this many texts is better than none (docs/text.md). */
 enum { OWN_MEAN_LEAST = 10 };
 
-/* --- what an operand is ----------------------------------------------------------------------- */
-
-/* In the current folder; what has a slash is a path anyway. */
-static int matches_files(const char *operand) {
-  if (!strpbrk(operand, "*?[")) return 0;
-  DIR *folder = opendir(".");
-  const struct dirent *entry = NULL;
-  while (folder && (entry = readdir(folder)) && fnmatch(operand, entry->d_name, FNM_PERIOD) != 0) {
-  }
-  if (folder) closedir(folder);
-  return entry != NULL;
+static int matches_files(const char *pattern) {
+  glob_t found = {0};
+  int matches = strpbrk(pattern, "*?[") && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+  globfree(&found);
+  return matches;
 }
 
 static int looks_like_file(const char *operand) {
@@ -41,25 +29,18 @@ static int looks_like_file(const char *operand) {
   return strchr(operand, '/') != NULL;
 }
 
-/* A file that is there is a file; a name that can only be that of a missing one is not words. */
+/* Not an existing file, and not a name that only a missing file could have. */
 static int is_words(const char *operand) {
   return access(operand, F_OK) != 0 && !matches_files(operand) && !looks_like_file(operand);
 }
 
 int check_search_text(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->search.itself && (a->search.text || a->search.text_mean))
-    return fail_usage(cli, "--%s cannot be used with --itself",
-                      a->search.text ? "text-queries" : "text-mean");
-  if (a->search.text && a->encoder.folder)
-    return fail_usage(cli, "--text-queries is for rows; with --encoder, words are text and "
-                           "pictures are not");
-  if (a->search.text_mean && !a->search.text && !a->encoder.folder)
-    return fail_usage(cli, "--text-mean needs --text-queries, or words with --encoder");
-  return EXIT_OK;
+  if (a->encoder.folder)
+    return refuse(cli, "text-queries", "--encoder: words are text and pictures are not");
+  return a->search.text ? EXIT_OK
+                        : need(cli, "text-mean", "--text-queries, or words with --encoder");
 }
-
-/* --- the mean of text ------------------------------------------------------------------------- */
 
 static int mean_of_data(cli_run *cli, const kf_data *data, const char *path, double *mean) {
   kf_status status = kf_text_mean(cli->ctx, data, mean);
@@ -70,26 +51,23 @@ static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
   const char *path = cli->args.search.text_mean;
   kf_data_options options = {.inner_labels = KF_OFF};
   kf_data *data = NULL;
-  TRY(result_of(cli, kf_data_open(cli->ctx, &path, 1, &options, &data)));
-  TRY(own_data(cli, data));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &path, 1, &options, &data), &data));
   if (kf_data_dim(data) != dim)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u", path,
                      kf_data_dim(data), dim);
   return mean_of_data(cli, data, path, mean);
 }
 
-/* Sets what is subtracted from text, if anything. */
 static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
                      const cli_queries *q) {
   const char *file = cli->args.search.text_mean;
   int found = q->encoder || q->n >= OWN_MEAN_LEAST;
   if (!file && !kf_gallery_mapped(gallery)) return EXIT_OK;
   if (!file && !found)
-    return fail_usage(
-        cli,
-        "text in a mapped gallery finds next to nothing unless its mean is subtracted; "
-        "fewer than %d queries have no mean of their own: give --text-mean FILE",
-        OWN_MEAN_LEAST);
+    return fail_usage(cli,
+                      "text in a mapped gallery needs a mean to subtract, and fewer than %d "
+                      "queries have no mean of their own: give --text-mean FILE",
+                      OWN_MEAN_LEAST);
   double *mean = own_memory(cli, q->dim, sizeof *mean);
   if (!mean) return fail(cli, KF_ERR_MEM);
   if (file) {
@@ -110,8 +88,6 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
 void say_search_text(cli_run *cli, const search_parts *all) {
   if (all->mean) say(cli, "the mean of %s is subtracted from text", all->mean);
 }
-
-/* --- opening ---------------------------------------------------------------------------------- */
 
 static int open_rows(cli_run *cli, search_part *part) {
   const cli_list *operands = &cli->args.operands;
@@ -142,9 +118,9 @@ static int open_part(cli_run *cli, kf_encoder *encoder, const char *const *opera
     q->n = n;
     return EXIT_OK;
   }
-  TRY(result_of(cli, kf_pictures_open(cli->ctx, operands, n, &q->pictures)));
+  TRY(own_pictures(cli, kf_pictures_open(cli->ctx, operands, n, &q->pictures), &q->pictures));
   q->n = kf_pictures_count(q->pictures);
-  return own_pictures(cli, q->pictures);
+  return EXIT_OK;
 }
 
 static int open_encoded(cli_run *cli, search_parts *all) {
@@ -153,7 +129,7 @@ static int open_encoded(cli_run *cli, search_parts *all) {
   for (size_t i = 1; i < operands->n; i++) n_words += is_words(operands->items[i]) != 0;
   if (cli->args.search.text_mean && n_words == 0)
     return fail_usage(cli, "--text-mean is for words, and every query is a picture");
-  if (cli->args.data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  TRY(refuse(cli, "tensor", "--encoder"));
   kf_encoder *encoder;
   TRY(load_towers(cli, n_words > 0, n_words + 1 < operands->n, &encoder));
   for (size_t i = 1, end; i < operands->n; i = end) {
@@ -165,25 +141,27 @@ static int open_encoded(cli_run *cli, search_parts *all) {
   return EXIT_OK;
 }
 
-int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out) {
+int search_parts_open(cli_run *cli, search_parts *out) {
   out->parts = own_memory(cli, cli->args.operands.n, sizeof *out->parts);
   if (!out->parts) return fail(cli, KF_ERR_MEM);
   out->n = !cli->args.encoder.folder;
   TRY(cli->args.encoder.folder ? open_encoded(cli, out) : open_rows(cli, out->parts));
-  const search_part *text = NULL;
   for (size_t i = 0; i < out->n; i++) {
     search_part *part = &out->parts[i];
-    TRY(check_queries(cli, &part->queries, kf_gallery_mapped(gallery), ", or use --itself",
-                      kf_gallery_dim_in(gallery), "gallery"));
-    TRY(check_query_origin(cli, &part->queries, NULL, gallery));
     part->first = out->queries;
     out->queries += part->queries.n;
-    if (part->text) {
-      text = part;
-      out->text += part->queries.n;
-    }
+    if (part->text) out->text += part->queries.n;
   }
-  return text ? find_mean(cli, gallery, out, &text->queries) : EXIT_OK;
+  return EXIT_OK;
+}
+
+int search_parts_match(cli_run *cli, search_parts *all, const kf_gallery *gallery) {
+  const search_part *text = NULL;
+  for (size_t i = 0; i < all->n; i++) {
+    TRY(check_queries(cli, &all->parts[i].queries, NULL, gallery));
+    if (all->parts[i].text) text = &all->parts[i];
+  }
+  return text ? find_mean(cli, gallery, all, &text->queries) : EXIT_OK;
 }
 
 int search_parts_start(cli_run *cli, search_parts *all, uint64_t *room) {

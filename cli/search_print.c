@@ -1,42 +1,90 @@
-/* search_print.c - answers of 'koofu search' as text and as JSON. */
-#include "format.h"
-#include "search_print.h"
+/* search_print.c - answers of 'koofu search' as text, records and JSON. */
+#include "search.h"
 
-void print_search_header(FILE *file, const kf_gallery *gallery, uint32_t k) {
+static const char *score_name(const kf_gallery *gallery) {
   static const char *const names[] = {"cosine", "distance", "product"}; /* kf_metric, from 1 */
-  const char *score = names[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
-  const char *row = kf_gallery_id(gallery, 0) ? "id" : "row";
+  return names[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
+}
+
+static void put_record_columns(sink *s, const kf_gallery *gallery) {
+  sink_column(s, "query", KF_COLUMN_INTEGER);
+  sink_column(s, "query_id", KF_COLUMN_TEXT);
+  sink_column(s, "rank", KF_COLUMN_INTEGER);
+  sink_column(s, "row", KF_COLUMN_INTEGER);
+  if (kf_gallery_id(gallery, 0)) sink_column(s, "id", KF_COLUMN_TEXT);
+  if (kf_gallery_has_labels(gallery))
+    sink_column(s, "label", kf_gallery_class_name(gallery, 0) ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER);
+  sink_column(s, "score", KF_COLUMN_REAL);
+}
+
+int put_search_header(sink *s, const kf_gallery *gallery, uint32_t k) {
+  const char *score = score_name(gallery), *row = kf_gallery_id(gallery, 0) ? "id" : "row";
   int labels = kf_gallery_has_labels(gallery);
-  fputs("query", file);
-  if (k == 0) fprintf(file, labels ? "\t%s\tlabel\t%s" : "\t%s\t%s", row, score);
-  for (uint32_t rank = 1; rank <= k; rank++) {
-    fprintf(file, "\t%s%u", row, rank);
-    if (labels) fprintf(file, "\tlabel%u", rank);
-    fprintf(file, "\t%s%u", score, rank);
+  if (s->format == SINK_PARQUET) {
+    put_record_columns(s, gallery);
+    return sink_end_header(s);
   }
-  putc('\n', file);
+  sink_columns(s, "query");
+  if (k == 0) {
+    sink_columns(s, row);
+    if (labels) sink_columns(s, "label");
+    sink_columns(s, score);
+  }
+  for (uint32_t position = 1; position <= k; position++) {
+    sink_numbered_column(s, row, position);
+    if (labels) sink_numbered_column(s, "label", position);
+    sink_numbered_column(s, score, position);
+  }
+  return sink_end_header(s);
 }
 
-static void print_label(FILE *file, const kf_gallery *gallery, uint64_t row) {
-  int32_t label = kf_gallery_label(gallery, row);
-  putc('\t', file);
-  if (label >= 0) print_class(file, kf_gallery_class_name(gallery, (uint32_t)label), label);
+static void put_query(sink *s, const search_answer *a) {
+  if (s->format != SINK_PARQUET) {
+    sink_row(s, a->id, a->query);
+    return;
+  }
+  sink_number(s, (int64_t)a->query);
+  sink_text(s, sink_id(s, a->data, a->row, a->id));
 }
 
-void print_search_answer(FILE *file, const search_answer *a) {
-  print_row_id(file, a->id, a->query);
+/* A row by number or id or, in one of several galleries, as PATH:ROW. */
+static void put_found_row(sink *s, const search_answer *a, uint64_t row) {
+  const char *id = kf_gallery_id(a->gallery, row);
+  uint64_t own = row;
+  FILE *file = sink_cell(s);
+  if (a->paths) {
+    print_escaped(file, a->paths[kf_gallery_file_of(a->gallery, row, &own)]);
+    putc(':', file);
+  }
+  if (id)
+    print_escaped(file, id);
+  else
+    fprintf(file, "%llu", (unsigned long long)own);
+}
+
+static void put_neighbour(sink *s, const search_answer *a, uint32_t i) {
+  uint64_t row = (uint64_t)a->rows[i];
+  int32_t label = kf_gallery_label(a->gallery, row);
+  if (s->format == SINK_PARQUET) {
+    sink_number(s, i + 1);
+    sink_number(s, a->rows[i]);
+    if (kf_gallery_id(a->gallery, row)) sink_text(s, kf_gallery_id(a->gallery, row));
+  } else {
+    put_found_row(s, a, row);
+  }
+  if (kf_gallery_has_labels(a->gallery))
+    sink_class(s, label < 0 ? NULL : kf_gallery_class_name(a->gallery, (uint32_t)label), label);
+  sink_real(s, 6, a->scores[i]);
+}
+
+int put_search_answer(sink *s, const search_answer *a, uint32_t k) {
+  int one_line = k > 0 && s->format != SINK_PARQUET;
   for (uint32_t i = 0; i < a->k; i++) {
-    uint64_t row = (uint64_t)a->rows[i], own = row;
-    putc('\t', file);
-    if (a->paths) {
-      print_row_id(file, a->paths[kf_gallery_file_of(a->gallery, row, &own)], 0);
-      putc(':', file);
-    }
-    print_row_id(file, kf_gallery_id(a->gallery, row), own);
-    if (kf_gallery_has_labels(a->gallery)) print_label(file, a->gallery, row);
-    fprintf(file, "\t%.6f", a->scores[i]);
+    if (i == 0 || !one_line) put_query(s, a);
+    put_neighbour(s, a, i);
+    if (i + 1 == a->k || !one_line) TRY(sink_end_row(s));
   }
-  putc('\n', file);
+  return EXIT_OK;
 }
 
 static void json_neighbour(cli_json *j, const search_answer *a, uint64_t row, double score) {
@@ -50,7 +98,7 @@ static void json_neighbour(cli_json *j, const search_answer *a, uint64_t row, do
   if (kf_gallery_has_labels(gallery) && label < 0) jw_null(j, "label");
   if (label >= 0) jw_class(j, "label", kf_gallery_class_name(gallery, (uint32_t)label), label);
   jw_real(j, "score", score);
-  jw_close(j, '}');
+  jw_close(j, "}");
 }
 
 void json_search_answer(cli_json *j, const search_answer *a) {
@@ -60,6 +108,5 @@ void json_search_answer(cli_json *j, const search_answer *a) {
   jw_flag(j, "text", a->text);
   jw_open(j, "neighbours", '[');
   for (uint32_t i = 0; i < a->k; i++) json_neighbour(j, a, (uint64_t)a->rows[i], a->scores[i]);
-  jw_close(j, ']');
-  jw_close(j, '}');
+  jw_close(j, "]}");
 }

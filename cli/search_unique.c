@@ -1,83 +1,51 @@
-/* search_unique.c - koofu search --unique: groups of near-duplicates. */
-#include "search_unique.h"
-
-#include "format.h"
-#include "galleries.h"
-#include "inputs.h"
-#include "json.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "owned.h"
-#include "search_print.h"
-
-#include <string.h>
+/* search_unique.c - koofu search --unique: groups of near duplicates. */
+#include "search.h"
 
 /* A gallery, or the rows of a data set as one. */
 static int open_gallery(cli_run *cli, kf_gallery **out) {
   const char *path = cli->args.operands.items[0];
-  kf_info *info = NULL;
-  int gallery = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, "gallery") == 0;
-  kf_info_free(info);
-  if (gallery && cli->args.operands.n == 1) return load_gallery(cli, path, UINT64_MAX, out);
+  if (cli->args.operands.n == 1 && is_kind(cli, path, "gallery"))
+    return load_gallery(cli, path, UINT64_MAX, out);
   kf_data *data = NULL;
   kf_gallery_options options = {.metric = (kf_metric)cli->args.metric};
   TRY(open_data(cli, 0, LABELS_IGNORED, &data));
-  kf_status status = kf_gallery_new(cli->ctx, data, NULL, &options, out);
-  return status == KF_OK ? own_gallery(cli, *out) : fail(cli, status);
+  return own_gallery(cli, kf_gallery_new(cli->ctx, data, NULL, &options, out), out);
 }
 
 /* A line for each row of a group, groups in the order of their first rows. */
-static void print_groups(FILE *file, const kf_gallery *g, const uint64_t *first,
-                         const unsigned char *grouped, uint64_t *number) {
+static int write_groups(cli_run *cli, const kf_gallery *g, const uint64_t *first,
+                        const unsigned char *grouped, uint64_t *number) {
+  sink *s;
   uint64_t n = 0, rows = kf_gallery_rows(g);
-  fprintf(file, "group\t%s\n", kf_gallery_id(g, 0) ? "id" : "row");
+  if (cli->args.json && is_stdout(cli->args.output)) return EXIT_OK;
+  TRY(sink_open(cli, cli->args.output, SINK_TABS, &s));
+  sink_columns(s, kf_gallery_id(g, 0) ? "group id" : "group row");
+  TRY(sink_end_header(s));
   for (uint64_t i = 0; i < rows; i++)
     if (grouped[i] && first[i] == i) number[i] = n++;
   for (uint64_t i = 0; i < rows; i++) {
     if (!grouped[i]) continue;
-    fprintf(file, "%llu\t", (unsigned long long)number[first[i]]);
-    print_row_id(file, kf_gallery_id(g, i), i);
-    putc('\n', file);
+    sink_number(s, (int64_t)number[first[i]]);
+    sink_row(s, kf_gallery_id(g, i), i);
+    TRY(sink_end_row(s));
   }
-}
-
-static void print_kept(FILE *file, const kf_gallery *g, const uint64_t *first) {
-  for (uint64_t i = 0; i < kf_gallery_rows(g); i++) {
-    if (first[i] != i) continue;
-    print_row_id(file, kf_gallery_id(g, i), i);
-    putc('\n', file);
-  }
+  return sink_finish(s);
 }
 
 static int write_kept(cli_run *cli, const kf_gallery *g, const uint64_t *first) {
-  const char *path = cli->args.search.keep;
-  out_file file = {0};
-  if (!path) return EXIT_OK;
-  int result = out_file_open(cli, &file, path);
-  if (result == EXIT_OK) {
-    print_kept(file.file, g, first);
-    result = out_file_commit(cli, &file);
+  sink *s;
+  if (!cli->args.search.keep) return EXIT_OK;
+  TRY(sink_open(cli, cli->args.search.keep, SINK_TABS, &s));
+  for (uint64_t i = 0; i < kf_gallery_rows(g); i++) {
+    if (first[i] != i) continue;
+    sink_row(s, kf_gallery_id(g, i), i);
+    TRY(sink_end_row(s));
   }
-  out_file_abort(&file);
-  return result;
-}
-
-static int write_groups(cli_run *cli, const kf_gallery *g, const uint64_t *first,
-                        const unsigned char *grouped, uint64_t *number) {
-  out_file file = {0};
-  if (cli->args.json && is_stdout(cli->args.output)) return EXIT_OK;
-  int result = out_file_open(cli, &file, cli->args.output);
-  if (result == EXIT_OK) {
-    print_groups(file.file, g, first, grouped, number);
-    result = out_file_commit(cli, &file);
-  }
-  out_file_abort(&file);
-  return result;
+  return sink_finish(s);
 }
 
 static void print_found(const kf_gallery *g, double limit, const kf_unique *found) {
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
+  cli_json j = jw_begin(stdout);
   jw_count(&j, "rows", kf_gallery_rows(g));
   jw_text(&j, "metric", kf_metric_name(kf_gallery_metric(g)));
   jw_real(&j, "limit", limit);
@@ -102,7 +70,7 @@ int search_unique(cli_run *cli, double limit) {
   TRY(write_kept(cli, g, first)); /* before anything is printed */
   TRY(write_groups(cli, g, first, grouped, number));
   if (cli->args.json) print_found(g, limit, &found);
-  say(cli, "%s with %s besides their first; %s of %s are left without them",
+  say(cli, "%s with %s besides the first of each; without these, %s of %s remain",
       show_counted(found.groups, "group", "groups").text,
       show_counted(found.copies, "row", "rows").text, show_count(rows - found.copies).text,
       show_counted(rows, "row", "rows").text);

@@ -1,23 +1,22 @@
-/* streams.c - standard input ('-'), pipes and FIFOs where files are read.
+/* streams.c - standard input ('-'), pipes and FIFOs in place of files.
  *
- * The library reads at any offset, from any thread, and some files twice; a stream can do none of
- * this. So it is first copied to a file without a name, as large as the stream, in $TMPDIR, /var/tmp
- * or /tmp, and the command line is made to name that file: /dev/fd/N. Nothing waits in a system call
- * that a signal does not end. Other devices are left to the library, which refuses them. */
-#include "streams.h"
-#include "outputs.h"
-#include "owned.h"
+ * The library reads at any offset, from any thread, and some files twice, which a stream cannot
+ * serve. So a stream is first copied to an unnamed file in $TMPDIR, /var/tmp or /tmp, and the
+ * command line is made to name that file: /dev/fd/N. A signal ends every wait. Other devices are
+ * left to the library, which refuses them. */
+#include "inputs.h"
+#include "sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct cli_stream {
+  struct cli_stream *next;
   const char *name; /* for people */
   char path[24];    /* of the copy: "/dev/fd/7" */
   dev_t device;     /* of the stream */
@@ -29,11 +28,9 @@ static const char standard_input[] = "standard input";
 /* --- names ------------------------------------------------------------------------------------ */
 
 static const struct cli_stream *find(const cli_run *cli, const char *path, size_t length) {
-  for (size_t i = 0; i < cli->n_streams; i++) {
-    const char *other = cli->streams[i].path;
-    if (strlen(other) == length && memcmp(other, path, length) == 0) return &cli->streams[i];
-  }
-  return NULL;
+  const struct cli_stream *s = cli->streams;
+  while (s && (strlen(s->path) != length || memcmp(s->path, path, length) != 0)) s = s->next;
+  return s;
 }
 
 int is_stream(const cli_run *cli, const char *path) { return !!find(cli, path, strlen(path)); }
@@ -56,10 +53,10 @@ void name_streams(const cli_run *cli, const char *text, char *out, size_t size) 
   out[used] = '\0';
 }
 
-/* --- copies ------------------------------------------------------------------------------------ */
+/* --- copies ----------------------------------------------------------------------------------- */
 
-/* A file without a name. -1: not possible there. Where it must have one for a moment, only SIGKILL can end
- * the program in between: other signals are asked about later. */
+/* Opens an unnamed file; -1: not possible there. On file systems without O_TMPFILE it has a name
+ * for a moment, in which only SIGKILL can end the program: other signals are handled later. */
 static int open_nameless(const char *folder) {
   int fd;
   do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -86,7 +83,7 @@ static int open_copy(const char **folder) {
   return fd;
 }
 
-int open_workspace(const char *path) {
+int open_temporary(const char *path) {
   const char *slash = strrchr(path, '/'), *folder;
   char *beside = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
   int fd = beside ? open_nameless(beside) : -1;
@@ -94,20 +91,8 @@ int open_workspace(const char *path) {
   return fd >= 0 ? fd : open_copy(&folder);
 }
 
-/* 0, or -1 with the reason in errno. */
-static int write_all(int fd, const char *bytes, size_t n) {
-  while (n > 0) {
-    ssize_t written = write(fd, bytes, n);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return -1;
-    bytes += written;
-    n -= (size_t)written;
-  }
-  return 0;
-}
-
-/* Waits until there is something to read, or an end. Looks up five times a second, since a signal may
- * have come just before it began to wait. */
+/* Waits for input or the end of the stream. Wakes five times a second, since a signal may come
+ * just before poll. */
 static int await(cli_run *cli, int fd, const char *name) {
   for (;;) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -120,23 +105,27 @@ static int await(cli_run *cli, int fd, const char *name) {
 }
 
 static int copy_all(cli_run *cli, int from, int to, const char *name, const char *folder) {
-  enum { AT_ONCE = 1 << 16 };
-  char bytes[AT_ONCE];
+  char bytes[1 << 16];
   for (;;) {
     TRY(await(cli, from, name));
     ssize_t got = read(from, bytes, sizeof bytes);
     if (got == 0) return EXIT_OK;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return fail_with(cli, EXIT_IO, "%s: cannot be read: %s", name, strerror(errno));
-    if (write_all(to, bytes, (size_t)got) != 0)
-      return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder, strerror(errno));
+    for (ssize_t done = 0, put; done < got; done += put) {
+      do put = write(to, bytes + done, (size_t)(got - done));
+      while (put < 0 && errno == EINTR);
+      if (put <= 0)
+        return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder,
+                         strerror(errno));
+    }
   }
 }
 
-/* --- one stream -------------------------------------------------------------------------------- */
+/* --- one stream ------------------------------------------------------------------------------- */
 
-/* The descriptor that a path such as /dev/fd/63 stands for; -1: none. Opening it again would lose
- * whether the writer has ended. */
+/* The descriptor that a path such as /dev/fd/63 names, or -1. Opening it again could miss the
+ * end of the stream. */
 static int descriptor_of(const char *path) {
   if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0) return STDIN_FILENO;
   static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -149,7 +138,7 @@ static int descriptor_of(const char *path) {
   return -1;
 }
 
-/* Whether the library can read a descriptor as the file it is: from its beginning, by another name. */
+/* Whether the library can open a descriptor as a file: readable by name, and at its beginning. */
 static int is_file(int fd, const struct stat *info) {
   char path[40];
   snprintf(path, sizeof path, "/dev/fd/%d", fd);
@@ -157,7 +146,7 @@ static int is_file(int fd, const struct stat *info) {
          (S_ISREG(info->st_mode) && lseek(fd, 0, SEEK_CUR) == 0 && access(path, R_OK) == 0);
 }
 
-/* What the name of a FIFO promises cannot be told from its bytes. */
+/* Formats that are recognised only by the name, which the copy does not have. */
 static int check_ending(cli_run *cli, const char *path) {
   static const char *const endings[] = {".csv",  ".tsv",    ".json",  ".fvecs",
                                         ".fbin", ".f16bin", ".u8bin", ".i8bin"};
@@ -170,30 +159,32 @@ static int check_ending(cli_run *cli, const char *path) {
 }
 
 static int add(cli_run *cli, const char *name, const struct stat *info, int fd) {
-  struct cli_stream *stream = &cli->streams[cli->n_streams++];
-  *stream = (struct cli_stream){.name = name, .device = info->st_dev, .number = info->st_ino};
+  struct cli_stream *stream = own_memory(cli, 1, sizeof *stream);
+  if (!stream) return fail(cli, KF_ERR_MEM);
+  *stream = (struct cli_stream){
+      .next = cli->streams, .name = name, .device = info->st_dev, .number = info->st_ino};
   snprintf(stream->path, sizeof stream->path, "/dev/fd/%d", fd);
+  cli->streams = stream;
   return EXIT_OK;
 }
 
 static int refuse_twice(cli_run *cli, const char *name, const struct stat *info) {
-  for (size_t i = 0; i < cli->n_streams; i++)
-    if (cli->streams[i].device == info->st_dev && cli->streams[i].number == info->st_ino)
+  for (const struct cli_stream *s = cli->streams; s; s = s->next)
+    if (s->device == info->st_dev && s->number == info->st_ino)
       return fail_usage(cli, "%s is given twice, but can be read only once", name);
   return EXIT_OK;
 }
 
-/* Copies the stream `from` to a file of its own. */
 static int keep(cli_run *cli, int from, const char *name, const struct stat *info) {
   const char *folder = NULL;
   int to = open_copy(&folder);
   if (to < 0)
     return fail_with(cli, EXIT_IO, "%s: cannot be kept in %s: %s", name, folder, strerror(errno));
   TRY(copy_all(cli, from, to, name, folder));
-  return add(cli, name, info, to); /* which stays open as long as the program runs */
+  return add(cli, name, info, to); /* stays open until the program ends */
 }
 
-/* Takes a stream, if *path leads to one, and makes *path lead to its copy. */
+/* If *path is a stream, reads it and makes *path name its copy. */
 static int take(cli_run *cli, const char **path) {
   int fd = descriptor_of(*path), dash = strcmp(*path, "-") == 0;
   const char *name = fd == STDIN_FILENO ? standard_input : *path;
@@ -208,7 +199,7 @@ static int take(cli_run *cli, const char **path) {
     return fail_with(cli, EXIT_BAD_DATA, "%s: is a device, not a file or a pipe", name);
   TRY(refuse_twice(cli, name, &info));
   if (dash && is_file(fd, &info)) {
-    add(cli, name, &info, fd);
+    TRY(add(cli, name, &info, fd));
   } else if (fd >= 0) {
     TRY(keep(cli, fd, name, &info));
   } else {
@@ -220,11 +211,11 @@ static int take(cli_run *cli, const char **path) {
     close(opened);
     TRY(result);
   }
-  *path = cli->streams[cli->n_streams - 1].path;
+  *path = cli->streams->path;
   return EXIT_OK;
 }
 
-/* --- the command line -------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 /* What the command calls operand i: "MODEL", "[DATA...]". */
 static const char *operand_word(const char *operands, size_t i) {
@@ -232,19 +223,15 @@ static const char *operand_word(const char *operands, size_t i) {
   return operands;
 }
 
-static int is_word(const char *word, size_t length, const char *other) {
-  return strlen(other) == length && memcmp(word, other, length) == 0;
-}
-
 static int take_operand(cli_run *cli, size_t i) {
-  const cli_args *a = &cli->args;
   const char **path = &cli->args.operands.items[i];
-  const char *word = operand_word(cli->command->operands, i);
-  size_t length = strcspn(word, " ");
-  int folder = is_word(word, length, "CLIP-DIR") || is_word(word, length, "FOLDER");
-  int pictures = is_word(word, length, "[PICTURES...]") ||
-                 (a->encoder.folder && memmem(word, length, "PICTURES", 8) != NULL);
-  if (is_word(word, length, "[NAME]") || is_word(word, length, "[COMMAND]")) return EXIT_OK;
+  const char *words = operand_word(cli->command->operands, i);
+  char word[64];
+  snprintf(word, sizeof word, "%.*s", (int)strcspn(words, " "), words);
+  int folder = strcmp(word, "CLIP-DIR") == 0 || strcmp(word, "FOLDER") == 0;
+  int pictures = strcmp(word, "[PICTURES...]") == 0 ||
+                 (cli->args.encoder.folder && strstr(word, "PICTURES") != NULL);
+  if (strcmp(word, "[NAME]") == 0 || strcmp(word, "[COMMAND]") == 0) return EXIT_OK;
   if (!folder && !pictures) return take(cli, path);
   if (strcmp(*path, "-") != 0) return EXIT_OK;
   return fail_usage(cli, "'-' is standard input, from which %s cannot be read",
@@ -266,20 +253,7 @@ static int take_option(cli_run *cli, const cli_option *o) {
   return EXIT_OK;
 }
 
-/* How many paths there are at most. */
-static size_t count_paths(const cli_run *cli) {
-  size_t n = cli->args.operands.n;
-  option_walk walk = {.command = cli->command};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    const cli_list *list = (const void *)((const char *)&cli->args + o->at);
-    n += o->kind == OPTION_LIST ? list->n : o->kind == OPTION_TEXT;
-  }
-  return n;
-}
-
 int take_streams(cli_run *cli) {
-  cli->streams = own_memory(cli, count_paths(cli) + 1, sizeof *cli->streams);
-  if (!cli->streams) return fail(cli, KF_ERR_MEM);
   for (size_t i = 0; i < cli->args.operands.n; i++) TRY(take_operand(cli, i));
   option_walk walk = {.command = cli->command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) TRY(take_option(cli, o));

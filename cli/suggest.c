@@ -1,4 +1,4 @@
-/* suggest.c - what a mistyped word was probably meant to be. */
+/* suggest.c - guesses what a mistyped word was meant to be. */
 #include "args.h"
 
 #include <string.h>
@@ -23,41 +23,38 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
   return d[n][m];
 }
 
-/* What other programs call it. */
+/* What other programs call it, as words between spaces. */
 static int is_synonym(const char *typed, const char *name) {
-  static const char *const pairs[][2] = {
-      {"l2", "euclidean"},        {"ip", "inner"},
-      {"dot", "inner"},           {"k", "neighbours"},
-      {"top", "neighbours"},      {"topk", "neighbours"},
-      {"top-k", "neighbours"},    {"knn", "search"},
-      {"nn", "search"},           {"query", "search"},
-      {"find", "search"},         {"retrieve", "search"},
-      {"train", "fit"},           {"learn", "fit"},
-      {"predict", "classify"},    {"infer", "classify"},
-      {"label", "classify"},      {"test", "eval"},
-      {"score", "eval"},          {"validate", "eval"},
-      {"benchmark", "eval"},      {"evaluate", "eval"},
-      {"accuracy", "eval"},       {"encode", "embed"},
-      {"extract", "embed"},       {"featurize", "embed"},
-      {"tokenize", "embed-text"}, {"encode-text", "embed-text"},
-      {"map", "transform"},       {"project", "transform"},
-      {"apply", "transform"},     {"show", "info"},
-      {"inspect", "info"},        {"describe", "info"},
-      {"tune", "sweep"},          {"grid", "sweep"},
-      {"build", "index"},         {"gallery", "index"},
-      {"start", "quickstart"},    {"init", "quickstart"},
-      {"generate", "synth"},      {"diff", "compare"},
-      {"add", "add-class"},       {"join", "merge"},
-  };
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    if (strcmp(pairs[i][0], typed) == 0 && strcmp(pairs[i][1], name) == 0) return 1;
+  static const char *const synonyms[][2] = {
+      {"euclidean", " l2 "},
+      {"inner", " ip dot "},
+      {"neighbours", " k top topk top-k "},
+      {"search", " knn nn query find retrieve "},
+      {"fit", " train learn "},
+      {"classify", " predict infer label "},
+      {"eval", " test score validate benchmark evaluate accuracy "},
+      {"embed", " encode extract featurize "},
+      {"embed-text", " tokenize encode-text "},
+      {"transform", " map project apply "},
+      {"info", " show inspect describe "},
+      {"sweep", " tune grid "},
+      {"index", " build gallery "},
+      {"quickstart", " start init "},
+      {"synth", " generate "},
+      {"compare", " diff "},
+      {"add-class", " add "},
+      {"merge", " join "}};
+  char word[LONGEST + 3];
+  snprintf(word, sizeof word, " %s ", typed);
+  for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+    if (strcmp(synonyms[i][0], name) == 0) return strstr(synonyms[i][1], word) != NULL;
   return 0;
 }
 
 void suggest(suggestion *guess, const char *candidate) {
   size_t n = strlen(guess->typed), m = strlen(candidate);
   if (n == 0 || n > LONGEST || m > LONGEST) return;
-  /* A prefix of a name is closer than anything but the name itself. */
+  /* A prefix is closer than anything but the name itself. */
   int begins = n >= 2 && strncmp(guess->typed, candidate, n) == 0;
   int synonym = is_synonym(guess->typed, candidate);
   size_t distance = begins || synonym ? 1 : edit_distance(guess->typed, n, candidate, m);

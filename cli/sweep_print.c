@@ -1,40 +1,25 @@
 /* sweep_print.c - the tables of a sweep, as text, CSV or JSON. */
-#include "format.h"
-#include "out_file.h"
-#include "outputs.h"
-#include "sweep_print.h"
-#include "table.h"
+#include "sweep.h"
 
 #include <math.h>
-#include <string.h>
 
-enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
+enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON }; /* as table_formats */
 const char *const table_formats[] = {"text", "csv", "json", NULL};
 const char *const sweep_metrics[] = {"cosine", "euclidean", "both", NULL};
 const char *const sweep_centres[] = {"none", "mean", "modality", "all", NULL};
 
-int write_table(cli_run *cli, const void *result, const table_form *form, uint64_t n,
+int write_table(cli_run *cli, const void *result, const table_fn print[3], uint64_t n,
                 const char *one, const char *many) {
   const char *path = cli->args.output;
   int format = cli->args.json ? FORMAT_JSON : cli->args.sweep.format;
-  out_file out;
-  int status = out_file_open(cli, &out, path);
-  if (status != EXIT_OK) {
-    out_file_abort(&out);
-    return status;
-  }
+  sink *out;
+  TRY(sink_open(cli, path, format == FORMAT_CSV ? SINK_CSV : SINK_TABS, &out));
   progress_clear(&cli->progress);
-  (format == FORMAT_CSV    ? form->csv
-   : format == FORMAT_JSON ? form->json
-                           : form->text)(result, out.file);
-  status = out_file_commit(cli, &out);
-  out_file_abort(&out);
-  if (status == EXIT_OK && !is_stdout(path))
-    say_written(cli, path, "%s", show_counted(n, one, many).text);
-  return status;
+  print[format](result, out);
+  TRY(sink_finish(out));
+  if (!is_stdout(path)) say_written(cli, path, "%s", show_counted(n, one, many).text);
+  return EXIT_OK;
 }
-
-/* --- text ------------------------------------------------------------------------------------- */
 
 static const char *metric_of(const kf_sweep_cell *c) { return sweep_metrics[c->metric - 1]; }
 
@@ -56,7 +41,7 @@ static shown classifier_of(const kf_sweep_cell *c) {
   return s;
 }
 
-/* Text in the original space is a line of every table of text, not a table of its own. */
+/* Text in the original space is a line of every table of text, not a separate table. */
 static int raw_text(const kf_sweep_cell *c) { return c->raw && c->text; }
 
 static int same_table(const kf_sweep_cell *a, const kf_sweep_cell *b) {
@@ -92,7 +77,6 @@ static int is_best(const sweep_table *t, const kf_sweep_cell *cell, int top5) {
   return 1;
 }
 
-/* One row of a table: the raw space, or one lambda. */
 static void print_line(const sweep_table *t, FILE *file, const kf_sweep_cell *cells, int top5) {
   if (cells->raw)
     fprintf(file, "%10s", "raw");
@@ -122,9 +106,10 @@ static void print_table(const sweep_table *t, FILE *file, const kf_sweep_cell *f
   }
 }
 
-static void print_text(const void *table, FILE *file) {
+static void print_text(const void *table, sink *out) {
   const sweep_table *t = table;
   const kf_sweep *s = t->sweep;
+  FILE *file = out->file;
   int tables = 0;
   for (size_t i = 0; i < s->n_cells; i++) {
     const kf_sweep_cell *c = &s->cells[i];
@@ -144,28 +129,28 @@ static void print_text(const void *table, FILE *file) {
       show_real(s->mean_eigenvalue).text);
 }
 
-/* --- CSV and JSON ----------------------------------------------------------------------------- */
-
 static const char *set_of(const sweep_table *t, const kf_sweep_cell *c) {
   return t->sets->n ? t->sets->items[c->set] : "";
 }
 
-static void print_csv(const void *table, FILE *file) {
+static void print_csv(const void *table, sink *out) {
   const sweep_table *t = table;
-  fprintf(file,
-          "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text,alpha,"
-          "best\n");
+  FILE *file = out->file;
+  sink_columns(
+      out,
+      "set metric space lambda relative dim k n top1 top5 top1_share top5_share text alpha best");
+  sink_end_header(out);
   for (size_t i = 0; i < t->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &t->sweep->cells[i];
     double n = c->n ? (double)c->n : 1;
-    cli_table line = {.file = file, .commas = 1};
-    table_text(&line, set_of(t, c));
+    sink_text(out, set_of(t, c));
     fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s,", metric_of(c),
             c->raw ? "raw" : "koofu", c->lambda, c->relative, c->dim, c->k,
             (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,
             (double)c->top1 / n, (double)c->top5 / n, text_of(c));
     if (c->fused) fprintf(file, "%.17g", c->alpha);
-    fprintf(file, ",%d\n", is_best(t, c, 0));
+    fprintf(file, ",%d", is_best(t, c, 0));
+    sink_end_row(out);
   }
 }
 
@@ -185,14 +170,13 @@ static void print_json_cell(const sweep_table *t, cli_json *w, const kf_sweep_ce
   jw_real(w, "top1", (double)c->top1 / n);
   jw_real(w, "top5", (double)c->top5 / n);
   jw_flag(w, "best", is_best(t, c, 0));
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
-static void print_json(const void *table, FILE *file) {
+static void print_json(const void *table, sink *out) {
   const sweep_table *t = table;
   const kf_sweep *s = t->sweep;
-  cli_json w = {file, 0};
-  jw_open(&w, NULL, '{');
+  cli_json w = jw_begin(out->file);
   jw_real(&w, "mean_eigenvalue", s->mean_eigenvalue);
   jw_count_if(&w, "folds", s->folds, s->folds != 0);
   jw_count(&w, "rows", s->counts.rows);
@@ -202,8 +186,8 @@ static void print_json(const void *table, FILE *file) {
   jw_count(&w, "n_bad", s->counts.n_bad);
   jw_open(&w, "cells", '[');
   for (size_t i = 0; i < s->n_cells; i++) print_json_cell(t, &w, &s->cells[i]);
-  jw_close(&w, ']');
+  jw_close(&w, "]");
   jw_end(&w);
 }
 
-const table_form sweep_form = {print_text, print_csv, print_json};
+const table_fn sweep_form[3] = {print_text, print_csv, print_json};

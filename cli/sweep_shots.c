@@ -1,12 +1,7 @@
-/* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each class. */
-#include "format.h"
-#include "inputs.h"
-#include "judging.h"
-#include "outputs.h"
-#include "owned.h"
-#include "sweep_print.h"
-#include "sweep_shots.h"
-#include "texts.h"
+/* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each
+ * class. */
+#include "eval.h"
+#include "sweep.h"
 
 typedef struct shots_job {
   cli_run *cli;
@@ -19,8 +14,6 @@ typedef struct shots_job {
 static const char *const titles[KF_SHOTS_CLASSIFIERS] = {"raw", "Koo-Fu", "zero-shot", "fused"};
 
 static double share(uint64_t hits, uint64_t n) { return n ? (double)hits / (double)n : 0; }
-
-/* --- text ------------------------------------------------------------------------------------- */
 
 static void print_spread(FILE *file, const kf_spread *s) {
   fprintf(file, "   %6.2f %5.2f %6.2f %6.2f", 100 * s->mean, 100 * s->deviation, 100 * s->low,
@@ -42,8 +35,9 @@ static void print_line(const kf_shots *s, FILE *file, size_t size, kf_shots_clas
   fprintf(file, "\n");
 }
 
-static void print_text(const void *result, FILE *file) {
+static void print_text(const void *result, sink *out) {
   const kf_shots *s = result;
+  FILE *file = out->file;
   fprintf(file, "per cent of %s: mean, standard deviation, least and most of %s\n",
           show_counted(s->points->n, "test row", "test rows").text,
           show_counted(s->seeds, "draw", "draws").text);
@@ -59,16 +53,15 @@ static void print_text(const void *result, FILE *file) {
   fprintf(file, "lambda and alpha are chosen from the drawn rows alone\n");
 }
 
-/* --- CSV and JSON ----------------------------------------------------------------------------- */
-
-static void print_csv(const void *result, FILE *file) {
+static void print_csv(const void *result, sink *out) {
   const kf_shots *s = result;
-  fprintf(file, "shots,seed,rows,classes_with_fewer,classifier,lambda,alpha,n,top1,top5,top1_share,"
-                "top5_share\n");
+  sink_columns(out, "shots seed rows classes_with_fewer classifier lambda alpha n top1 top5 "
+                    "top1_share top5_share");
+  sink_end_header(out);
   for (size_t i = 0; i < s->n_points; i++) {
     const kf_shots_point *p = &s->points[i];
     const kf_shots_size *size = &s->sizes[i / (s->seeds * s->n_classifiers)];
-    fprintf(file, "%u,%u,%llu,%u,%s,%.17g,%.17g,%llu,%llu,%llu,%.6f,%.6f\n", p->shots, p->seed,
+    fprintf(out->file, "%u,%u,%llu,%u,%s,%.17g,%.17g,%llu,%llu,%llu,%.6f,%.6f\n", p->shots, p->seed,
             (unsigned long long)size->rows, size->fewer, kf_shots_classifier_name(p->classifier),
             p->lambda, p->alpha, (unsigned long long)p->n, (unsigned long long)p->top1,
             (unsigned long long)p->top5, share(p->top1, p->n), share(p->top5, p->n));
@@ -84,7 +77,7 @@ static void print_json_spread(cli_json *w, const char *key, const kf_shots *s, s
   jw_real(w, "deviation", spread.deviation);
   jw_real(w, "low", spread.low);
   jw_real(w, "high", spread.high);
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json_draw(cli_json *w, const kf_shots_point *p) {
@@ -96,7 +89,7 @@ static void print_json_draw(cli_json *w, const kf_shots_point *p) {
   jw_count(w, "n", p->n);
   jw_real(w, "top1", share(p->top1, p->n));
   jw_real(w, "top5", share(p->top5, p->n));
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
 static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
@@ -112,25 +105,21 @@ static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
     jw_open(w, "draws", '[');
     for (uint32_t seed = 0; seed < s->seeds; seed++)
       print_json_draw(w, kf_shots_at(s, size, seed, classifier));
-    jw_close(w, ']');
-    jw_close(w, '}');
+    jw_close(w, "]}");
   }
-  jw_close(w, '}');
+  jw_close(w, "}");
 }
 
-static void print_json(const void *result, FILE *file) {
+static void print_json(const void *result, sink *out) {
   const kf_shots *s = result;
-  cli_json w = {file, 0};
-  jw_open(&w, NULL, '{');
+  cli_json w = jw_begin(out->file);
   jw_count(&w, "classes", s->classes);
   jw_count(&w, "seeds", s->seeds);
   jw_open(&w, "shots", '[');
   for (size_t i = 0; i < s->n_sizes; i++) print_json_size(&w, s, i);
-  jw_close(&w, ']');
+  jw_close(&w, "]");
   jw_end(&w);
 }
-
-/* --- the command ------------------------------------------------------------------------------ */
 
 static int draw_shots(shots_job *j) {
   const cli_args *a = &j->cli->args;
@@ -139,36 +128,17 @@ static int draw_shots(shots_job *j) {
                               .seeds = (uint32_t)a->shots.seeds.value,
                               .truth = j->truth,
                               .method = (kf_method)a->fit.method};
-  TRY(result_of(j->cli,
-                kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots)));
-  return own_shots(j->cli, j->shots);
-}
-
-/* What --shots cannot be used with, or NULL. */
-static const char *not_with_shots(const cli_args *a) {
-  return a->sweep.dims.n          ? "--dims"
-         : a->sweep.lambdas       ? "--lambdas"
-         : a->search.ks.n         ? "-k"
-         : a->metric              ? "--metric"
-         : a->fit.centre          ? "--centre"
-         : a->fit.between         ? "--between"
-         : a->sweep.class_sets.n  ? "--class-set"
-         : a->sweep.no_raw        ? "--no-raw"
-         : a->sweep.no_prototypes ? "--no-prototypes"
-         : a->text.fuse           ? "--fuse"
-         : a->stats.no_normalize  ? "--no-normalize"
-         : a->text.centre         ? "--text-centre"
-         : a->fit.folds.given     ? "--folds"
-         : a->sweep.leave_one_out ? "--leave-one-out"
-         : a->fit.sample.given    ? "--sample"
-                                  : NULL;
+  return own_shots(j->cli,
+                   kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots),
+                   &j->shots);
 }
 
 static int check_options(cli_run *cli) {
-  const cli_args *a = &cli->args;
-  if (!a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (not_with_shots(a))
-    return fail_usage(cli, "%s cannot be used with --shots", not_with_shots(a));
+  if (!cli->args.test.data.n) TRY(need(cli, "shots", "--test DATA"));
+  TRY(refuse(cli,
+             "dims lambdas neighbours metric centre between class-set no-raw no-prototypes fuse "
+             "no-normalize text-centre folds leave-one-out sample",
+             "--shots"));
   return check_text_options(cli);
 }
 
@@ -184,9 +154,9 @@ static int prepare(shots_job *j) {
 }
 
 int sweep_shots(cli_run *cli) {
-  static const table_form form = {print_text, print_csv, print_json};
+  static const table_fn print[3] = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
   TRY(prepare(&j));
   TRY(draw_shots(&j));
-  return write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
+  return write_table(cli, j.shots, print, j.shots->n_points, "figure", "figures");
 }

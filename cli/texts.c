@@ -1,16 +1,10 @@
 /* texts.c - text prototypes as --text names them, and zero-shot models. */
-#include "texts.h"
-#include "format.h"
-#include "outputs.h"
-#include "owned.h"
+#include "inputs.h"
+#include "sink.h"
 
 int check_text_options(cli_run *cli) {
-  const struct text_args *t = &cli->args.text;
-  if (t->path || (!t->centre && !t->as_is && !t->fuse)) return EXIT_OK;
-  return fail_usage(cli, "--%s needs --text TEXT",
-                    t->fuse     ? "fuse"
-                    : t->centre ? "text-centre"
-                                : "text-as-is");
+  if (cli->args.text.path) return EXIT_OK;
+  return need(cli, "fuse text-centre text-as-is", "--text TEXT");
 }
 
 static kf_centre centre_of(const cli_args *a) {
@@ -26,14 +20,13 @@ int load_text(cli_run *cli, kf_text **out) {
   kf_switch unit = t->as_is ? KF_OFF : KF_ON;
   kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
   kf_data *data = NULL;
-  TRY(result_of(cli, kf_data_open(cli->ctx, &t->path, 1, NULL, &data)));
-  TRY(own_data(cli, data));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &t->path, 1, NULL, &data), &data));
   if (!kf_data_has_labels(data))
     return fail_with(cli, EXIT_BAD_DATA,
                      "%s: has no classes; make text prototypes with 'koofu text-prototypes'",
                      t->path);
   kf_status status = kf_text_new(cli->ctx, data, &options, out);
-  return status == KF_OK ? own_text(cli, *out) : fail_in(cli, status, t->path);
+  return status == KF_OK ? own_text(cli, KF_OK, out) : fail_in(cli, status, t->path);
 }
 
 int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many) {
@@ -50,14 +43,14 @@ int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, co
 static int make_zero_shot(cli_run *cli, const kf_model *model, const kf_text *text,
                           kf_centre centre, kf_model **out) {
   kf_status status = kf_model_new_zero_shot(cli->ctx, model, text, centre, out);
-  return status == KF_OK ? own_model(cli, *out) : fail_in(cli, status, cli->args.text.path);
+  return status == KF_OK ? own_model(cli, KF_OK, out) : fail_in(cli, status, cli->args.text.path);
 }
 
 int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out) {
   int raw = cli->args.use.raw;
   TRY(load_text(cli, &out->text));
   if (raw || both) TRY(make_zero_shot(cli, model, out->text, KF_CENTRE_NONE, &out->raw));
-  cli->muted = out->raw != NULL; /* the same notes on classes again */
+  cli->muted = out->raw != NULL; /* do not repeat the notes on classes */
   if (!raw) TRY(make_zero_shot(cli, model, out->text, centre_of(&cli->args), &out->mapped));
   cli->muted = 0;
   return EXIT_OK;

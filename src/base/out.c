@@ -80,6 +80,18 @@ static bool follow(char path[PATH_MAX], bool *too_far) {
   return true;
 }
 
+/* The one path of a file that need not exist: its real folder and its name. */
+static bool real_place(const char *path, char target[PATH_MAX]) {
+  size_t folder = folder_length(path);
+  char name[PATH_MAX] = ".";
+  if (folder > 0) snprintf(name, sizeof name, "%.*s", (int)folder, path);
+  if (realpath(name, target) == NULL) return false;
+  size_t n = strlen(target), room = PATH_MAX - n;
+  errno = ENAMETOOLONG;
+  int length = snprintf(target + n, room, "%s%s", target[1] != '\0' ? "/" : "", path + folder);
+  return (size_t)length < room;
+}
+
 /* Where a path leads. If it is a link, the file it points to is replaced or, as open(2) would,
  * created. errno 0: it may not be replaced. */
 static bool find_target(const char *path, char target[PATH_MAX], struct stat *old, bool *exists) {
@@ -91,11 +103,12 @@ static bool find_target(const char *path, char target[PATH_MAX], struct stat *ol
   if (*exists) return realpath(path, target) != NULL;
   if (errno != ENOENT || strlen(path) >= PATH_MAX) return false;
   enum { MOST_LINKS = 40 };
+  char name[PATH_MAX];
   bool too_far = false;
-  strcpy(target, path);
-  for (int links = 0; !too_far && follow(target, &too_far); links++) too_far = links == MOST_LINKS;
+  strcpy(name, path);
+  for (int links = 0; !too_far && follow(name, &too_far); links++) too_far = links == MOST_LINKS;
   errno = ELOOP;
-  return !too_far;
+  return !too_far && real_place(name, target);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

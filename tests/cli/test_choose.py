@@ -445,15 +445,15 @@ def sweep_refused(box):
     make_data(box)
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     tested = ["--test", "test.safetensors"]
-    for words, naming in ((["s.safetensors"], "needs the rows themselves"),
-                          (["s.safetensors", *tested, "-k", 1], "needs the rows themselves"),
+    for words, naming in ((["s.safetensors"], "needs the training rows"),
+                          (["s.safetensors", *tested, "-k", 1], "needs the training rows"),
                           (["train.safetensors", "--dims", 25], "the embeddings have 24"),
                           (["train.safetensors", *tested, "--folds", 3], "--folds cannot be used with --test"),
                           (["train.safetensors", "--truth", "t.json"], "--truth needs --test"),
                           (["train.safetensors", "--between", "s.safetensors"], "--between needs --test"),
                           (["train.safetensors", "--no-prototypes"], "--no-prototypes needs -k"),
-                          (["train.safetensors", "--leave-one-out", *tested], "--leave-one-out cannot be used with"),
-                          (["train.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out cannot be used with"),
+                          (["train.safetensors", "--leave-one-out", *tested], "--test cannot be used with --leave-one-out"),
+                          (["train.safetensors", "--leave-one-out", "-k", 3], "-k cannot be used with --leave-one-out"),
                           (["train.safetensors", "--sample", 3], "--sample needs --leave-one-out"),
                           (["train.safetensors", "--test-labels", "y.txt"], "--test-labels needs --test"),
                           (["train.safetensors", "-o", "train.safetensors"], "train.safetensors")):

@@ -77,12 +77,12 @@ def two_outputs_that_are_one(box):
                      ("a.safetensors", "folder/../a.safetensors"), ("a.safetensors", box.path("a.safetensors")),
                      ("folder/a.safetensors", "other/a.safetensors"), ("dangling.safetensors", "other/new.safetensors"),
                      ("folder/new.safetensors", "dangling.safetensors")):
-        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", one, "--text", two, naming=[f"{two}:", "one file"])
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", one, "--text", two, naming=f"{two}: is written twice")
     box.write("a.safetensors", "old")
     os.link(box.path("a.safetensors"), box.path("b.safetensors"))
     os.symlink("a.safetensors", box.path("c.safetensors"))
     for two in ("a.safetensors", "c.safetensors"):
-        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "a.safetensors", "--text", two, naming="one file")
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "a.safetensors", "--text", two, naming="is written twice")
     box.works("synth", "--classes", 3, "--dim", 8, "-o", "a.safetensors", "--text", "b.safetensors")  # each is replaced
     check(box.read("a.safetensors") != box.read("b.safetensors"), "rows and text")
 

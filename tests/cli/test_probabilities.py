@@ -183,8 +183,8 @@ def unknown_rows(box):
 @test
 def reject_is_a_share(box):
     fit(box)
-    for share in ("1", "95", "0", "x"):
-        box.refuses(USAGE, "fit", "x.safetensors", "--reject", share, "-o", "r.safetensors", naming="--reject")
+    for share, naming in (("1", "must be between 0 and 1"), ("95", "must be between 0 and 1"), ("0", "--reject"), ("x", "--reject")):
+        box.refuses(USAGE, "fit", "x.safetensors", "--reject", share, "-o", "r.safetensors", naming=naming)
     box.refuses(USAGE, "fit", "x.safetensors", "--reject", "0.9", "--dim", 2, "-o", "r.safetensors", naming="all dimensions")
     box.works("stats", "x.safetensors", "-o", "s.safetensors")
     box.refuses(USAGE, "fit", "s.safetensors", "--reject", "0.9", "-o", "r.safetensors", naming="from the rows themselves")

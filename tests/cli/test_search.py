@@ -448,7 +448,7 @@ def both_files_or_none(box):
     box.refuses(BAD_DATA, "search", "g.safetensors", "bad.npy", "-o", "near.npy", naming=["bad.npy", "row 4999"])
     os.mkdir(box.path("dir_scores.npy"))
     for queries in ("x.safetensors", "--itself"):
-        box.refuses(IO, "search", "g.safetensors", queries, "-o", "dir.npy", naming="dir_scores.npy: is a directory")
+        box.refuses(IO, "search", "g.safetensors", queries, "-o", "dir.npy", naming="dir_scores.npy: cannot be created: is not a regular file")
 
 
 # --- votes
@@ -641,7 +641,7 @@ def votes_without_a_model_refuse_what_needs_one(box):
     for words in (["classify", "bare.safetensors", "q.npy"], ["eval", "bare.safetensors"]):
         box.refuses(BAD_DATA, *words, naming=["bare.safetensors: has no labels to vote with", "--labels"])
     box.write("nine.npy", npy(world(dim=9)[0]))
-    box.refuses(BAD_DATA, "classify", "r.safetensors", "nine.npy", naming=["nine.npy: has 9 columns, the gallery takes 6"])
+    box.refuses(BAD_DATA, "classify", "r.safetensors", "nine.npy", naming=["nine.npy: has 9 columns, but the gallery takes 6"])
     box.write("n.txt", "name 1\n" * len(world(dim=9)[0]))
     box.refuses(BAD_DATA, "eval", "r.safetensors", "nine.npy", "--labels", "n.txt", naming=["9", "6"])
 
@@ -697,12 +697,12 @@ def rows_that_are_mapped_already(box):
     with_gallery(box)
     box.works("fit", "x.safetensors", "-o", "square.safetensors")  # as many columns, so that these do not tell
     box.works("index", "x.safetensors", "--model", "square.safetensors", "-o", "s.safetensors")
-    refusal = "s.safetensors: the rows of this gallery are already mapped; give the original rows"
+    refusal = ".safetensors: the rows of a gallery are already mapped; give the original rows"
     for queries in (["s.safetensors"], ["x.safetensors", "s.safetensors"]):
-        box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal + ", or use --itself")
+        box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal)
         for more in ([], ["--raw"], ["--gallery", "s.safetensors"]):
             box.refuses(BAD_DATA, "classify", "square.safetensors", *queries, *more, naming=refusal + "\n")
-    box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of this gallery are already mapped")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of a gallery are already mapped")
     box.works("search", "s.safetensors", "--itself")
     box.works("search", "r.safetensors", "s.safetensors")
     box.works("search", "s.safetensors", "r.safetensors")

@@ -161,7 +161,7 @@ def what_does_not_go_together(box):
     for words, naming in ((["q.npy", "--within", "x"], "--within must be a number"), (["q.npy", "--within", "0.5", "-k", "3"], "-k"),
                           (["q.npy", "--within", "0.5", "-o", "out.npy"], ".safetensors, .parquet or .tsv"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
                           (["--unique", "0.9", "--within", "0.5"], "--unique"), (["--unique", "0.9", "--itself"], "--unique"),
-                          (["q.npy", "--unique", "0.9"], "neither queries"),
+                          (["q.npy", "--unique", "0.9"], "takes no queries"),
                           (["q.npy", "--keep", "k.txt"], "--keep"), (["q.npy", "--metric", "inner"], "--metric")):
         box.refuses(USAGE, "search", "g.safetensors", *words, naming=naming)
     box.works("index", "q.npy", "-o", "bare.safetensors")

@@ -110,7 +110,7 @@ def prototypes_that_cannot_be(box):
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "twice.txt", *out,
                 naming="twice.txt: line 3 repeats the class name 'a' of line 1")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--labels", "y.txt", *out, naming="11")
-    box.refuses(USAGE, "text-prototypes", "e.npy", "--labels", "y.txt", "--per-class", 4, *out, naming="two ways")
+    box.refuses(USAGE, "text-prototypes", "e.npy", "--labels", "y.txt", "--per-class", 4, *out, naming="--labels cannot be used with --per-class")
     box.refuses(USAGE, "text-prototypes", "e.npy", "--per-class", 4, "-o", "t.npy", naming=".safetensors")
     box.refuses(IO, "text-prototypes", "absent.npy", "--per-class", 4, *out, naming="absent.npy")
 

@@ -193,11 +193,11 @@ def options_that_need_or_exclude_others(box):
     for words, said in (
             (["fit", "x.safetensors", "--fuse", 1, "-o", "o.safetensors"], "--fuse needs --text TEXT"),
             (["stats", "x.safetensors", "--exponent", 3, "-o", "o.safetensors"], "--exponent needs --no-normalize"),
-            (["classify", "m.safetensors", "x.safetensors", "-k", 3], "-k and --weighted need --gallery GALLERY"),
+            (["classify", "m.safetensors", "x.safetensors", "-k", 3], "-k needs --gallery GALLERY"),
             (["classify", "m.safetensors", "x.safetensors", "--part", "text", "--raw"], "--part cannot be used with --raw"),
             (["eval", "m.safetensors", "x.safetensors", "--gallery", "g", "--metric", "cosine"], "--metric cannot be used with --gallery"),
             (["eval", "m.safetensors", "--gallery", "g", "--errors"], "--errors needs data"),
-            (["sweep", "x.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out cannot be used with -k"),
+            (["sweep", "x.safetensors", "--leave-one-out", "-k", 3], "-k cannot be used with --leave-one-out"),
             (["sweep", "x.safetensors", "--truth", "t.txt"], "--truth needs --test DATA"),
             (["index", "x.safetensors", "--append", "g", "--model", "m"], "--model cannot be used with --append"),
             (["search", "g", "--itself", "--encoder", "e"], "--encoder cannot be used with --itself")):

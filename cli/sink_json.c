@@ -1,11 +1,11 @@
-/* json.c - writes JSON, one document per line. */
-#include "json.h"
+/* sink_json.c - writes JSON, one document per line. */
+#include "sink.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of the character that text[0 … n) holds. */
+/* The code point of the character in text[0 … n). */
 static uint32_t character(const char *text, size_t n) {
   uint32_t c = (unsigned char)text[0];
   if (n > 1) c &= 0x7fu >> n;
@@ -13,14 +13,14 @@ static uint32_t character(const char *text, size_t n) {
   return c;
 }
 
-/* What a terminal might obey is escaped here, too: JSON has a form for every character. */
+/* Escapes what a terminal might obey as well: JSON has a form for every character. */
 static void print_hidden(FILE *file, const char *text, size_t n) {
   static const char names[] = "\bb\ff\nn\rr\tt"; /* character, letter after the backslash */
   const char *name = n == 1 ? strchr(names, *text) : NULL;
   uint32_t c = character(text, n);
   if (name && (name - names) % 2 == 0)
     fprintf(file, "\\%c", name[1]);
-  else if (n == 1 && c >= 0x80) /* class names may be any bytes, JSON may not */
+  else if (n == 1 && c >= 0x80) /* class names may be any bytes, but JSON is UTF-8 */
     fputs("\\ufffd", file);
   else if (c < 0x10000)
     fprintf(file, "\\u%04x", (unsigned)c);
@@ -45,8 +45,7 @@ static void print_string(FILE *file, const char *text) {
   putc('"', file);
 }
 
-/* What comes before a value. */
-static void begin(cli_json *j, const char *key) {
+static void put_key(cli_json *j, const char *key) {
   if (j->comma) fputs(", ", j->file);
   j->comma = 1;
   if (!key) return;
@@ -54,14 +53,20 @@ static void begin(cli_json *j, const char *key) {
   fputs(": ", j->file);
 }
 
+cli_json jw_begin(FILE *file) {
+  cli_json j = {file, 0};
+  jw_open(&j, NULL, '{');
+  return j;
+}
+
 void jw_open(cli_json *j, const char *key, char bracket) {
-  begin(j, key);
+  put_key(j, key);
   putc(bracket, j->file);
   j->comma = 0;
 }
 
-void jw_close(cli_json *j, char bracket) {
-  putc(bracket, j->file);
+void jw_close(cli_json *j, const char *brackets) {
+  fputs(brackets, j->file);
   j->comma = 1;
 }
 
@@ -70,12 +75,12 @@ void jw_text(cli_json *j, const char *key, const char *value) {
     jw_null(j, key);
     return;
   }
-  begin(j, key);
+  put_key(j, key);
   print_string(j->file, value);
 }
 
 void jw_count(cli_json *j, const char *key, uint64_t value) {
-  begin(j, key);
+  put_key(j, key);
   fprintf(j->file, "%llu", (unsigned long long)value);
 }
 
@@ -87,7 +92,7 @@ void jw_count_if(cli_json *j, const char *key, uint64_t value, int known) {
 }
 
 void jw_number(cli_json *j, const char *key, int64_t value) {
-  begin(j, key);
+  put_key(j, key);
   fprintf(j->file, "%lld", (long long)value);
 }
 
@@ -103,17 +108,23 @@ void jw_real(cli_json *j, const char *key, double value) {
     double back = strtod(digits, NULL);
     if (back <= value && back >= value) break;
   }
-  begin(j, key);
+  put_key(j, key);
   fputs(digits, j->file);
 }
 
+void jw_reals(cli_json *j, const char *key, const double *values, size_t n) {
+  jw_open(j, key, '[');
+  for (size_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
+  jw_close(j, "]");
+}
+
 void jw_flag(cli_json *j, const char *key, int value) {
-  begin(j, key);
+  put_key(j, key);
   fputs(value ? "true" : "false", j->file);
 }
 
 void jw_null(cli_json *j, const char *key) {
-  begin(j, key);
+  put_key(j, key);
   fputs("null", j->file);
 }
 
