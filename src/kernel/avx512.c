@@ -125,14 +125,11 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-/* The AMX tables differ in moments and scan; bf16 is what the machine has. */
 const kf_kernels kf_kernels_avx512 =
     WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 const kf_kernels kf_kernels_avx512bf16 =
     WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512bf16);
 const kf_kernels kf_kernels_amx =
     WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_amx);
-const kf_kernels kf_kernels_amx_int8 =
-    WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 
 #endif

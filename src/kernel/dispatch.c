@@ -38,15 +38,14 @@ static uint64_t enabled_state(void) {
   return (uint64_t)high << 32 | low;
 }
 
-static bool amx_granted, amx_bf16;
+static bool amx_granted;
 
 static void ask_for_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
   unsigned a, b, c, d;
-  if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-  bool tile = d >> 24 & 1, int8 = d >> 25 & 1;
-  if (!tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
-  amx_bf16 = (d >> 22 & 1) != 0 && kf_has_avx512bf16(); /* for rounding */
+  if (!kf_has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+  bool bf16 = d >> 22 & 1, tile = d >> 24 & 1, int8 = d >> 25 & 1;
+  if (!bf16 || !tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
   amx_granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
@@ -60,8 +59,7 @@ static bool has_amx(void) {
 
 const kf_kernels *kf_kernels_for(kf_isa isa) {
 #ifdef KF_SIMD
-  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx())
-    return amx_bf16 ? &kf_kernels_amx : &kf_kernels_amx_int8;
+  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx()) return &kf_kernels_amx;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX512) && has_avx512())
     return gains_by_bf16() ? &kf_kernels_avx512bf16 : &kf_kernels_avx512;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX2) && has_avx2()) return &kf_kernels_avx2;

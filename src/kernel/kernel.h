@@ -232,7 +232,6 @@ extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;
 extern const kf_kernels kf_kernels_avx512bf16; /* the same with VDPBF16PS, for AMD */
 extern const kf_kernels kf_kernels_amx;
-extern const kf_kernels kf_kernels_amx_int8; /* the same without bf16 tiles */
 extern const kf_moment_kernel kf_moment_amx;
 extern const kf_scan_kernel kf_scan_plain;
 extern const kf_scan_kernel kf_scan_avx2;

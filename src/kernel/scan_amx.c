@@ -190,13 +190,7 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
   }
 }
 
-/* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, for each number of columns. */
-static const kf_tile_config configs[] = {KF_TILES(4),  KF_TILES(8),  KF_TILES(12), KF_TILES(16),
-                                         KF_TILES(20), KF_TILES(24), KF_TILES(28), KF_TILES(32),
-                                         KF_TILES(36), KF_TILES(40), KF_TILES(44), KF_TILES(48),
-                                         KF_TILES(52), KF_TILES(56), KF_TILES(60), KF_TILES(64)};
-
-static void tiles_on(uint32_t dim) { _tile_loadconfig(&configs[dim / parts(dim) / 4 - 1]); }
+static void tiles_on(uint32_t dim) { kf_tiles_on((uint8_t)(dim / parts(dim))); }
 
 const kf_scan_kernel kf_scan_amx = {.group = GROUP,
                                     .most = 127,
