@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define KF_DEVICE_VERSION 5
+#define KF_DEVICE_VERSION 6
 
 typedef enum kf_dev_status {
   KF_DEV_OK = 0,
@@ -280,7 +280,6 @@ typedef struct kf_device_api {
                            kf_dev_scored *best);
 
   /* --- statistics ---------------------------------------------------------------------------- */
-  uint64_t (*moments_bytes)(const kf_dev_moments_plan *plan); /* on the device */
   kf_dev_status (*moments_new)(kf_dev *dev, const kf_dev_moments_plan *plan, kf_dev_moments **out);
   void (*moments_free)(kf_dev *dev, kf_dev_moments *moments);
   /* Adds the rows [n][dim] whose label is not negative; n <= batch. Rows and labels may be reused after
@@ -303,7 +302,6 @@ typedef struct kf_device_api {
    * each slot, writes nothing that other slots see, and puts its sentence into message [size]. The
    * caller's arrays may be reused after it. A slot is put to again only after it was waited for.
    * What plans point at is copied by `new`, and may be gone after it. */
-  uint64_t (*map_bytes)(const kf_dev_map_plan *plan); /* on the device */
   kf_dev_status (*map_new)(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out);
   void (*map_free)(kf_dev *dev, kf_dev_map *map);
   /* Maps rows [n][dim_in] with their canonical squared lengths [n] to out [n][dim_out]; n <= batch. */
@@ -313,7 +311,6 @@ typedef struct kf_device_api {
   kf_dev_status (*map_wait)(kf_dev_map *map, uint32_t slot, uint32_t *odd, char *message,
                             size_t size);
 
-  uint64_t (*odds_bytes)(const kf_dev_odds_plan *plan); /* on the device */
   kf_dev_status (*odds_new)(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out);
   void (*odds_free)(kf_dev *dev, kf_dev_odds *odds);
   /* Queries [n][dim] to out [n]; n <= batch. */
