@@ -12,90 +12,64 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers; GEMM_DEPTH: steps of the
- * sum for which both sides are packed. */
+/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers. GEMM_DEPTH: steps of
+ * the sum for which both sides are packed. store_i32 rounds to nearest even. */
 #ifdef __AVX512F__
 #define WIDTH      8
 #define MR         6
 #define NV         4
 #define GEMM_DEPTH 192
-typedef double doubles __attribute__((vector_size(64)));
-typedef float floats __attribute__((vector_size(64)));
-typedef int ints __attribute__((vector_size(64)));
+#define V(op)      _mm512_##op
+typedef __m512d doubles;
+typedef __m512 floats;
+static inline doubles widen(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32(x));
+}
+static inline unsigned lanes_reaching(floats x, float low) {
+  return _mm512_cmp_ps_mask(x, _mm512_set1_ps(low), _CMP_GE_OQ);
+}
 #else
 #define WIDTH      4
 #define MR         4
 #define NV         3
 #define GEMM_DEPTH 128
-typedef double doubles __attribute__((vector_size(32)));
-typedef float floats __attribute__((vector_size(32)));
-typedef int ints __attribute__((vector_size(32)));
+#define V(op)      _mm256_##op
+typedef __m256d doubles;
+typedef __m256 floats;
+static inline doubles widen(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32(x));
+}
+static inline unsigned lanes_reaching(floats x, float low) {
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(low), _CMP_GE_OQ));
+}
 #endif
 #define PARTS (8 / WIDTH)
 
-static inline doubles load_f64(const double *p) {
-  doubles x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
-static inline void store_f64(double *p, doubles x) { memcpy(p, &x, sizeof x); }
-
-static inline floats load_f32(const float *p) {
-  floats x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
-static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
-
-/* sum + x * y, rounded once; and x in every lane. */
-#ifdef __AVX512F__
+static inline doubles load_f64(const double *p) { return V(loadu_pd)(p); }
+static inline floats load_f32(const float *p) { return V(loadu_ps)(p); }
+static inline void store_f64(double *p, doubles x) { V(storeu_pd)(p, x); }
+static inline void store_f32(float *p, floats x) { V(storeu_ps)(p, x); }
+static inline doubles all_f64(double x) { return V(set1_pd)(x); }
+static inline floats all_f32(float x) { return V(set1_ps)(x); }
+/* sum + x * y, rounded once. */
 static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
-  return (doubles)_mm512_fmadd_pd((__m512d)x, (__m512d)y, (__m512d)sum);
+  return V(fmadd_pd)(x, y, sum);
 }
-static inline floats fused_f32(floats x, floats y, floats sum) {
-  return (floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
-}
-static inline doubles all_f64(double x) { return (doubles)_mm512_set1_pd(x); }
-static inline floats all_f32(float x) { return (floats)_mm512_set1_ps(x); }
-#else
-static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
-  return (doubles)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)sum);
-}
-static inline floats fused_f32(floats x, floats y, floats sum) {
-  return (floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
-}
-static inline doubles all_f64(double x) { return (doubles)_mm256_set1_pd(x); }
-static inline floats all_f32(float x) { return (floats)_mm256_set1_ps(x); }
-#endif
-
-/* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
-#ifdef __AVX512F__
-static inline doubles widen(const float *p) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
-static inline floats load_f16(const uint16_t *p) {
-  return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-static inline void store_f16(uint16_t *p, floats x) {
-  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
-}
-static inline void store_i32(int32_t *p, doubles x) {
-  _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32((__m512d)x));
-}
-static inline unsigned lanes_set(ints x) { return _mm512_test_epi32_mask((__m512i)x, (__m512i)x); }
-#else
-static inline doubles widen(const float *p) { return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
-static inline floats load_f16(const uint16_t *p) {
-  return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-static inline void store_f16(uint16_t *p, floats x) {
-  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
-}
-static inline void store_i32(int32_t *p, doubles x) {
-  _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32((__m256d)x));
-}
-static inline unsigned lanes_set(ints x) { return (unsigned)_mm256_movemask_ps((__m256)x); }
-#endif
+static inline floats fused_f32(floats x, floats y, floats sum) { return V(fmadd_ps)(x, y, sum); }
 
 static inline double add_lanes(const doubles sum[PARTS]) {
   double lane[8];
@@ -227,9 +201,8 @@ static size_t wide_list_reaching(const float *x, const float *far, float reach, 
   size_t i = 0, found = 0;
   for (; i + STEP <= n; i += STEP) {
     floats value = (load_f32(x + i) + load_f32(far + i) * reach) * load_f32(scale + i);
-    for (unsigned left = lanes_set(value - load_f32(offset + i) >= low); left != 0;
-         left &= left - 1)
-      list[found++] = (uint32_t)(i + (size_t)__builtin_ctz(left));
+    unsigned left = lanes_reaching(value - load_f32(offset + i), low);
+    for (; left != 0; left &= left - 1) list[found++] = (uint32_t)(i + (size_t)__builtin_ctz(left));
   }
   size_t more = kf_kernels_plain.list_reaching(x + i, far + i, reach, scale + i, offset + i, n - i,
                                                low, list + found);
