@@ -31,21 +31,16 @@ static inline void put_bf16(const vec y[PARTS], char *to) {
   _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half; zeros after `rows`. */
-INLINE void pack_some(const float *block, size_t stride, size_t rows, char *to) {
+/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half. */
+static void pack_tiles(const float *block, size_t stride, char *to) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += 64)
     for (size_t half = 0; half < 2; half++) {
-      vec even = k < rows ? load(block + half * LANES) : none();
-      vec odd = k + 1 < rows ? load(block + stride + half * LANES) : none();
+      vec even = load(block + half * LANES), odd = load(block + stride + half * LANES);
       __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
       _mm512_store_si512(to + half * TILE_BYTES, _mm512_permutexvar_epi16(order, pairs));
     }
-}
-
-static void pack_tiles(const float *block, size_t stride, char *to) {
-  pack_some(block, stride, KF_NET_STEP, to);
 }
 
 /* Pairs of columns are dwords, which are transposed. */
@@ -134,13 +129,13 @@ INLINE void begin_sums(const bool both) {
   }
 }
 
-/* To rows of sums, `stride` floats apart. */
-INLINE void end_sums(float *sums, size_t stride, const bool both) {
-  _tile_stored(0, sums, stride * sizeof *sums);
-  _tile_stored(1, sums + 16, stride * sizeof *sums);
+INLINE void end_sums(float *sums, const bool both) {
+  const size_t stride = KF_NET_PANEL * sizeof *sums;
+  _tile_stored(0, sums, stride);
+  _tile_stored(1, sums + 16, stride);
   if (both) {
-    _tile_stored(2, sums + 16 * stride, stride * sizeof *sums);
-    _tile_stored(3, sums + 16 * stride + 16, stride * sizeof *sums);
+    _tile_stored(2, sums + 16 * KF_NET_PANEL, stride);
+    _tile_stored(3, sums + 16 * KF_NET_PANEL + 16, stride);
   }
 }
 
@@ -181,7 +176,7 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t de
     for (due += EDGE * KF_NET_STEP; due >= depth; due -= depth)
       if (unfinished(before)) finish_row(before, activation);
   }
-  end_sums(sums, KF_NET_PANEL, both);
+  end_sums(sums, both);
 }
 
 /* All sums of strip s, while the one before is finished. */
@@ -259,149 +254,7 @@ static void amx_multiply(const kf_net_product *p) {
   }
 }
 
-/* --- attention ------------------------------------------------------------------------------- */
-
-/* Queries are taken by strips of EDGE. The scores of a strip are computed before the softmax of the
- * one before, which the tiles then do not wait for. */
-
-/* What multiply_step does, with weights that are in the first-level cache. */
-INLINE void attend_step(const char *x, size_t half, const char *weights, const bool both) {
-  _tile_loadd(6, weights, 64);
-  _tile_loadd(4, x, 64);
-  _tile_loadd(7, weights + TILE_BYTES, 64);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  if (both) {
-    _tile_loadd(5, x + half, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-}
-
-/* Tiles 0 to 3 to `sums`: 32 rows, or 16, times one panel of `depth` columns. */
-INLINE void multiply_panel(const char *x, size_t half, const char *weights, size_t depth,
-                           float *sums, size_t stride, const bool both) {
-  begin_sums(both);
-  for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES)
-    attend_step(x, half, weights, both);
-  end_sums(sums, stride, both);
-}
-
-/* The rows of a strip from row i on, times all panels of the weights of n outputs. */
-INLINE void multiply_strip(const char *rows, size_t i, size_t count, const char *weights, size_t n,
-                           size_t k, float *sums, size_t stride, size_t next_panel) {
-  const char *x = rows + place(&amx, k, i, 0);
-  size_t half = rows_bytes(&amx, 16, k), panel = panel_bytes(&amx, k);
-  for (size_t c = 0; c < n; c += KF_NET_PANEL, weights += panel, sums += next_panel)
-    if (count > 16)
-      multiply_panel(x, half, weights, padded(k), sums, stride, true);
-    else
-      multiply_panel(x, half, weights, padded(k), sums, stride, false);
-}
-
-static void pack_values(const kf_net_attention *a, char *to) {
-  size_t panel = panel_bytes(&amx, a->keys), c = 0;
-  for (; c + KF_NET_PANEL <= a->dim; c += KF_NET_PANEL) {
-    char *at = to + c / KF_NET_PANEL * panel;
-    for (size_t i = 0; i < a->keys; i += KF_NET_STEP, at += 2 * TILE_BYTES) {
-      const float *block = a->v + i * a->kv_stride + c;
-      if (a->keys - i < KF_NET_STEP)
-        pack_some(block, a->kv_stride, a->keys - i, at);
-      else
-        pack_some(block, a->kv_stride, KF_NET_STEP, at);
-    }
-  }
-  if (c < a->dim)
-    pack_columns(&amx, a->v + c, a->kv_stride, a->dim - c, a->keys, to + c / KF_NET_PANEL * panel);
-}
-
-/* Adds 32 bf16, the lower half first. */
-INLINE vec add_pairs(vec sum, __m512i y) {
-  __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(y));
-  __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(y, 1));
-  sum = add(sum, as_vec(_mm512_slli_epi32(low, 16)));
-  return add(sum, as_vec(_mm512_slli_epi32(high, 16)));
-}
-
-/* What `soften` does, rounding pairs of vectors at once. */
-INLINE float soften_row(const float *score, float scale, size_t seen, size_t keys, char *to) {
-  vec largest = all(largest_score(score, scale, seen)), sum = none();
-  for (size_t j = 0; j < keys; j += KF_NET_STEP, to += TILE_BYTES) {
-    vec y[PARTS];
-    UNROLL
-    for (int v = 0; v < PARTS; v++) {
-      size_t at = j + (size_t)v * LANES;
-      vec x = V(sub_ps)(times(load(score + at), all(scale)), largest);
-      y[v] = seen_or(exponential(x), at, seen, 0);
-    }
-    __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]);
-    _mm512_store_si512(to, pairs);
-    sum = add_pairs(sum, pairs);
-  }
-  return add_halves(&sum);
-}
-
-/* Rows of weighted values, divided by the sums of their weights. */
-INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
-                            size_t column, const float *part) {
-  size_t width = at_most(a->dim - column, KF_NET_PANEL);
-  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
-    float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
-    if (out != NULL && width < KF_NET_PANEL) { /* prepared rows have full panels alone */
-      for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
-      continue;
-    }
-    vec y[PARTS];
-    UNROLL
-    for (int v = 0; v < PARTS; v++) y[v] = times(load(sums + v * LANES), all(part[r]));
-    if (out == NULL)
-      put_bf16(y, (char *)a->prepared + place(&amx, a->depth, a->row + i + r, a->column + column));
-    for (int v = 0; out != NULL && v < PARTS; v++) store(out + v * LANES, y[v]);
-  }
-}
-
-/* Softmax and values of a strip: `rows` queries from row r of the block on, which begins at query i. */
-INLINE void finish_strip(const kf_net_attention *a, const attention_space *s, size_t i, size_t r,
-                         size_t rows) {
-  float part[EDGE], sums[PANELS * PANEL_SUMS] __attribute__((aligned(64)));
-  for (size_t q = 0; q < rows; q++)
-    part[q] = 1.0f / soften_row(s->score + (r + q) * padded(a->keys), a->scale,
-                                a->causal ? i + r + q + 1 : a->keys, a->keys,
-                                s->weight + place(&amx, a->keys, r + q, 0));
-  __asm__ volatile("" : : : "memory"); /* as in sum_strip */
-  for (size_t c = 0; c < a->dim; c += PANELS * KF_NET_PANEL) {
-    size_t columns = at_most(a->dim - c, PANELS * KF_NET_PANEL);
-    multiply_strip(s->weight, r, rows, s->values + c / KF_NET_PANEL * panel_bytes(&amx, a->keys),
-                   columns, a->keys, sums, KF_NET_PANEL, PANEL_SUMS);
-    for (size_t p = 0; p < columns; p += KF_NET_PANEL)
-      finish_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
-  }
-}
-
-INLINE void score_strip(const kf_net_attention *a, const attention_space *s, size_t r,
-                        size_t rows) {
-  size_t stride = padded(a->keys);
-  multiply_strip(s->query, r, rows, s->keys, a->keys, a->dim, s->score + r * stride, stride,
-                 KF_NET_PANEL);
-}
-
-static void amx_attention(const kf_net_attention *a) {
-  attention_space s = divide(&amx, a->workspace, a->keys, a->dim);
-  for (size_t j = 0; j < a->keys; j += KF_NET_PANEL)
-    pack_rows(&amx, a->k + j * a->kv_stride, a->kv_stride, at_most(a->keys - j, KF_NET_PANEL),
-              a->dim, s.keys + j / KF_NET_PANEL * panel_bytes(&amx, a->dim));
-  pack_values(a, s.values);
-  for (size_t i = 0; i < a->queries; i += QUERIES) {
-    size_t n = at_most(a->queries - i, QUERIES);
-    prepare_rows(&amx, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
-    __asm__ volatile("" : : : "memory"); /* as in sum_strip */
-    score_strip(a, &s, 0, at_most(n, EDGE));
-    for (size_t r = 0; r < n; r += EDGE) {
-      if (r + EDGE < n) score_strip(a, &s, r + EDGE, at_most(n - r - EDGE, EDGE));
-      finish_strip(a, &s, i, r, at_most(n - r, EDGE));
-    }
-  }
-}
+static void amx_attention(const kf_net_attention *a) { attend(&amx, amx_multiply, a); }
 
 NET(amx, KF_BF16, kf_full_tiles_on, kf_tiles_off);
 
