@@ -5,12 +5,8 @@
  * threads can cost more than the work they do.
  *
  * Jobs may be short: a product with a vector takes some ten microseconds, about as long as waking a
- * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits
- * only for workers that have joined its job: one that wakes up late, on a busy machine, is not
- * missed. A scheduler that wakes a worker on the processor of the caller leaves it there for some
- * milliseconds, though others may be idle; so the caller lets it run at once, and it moves on. The
- * caller does so ten times a second at most: where others compete for the processor, it may wait
- * a time slice for its turn. */
+ * thread. So a worker spins for a moment before it sleeps, and the caller waits only for workers
+ * that have joined its job: one that wakes up late, on a busy machine, is not waited for. */
 #include "base/text.h"
 
 #include <pthread.h>
@@ -21,7 +17,6 @@
 
 #define MAX_THREADS 1024u
 #define LOOKS       500 /* before a thread sleeps: 10 to 20 microseconds */
-#define BETWEEN     0.1 /* seconds, from one time that the caller yields to the next */
 
 typedef struct pool_worker {
   struct kf_pool *pool;
@@ -38,9 +33,6 @@ typedef struct kf_pool {
   atomic_bool stop;
   atomic_uint busy; /* workers inside the current job */
   bool open;        /* workers may join it */
-  unsigned asleep;  /* workers waiting for `start` */
-  int caller;       /* the processor that woke them */
-  double yielded;   /* when the caller did last */
 
   /* The current job. */
   kf_task_fn task;
@@ -81,35 +73,12 @@ static void pause_thread(void) {
 #endif
 }
 
-/* Moves this thread to another processor than `from`, if it may run on one. */
-static void leave_processor(int from) {
-  cpu_set_t allowed, others;
-  if (from < 0 || sched_getcpu() != from || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    return;
-  others = allowed;
-  CPU_CLR((size_t)from, &others);
-  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
-  sched_setaffinity(0, sizeof allowed, &allowed);
-}
-
 /* Waits for a job that is not `seen`; with the lock. false: the pool ends. */
 static bool next_job(kf_pool *pool, uint64_t seen) {
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < pool->looks && pool->job == seen && !pool->stop; i++) pause_thread();
   pthread_mutex_lock(&pool->lock);
-  bool slept = false;
-  while (pool->job == seen && !pool->stop) {
-    pool->asleep++;
-    pthread_cond_wait(&pool->start, &pool->lock);
-    pool->asleep--;
-    slept = true;
-  }
-  if (slept && pool->looks > 0 && !pool->stop) {
-    int caller = pool->caller;
-    pthread_mutex_unlock(&pool->lock);
-    leave_processor(caller);
-    pthread_mutex_lock(&pool->lock);
-  }
+  while (pool->job == seen && !pool->stop) pthread_cond_wait(&pool->start, &pool->lock);
   return !pool->stop;
 }
 
@@ -193,15 +162,6 @@ double kf_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether it is time to let those run that were woken; with the lock. */
-static bool may_yield(kf_pool *pool) {
-  if (pool->looks == 0) return false;
-  double now = kf_now();
-  if (now - pool->yielded < BETWEEN) return false;
-  pool->yielded = now;
-  return true;
-}
-
 /* Waits for the workers that have joined. */
 static kf_status finish_job(kf_ctx *ctx) {
   kf_pool *pool = ctx->pool;
@@ -245,14 +205,8 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   atomic_store(&pool->failed, n);
   pool->open = true;
   pool->job++;
-  bool yield = false;
-  if (pool->asleep > 0) {
-    pool->caller = sched_getcpu();
-    pthread_cond_broadcast(&pool->start);
-    yield = may_yield(pool);
-  }
+  pthread_cond_broadcast(&pool->start);
   pthread_mutex_unlock(&pool->lock);
-  if (yield) sched_yield();
 
   run_tasks(pool, 0);
   return finish_job(ctx);
