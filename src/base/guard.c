@@ -39,10 +39,7 @@ void kf_guard_release(kf_guard *guard) {
 }
 
 int kf_lock_fd(int fd, int operation) {
-  int failed;
-  do failed = flock(fd, operation | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  return failed == 0 ? 0 : errno;
+  return TEMP_FAILURE_RETRY(flock(fd, operation | LOCK_NB)) == 0 ? 0 : errno;
 }
 
 /* 0, EWOULDBLOCK or what else went wrong. Over NFS a lock needs a file that is open for writing. */

@@ -11,10 +11,7 @@
 /* --- reading --------------------------------------------------------------------------------- */
 
 int kf_open(const char *path, int flags) {
-  int fd;
-  do fd = open(path, flags | O_CLOEXEC, 0666);
-  while (fd < 0 && errno == EINTR);
-  return fd;
+  return (int)TEMP_FAILURE_RETRY(open(path, flags | O_CLOEXEC, 0666));
 }
 
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
@@ -69,8 +66,7 @@ static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer,
   char *p = buffer;
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t got = pread(fd, p, most, (off_t)(in->base + offset));
-    if (got < 0 && errno == EINTR) continue;
+    ssize_t got = TEMP_FAILURE_RETRY(pread(fd, p, most, (off_t)(in->base + offset)));
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
       return kf_fail_file(err, in->path, "ends at byte %llu, where %llu more bytes are expected",
@@ -135,9 +131,8 @@ bool kf_in_replaced(const kf_in *in) {
 static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   struct stat info;
-  int fd;
-  do fd = openat(in->parked->fd, name_of(in), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  while (fd < 0 && errno == EINTR);
+  const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+  int fd = (int)TEMP_FAILURE_RETRY(openat(in->parked->fd, name_of(in), flags));
   if (fd < 0 && errno != ENOENT)
     return kf_fail_errno(err, in->path, "cannot be opened again", errno);
   bool same = fd >= 0 && fstat(fd, &info) == 0 && is_as_opened(in, &info);
@@ -213,7 +208,8 @@ kf_status kf_read_extent(const kf_extent *extent, uint64_t limit, char **text, u
 
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
                        kf_err *err) {
-  return kf_read_extent(&(kf_extent){path, path, 0, KF_WHOLE_FILE}, limit, text, length, err);
+  kf_extent whole = kf_extent_file(path);
+  return kf_read_extent(&whole, limit, text, length, err);
 }
 
 bool kf_is_directory(const char *path) {

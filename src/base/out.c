@@ -34,6 +34,8 @@
 
 #define BUFFER_SIZE ((uint64_t)1 << 20)
 
+static const kf_out closed = {.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 static size_t folder_length(const char *path) {
@@ -167,7 +169,8 @@ static kf_status open_nowhere(kf_out *out, const char *path, kf_err *err) {
 }
 
 kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
-  *out = (kf_out){.ctx = ctx, .fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
+  out->ctx = ctx;
   bool elsewhere = ctx != NULL && ctx->ranks.rank > 0;
   kf_status status = (elsewhere ? open_nowhere : open_target)(out, path, err);
   if (status != KF_OK) kf_out_abort(out);
@@ -175,7 +178,7 @@ kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
 }
 
 kf_status kf_out_open_memory(kf_out *out, kf_err *err) {
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
   out->path = kf_strdup("the bytes in memory");
   out->bytes = kf_alloc_zero(1, sizeof *out->bytes);
   if (out->path != NULL && out->bytes != NULL) return KF_OK;
@@ -213,7 +216,7 @@ void kf_out_abort(kf_out *out) {
   kf_free(out->kept);
   kf_free(out->guarded);
   kf_free(out->buffer);
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
 }
 
 kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err) {
@@ -259,14 +262,13 @@ static kf_status write_memory(kf_bytes *to, uint64_t offset, const void *bytes, 
   return KF_OK;
 }
 
-static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
-                          kf_err *err) {
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err) {
   const char *p = bytes;
   if (out->bytes != NULL) return write_memory(out->bytes, offset, bytes, n, err);
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
-    if (put < 0 && errno == EINTR) continue;
+    ssize_t put = TEMP_FAILURE_RETRY(pwrite(out->fd, p, most, (off_t)offset));
     if (put <= 0)
       return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
     p += put;
@@ -277,7 +279,7 @@ static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes,
 }
 
 static kf_status flush(kf_out *out, kf_err *err) {
-  KF_TRY(write_at(out, out->written - out->buffered, out->buffer, out->buffered, err));
+  KF_TRY(kf_out_put(out, out->written - out->buffered, out->buffer, out->buffered, err));
   out->buffered = 0;
   return KF_OK;
 }
@@ -289,7 +291,7 @@ kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) 
   }
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
   if (n > BUFFER_SIZE || out->bytes != NULL) {
-    KF_TRY(write_at(out, out->written, bytes, n, err));
+    KF_TRY(kf_out_put(out, out->written, bytes, n, err));
   } else if (n > 0) {
     memcpy(out->buffer + out->buffered, bytes, n);
     out->buffered += n;
@@ -302,7 +304,7 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
                           kf_err *err) {
   if (out->nowhere) return KF_OK;
   KF_TRY(flush(out, err));
-  KF_TRY(write_at(out, offset, bytes, n, err));
+  KF_TRY(kf_out_put(out, offset, bytes, n, err));
   if (offset + n > out->written) out->written = offset + n;
   return KF_OK;
 }
@@ -313,17 +315,9 @@ kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
-                     kf_err *err) {
-  return write_at(out, offset, bytes, n, err);
-}
-
 /* 0, or why not; some file systems cannot sync. */
 static int sync_fd(int fd) {
-  int failed;
-  do failed = fsync(fd);
-  while (failed != 0 && errno == EINTR);
-  return failed == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+  return TEMP_FAILURE_RETRY(fsync(fd)) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
 }
 
 static kf_status sync_data(kf_out *out, kf_err *err) {
@@ -345,10 +339,8 @@ kf_status kf_out_name(kf_out *out, kf_err *err) {
   if (out->named) return KF_OK;
   char self[SELF_SIZE];
   self_path(out->fd, self);
-  int failed;
-  do failed = linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW);
-  while (failed != 0 && errno == EINTR);
-  if (failed != 0) return kf_fail_errno(err, out->path, "cannot be created", errno);
+  if (TEMP_FAILURE_RETRY(linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW)) != 0)
+    return kf_fail_errno(err, out->path, "cannot be created", errno);
   out->named = true;
   return KF_OK;
 }
@@ -368,11 +360,8 @@ static kf_status get_ready(kf_out *out, kf_err *err) {
 
 /* A second name for the older file, from which it can be put back. */
 static kf_status keep_older(kf_out *out, kf_err *err) {
-  int failed;
-  do failed = link(out->target, out->kept);
-  while (failed != 0 && errno == EINTR);
-  out->has_kept = failed == 0;
-  out->is_new = failed != 0 && errno == ENOENT;
+  out->has_kept = TEMP_FAILURE_RETRY(link(out->target, out->kept)) == 0;
+  out->is_new = !out->has_kept && errno == ENOENT;
   /* Some files cannot have a second name. */
   if (out->has_kept || out->is_new || errno == EPERM || errno == EMLINK || errno == ENOTSUP)
     return KF_OK;
@@ -380,10 +369,7 @@ static kf_status keep_older(kf_out *out, kf_err *err) {
 }
 
 static int rename_file(const char *from, const char *to) {
-  int failed;
-  do failed = rename(from, to);
-  while (failed != 0 && errno == EINTR);
-  return failed;
+  return (int)TEMP_FAILURE_RETRY(rename(from, to));
 }
 
 static kf_status move(kf_out *out, kf_err *err) {
@@ -465,7 +451,7 @@ static kf_status hold(struct kf_held *held, kf_out *out, kf_err *err) {
   if (!kf_grow((void **)&held->files, &held->room, held->n, sizeof *out))
     return kf_fail_memory(err);
   held->files[held->n++] = *out;
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
   return KF_OK;
 }
 

@@ -279,30 +279,33 @@ kf_status kf_join_each(kf_ctx *ctx, kf_status status, void *array, uint64_t size
   return join(ctx, status, array, size, r->size);
 }
 
-/* Sets ends to where the part of each rank ends, of which each has told the size. */
-static uint64_t add_up(const kf_ranks *r, uint64_t *sizes) {
-  uint64_t all = 0;
-  for (uint32_t i = 0; i < r->size; i++) sizes[i] = all += sizes[i];
-  return all;
+/* Tells every rank how many things the others have: *ends [ranks] is where those of each end, if
+ * they follow each other in the order of ranks. To be freed. */
+static kf_status share_ends(kf_ctx *ctx, kf_status status, uint64_t n, uint64_t **ends) {
+  const kf_ranks *r = &ctx->ranks;
+  uint64_t *sizes = *ends = kf_alloc(r->size, sizeof *sizes);
+  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
+  if (sizes != NULL) sizes[r->rank] = n;
+  KF_TRY(kf_join_each(ctx, status, sizes, sizeof *sizes));
+  for (uint32_t i = 1; i < r->size; i++) sizes[i] += sizes[i - 1];
+  return KF_OK;
 }
 
 kf_status kf_join_lists(kf_ctx *ctx, kf_status status, void **list, uint64_t *n, uint64_t size) {
   kf_ranks *r = &ctx->ranks;
   if (!kf_is_shared(r)) return status;
-  uint64_t *sizes = kf_alloc(r->size, sizeof *sizes), all = 0;
+  uint64_t *ends, all = 0;
   char *joined = NULL;
-  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
-  if (sizes != NULL) sizes[r->rank] = *n;
-  status = kf_join_each(ctx, status, sizes, sizeof *sizes);
+  status = share_ends(ctx, status, *n, &ends);
   if (status == KF_OK) {
-    all = add_up(r, sizes);
+    all = ends[r->size - 1];
     joined = kf_alloc(all, size);
     if (joined == NULL) status = kf_fail_memory(&ctx->err);
-    memcpy(r->ends, sizes, r->size * sizeof *sizes);
+    memcpy(r->ends, ends, r->size * sizeof *ends);
   }
-  if (joined != NULL && *n > 0) memcpy(joined + (sizes[r->rank] - *n) * size, *list, *n * size);
+  if (joined != NULL && *n > 0) memcpy(joined + (ends[r->rank] - *n) * size, *list, *n * size);
   if (r->failed->status == KF_OK) status = join(ctx, status, joined, size, all);
-  kf_free(sizes);
+  kf_free(ends);
   kf_free(status == KF_OK ? *list : joined);
   if (status != KF_OK) return status;
   *list = joined;
@@ -320,27 +323,22 @@ kf_status kf_take_from_first(kf_ctx *ctx, kf_status status, void *bytes, uint64_
 kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, uint64_t n,
                             unsigned char **to, uint64_t *total) {
   kf_ranks *r = &ctx->ranks;
-  uint64_t *sizes = kf_alloc(r->size, sizeof *sizes), all = 0;
-  unsigned char *room = NULL;
-  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
-  if (sizes != NULL) sizes[r->rank] = n;
-  status = kf_join_each(ctx, status, sizes, sizeof *sizes);
-  if (status == KF_OK) all = add_up(r, sizes);
-  if (status == KF_OK && r->rank == 0 && (room = kf_alloc(all, 1)) == NULL)
+  uint64_t *ends;
+  *to = NULL;
+  status = share_ends(ctx, status, n, &ends);
+  *total = status == KF_OK ? ends[r->size - 1] : 0;
+  if (status == KF_OK && r->rank == 0 && (*to = kf_alloc(*total, 1)) == NULL)
     status = kf_fail_memory(&ctx->err);
-  status = give_word(ctx, STEP_BRING, all, status);
+  status = give_word(ctx, STEP_BRING, *total, status);
   if (status == KF_OK) {
-    memcpy(r->ends, sizes, r->size * sizeof *sizes);
-    status = gather(ctx, bytes, room, 0);
+    memcpy(r->ends, ends, r->size * sizeof *ends);
+    status = gather(ctx, bytes, *to, 0);
   }
-  kf_free(sizes);
-  if (status != KF_OK) {
-    kf_free(room);
-    return status;
-  }
-  *to = room;
-  *total = all;
-  return KF_OK;
+  kf_free(ends);
+  if (status == KF_OK) return KF_OK;
+  kf_free(*to);
+  *to = NULL;
+  return status;
 }
 
 kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const kf_string *said) {
