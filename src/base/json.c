@@ -99,15 +99,6 @@ kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t mos
   return status;
 }
 
-/* A copy with a NUL after it; NULL: out of memory. */
-static char *copy_text(const char *text, size_t length) {
-  char *copy = kf_alloc(length + 1, 1);
-  if (copy == NULL) return NULL;
-  memcpy(copy, text, length);
-  copy[length] = '\0';
-  return copy;
-}
-
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
   char *text = NULL;
   uint64_t length = 0;
@@ -154,11 +145,12 @@ static kf_status parse_strings(parser *p, kf_json_strings *list) {
   return kf_json_end(&p->read) ? KF_OK : bad(p);
 }
 
-kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
-                                uint32_t most, const char *what, kf_err *err) {
-  *list = (kf_json_strings){.text = copy_text(text, length)};
+kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, uint32_t most,
+                                const char *what, kf_err *err) {
+  *list = (kf_json_strings){.text = kf_strdup(text)};
   if (list->text == NULL) return kf_fail_memory(err);
-  return parse_strings(&(parser){NULL, kf_json_read(list->text, length, 1), most, what, err}, list);
+  kf_json_reader read = kf_json_read(list->text, strlen(text), 1);
+  return parse_strings(&(parser){NULL, read, most, what, err}, list);
 }
 
 void kf_json_strings_clear(kf_json_strings *list) {

@@ -62,8 +62,8 @@ typedef struct kf_json_strings {
 } kf_json_strings;
 /* KF_ERR_DATA unless the text is a JSON list of at most `most` strings. It must be cleared even after
  * a failure. */
-kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
-                                uint32_t most, const char *what, kf_err *err);
+kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, uint32_t most,
+                                const char *what, kf_err *err);
 void kf_json_strings_clear(kf_json_strings *list);
 
 /* Adds a JSON string, with its quotation marks. */

@@ -16,7 +16,10 @@ static inline void kf_tiles_on(uint8_t columns) {
   } config = {.palette = 1,
               .row_bytes = {64, 64, 64, 64, columns, columns, 64, 64},
               .rows = {16, 16, 16, 16, 16, 16, columns / 4, columns / 4}};
-  __asm__ volatile("" : : "r"(&config) : "memory"); /* compilers think that LDTILECFG reads a byte */
+  __asm__ volatile(""
+                   :
+                   : "r"(&config)
+                   : "memory"); /* compilers think that LDTILECFG reads a byte */
   _tile_loadconfig(&config);
 }
 

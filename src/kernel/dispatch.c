@@ -23,10 +23,7 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512vnni");
 }
 
-bool kf_has_avx512bf16(void) {
-  unsigned a, b, c, d;
-  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) != 0;
-}
+bool kf_has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 /* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
  * Intel's, where it is not used (bench/kernels.c). */

@@ -16,7 +16,6 @@
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
-#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
 #define CLOSE      512        /* columns of a strip that stay in the first-level cache */
@@ -43,26 +42,8 @@ static void pack_tiles(const float *block, size_t stride, char *to) {
     }
 }
 
-/* Pairs of columns are dwords, which are transposed. */
-static void pack_turned(const float *block, size_t stride, size_t count, char *to) {
-  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += TILE_BYTES) {
-    __m512i rows[16];
-    for (size_t i = 0; i < 16; i++) {
-      const float *row = block + (half + i) * stride;
-      rows[i] = half + i < count ? (__m512i)_mm512_cvtne2ps_pbh(load(row + LANES), load(row))
-                                 : _mm512_setzero_si512();
-    }
-    transpose16(rows, to, 64);
-  }
-}
-
-static const format amx = {.element = 2,
-                           .tall = 16,
-                           .weight = 2,
-                           .round = to_bf16,
-                           .put = put_bf16,
-                           .pack = pack_tiles,
-                           .pack_turned = pack_turned};
+static const format amx = {
+    .element = 2, .tall = 16, .weight = 2, .round = to_bf16, .put = put_bf16, .pack = pack_tiles};
 
 /* --- what follows the sums ------------------------------------------------------------------- */
 
@@ -253,8 +234,6 @@ static void amx_multiply(const kf_net_product *p) {
   case KF_ACT_GELU_TANH: multiply_by(p, KF_ACT_GELU_TANH); break;
   }
 }
-
-static void amx_attention(const kf_net_attention *a) { attend(&amx, amx_multiply, a); }
 
 NET(amx, KF_BF16, kf_full_tiles_on, kf_tiles_off);
 

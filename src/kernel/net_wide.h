@@ -237,8 +237,6 @@ typedef struct format {
   void (*put)(const vec y[PARTS], char *to);
   /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k * stride + output]. */
   void (*pack)(const float *block, size_t stride, char *to);
-  /* The same for block[output * stride + k] with `count` outputs, zeros for others; may be NULL. */
-  void (*pack_turned)(const float *block, size_t stride, size_t count, char *to);
   /* Adds the products of `rows` rows with the outputs of some panels, over `steps` columns, to
    * sums[r][c] (BLOCK_N apart), which start at 0 if `fresh`. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
@@ -320,10 +318,6 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
-    if (f->pack_turned != NULL && steps == KF_NET_STEP) {
-      f->pack_turned(w + at, stride, count, to);
-      continue;
-    }
     if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
       for (size_t i = 0; i < KF_NET_PANEL; i += 8)
         for (size_t j = 0; j < KF_NET_STEP; j += 8)
@@ -652,13 +646,12 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The product of a format whose sums are made in blocks, and the attention made of it. */
+/* The product of a format whose sums are made in blocks. */
 #define NET_MULTIPLY(name)                                                                         \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
-  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
 
-/* The table of a format and its functions, whose names all begin with `name`; name_multiply and
- * name_attention are there. */
+/* The table of a format and its functions, whose names all begin with `name`. There must be a
+ * name_multiply. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
@@ -674,6 +667,7 @@ INLINE float value_at(const char *x) {
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
+  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
                                        .rows_size = name##_rows_size,                              \

@@ -8,7 +8,7 @@
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan512.h"
+#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
 #include <string.h>

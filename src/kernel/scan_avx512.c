@@ -14,7 +14,7 @@
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan512.h"
+#include "kernel/avx512.h"
 #include "kernel/unroll.h"
 
 #include <string.h>

@@ -106,9 +106,12 @@ static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   return memcpy(buffer, p, n * sizeof *buffer);
 }
 
-/* The same with any number. Fused, a lane may have become -0, which -0 * 0 leaves as it is. */
-static inline void pad_f64(const double *p, size_t n, double with, double buffer[8]) {
-  for (size_t i = 0; i < 8; i++) buffer[i] = i < n ? p[i] : with;
+/* Ends the canonical dot product of two f64 vectors by their last n < 8 elements. */
+static inline double end_dot(const doubles sum[PARTS], const double *x, const double *y, size_t n) {
+  double lane[8];
+  memcpy(lane, sum, sizeof lane);
+  for (size_t i = 0; i < n; i++) lane[i] = kf_fma(x[i], y[i], lane[i]);
+  return kf_add_lanes(lane);
 }
 
 static inline void dot_step(const float *x, const float *y, doubles sum[PARTS]) {
@@ -163,15 +166,7 @@ static double wide_dot(size_t n, const double *x, const double *y) {
     for (int p = 0; p < PARTS; p++)
       sum[p] = fused_f64(load_f64(x + i + p * WIDTH), load_f64(y + i + p * WIDTH), sum[p]);
   }
-  if (i < n) {
-    double a[8], b[8];
-    pad_f64(x + i, n - i, -0.0, a);
-    pad_f64(y + i, n - i, 0, b);
-    UNROLL
-    for (int p = 0; p < PARTS; p++)
-      sum[p] = fused_f64(load_f64(a + p * WIDTH), load_f64(b + p * WIDTH), sum[p]);
-  }
-  return add_lanes(sum);
+  return end_dot(sum, x + i, y + i, n - i);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -242,15 +237,8 @@ static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, con
   for (; m >= TOGETHER; m -= TOGETHER, rows += TOGETHER * ld, out += TOGETHER) {
     doubles sum[TOGETHER][PARTS] = {{{0}}};
     rows_together(rows, ld, whole, x, NULL, NULL, sum);
-    for (size_t t = 0; t < TOGETHER; t++) {
-      double lane[8];
-      memcpy(lane, sum[t], sizeof lane);
-      for (size_t i = whole; i < n; i++) {
-        size_t l = i - whole;
-        lane[l] = kf_fma(rows[t * ld + i], x[i], lane[l]);
-      }
-      out[t] = kf_add_lanes(lane);
-    }
+    for (size_t t = 0; t < TOGETHER; t++)
+      out[t] = end_dot(sum[t], rows + t * ld + whole, x + whole, n - whole);
   }
   for (size_t t = 0; t < m; t++) out[t] = wide_dot(n, rows + t * ld, x);
 }
