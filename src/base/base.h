@@ -345,22 +345,30 @@ typedef struct kf_folder {
 kf_folder *kf_folder_new(int fd, void (*close)(int fd));
 void kf_folder_release(kf_folder *folder); /* NULL is fine */
 
+/* What tells a file, and what is in it, from others. */
+typedef struct kf_file_state {
+  uint64_t device, number, size;
+  struct timespec changed;
+} kf_file_state;
+struct stat;
+kf_file_state kf_file_state_of(const struct stat *info);
+/* Whether it is one file, whatever its path; and whether it has not changed either. */
+bool kf_same_file(const kf_file_state *a, const kf_file_state *b);
+bool kf_same_state(const kf_file_state *a, const kf_file_state *b);
+
 /* A regular file, or a part of one, open for reading at any offset, from any thread. */
 typedef struct kf_in {
   int fd;
   char *path;
   uint64_t size;               /* when it was opened */
   uint64_t base;               /* where a part begins in the file; 0: the whole file */
-  uint64_t device, number;     /* of the file, or of the archive that a part was unpacked from */
   const unsigned char *memory; /* the bytes themselves, which are the caller's; NULL: a file */
-  struct timespec changed;     /* when it was last changed, when it was opened */
+  kf_file_state state; /* when it was opened, of the file or the archive that a part is of */
   kf_folder *parked; /* it is open only while it is read, and is in this folder; NULL: it is open */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
 /* Bytes in the place of a file; they must outlive it. */
 kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *err);
-/* Whether both read the same file, whatever their paths. */
-bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
 /* Gives the descriptor back: a process has few of them. Reads open the file again in its folder, from any
@@ -398,9 +406,8 @@ char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name); /*
 
 /* The right to replace a file by something made of it (guard.c). */
 typedef struct kf_guard {
-  int fd;                        /* holds the lock; -1: no right */
-  uint64_t device, number, size; /* of the file, when it was locked */
-  struct timespec changed;
+  int fd;              /* holds the lock; -1: no right */
+  kf_file_state state; /* when it was locked */
 } kf_guard;
 /* Waits until no other process has it. KF_ERR_IO if the file system has no locks. The error is in
  * ctx->err. */
@@ -429,7 +436,7 @@ typedef struct kf_out {
   char *temporary, *kept;  /* hidden names: of this file until it is moved, of the older one */
   bool named, has_kept;    /* there are files of these names */
   bool is_new;             /* there was no older file */
-  uint64_t device, number; /* of this file */
+  kf_file_state state;     /* of this file, before it is moved */
   int folder_fd, unsynced; /* for syncing the folder; errno: why it cannot be */
   kf_guard guard;          /* if the file must still be the one that was locked */
   char *guarded;           /* or another file must, the one of this path; NULL: this one */

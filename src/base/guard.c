@@ -15,22 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void note_state(kf_guard *guard, const struct stat *info) {
-  guard->device = (uint64_t)info->st_dev;
-  guard->number = (uint64_t)info->st_ino;
-  guard->size = (uint64_t)info->st_size;
-  guard->changed = info->st_mtim;
-}
-
-static bool same_state(const kf_guard *guard, const struct stat *info) {
-  return guard->device == (uint64_t)info->st_dev && guard->number == (uint64_t)info->st_ino &&
-         guard->size == (uint64_t)info->st_size && guard->changed.tv_sec == info->st_mtim.tv_sec &&
-         guard->changed.tv_nsec == info->st_mtim.tv_nsec;
-}
-
 bool kf_guard_holds(const kf_guard *guard, const char *path) {
   struct stat info;
-  return stat(path, &info) == 0 && same_state(guard, &info);
+  if (stat(path, &info) != 0) return false;
+  kf_file_state now = kf_file_state_of(&info);
+  return kf_same_state(&guard->state, &now);
 }
 
 void kf_guard_release(kf_guard *guard) {
@@ -74,10 +63,9 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
                         kf_reason(code, (char[KF_REASON_SIZE]){0}));
   struct stat info;
   if (fstat(guard->fd, &info) != 0) return kf_fail_errno(err, path, "cannot be examined", errno);
-  note_state(guard, &info);
-  if (stat(path, &info) == 0)
-    *retry = !same_state(guard, &info);
-  else if (errno != ENOENT) /* then the next round says that it is gone */
+  guard->state = kf_file_state_of(&info);
+  *retry = !kf_guard_holds(guard, path);
+  if (*retry && stat(path, &info) != 0 && errno != ENOENT) /* the next round reports ENOENT */
     return kf_fail_errno(err, path, "cannot be examined", errno);
   return KF_OK;
 }
@@ -85,7 +73,7 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
 static kf_status look_once(kf_guard *guard, const char *path, kf_err *err) {
   struct stat info;
   if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
-  note_state(guard, &info);
+  guard->state = kf_file_state_of(&info);
   return KF_OK;
 }
 

@@ -8,6 +8,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+kf_file_state kf_file_state_of(const struct stat *info) {
+  return (kf_file_state){(uint64_t)info->st_dev, (uint64_t)info->st_ino, (uint64_t)info->st_size,
+                         info->st_mtim};
+}
+
+bool kf_same_file(const kf_file_state *a, const kf_file_state *b) {
+  return a->device == b->device && a->number == b->number;
+}
+
+bool kf_same_state(const kf_file_state *a, const kf_file_state *b) {
+  return kf_same_file(a, b) && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+         a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 int kf_open(const char *path, int flags) {
@@ -35,9 +49,7 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   }
   in->fd = fd;
   in->size = (uint64_t)info.st_size;
-  in->device = (uint64_t)info.st_dev;
-  in->number = (uint64_t)info.st_ino;
-  in->changed = info.st_mtim;
+  in->state = kf_file_state_of(&info);
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return KF_OK;
 }
@@ -55,10 +67,6 @@ static kf_status read_memory(const kf_in *in, uint64_t offset, void *buffer, uin
                         offset + n);
   if (n > 0) memcpy(buffer, in->memory + offset, n);
   return KF_OK;
-}
-
-bool kf_in_same(const kf_in *a, const kf_in *b) {
-  return a->device == b->device && a->number == b->number;
 }
 
 static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer, uint64_t n,
@@ -79,9 +87,8 @@ static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer,
 }
 
 static bool is_as_opened(const kf_in *in, const struct stat *info) {
-  return (uint64_t)info->st_dev == in->device && (uint64_t)info->st_ino == in->number &&
-         (uint64_t)info->st_size == in->size && info->st_mtim.tv_sec == in->changed.tv_sec &&
-         info->st_mtim.tv_nsec == in->changed.tv_nsec;
+  kf_file_state now = kf_file_state_of(info);
+  return kf_same_state(&in->state, &now);
 }
 
 kf_folder *kf_folder_new(int fd, void (*close)(int fd)) {
@@ -124,8 +131,9 @@ bool kf_in_unchanged(const kf_in *in) {
 
 bool kf_in_replaced(const kf_in *in) {
   struct stat info;
-  return in->memory == NULL && stat(in->path, &info) == 0 &&
-         (in->device != (uint64_t)info.st_dev || in->number != (uint64_t)info.st_ino);
+  if (in->memory != NULL || stat(in->path, &info) != 0) return false;
+  kf_file_state now = kf_file_state_of(&info);
+  return !kf_same_file(&in->state, &now);
 }
 
 static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,

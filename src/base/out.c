@@ -228,9 +228,9 @@ kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err) {
 
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
   struct stat info;
-  if (stat(out_path, &info) != 0 || (uint64_t)info.st_dev != in->device ||
-      (uint64_t)info.st_ino != in->number)
-    return KF_OK;
+  if (stat(out_path, &info) != 0) return KF_OK;
+  kf_file_state out = kf_file_state_of(&info);
+  if (!kf_same_file(&out, &in->state)) return KF_OK;
   return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
 }
 
@@ -329,10 +329,11 @@ static kf_status sync_data(kf_out *out, kf_err *err) {
 
 /* --- putting files in their places ------------------------------------------------------------ */
 
-static bool is_file(const char *path, uint64_t device, uint64_t number) {
+static bool is_in_place(const kf_out *out) {
   struct stat info;
-  return lstat(path, &info) == 0 && (uint64_t)info.st_dev == device &&
-         (uint64_t)info.st_ino == number;
+  if (lstat(out->target, &info) != 0) return false;
+  kf_file_state there = kf_file_state_of(&info);
+  return kf_same_file(&there, &out->state);
 }
 
 kf_status kf_out_name(kf_out *out, kf_err *err) {
@@ -348,8 +349,7 @@ kf_status kf_out_name(kf_out *out, kf_err *err) {
 static kf_status get_ready(kf_out *out, kf_err *err) {
   struct stat own;
   if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
-  out->device = (uint64_t)own.st_dev;
-  out->number = (uint64_t)own.st_ino;
+  out->state = kf_file_state_of(&own);
   KF_TRY(kf_out_name(out, err));
   out->folder_fd = kf_open(out->folder, O_RDONLY | O_DIRECTORY);
   out->unsynced = out->folder_fd < 0 ? errno : 0;
@@ -381,7 +381,7 @@ static kf_status move(kf_out *out, kf_err *err) {
                    out->guarded != NULL ? out->guarded : out->path);
   int failed = rename_file(out->temporary, out->target), code = errno;
   /* Over a network the answer may be lost, and the second try then finds nothing to move. */
-  if (failed != 0 && !is_file(out->target, out->device, out->number))
+  if (failed != 0 && !is_in_place(out))
     return kf_fail_errno(err, out->path, "cannot be replaced", code);
   out->named = false; /* nothing left to remove */
   return KF_OK;

@@ -19,7 +19,7 @@
 /* Where the file of rank 0 is. */
 typedef struct place {
   char kernel[40]; /* the running one; empty: not known */
-  uint64_t device, number;
+  kf_file_state state;
   int64_t process, descriptor;
   char temporary[PATH_MAX];
 } place;
@@ -36,8 +36,7 @@ static kf_status find_place(const kf_out *out, place *at, kf_err *err) {
   struct stat info;
   if (fstat(out->fd, &info) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
   find_kernel(at->kernel);
-  at->device = (uint64_t)info.st_dev;
-  at->number = (uint64_t)info.st_ino;
+  at->state = kf_file_state_of(&info);
   at->process = getpid();
   at->descriptor = out->fd;
   if (snprintf(at->temporary, sizeof at->temporary, "%s", out->temporary) >= PATH_MAX)
@@ -45,10 +44,9 @@ static kf_status find_place(const kf_out *out, place *at, kf_err *err) {
   return KF_OK;
 }
 
-static bool is_at(int fd, const place *at) {
-  struct stat info;
-  return fstat(fd, &info) == 0 && (uint64_t)info.st_dev == at->device &&
-         (uint64_t)info.st_ino == at->number;
+static bool is_at(const struct stat *info, const place *at) {
+  kf_file_state there = kf_file_state_of(info);
+  return S_ISREG(info->st_mode) && kf_same_file(&there, &at->state);
 }
 
 /* -1: this rank is elsewhere. */
@@ -58,12 +56,10 @@ static int open_by_process(const place *at) {
   if (kernel[0] == '\0' || memcmp(kernel, at->kernel, sizeof kernel) != 0) return -1;
   snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)at->process,
            (long long)at->descriptor);
-  struct stat info; /* opening something else might wait, or do harm */
-  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_dev != at->device ||
-      (uint64_t)info.st_ino != at->number)
-    return -1;
+  struct stat info; /* opening something else might block, or do harm */
+  if (stat(path, &info) != 0 || !is_at(&info, at)) return -1;
   int fd = kf_open(path, O_WRONLY);
-  if (fd >= 0 && !is_at(fd, at)) {
+  if (fd >= 0 && (fstat(fd, &info) != 0 || !is_at(&info, at))) {
     close(fd);
     fd = -1;
   }
