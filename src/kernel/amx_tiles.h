@@ -19,7 +19,7 @@ static inline void kf_tiles_on(uint8_t columns) {
   __asm__ volatile(""
                    :
                    : "r"(&config)
-                   : "memory"); /* compilers think that LDTILECFG reads a byte */
+                   : "memory"); /* compilers do not know that LDTILECFG reads all of it */
   _tile_loadconfig(&config);
 }
 

@@ -1,8 +1,8 @@
-/* dispatch.c - which instruction sets this machine has.
+/* dispatch.c - the instruction sets of this machine.
  *
- * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the
- * kernel has granted them to this process (Linux: arch_prctl, once per process). A virtual machine
- * may hide any of them; then AMX counts as absent. */
+ * AMX needs three things: a CPU that has it, an operating system that saves the tile registers
+ * (XCR0), and the kernel's permission for this process (Linux: arch_prctl, once per process). A
+ * virtual machine may hide any of them; AMX then counts as absent. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -25,8 +25,8 @@ static bool has_avx512(void) {
 
 bool kf_has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
-/* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
- * Intel's, where it is not used (bench/kernels.c). */
+/* On AMD's cores VDPBF16PS does the work of two FMAs in the time of one. On Intel's it is slower
+ * than FMA, so it is not used there (bench/kernels.c). */
 static bool gains_by_bf16(void) { return kf_has_avx512bf16() && __builtin_cpu_is("amd"); }
 
 static uint64_t enabled_state(void) {

@@ -1,36 +1,36 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
- * rows times one of 16 outputs adds 32 columns to each of 256 sums.
+/* net_amx.c - towers in bf16 with AMX tiles, whose TDPBF16PS defines these products: a tile of 16
+ * rows times a tile of 16 outputs adds 32 columns to each of 256 sums.
  *
- * Rows and weights are in memory tile by tile. The rows of a tile after the last one are read too, but
- * their sums are not used.
+ * Rows and weights lie in memory tile by tile. Rows after the last one of a tile are read as well,
+ * but their sums are not used.
  *
- * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel, over all columns.
- * A strip is taken through all panels of a block of outputs, whose weights are in the second-level
- * cache by then. Its first columns stay in the first-level cache. The others, and the weights, bypass
- * it (TILELOADDT1): they would drive out the rest before they are used again.
+ * Four tiles of sums are computed at a time, 32 rows times a panel, over all columns. The 32 rows
+ * go through all panels of a block of outputs, whose weights stay in the second-level cache. The
+ * first columns of the rows stay in the first-level cache; the others, and the weights, bypass it
+ * (TILELOADDT1), since they would evict the rest before they are used again.
  *
- * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
- * itself. So the sums of a panel are finished while the tiles compute those of the next: a row at a
- * time, too little to fill the processor's window. */
+ * Tiles are so fast that finishing a sum (bias, activation, rounding) takes as long as the sum. So
+ * one panel's sums are finished while the tiles compute the next panel's, a row at a time, which is
+ * little enough not to fill the processor's reorder window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
 #include "kernel/amx_tiles.h"
 
-#define CLOSE      512        /* columns of a strip that stay in the first-level cache */
-#define PANELS     4          /* of a block of outputs, at most */
-#define BLOCK      (1u << 20) /* bytes of its weights, at most */
-#define EDGE       32         /* rows of a strip */
+#define CLOSE      512        /* columns of the rows that stay in the first-level cache */
+#define PANELS     4          /* at most this many in a block of outputs */
+#define BLOCK      (1u << 20) /* at most this many bytes of weights in a block */
+#define EDGE       32         /* rows taken together */
 #define TILE_BYTES 1024       /* bytes of a tile */
-#define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
+#define NEAR       (1u << 20) /* rows of at most this many bytes stay in the second-level cache */
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
 static inline void put_bf16(const vec y[PARTS], char *to) {
   _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half. */
+/* Two tiles of 16 outputs in pairs of k, the even one in the lower half. */
 static void pack_tiles(const float *block, size_t stride, char *to) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -45,25 +45,25 @@ static void pack_tiles(const float *block, size_t stride, char *to) {
 static const format amx = {
     .element = 2, .tall = 16, .weight = 2, .round = to_bf16, .put = put_bf16, .pack = pack_tiles};
 
-/* --- what follows the sums ------------------------------------------------------------------- */
+/* --- finishing sums -------------------------------------------------------------------------- */
 
-/* Sums of a strip with a panel, finished row by row. */
-typedef struct strip {
+/* The sums of EDGE rows with a panel, finished row by row. */
+typedef struct row_sums {
   const kf_net_product *p;
   const float *sums;  /* [EDGE][KF_NET_PANEL] */
   size_t first, rows; /* of the product */
   size_t column;      /* the panel's first output */
-  float *out;         /* where the first row goes, if that is f32 */
-  size_t done;        /* rows that are finished */
-} strip;
+  float *out;         /* the place of the first row, if rows are f32 */
+  size_t done;        /* rows finished so far */
+} row_sums;
 
-/* A row of the last panel, if it is not full. */
+/* A row of a last panel that is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
                                                   size_t i, size_t j) {
   finish(&amx, p, sums, &(target){i, 1, j, p->end - j});
 }
 
-INLINE void finish_row(strip *s, const kf_activation activation) {
+INLINE void finish_row(row_sums *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
   const float *sums = s->sums + s->done * KF_NET_PANEL;
   float *out = p->out != NULL ? s->out + s->done * p->stride : NULL;
@@ -87,11 +87,11 @@ INLINE void finish_row(strip *s, const kf_activation activation) {
     store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
 }
 
-INLINE bool unfinished(const strip *s) { return s->done < s->rows; }
+INLINE bool unfinished(const row_sums *s) { return s->done < s->rows; }
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* What is prefetched while a strip is multiplied: the next one, and the weights of the next block. */
+/* What is prefetched while rows are multiplied: the next rows, and the next block's weights. */
 typedef struct ahead {
   kf_ahead rows, weights;
 } ahead;
@@ -142,11 +142,12 @@ INLINE void multiply_step(const char *x, size_t half, const char *weights, const
   }
 }
 
-/* The sums of 32 rows, or 16, with one panel. Meanwhile the strip before is finished, as many of its
- * rows as are multiplied. */
+/* The sums of 32 rows, or 16, with one panel. Meanwhile the rows before are finished, at the pace
+ * at which these are multiplied. */
 INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t depth, float *sums,
-                      const bool both, strip *before, ahead *next, const kf_activation activation) {
-  size_t due = 0; /* rows, times the steps of this panel */
+                      const bool both, row_sums *before, ahead *next,
+                      const kf_activation activation) {
+  size_t due = 0; /* rows to finish by now, times depth */
   begin_sums(both);
   for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
     if (k < CLOSE)
@@ -160,14 +161,14 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t de
   end_sums(sums, both);
 }
 
-/* All sums of strip s, while the one before is finished. */
-INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
-                      const kf_activation activation) {
+/* All sums of s, while those before are finished. */
+INLINE void sum_rows(const row_sums *s, float *sums, row_sums *before, ahead *next,
+                     const kf_activation activation) {
   const kf_net_product *p = s->p;
   size_t depth = padded(p->k), half = rows_bytes(&amx, 16, p->k);
   const char *x = (const char *)p->x + place(&amx, p->k, s->first, 0);
   const char *w = (const char *)p->weights + s->column / KF_NET_PANEL * panel_bytes(&amx, p->k);
-  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
+  /* The compiler does not know that TILELOADD reads memory, and must not delay stores past it. */
   __asm__ volatile("" : : : "memory");
   if (s->rows > 16)
     sum_panel(x, half, w, depth, sums, true, before, next, activation);
@@ -176,7 +177,7 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
   while (unfinished(before)) finish_row(before, activation);
 }
 
-/* So many bytes from `offset` on, over so many steps. */
+/* Prefetches `bytes` from `offset` on, over `steps` steps. */
 INLINE kf_ahead ahead_of(const void *base, size_t offset, size_t bytes, size_t steps) {
   const uint8_t *from = bytes > 0 ? (const uint8_t *)base + offset : NULL;
   size_t each = steps > 0 ? bytes / steps : bytes;
@@ -187,24 +188,24 @@ INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
-/* The weights after a block of outputs, or of a later product, to be prefetched while all strips are
+/* Prefetches the weights after a block of outputs, or those of a later product, while all rows are
  * multiplied with the block. */
 INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t columns, size_t steps) {
   size_t panel = panel_bytes(&amx, p->k), all = (p->m + EDGE - 1) / EDGE * steps;
   if (after >= p->end) return ahead_of(p->next, 0, p->next_size, all);
-  size_t some = panels_of(at_most(p->end - after, columns));
-  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel, all);
+  size_t panels = panels_of(at_most(p->end - after, columns));
+  return ahead_of(p->weights, after / KF_NET_PANEL * panel, panels * panel, all);
 }
 
-/* The strip at row i, unless it is in the second-level cache anyway. */
+/* Prefetches the rows from row i on, unless all rows fit the second-level cache. */
 INLINE kf_ahead rows_ahead(const kf_net_product *p, size_t i, size_t steps) {
-  size_t some = i < p->m && rows_bytes(&amx, p->m, p->k) > NEAR ? at_most(p->m - i, EDGE) : 0;
-  return ahead_of(p->x, place(&amx, p->k, i, 0), rows_bytes(&amx, some, p->k), steps);
+  size_t rows = i < p->m && rows_bytes(&amx, p->m, p->k) > NEAR ? at_most(p->m - i, EDGE) : 0;
+  return ahead_of(p->x, place(&amx, p->k, i, 0), rows_bytes(&amx, rows, p->k), steps);
 }
 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
   float sums[2][PANEL_SUMS] __attribute__((aligned(64)));
-  strip before = {.p = p};
+  row_sums before = {.p = p};
   ahead next;
   size_t now = 0, fit = BLOCK / panel_bytes(&amx, p->k);
   size_t most = (fit > 0 ? at_most(fit, PANELS) : 1) * KF_NET_PANEL;
@@ -216,8 +217,8 @@ INLINE void multiply_by(const kf_net_product *p, const kf_activation activation)
       next.rows = rows_ahead(p, i + EDGE, steps);
       for (size_t c = 0; c < columns; c += KF_NET_PANEL, now ^= 1) {
         float *out = p->out != NULL ? kf_net_out(p, i, j + c) : NULL;
-        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, out, 0};
-        sum_strip(&s, sums[now], &before, &next, activation);
+        row_sums s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, out, 0};
+        sum_rows(&s, sums[now], &before, &next, activation);
         before = s;
       }
     }

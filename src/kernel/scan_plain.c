@@ -1,4 +1,5 @@
-/* scan_plain.c - the first pass of a search in plain C: the definition for all instruction sets. */
+/* scan_plain.c - the first pass of a search in plain C, which defines it for all instruction
+ * sets. */
 #include "kernel/kernel.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
- * includes this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a
- * canonical sum take PARTS of `doubles`. A product is fused with the addition to its sum where plain.c
- * says so (kf_fma) or where it is exact, and nowhere else, so the bits are those of plain.c. */
+/* wide.h - the floating-point kernels in vectors, compiled for each instruction set that includes
+ * this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a canonical
+ * sum are PARTS `doubles`. A product is fused with its addition where plain.c does so (kf_fma) or
+ * where the product is exact, and nowhere else, so the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
@@ -12,8 +12,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers. GEMM_DEPTH: steps of
- * the sum for which both sides are packed. store_i32 rounds to nearest even. */
+/* MR x NV: rows and vectors of a tile of a product, whose sums stay in registers. GEMM_DEPTH: how
+ * many steps of the sum are packed at a time. store_i32 rounds to nearest even. */
 #ifdef __AVX512F__
 #define WIDTH      8
 #define MR         6
@@ -99,14 +99,15 @@ static void wide_quantize(const float *x, size_t dim, double scale, int32_t *out
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The last n < 8 elements, padded with zeros: lanes begin at +0, products of f32 do not underflow, and a lane
- * that adds 0 * 0 keeps its bits. */
+/* The last n < 8 elements, padded with zeros. Lanes start at +0 and products of f32 do not
+ * underflow in f64, so adding 0 * 0 leaves a lane's bits alone. */
 static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   memset(buffer, 0, 8 * sizeof *buffer);
   return memcpy(buffer, p, n * sizeof *buffer);
 }
 
-/* Ends the canonical dot product of two f64 vectors by their last n < 8 elements. */
+/* Adds the last n < 8 elements to the canonical dot product of two f64 vectors, and adds up the
+ * lanes. */
 static inline double end_dot(const doubles sum[PARTS], const double *x, const double *y, size_t n) {
   double lane[8];
   memcpy(lane, sum, sizeof lane);
@@ -138,7 +139,7 @@ static double wide_norm2(const float *x, size_t dim) {
   return add_lanes(sum);
 }
 
-/* Four rows at a time: four sums are in flight, and the conversion of x is shared. */
+/* Four rows at a time keep four sums in flight and share the conversion of x. */
 #define MANY(name, step)                                                                           \
   static void name(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {  \
     size_t whole = dim - dim % 8, left = dim - whole;                                              \
@@ -172,7 +173,7 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 /* --- products -------------------------------------------------------------------------------- */
 
 #define GEMM_ROWS 192
-#define GEMM_FEW  (MR - 1) /* rows of c for which b is not packed */
+#define GEMM_FEW  (MR - 1) /* for fewer rows of c b is not packed */
 
 #define REAL    double
 #define VEC     doubles
@@ -207,12 +208,12 @@ static size_t wide_list_reaching(const float *x, const float *far, float reach, 
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Rows taken together: a single dot product would wait for its own additions, and more of them than
- * fit the registers would not be faster. */
+/* Rows taken together. A single dot product would wait for its own additions; more rows than fit
+ * the registers would not be faster. */
 #define TOGETHER WIDTH
 
-/* Canonical sums of the products of TOGETHER rows with x, over whole groups of eight columns; with
- * y (not NULL), y += the rows times f on the way. */
+/* Canonical dot products of TOGETHER rows with x, over `whole` columns, a multiple of 8. Unless y
+ * is NULL, also y += the rows times f. */
 static inline void rows_together(const double *a, size_t ld, size_t whole, const double *x,
                                  double *y, const double *f, doubles sum[TOGETHER][PARTS]) {
   for (size_t i = 0; i < whole; i += 8) {
@@ -244,8 +245,8 @@ static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, con
 }
 
 /* Columns [0, 4 * WIDTH). */
-static inline void add_some_rows(const double *rows, size_t ld, size_t m, const double *factor,
-                                 double *y) {
+static inline void add_rows_to_columns(const double *rows, size_t ld, size_t m,
+                                       const double *factor, double *y) {
   doubles sum[4];
   UNROLL
   for (size_t v = 0; v < 4; v++) sum[v] = load_f64(y + v * WIDTH);
@@ -262,7 +263,7 @@ static inline void add_some_rows(const double *rows, size_t ld, size_t m, const 
 static void wide_add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
                           double *y) {
   size_t i = 0;
-  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) add_some_rows(rows + i, ld, m, factor, y + i);
+  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) add_rows_to_columns(rows + i, ld, m, factor, y + i);
   for (; i + WIDTH <= n; i += WIDTH) {
     doubles sum = load_f64(y + i);
     for (size_t k = 0; k < m; k++)
@@ -321,7 +322,8 @@ static void wide_secular_sums(size_t n, const double *d, const double *z, double
   sums[1] = kf_add_lanes(lanes[1]);
 }
 
-/* Factors [from, to) of the weights of four vectors of poles, whose own roots are not among them. */
+/* Multiplies in factors [from, to) of the weights of four vectors of poles, whose own roots are not
+ * among the factors. */
 static inline void weigh(const double *d, const double *origin, const double *x, size_t from,
                          size_t to, const doubles pole[4], doubles product[4]) {
   for (size_t i = from; i < to; i++) {
@@ -378,7 +380,7 @@ static double wide_secular_vector(size_t n, const double *d, const double *z, do
 
 /* --- rotations ------------------------------------------------------------------------------- */
 
-/* The upper row of each rotation is the lower row of the one before, so it stays in registers. */
+/* The upper row of each rotation is the lower row of the previous one, so it stays in registers. */
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
                            size_t count) {
   doubles carry[4];
@@ -404,7 +406,7 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
   if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
 }
 
-/* --- rows of a search, one by one --------------------------------------------------------------- */
+/* --- rows of a search, one by one ------------------------------------------------------------ */
 
 #ifdef __AVX512VNNI__
 static int32_t wide_byte_dot(const int8_t *query, const uint8_t *row, size_t n) {
