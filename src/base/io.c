@@ -1,4 +1,4 @@
-/* io.c - reads files at any offset; names of files and folders. out.c writes. */
+/* io.c - reads files at any offset, lists folders and joins paths. out.c writes. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
   return in->path == NULL ? kf_fail_memory(err) : KF_OK;
 }
 
-/* As if a file ended where the bytes do. */
+/* Fails like a file that ends where the bytes do. */
 static kf_status read_memory(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   if (offset > in->size || n > in->size - offset)
@@ -116,7 +116,7 @@ void kf_in_park(kf_in *in, kf_folder *folder) {
   atomic_fetch_add(&folder->users, 1);
 }
 
-/* In the folder where it is parked. */
+/* Its name in the folder where it is parked. */
 static const char *name_of(const kf_in *in) {
   const char *slash = strrchr(in->path, '/');
   return slash != NULL ? slash + 1 : in->path;
@@ -182,7 +182,7 @@ kf_extent kf_extent_file(const char *path) {
   return (kf_extent){.name = path, .file = path, .size = KF_WHOLE_FILE};
 }
 
-/* Makes an open archive the one member of it. */
+/* Narrows an open archive to one of its members. */
 static kf_status narrow(kf_in *in, const kf_extent *extent, kf_err *err) {
   if (extent->size == 0) return kf_fail_file(err, extent->name, "is empty");
   if (extent->at > in->size || extent->size > in->size - extent->at)
@@ -226,7 +226,7 @@ bool kf_is_directory(const char *path) {
 }
 
 kf_status kf_next_entry(DIR *folder, const char *path, const struct dirent **out, kf_err *err) {
-  errno = 0; /* the only way to tell the end of a folder from a failure */
+  errno = 0; /* the only way to tell the end of the folder from a failure */
   *out = readdir(folder);
   bool failed = *out == NULL && errno != 0;
   return failed ? kf_fail_errno(err, path, "cannot be listed", errno) : KF_OK;

@@ -1,4 +1,5 @@
-/* json.c - JSON as a tree: nodes in one array, linked by index, made with the reader of json_read.h. */
+/* json.c - JSON as a tree: nodes in one array, linked by index, built with the reader in
+ * json_read.h. */
 #include "base/json.h"
 #include "base/json_read.h"
 
@@ -72,7 +73,7 @@ static kf_status parse_container(parser *p, uint32_t *number) {
   return keyed ? check_keys(p, &p->doc->nodes[*number]) : KF_OK;
 }
 
-/* The text of a number or word stays in place without a NUL: the next character is still needed. */
+/* A number or word stays in place without a NUL, since the next character is still needed. */
 static kf_status parse_value(parser *p, uint32_t *number) {
   char next = kf_json_peek(&p->read), *text = p->read.at;
   size_t n;
@@ -120,7 +121,7 @@ void kf_json_clear(kf_json_doc *doc) {
   *doc = (kf_json_doc){0};
 }
 
-/* --- lists of strings -------------------------------------------------------------------------- */
+/* --- lists of strings ------------------------------------------------------------------------- */
 
 static kf_status not_strings(const parser *p) {
   return kf_fail(p->err, KF_ERR_DATA, "%s is not a JSON list of at most %u strings", p->what,
