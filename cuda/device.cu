@@ -1,6 +1,6 @@
 /* device.cu - devices, their memory, and the table of the plug-in. */
 #include "device.cuh"
-#include "moments.h"
+#include "search.cuh"
 #include "table.h"
 
 #include <cuda.h>
@@ -215,8 +215,8 @@ static kf_dev_status wait(kf_dev *dev) {
 
 static const kf_device_api table = {KF_DEVICE_VERSION,
                                     sizeof(kf_device_api),
-                                    KF_CUDA_TILE_ROWS,
-                                    KF_CUDA_PAD,
+                                    KF_TILE_ROWS,
+                                    KF_PAD,
                                     KF_CUDA_MOST_BEST,
                                     "cuda",
                                     KF_CUDA_BUILD,
@@ -247,18 +247,15 @@ static const kf_device_api table = {KF_DEVICE_VERSION,
                                     kf_cuda_choose,
                                     kf_cuda_chosen,
                                     kf_cuda_answers,
-                                    kf_cuda_moments_bytes,
                                     kf_cuda_moments_new,
                                     kf_cuda_moments_free,
                                     kf_cuda_moments_put,
                                     kf_cuda_moments_wait,
                                     kf_cuda_moments_take,
-                                    kf_cuda_map_bytes,
                                     kf_cuda_map_new,
                                     kf_cuda_map_free,
                                     kf_cuda_map_put,
                                     kf_cuda_map_wait,
-                                    kf_cuda_odds_bytes,
                                     kf_cuda_odds_new,
                                     kf_cuda_odds_free,
                                     kf_cuda_odds_put,

@@ -172,14 +172,6 @@ static void take_all(kf_dev_map *m, kf_cuda_room *r) {
   }
 }
 
-uint64_t kf_cuda_map_bytes(const kf_dev_map_plan *plan) {
-  kf_dev_map m = {};
-  kf_cuda_room r = {NULL, 0};
-  describe(&m, plan);
-  take_all(&m, &r);
-  return r.bytes;
-}
-
 void kf_cuda_map_free(kf_dev *dev, kf_dev_map *m) {
   if (m == NULL) return;
   cudaSetDevice(dev->number);

@@ -18,7 +18,7 @@
  * Integer sums do not depend on their order, so atomic additions are exact. Length and rounding are
  * the CPU's: the square of an f32 is exact in f64, so a fused multiply-add rounds once, as the sum
  * does; root, quotient and product are IEEE's. */
-#include "moments.h"
+#include "table.h"
 #include "device.cuh"
 
 #include <cuda_bf16.h>
@@ -477,17 +477,6 @@ cudaError_t take_words(kf_dev_moments *m, const void *from, uint64_t n, bool pai
 }
 
 } // namespace
-
-uint64_t kf_cuda_moments_bytes(const kf_dev_moments_plan *plan) {
-  uint32_t columns, panels;
-  uint64_t tiles;
-  plan_tiles(plan, &columns, &panels, &tiles);
-  uint64_t row = plan->dim * type_size(plan->type) + sizeof(int32_t);
-  return KF_DEV_PUTS * (plan->batch * row + 1024) +
-         (uint64_t)round_up(plan->batch, STEP) * columns * DIGITS +
-         tiles * EDGE * EDGE * sizeof(u64) + triangle(plan->dim) * sizeof(ulonglong2) +
-         (uint64_t)plan->n_classes * (plan->dim + 1) * sizeof(u64);
-}
 
 kf_dev_status kf_cuda_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
                                   kf_dev_moments **out) {

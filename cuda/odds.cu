@@ -296,14 +296,6 @@ static void take_all(kf_dev_odds *o, kf_cuda_room *r) {
   }
 }
 
-uint64_t kf_cuda_odds_bytes(const kf_dev_odds_plan *plan) {
-  kf_dev_odds o = {};
-  kf_cuda_room r = {NULL, 0};
-  describe(&o, plan);
-  take_all(&o, &r);
-  return r.bytes;
-}
-
 void kf_cuda_odds_free(kf_dev *dev, kf_dev_odds *o) {
   if (o == NULL) return;
   cudaSetDevice(dev->number);

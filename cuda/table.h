@@ -3,10 +3,7 @@
 #define KF_CUDA_TABLE_H
 
 #include "device_api.h"
-#include "moments.h"
 
-#define KF_CUDA_TILE_ROWS 192u
-#define KF_CUDA_PAD       32u
 #define KF_CUDA_MOST_BEST 2048u
 
 /* rows.cu */
@@ -41,8 +38,16 @@ kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows
                                 int64_t *row, uint64_t *n);
 /* score.cu */
 kf_dev_status kf_cuda_score(kf_dev_queries *queries, const kf_dev_rows *rows);
+/* moments.cu */
+kf_dev_status kf_cuda_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
+                                  kf_dev_moments **out);
+void kf_cuda_moments_free(kf_dev *dev, kf_dev_moments *moments);
+kf_dev_status kf_cuda_moments_put(kf_dev_moments *moments, const void *rows, const int32_t *labels,
+                                  uint32_t n);
+kf_dev_status kf_cuda_moments_wait(kf_dev_moments *moments, uint32_t *bad);
+kf_dev_status kf_cuda_moments_take(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
+                                   int64_t *counts);
 /* map.cu */
-uint64_t kf_cuda_map_bytes(const kf_dev_map_plan *plan);
 kf_dev_status kf_cuda_map_new(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out);
 void kf_cuda_map_free(kf_dev *dev, kf_dev_map *map);
 kf_dev_status kf_cuda_map_put(kf_dev_map *map, uint32_t slot, const float *rows,
@@ -50,7 +55,6 @@ kf_dev_status kf_cuda_map_put(kf_dev_map *map, uint32_t slot, const float *rows,
 kf_dev_status kf_cuda_map_wait(kf_dev_map *map, uint32_t slot, uint32_t *odd, char *message,
                                size_t size);
 /* odds.cu */
-uint64_t kf_cuda_odds_bytes(const kf_dev_odds_plan *plan);
 kf_dev_status kf_cuda_odds_new(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out);
 void kf_cuda_odds_free(kf_dev *dev, kf_dev_odds *odds);
 kf_dev_status kf_cuda_odds_put(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,

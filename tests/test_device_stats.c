@@ -36,7 +36,7 @@ static struct {
   const char *call; /* the one that fails; NULL: none */
   unsigned after;   /* calls that do not */
   kf_dev_status status;
-  uint64_t most;    /* bytes of the device; 0: enough */
+  uint32_t most;    /* rows of a batch that fits on the device; 0: any */
   bool unlocked;    /* there is no page-locked memory */
   unsigned puts;    /* that were made */
   uint32_t largest; /* of them */
@@ -54,7 +54,7 @@ static bool fails(const char *call) {
 
 static kf_dev_status look_new(kf_dev *dev, const kf_dev_moments_plan *plan, kf_dev_moments **out) {
   if (fails("new")) return wrapped.status;
-  if (wrapped.most > 0 && wrapped.real->moments_bytes(plan) > wrapped.most) return KF_DEV_MEMORY;
+  if (wrapped.most > 0 && plan->batch > wrapped.most) return KF_DEV_MEMORY;
   wrapped.type = plan->type;
   return wrapped.real->moments_new(dev, plan, out);
 }
@@ -111,11 +111,9 @@ static kf_devices *wrap(kf_ctx *ctx) {
 static void unwrap(void) { wrapped.device->api = wrapped.real; }
 
 /* Room for batches of few rows only. */
-static kf_devices *wrap_small(kf_ctx *ctx, uint32_t dim, uint32_t classes, kf_dev_type type) {
+static kf_devices *wrap_small(kf_ctx *ctx, uint32_t dim) {
   kf_devices *devices = wrap(ctx);
-  kf_dev_moments_plan plan = {
-      .dim = dim, .n_classes = classes, .type = type, .batch = (uint32_t)kf_stats_batch(dim)};
-  wrapped.most = wrapped.real->moments_bytes(&plan);
+  wrapped.most = (uint32_t)kf_stats_batch(dim);
   return devices;
 }
 
@@ -209,7 +207,7 @@ TEST(many_batches) {
     AUTO(set) s = make_set(20011, 37, 5, threads);
     AUTOFREE void *rows = in_type(&s, KF_F16);
     AUTO(kf_data) *data = open_set(cpu, &s, KF_F16, rows, KF_SKIP_NONE);
-    wrap_small(device, 37, 5, KF_DEV_F16);
+    wrap_small(device, 37);
     wrapped.unlocked = threads == 3;
     compare(cpu, device, data, NULL);
     assert_true(wrapped.puts > 2 * KF_DEV_PUTS);
@@ -244,7 +242,7 @@ TEST(several_devices) {
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda:0,cuda:1");
   AUTO(set) s = make_set(20011, 37, 5, 3);
   AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
-  wrap_small(device, 37, 5, KF_DEV_F32);
+  wrap_small(device, 37);
   compare(cpu, device, data, NULL);
   unsigned batches = (unsigned)((s.n + kf_stats_batch(37) - 1) / kf_stats_batch(37));
   assert_int_equal(wrapped.puts, (batches + 1) / 2); /* the other device has the rest */
@@ -311,7 +309,7 @@ TEST(other_sources) {
   compare(cpu, device, data, NULL);
   s.classes = 99;
   compare(cpu, device, data, NULL); /* the error, and where */
-  wrap_small(device, 20, 7, KF_DEV_F32);
+  wrap_small(device, 20);
   s.rows[20 * 100] = NAN; /* is found later, but comes first */
   compare(cpu, device, data, NULL);
   unwrap();
@@ -357,7 +355,7 @@ TEST(bad_rows) {
   enum { DIM = 37 };
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
   AUTO(set) s = make_set(12000, DIM, 5, 7);
-  wrap_small(device, DIM, 5, KF_DEV_F32);
+  wrap_small(device, DIM);
   for (int kind = 0; kind < 3; kind++)
     for (kf_skip skip = KF_SKIP_NONE; skip <= KF_SKIP_ZERO; skip++) {
       for (uint64_t r = 3100; r < 12000; r += 2500) {
@@ -381,7 +379,7 @@ TEST(too_large) {
   AUTO(set) s = make_set(12000, DIM, 5, 8);
   kf_stats_options o = {.normalize = KF_OFF, .fixed_exponent = 1, .exponent = 20};
   AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_BAD);
-  wrap_small(device, DIM, 5, KF_DEV_F32);
+  wrap_small(device, DIM);
   s.rows[7000 * DIM + 5] = -4; /* the limit */
   s.labels[7000] = 2;
   s.rows[8000 * DIM + 5] = 400;
@@ -433,7 +431,7 @@ TEST(failing_device) {
     bool asked = i % 2 == 0;
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &got));
     assert_ok(cpu, kf_stats_add(cpu, got, s.rows, s.labels, some ? 500 : 0));
-    kf_devices *devices = wrap_small(device, 37, 5, KF_DEV_F32);
+    kf_devices *devices = wrap_small(device, 37);
     devices->asked = asked;
     wrapped.call = calls[i / 4 % 4];
     wrapped.after = i / 2 % 2 == 1 && i / 4 % 4 % 3 != 0 ? 3 : 0;
@@ -467,7 +465,7 @@ TEST(no_memory) {
   AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, KF_SKIP_NONE);
   kf_stats *stats = NULL;
   kf_devices *devices = wrap(device);
-  wrapped.most = 1000;
+  wrapped.most = 1;
   assert_error(device, KF_ERR_MEM, "statistics",
                kf_stats_new_from_data(device, data, NULL, &stats));
   assert_null(stats);
@@ -501,7 +499,7 @@ TEST(progress) {
                               .user = &most};
     assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
     AUTO(kf_data) *data = open_set(ctx, &s, KF_F32, s.rows, KF_SKIP_NONE);
-    wrap_small(ctx, 37, 5, KF_DEV_F32);
+    wrap_small(ctx, 37);
     last_done = 0;
     kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
     if (most == 100000) {

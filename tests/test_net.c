@@ -172,7 +172,7 @@ TEST(attentions) {
 #ifdef KF_SIMD
 static bool has_avx2(void) { return kf_kernels_for(KF_ISA_AVX2) != NULL; }
 static bool has_avx512(void) { return kf_kernels_for(KF_ISA_AVX512) != NULL; }
-static bool has_amx_bf16(void) { return kf_kernels_for(KF_ISA_AMX) == &kf_kernels_amx; }
+static bool has_amx_bf16(void) { return kf_isa_available(KF_ISA_AMX); }
 #define IF_BUILT(kernel, here) &(kernel), here
 #else
 static bool missing(void) { return false; }

@@ -1,9 +1,9 @@
-/* budget.c - memory that threads share, for what one file alone may make large.
+/* budget.c - a memory budget that threads share, for allocations that a single file can make large.
  *
- * Whoever wants more than is left waits until others have given enough back. Turns are taken in the
- * order of asking, so a large wish is not overtaken for ever by small ones. A wish that is larger than
- * the whole budget is granted once nothing else is taken: it is served alone, and work goes on
- * whatever the budget is. Nobody waits who has something, so nobody waits for ever. */
+ * Whoever wants more than is left waits until others have given back enough. Requests are served in
+ * order, so small ones cannot starve a large one. A request larger than the whole budget is granted
+ * once nothing else is taken, so work proceeds whatever the budget. A waiter holds nothing, so
+ * there is no deadlock. */
 #include "base/base.h"
 
 void kf_budget_start(kf_budget *b, uint64_t most) {

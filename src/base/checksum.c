@@ -1,5 +1,5 @@
-/* checksum.c - XXH64, the checksum in our files: it runs at memory speed, and anyone can verify it with
- * the `xxhash` package. Four lanes of 8 bytes make a stripe of 32. */
+/* checksum.c - XXH64, the checksum in files written by koofu. It runs at memory speed, and anyone
+ * can verify it with the `xxhash` package. Four lanes of 8 bytes make a stripe of 32. */
 #include "base/base.h"
 
 #include <string.h>

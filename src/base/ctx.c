@@ -1,16 +1,12 @@
 /* ctx.c - the context and its thread pool.
  *
  * The pool is a fixed number of threads that take task numbers from one counter; the calling thread
- * works too. It is made by the first parallel call and lives as long as the context, since starting
+ * works too. The first parallel call makes it, and it lives as long as the context, since starting
  * threads can cost more than the work they do.
  *
  * Jobs may be short: a product with a vector takes some ten microseconds, about as long as waking a
- * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits
- * only for workers that have joined its job: one that wakes up late, on a busy machine, is not
- * missed. A scheduler that wakes a worker on the processor of the caller leaves it there for some
- * milliseconds, though others may be idle; so the caller lets it run at once, and it moves on. The
- * caller does so ten times a second at most: where others compete for the processor, it may wait
- * a time slice for its turn. */
+ * thread. So a worker spins briefly before it sleeps, and the caller waits only for workers that
+ * have joined its job, not for one that wakes up late on a busy machine. */
 #include "base/text.h"
 
 #include <pthread.h>
@@ -20,8 +16,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 1024u
-#define LOOKS       500 /* before a thread sleeps: 10 to 20 microseconds */
-#define BETWEEN     0.1 /* seconds, from one time that the caller yields to the next */
+#define SPINS       500 /* before a thread sleeps: 10 to 20 microseconds */
 
 typedef struct pool_worker {
   struct kf_pool *pool;
@@ -31,24 +26,21 @@ typedef struct pool_worker {
 
 typedef struct kf_pool {
   pthread_mutex_t lock;
-  pthread_cond_t start; /* a new job, or the end */
+  pthread_cond_t start; /* a new job, or stop */
   pthread_cond_t done;  /* the last worker has left a job */
-  int looks;            /* 0 where there are more threads than processors */
-  atomic_ullong job;    /* number of the current job; written under lock, as the next four */
+  int spins;            /* 0 if there are more threads than processors */
+  atomic_ullong job;    /* number of the current job; written under lock, as the next three */
   atomic_bool stop;
   atomic_uint busy; /* workers inside the current job */
   bool open;        /* workers may join it */
-  unsigned asleep;  /* workers waiting for `start` */
-  int caller;       /* the processor that woke them */
-  double yielded;   /* when the caller did last */
 
   /* The current job. */
   kf_task_fn task;
   void *argument;
   size_t n;
-  size_t limit; /* workers from this number on stay idle */
+  size_t limit; /* workers from this number on are idle */
   atomic_size_t next;
-  atomic_size_t failed; /* lowest task that failed so far, or n */
+  atomic_size_t failed; /* the lowest task that has failed, or n */
   kf_err err;           /* its error; under lock */
 
   unsigned n_workers; /* besides the calling thread */
@@ -64,8 +56,8 @@ static void note_failure(kf_pool *pool, size_t i, const kf_err *err) {
   pthread_mutex_unlock(&pool->lock);
 }
 
-/* Takes tasks until none are left. They are handed out in rising order, so every task below a failed
- * one has been started, and the lowest failure is always found. */
+/* Takes tasks until none are left. They are handed out in rising order, so every task below a
+ * failed one has been started, and the lowest failure is always found. */
 static void run_tasks(kf_pool *pool, size_t worker) {
   kf_err err;
   while (worker < pool->limit) {
@@ -81,35 +73,12 @@ static void pause_thread(void) {
 #endif
 }
 
-/* Moves this thread to another processor than `from`, if it may run on one. */
-static void leave_processor(int from) {
-  cpu_set_t allowed, others;
-  if (from < 0 || sched_getcpu() != from || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    return;
-  others = allowed;
-  CPU_CLR((size_t)from, &others);
-  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
-  sched_setaffinity(0, sizeof allowed, &allowed);
-}
-
-/* Waits for a job that is not `seen`; with the lock. false: the pool ends. */
+/* Waits for a job newer than `seen`; holds the lock. False: the pool stops. */
 static bool next_job(kf_pool *pool, uint64_t seen) {
   pthread_mutex_unlock(&pool->lock);
-  for (int i = 0; i < pool->looks && pool->job == seen && !pool->stop; i++) pause_thread();
+  for (int i = 0; i < pool->spins && pool->job == seen && !pool->stop; i++) pause_thread();
   pthread_mutex_lock(&pool->lock);
-  bool slept = false;
-  while (pool->job == seen && !pool->stop) {
-    pool->asleep++;
-    pthread_cond_wait(&pool->start, &pool->lock);
-    pool->asleep--;
-    slept = true;
-  }
-  if (slept && pool->looks > 0 && !pool->stop) {
-    int caller = pool->caller;
-    pthread_mutex_unlock(&pool->lock);
-    leave_processor(caller);
-    pthread_mutex_lock(&pool->lock);
-  }
+  while (pool->job == seen && !pool->stop) pthread_cond_wait(&pool->start, &pool->lock);
   return !pool->stop;
 }
 
@@ -154,16 +123,15 @@ static unsigned processors(void) {
   return n > 0 ? (unsigned)n : 1;
 }
 
-/* A stack that kernels fit on, whatever threads have by default: 128 KiB in some C libraries, or what
- * 'ulimit -s' says. */
+/* Raises the stack size to what kernels need: the default may be 128 KiB, or whatever 'ulimit -s'
+ * says. */
 static void ask_for_stack(pthread_attr_t *attributes) {
   size_t size, enough = (size_t)1 << 20;
   if (pthread_attr_getstacksize(attributes, &size) == 0 && size < enough)
     pthread_attr_setstacksize(attributes, enough);
 }
 
-/* A pool with fewer threads still does all the work, so a thread that cannot be started is not an
- * error. */
+/* It is no error if a thread cannot be started: a smaller pool still does all the work. */
 static kf_pool *pool_new(unsigned n_workers) {
   kf_pool *pool = kf_alloc_tail(sizeof *pool, n_workers, sizeof *pool->workers);
   pthread_attr_t attributes;
@@ -176,7 +144,7 @@ static kf_pool *pool_new(unsigned n_workers) {
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->start, NULL);
   pthread_cond_init(&pool->done, NULL);
-  pool->looks = n_workers < processors() ? LOOKS : 0;
+  pool->spins = n_workers < processors() ? SPINS : 0;
   for (unsigned t = 0; t < n_workers; t++) {
     pool_worker *w = &pool->workers[t];
     *w = (pool_worker){.pool = pool, .number = (size_t)t + 1};
@@ -193,23 +161,14 @@ double kf_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether it is time to let those run that were woken; with the lock. */
-static bool may_yield(kf_pool *pool) {
-  if (pool->looks == 0) return false;
-  double now = kf_now();
-  if (now - pool->yielded < BETWEEN) return false;
-  pool->yielded = now;
-  return true;
-}
-
-/* Waits for the workers that have joined. */
+/* Waits for the workers that have joined the job. */
 static kf_status finish_job(kf_ctx *ctx) {
   kf_pool *pool = ctx->pool;
   pthread_mutex_lock(&pool->lock);
   pool->open = false;
-  if (pool->busy > 0 && pool->looks > 0) {
+  if (pool->busy > 0 && pool->spins > 0) {
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->looks && pool->busy > 0; i++) pause_thread();
+    for (int i = 0; i < pool->spins && pool->busy > 0; i++) pause_thread();
     pthread_mutex_lock(&pool->lock);
   }
   while (pool->busy > 0) pthread_cond_wait(&pool->done, &pool->lock);
@@ -245,21 +204,18 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   atomic_store(&pool->failed, n);
   pool->open = true;
   pool->job++;
-  bool yield = false;
-  if (pool->asleep > 0) {
-    pool->caller = sched_getcpu();
-    pthread_cond_broadcast(&pool->start);
-    yield = may_yield(pool);
-  }
+  pthread_cond_broadcast(&pool->start);
   pthread_mutex_unlock(&pool->lock);
-  if (yield) sched_yield();
 
   run_tasks(pool, 0);
   return finish_job(ctx);
 }
 
 size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
-  enum { STEP = 48, MOST = 192 }; /* whole tiles of every kernel; what a kernel packs at a time */
+  enum {
+    STEP = 48,
+    MOST = 192
+  }; /* whole tiles of every kernel; rows that a kernel packs at a time */
   size_t share = (n / (2 * (size_t)ctx->threads) + STEP - 1) / STEP * STEP;
   if (share > MOST) return MOST;
   return share > STEP ? share : STEP;
@@ -267,12 +223,12 @@ size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
 
 /* --- the context ----------------------------------------------------------------------------- */
 
-/* Bytes for decoding pictures, all threads together: a thread's share holds 10 million pixels that are
- * turned, and the least of all a picture of as many pixels as are read by default. */
+/* Memory for decoding pictures: a share for each thread, which holds a rotated picture of 10
+ * million pixels, and at least enough for the largest picture read by default. */
 #define PICTURE_SHARE  ((uint64_t)64 << 20)
 #define PICTURES_LEAST ((uint64_t)1 << 30)
 
-/* Replaces a caller's text by a copy; false, with NULL: out of memory. */
+/* Replaces a caller's text by a copy; false: out of memory, and *text is NULL. */
 static bool copy_text(const char **text) {
   if (*text == NULL) return true;
   *text = kf_strdup(*text);
@@ -282,7 +238,7 @@ static bool copy_text(const char **text) {
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   KF_NOTHING(out);
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
-  kf_err ignored; /* there is no context yet to keep it */
+  kf_err ignored; /* no context to keep it yet */
   if (out == NULL || chosen.threads > MAX_THREADS ||
       kf_check_reserved(chosen.reserved, sizeof chosen.reserved, __func__, &ignored) != KF_OK)
     return KF_ERR_ARG;

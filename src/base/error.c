@@ -32,14 +32,14 @@ kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *
   va_start(arguments, format);
   vsnprintf(text + n, sizeof text - n, format, arguments);
   va_end(arguments);
-  /* Messages quote paths and names from files, and end on terminals and in logs. */
+  /* Messages quote paths and names from files and end up on terminals and in logs. */
   kf_escape_message(text, err->message, sizeof err->message);
   return status;
 }
 
 kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }
 
-/* strerror is not for several threads; the GNU strerror_r returns the text. */
+/* strerror is not thread-safe; GNU's strerror_r returns the text. */
 const char *kf_reason(int code, char buffer[KF_REASON_SIZE]) {
   return strerror_r(code, buffer, KF_REASON_SIZE);
 }

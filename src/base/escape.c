@@ -1,7 +1,7 @@
-/* escape.c - text that may hold anything, for terminals, logs and tables.
+/* escape.c - shows text that may hold anything on terminals, in logs and in tables.
  *
- * A name out of a file may move the cursor of a terminal, recolour it or turn the rest of a line
- * around. What is not plainly visible is therefore written as an escape that says what it was:
+ * A name from a file may move a terminal's cursor, recolour text or reverse the rest of a line. So
+ * whatever is not plainly visible is written as an escape that says what it was:
  *
  *     \t \n \r    these three
  *     \x1b        another ASCII control, U+0000 to U+001F and U+007F
@@ -9,8 +9,8 @@
  *     \u{202e}    a control above ASCII (U+0080 to U+009F), a format character (category Cf: marks
  *                 that set the direction of text, characters without width), U+2028 or U+2029
  *
- * The joiners U+200C and U+200D stay between two visible characters that are not ASCII: Persian and
- * Indic words and composed emoji are written with them. */
+ * The joiners U+200C and U+200D are kept between two visible non-ASCII characters: Persian and
+ * Indic words and composed emoji need them. */
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ bool kf_is_hidden(uint32_t c) {
   return false;
 }
 
-/* The length of the valid character at the beginning of text, which ends in NUL; 0: none. */
+/* The length of the valid character at the start of a NUL-terminated text; 0: there is none. */
 static size_t valid_length(const char *text) {
   size_t left = strnlen(text, 4);
   for (size_t n = 1; n <= left; n++)
@@ -40,7 +40,7 @@ static size_t valid_length(const char *text) {
   return 0;
 }
 
-/* Whether a visible character that is not ASCII begins at text. */
+/* Whether text starts with a visible non-ASCII character. */
 static bool is_visible_letter(const char *text) {
   size_t at = 0;
   return (unsigned char)*text >= 0x80 && valid_length(text) > 0 &&
@@ -87,9 +87,9 @@ void kf_escape_message(const char *text, char *out, size_t size) {
   out[used] = '\0';
 }
 
-/* --- back again -------------------------------------------------------------------------------- */
+/* --- undoing escapes -------------------------------------------------------------------------- */
 
-/* "{202e}": its length, and the character; 0: it is nothing of the kind. */
+/* Parses "{202e}" into the character; returns its length, or 0 if it is something else. */
 static size_t read_braces(const char *text, size_t length, uint32_t *c) {
   *c = 0;
   if (length < 3 || text[0] != '{') return 0;
@@ -103,7 +103,7 @@ static size_t read_braces(const char *text, size_t length, uint32_t *c) {
   return sound ? i + 1 : 0;
 }
 
-/* Adds what the escape at text[0], a backslash, stands for; returns its length. */
+/* Appends what the escape at text[0], a backslash, stands for; returns the escape's length. */
 static size_t unescape_one(const char *text, size_t length, kf_string *out) {
   static const char from[] = "tnr\\", into[] = "\t\n\r\\";
   const char *known = length > 1 && text[1] != '\0' ? strchr(from, text[1]) : NULL;

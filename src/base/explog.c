@@ -1,6 +1,7 @@
 /* explog.c - exp and ln with the same bits on every machine. libm's differ between machines and
- * versions; what decides or is stored may not. Both use only +, -, *, / of IEEE doubles, rounded to
- * nearest, and integer work on their bits. The build forbids contraction (-ffp-contract=off).
+ * versions, which results that decide or are stored must not. Both use only +, -, * and / of IEEE
+ * doubles, rounded to nearest, and integer operations on their bits. The build forbids contraction
+ * (-ffp-contract=off).
  *
  *     exp(x) = 2^n exp(r), n = x / ln 2 to the nearest integer, r = x - n ln 2, |r| <= ln 2 / 2
  *     exp(r) = 1 + r + r^2 (1/2! + r/3! + ... + r^11/13!)              within 2^-57 of it
@@ -8,9 +9,9 @@
  *     ln(m)  = 2 s + s R, f = m - 1, s = f / (2 + f), R = 2 s^2/3 + 2 s^4/5 + ... + 2 s^24/25
  *            = f - (h - s (h + R)), h = f^2/2                          since 2 s = f - h + s h
  *
- * ln 2 is split into a part of 29 bits, whose product with n or k is exact, and the rest. The last
- * form of ln(m) begins with the exact f, so only small terms are rounded before the last sum.
- * Errors stay below 1 ulp; test_explog.c measures them. */
+ * ln 2 is split into 29 bits, whose product with n or k is exact, and the rest. The last form of
+ * ln(m) starts from the exact f, so only small terms are rounded before the last sum. Errors stay
+ * below 1 ulp; test_explog.c measures them. */
 #include "base/base.h"
 
 #include <math.h>

@@ -1,11 +1,12 @@
-/* guard.c - the right to replace a file by something made of it, such as a gallery with more rows.
+/* guard.c - the right to replace a file by a new version made from it, such as a gallery with more
+ * rows.
  *
- * Whoever wants to do that locks the file itself (flock). The lock is the kernel's: it ends with the
- * process, no file is left behind, and readers never ask for it. A file is replaced by another one,
- * so the lock of the old one says nothing about the new one: whoever gets it looks whether the file
- * still has its name, and otherwise begins again with the new one. Before the rename, out.c makes
- * sure that the file is still the one that was read, since other programs may replace it without
- * asking. */
+ * A writer locks the file itself (flock). The lock belongs to the operating system's kernel: it
+ * ends with the process, leaves no file behind, and readers never ask for it. A replaced file is a
+ * different file with a lock of its own. So after getting a lock a writer checks that the file
+ * still has its name, and otherwise starts again with the new one. Before the rename, out.c checks
+ * that the file is still the one that was read, since other programs may replace it without a
+ * lock. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -15,22 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void note_state(kf_guard *guard, const struct stat *info) {
-  guard->device = (uint64_t)info->st_dev;
-  guard->number = (uint64_t)info->st_ino;
-  guard->size = (uint64_t)info->st_size;
-  guard->changed = info->st_mtim;
-}
-
-static bool same_state(const kf_guard *guard, const struct stat *info) {
-  return guard->device == (uint64_t)info->st_dev && guard->number == (uint64_t)info->st_ino &&
-         guard->size == (uint64_t)info->st_size && guard->changed.tv_sec == info->st_mtim.tv_sec &&
-         guard->changed.tv_nsec == info->st_mtim.tv_nsec;
-}
-
 bool kf_guard_holds(const kf_guard *guard, const char *path) {
   struct stat info;
-  return stat(path, &info) == 0 && same_state(guard, &info);
+  if (stat(path, &info) != 0) return false;
+  kf_file_state now = kf_file_state_of(&info);
+  return kf_same_state(&guard->state, &now);
 }
 
 void kf_guard_release(kf_guard *guard) {
@@ -39,13 +29,10 @@ void kf_guard_release(kf_guard *guard) {
 }
 
 int kf_lock_fd(int fd, int operation) {
-  int failed;
-  do failed = flock(fd, operation | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  return failed == 0 ? 0 : errno;
+  return TEMP_FAILURE_RETRY(flock(fd, operation | LOCK_NB)) == 0 ? 0 : errno;
 }
 
-/* 0, EWOULDBLOCK or what else went wrong. Over NFS a lock needs a file that is open for writing. */
+/* Returns 0 or an errno. Over NFS only a file that is open for writing can be locked. */
 static int try_lock(kf_guard *guard, const char *path) {
   int code = kf_lock_fd(guard->fd, LOCK_EX);
   if (code != EBADF) return code;
@@ -54,7 +41,7 @@ static int try_lock(kf_guard *guard, const char *path) {
   return guard->fd < 0 ? errno : kf_lock_fd(guard->fd, LOCK_EX);
 }
 
-/* Waits a little, longer each time. */
+/* Waits a little, and longer in each round. */
 static kf_status wait_for_lock(kf_ctx *ctx, const char *path, unsigned round) {
   if (round == 0) kf_log(ctx, "%s: another process is changing it; waiting", path);
   long ms = round < 5 ? 1L << round : 50;
@@ -62,7 +49,7 @@ static kf_status wait_for_lock(kf_ctx *ctx, const char *path, unsigned round) {
   return kf_progress(ctx, "wait", 0, 0);
 }
 
-/* *retry: nobody has the lock any more, or the file is another one by now. */
+/* *retry: the lock was held by another process, or the file has been replaced since. */
 static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsigned *round,
                            bool *retry) {
   kf_err *err = &ctx->err;
@@ -77,10 +64,10 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
                         kf_reason(code, (char[KF_REASON_SIZE]){0}));
   struct stat info;
   if (fstat(guard->fd, &info) != 0) return kf_fail_errno(err, path, "cannot be examined", errno);
-  note_state(guard, &info);
-  if (stat(path, &info) == 0)
-    *retry = !same_state(guard, &info);
-  else if (errno != ENOENT) /* then the next round says that it is gone */
+  guard->state = kf_file_state_of(&info);
+  *retry = !kf_guard_holds(guard, path);
+  if (*retry && stat(path, &info) != 0 &&
+      errno != ENOENT) /* the next round reports a missing file */
     return kf_fail_errno(err, path, "cannot be examined", errno);
   return KF_OK;
 }
@@ -88,13 +75,13 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
 static kf_status look_once(kf_guard *guard, const char *path, kf_err *err) {
   struct stat info;
   if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
-  note_state(guard, &info);
+  guard->state = kf_file_state_of(&info);
   return KF_OK;
 }
 
 kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
   *guard = (kf_guard){.fd = -1};
-  if (ctx->ranks.rank > 0) return look_once(guard, path, &ctx->err); /* rank 0 has the lock */
+  if (ctx->ranks.rank > 0) return look_once(guard, path, &ctx->err); /* rank 0 holds the lock */
   unsigned round = 0;
   bool retry = true;
   while (retry) {
@@ -113,7 +100,7 @@ kf_status kf_out_lock(const kf_out *out, int *lock, kf_err *err) {
   if (out->nowhere || out->fd < 0) return KF_OK;
   *lock = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
   if (*lock < 0) return kf_fail_errno(err, out->path, "cannot be locked", errno);
-  kf_lock_fd(*lock, LOCK_EX); /* the file has no name yet, so nobody else has it */
+  kf_lock_fd(*lock, LOCK_EX); /* the file has no name yet, so nobody else can hold it */
   return KF_OK;
 }
 

@@ -1,4 +1,4 @@
-/* io.c - reads files at any offset; names of files and folders. out.c writes. */
+/* io.c - reads files at any offset, lists folders and joins paths. out.c writes. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -8,13 +8,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+kf_file_state kf_file_state_of(const struct stat *info) {
+  return (kf_file_state){(uint64_t)info->st_dev, (uint64_t)info->st_ino, (uint64_t)info->st_size,
+                         info->st_mtim};
+}
+
+bool kf_same_file(const kf_file_state *a, const kf_file_state *b) {
+  return a->device == b->device && a->number == b->number;
+}
+
+bool kf_same_state(const kf_file_state *a, const kf_file_state *b) {
+  return kf_same_file(a, b) && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+         a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 int kf_open(const char *path, int flags) {
-  int fd;
-  do fd = open(path, flags | O_CLOEXEC, 0666);
-  while (fd < 0 && errno == EINTR);
-  return fd;
+  return (int)TEMP_FAILURE_RETRY(open(path, flags | O_CLOEXEC, 0666));
 }
 
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
@@ -38,9 +49,7 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   }
   in->fd = fd;
   in->size = (uint64_t)info.st_size;
-  in->device = (uint64_t)info.st_dev;
-  in->number = (uint64_t)info.st_ino;
-  in->changed = info.st_mtim;
+  in->state = kf_file_state_of(&info);
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return KF_OK;
 }
@@ -50,7 +59,7 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
   return in->path == NULL ? kf_fail_memory(err) : KF_OK;
 }
 
-/* As if a file ended where the bytes do. */
+/* Fails like a file that ends where the bytes do. */
 static kf_status read_memory(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   if (offset > in->size || n > in->size - offset)
@@ -60,17 +69,12 @@ static kf_status read_memory(const kf_in *in, uint64_t offset, void *buffer, uin
   return KF_OK;
 }
 
-bool kf_in_same(const kf_in *a, const kf_in *b) {
-  return a->device == b->device && a->number == b->number;
-}
-
 static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer, uint64_t n,
                          kf_err *err) {
   char *p = buffer;
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t got = pread(fd, p, most, (off_t)(in->base + offset));
-    if (got < 0 && errno == EINTR) continue;
+    ssize_t got = TEMP_FAILURE_RETRY(pread(fd, p, most, (off_t)(in->base + offset)));
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
       return kf_fail_file(err, in->path, "ends at byte %llu, where %llu more bytes are expected",
@@ -83,9 +87,8 @@ static kf_status read_fd(const kf_in *in, int fd, uint64_t offset, void *buffer,
 }
 
 static bool is_as_opened(const kf_in *in, const struct stat *info) {
-  return (uint64_t)info->st_dev == in->device && (uint64_t)info->st_ino == in->number &&
-         (uint64_t)info->st_size == in->size && info->st_mtim.tv_sec == in->changed.tv_sec &&
-         info->st_mtim.tv_nsec == in->changed.tv_nsec;
+  kf_file_state now = kf_file_state_of(info);
+  return kf_same_state(&in->state, &now);
 }
 
 kf_folder *kf_folder_new(int fd, void (*close)(int fd)) {
@@ -113,7 +116,7 @@ void kf_in_park(kf_in *in, kf_folder *folder) {
   atomic_fetch_add(&folder->users, 1);
 }
 
-/* In the folder where it is parked. */
+/* Its name in the folder where it is parked. */
 static const char *name_of(const kf_in *in) {
   const char *slash = strrchr(in->path, '/');
   return slash != NULL ? slash + 1 : in->path;
@@ -128,16 +131,16 @@ bool kf_in_unchanged(const kf_in *in) {
 
 bool kf_in_replaced(const kf_in *in) {
   struct stat info;
-  return in->memory == NULL && stat(in->path, &info) == 0 &&
-         (in->device != (uint64_t)info.st_dev || in->number != (uint64_t)info.st_ino);
+  if (in->memory != NULL || stat(in->path, &info) != 0) return false;
+  kf_file_state now = kf_file_state_of(&info);
+  return !kf_same_file(&in->state, &now);
 }
 
 static kf_status read_parked(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
                              kf_err *err) {
   struct stat info;
-  int fd;
-  do fd = openat(in->parked->fd, name_of(in), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  while (fd < 0 && errno == EINTR);
+  const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+  int fd = (int)TEMP_FAILURE_RETRY(openat(in->parked->fd, name_of(in), flags));
   if (fd < 0 && errno != ENOENT)
     return kf_fail_errno(err, in->path, "cannot be opened again", errno);
   bool same = fd >= 0 && fstat(fd, &info) == 0 && is_as_opened(in, &info);
@@ -179,7 +182,7 @@ kf_extent kf_extent_file(const char *path) {
   return (kf_extent){.name = path, .file = path, .size = KF_WHOLE_FILE};
 }
 
-/* Makes an open archive the one member of it. */
+/* Narrows an open archive to one of its members. */
 static kf_status narrow(kf_in *in, const kf_extent *extent, kf_err *err) {
   if (extent->size == 0) return kf_fail_file(err, extent->name, "is empty");
   if (extent->at > in->size || extent->size > in->size - extent->at)
@@ -213,7 +216,8 @@ kf_status kf_read_extent(const kf_extent *extent, uint64_t limit, char **text, u
 
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
                        kf_err *err) {
-  return kf_read_extent(&(kf_extent){path, path, 0, KF_WHOLE_FILE}, limit, text, length, err);
+  kf_extent whole = kf_extent_file(path);
+  return kf_read_extent(&whole, limit, text, length, err);
 }
 
 bool kf_is_directory(const char *path) {
@@ -222,7 +226,7 @@ bool kf_is_directory(const char *path) {
 }
 
 kf_status kf_next_entry(DIR *folder, const char *path, const struct dirent **out, kf_err *err) {
-  errno = 0; /* the only way to tell the end of a folder from a failure */
+  errno = 0; /* the only way to tell the end of the folder from a failure */
   *out = readdir(folder);
   bool failed = *out == NULL && errno != 0;
   return failed ? kf_fail_errno(err, path, "cannot be listed", errno) : KF_OK;

@@ -1,4 +1,5 @@
-/* json.c - JSON as a tree: nodes in one array, linked by index, made with the reader of json_read.h. */
+/* json.c - JSON as a tree: nodes in one array, linked by index, built with the reader in
+ * json_read.h. */
 #include "base/json.h"
 #include "base/json_read.h"
 
@@ -72,7 +73,7 @@ static kf_status parse_container(parser *p, uint32_t *number) {
   return keyed ? check_keys(p, &p->doc->nodes[*number]) : KF_OK;
 }
 
-/* The text of a number or word stays in place without a NUL: the next character is still needed. */
+/* A number or word stays in place without a NUL, since the next character is still needed. */
 static kf_status parse_value(parser *p, uint32_t *number) {
   char next = kf_json_peek(&p->read), *text = p->read.at;
   size_t n;
@@ -99,15 +100,6 @@ kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t mos
   return status;
 }
 
-/* A copy with a NUL after it; NULL: out of memory. */
-static char *copy_text(const char *text, size_t length) {
-  char *copy = kf_alloc(length + 1, 1);
-  if (copy == NULL) return NULL;
-  memcpy(copy, text, length);
-  copy[length] = '\0';
-  return copy;
-}
-
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
   char *text = NULL;
   uint64_t length = 0;
@@ -129,7 +121,7 @@ void kf_json_clear(kf_json_doc *doc) {
   *doc = (kf_json_doc){0};
 }
 
-/* --- lists of strings -------------------------------------------------------------------------- */
+/* --- lists of strings ------------------------------------------------------------------------- */
 
 static kf_status not_strings(const parser *p) {
   return kf_fail(p->err, KF_ERR_DATA, "%s is not a JSON list of at most %u strings", p->what,
@@ -154,11 +146,12 @@ static kf_status parse_strings(parser *p, kf_json_strings *list) {
   return kf_json_end(&p->read) ? KF_OK : bad(p);
 }
 
-kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
-                                uint32_t most, const char *what, kf_err *err) {
-  *list = (kf_json_strings){.text = copy_text(text, length)};
+kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, uint32_t most,
+                                const char *what, kf_err *err) {
+  *list = (kf_json_strings){.text = kf_strdup(text)};
   if (list->text == NULL) return kf_fail_memory(err);
-  return parse_strings(&(parser){NULL, kf_json_read(list->text, length, 1), most, what, err}, list);
+  kf_json_reader read = kf_json_read(list->text, strlen(text), 1);
+  return parse_strings(&(parser){NULL, read, most, what, err}, list);
 }
 
 void kf_json_strings_clear(kf_json_strings *list) {

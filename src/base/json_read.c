@@ -1,7 +1,7 @@
 /* json_read.c - RFC 8259, strictly: no comments, no trailing commas, no NaN, bounded depth.
  *
- * Strings are decoded in place, since no escape is shorter than what it stands for; the closing quotation
- * mark makes room for the NUL. */
+ * Strings are decoded in place: no escape is shorter than its character, and the closing quotation
+ * mark leaves room for the NUL. */
 #include "base/json_read.h"
 #include "base/text.h"
 
@@ -100,7 +100,8 @@ static int hex4(const kf_json_reader *r, const char *at) {
   return value;
 }
 
-/* After \u: a character, or the first half of a surrogate pair with \u and the second after it. */
+/* After \u: a character, or the first half of a surrogate pair, followed by \u and the second
+ * half. */
 static bool unicode_escape(kf_json_reader *r, char **to) {
   int code = hex4(r, r->at);
   if (code < 0) return kf_json_fail(r, "\\u needs four hexadecimal digits");

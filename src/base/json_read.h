@@ -1,4 +1,4 @@
-/* json_read.h - a strict reader of JSON in memory, value by value, which allocates nothing.
+/* json_read.h - a strict pull parser for JSON in memory, which allocates nothing.
  *
  *     kf_json_enter(&r);
  *     while (kf_json_key(&r, &key)) if (strcmp(key, "top") == 0) ... else ...
@@ -17,27 +17,27 @@
 typedef struct kf_json_reader {
   char *begin, *at, *end;
   unsigned depth, most_depth;
-  uint64_t filled;   /* bit d: the container at depth d + 1 has had an item */
-  const char *wrong; /* why this is not JSON; NULL: nothing is wrong so far */
+  uint64_t filled;   /* bit d: the container at depth d + 1 has an item already */
+  const char *wrong; /* why this is not JSON; NULL: no error so far */
 } kf_json_reader;
 
-/* n bytes, of which strings are decoded in place; nothing is read or written behind them. Containers may
- * be nested `depth` times, at most KF_JSON_DEPTH. Calls after the first failure do nothing. */
+/* Reads n bytes, decoding strings in place; touches nothing after them. Containers may be nested
+ * `depth` deep, at most KF_JSON_DEPTH. Calls after the first failure are no-ops. */
 kf_json_reader kf_json_read(char *text, size_t n, unsigned depth);
-/* The next value: '{', '[', '"', '0' (a number), 't', 'f' or 'n'; 0: none. */
+/* The kind of the next value: '{', '[', '"', '0' (a number), 't', 'f' or 'n'; 0: there is none. */
 char kf_json_peek(kf_json_reader *r);
-/* Into the object or list at hand. */
+/* Enters the object or list that comes next. */
 bool kf_json_enter(kf_json_reader *r);
-/* Whether there is another member or entry: its value follows. False: the end, or an error. */
+/* Moves to the value of the next member or entry. False: the end, or an error. */
 bool kf_json_key(kf_json_reader *r, char **key);
 bool kf_json_item(kf_json_reader *r);
-/* A string, UTF-8 without NUL in it and with one after it. */
+/* Reads a string: UTF-8 without NULs, followed by a NUL. */
 bool kf_json_text(kf_json_reader *r, char **text, size_t *n);
-/* Moves past a number or a word, which stays as it is spelt. */
+/* Moves past a number or a word, whose spelling stays in place. */
 bool kf_json_scalar(kf_json_reader *r);
-/* Whether nothing follows and nothing was wrong. */
+/* Whether the text ends here and nothing was wrong. */
 bool kf_json_end(kf_json_reader *r);
-/* Notes the first error; false. */
+/* Records the first error; returns false. */
 bool kf_json_fail(kf_json_reader *r, const char *wrong);
 
 #endif

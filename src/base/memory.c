@@ -13,8 +13,8 @@ bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum) {
   return !__builtin_add_overflow(a, b, sum);
 }
 
-/* Clearing and walking large matrices costs a fraction with pages of 2 MiB. The system may refuse;
- * nothing depends on it. */
+/* With pages of 2 MiB, clearing and walking large matrices costs a fraction. The system may
+ * refuse. */
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 static void ask_for_huge_pages(void *memory, size_t bytes) {
   uintptr_t first = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
@@ -26,7 +26,7 @@ void *kf_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
   void *memory = NULL;
-  /* Rounded up so that kernels may access whole vectors at the end of an array. */
+  /* Rounded up, so that kernels may access whole vectors at the end of an array. */
   if (posix_memalign(&memory, 64, ((size_t)bytes + 64) & ~(size_t)63) != 0) return NULL;
   if (bytes >= 2 * HUGE_PAGE) ask_for_huge_pages(memory, (size_t)bytes);
   return memory;
@@ -70,7 +70,7 @@ bool kf_grow(void **block, size_t *room, size_t used, size_t size) {
 
 /* --- arenas ----------------------------------------------------------------------------------- */
 
-/* Precedes each array, in as many bytes as kf_alloc aligns to. */
+/* Precedes each array and takes as many bytes as kf_alloc aligns to. */
 typedef struct kf_arena_link {
   struct kf_arena_link *before;
 } kf_arena_link;

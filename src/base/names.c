@@ -5,7 +5,7 @@
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* One allocation: the pointers, then the strings they point to. */
+/* One allocation holds the pointers and then the strings. */
 kf_status kf_names_copy(const char *const *names, uint32_t n, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
   if (n == 0) return KF_OK;
@@ -57,7 +57,7 @@ void kf_names_clear(kf_names *names) {
   *names = (kf_names){0};
 }
 
-/* --- dictionary: open addressing, a power of two of slots, at most half full ------------------- */
+/* --- dictionary: open addressing, a power of two of slots, at most half full ------------------ */
 
 typedef struct slot {
   const char *key; /* NULL: empty */
@@ -78,7 +78,7 @@ static uint64_t hash_bytes(const char *key, size_t length) {
   return kf_checksum_value(&sum);
 }
 
-/* The slot that holds the key, or the empty one where it belongs. */
+/* The slot that holds the key, or the empty slot where it belongs. */
 static slot *dict_slot(const kf_dict *dict, const char *key, size_t length) {
   for (uint64_t i = hash_bytes(key, length);; i++) {
     slot *s = &dict->slots[i & dict->mask];
@@ -149,7 +149,7 @@ kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dic
   KF_HAND_OUT(add_names(dict, names, what, err), out, dict, kf_dict_free);
 }
 
-/* --- matching ---------------------------------------------------------------------------------- */
+/* --- matching --------------------------------------------------------------------------------- */
 
 kf_status kf_match_classes(const kf_classes *from, const kf_classes *to, int32_t *place,
                            kf_err *err) {

@@ -1,7 +1,7 @@
-/* out.c - writes files whole or not at all (docs/reliability.md has the contract).
+/* out.c - writes files whole or not at all (docs/reliability.md states the contract).
  *
- * A file being written has no name if the file system allows it (O_TMPFILE), so a killed process
- * leaves nothing behind; otherwise it has a temporary name in the same folder. A commit has four
+ * If the file system allows it (O_TMPFILE), a file being written has no name, so a killed process
+ * leaves nothing behind. Otherwise it has a temporary name in the same folder. A commit has four
  * steps:
  *
  *     1  the data are written and synced
@@ -9,15 +9,17 @@
  *     3  rename(2) puts it in its place, which replaces an older file in one step
  *     4  the folder is synced
  *
- * Whatever may fail comes before the third step: it needs memory, space and descriptors, and failing
- * leaves the older file as it was. After it the call succeeds. A folder that cannot be synced is
- * logged: the file is there for every process, and only a power cut could bring the older one back.
+ * Everything that may fail for lack of memory, space or descriptors comes before step 3, and such a
+ * failure leaves the older file untouched. After step 3 the call succeeds. If the folder cannot be
+ * synced, that is logged: every process sees the new file, and only a power failure could bring the
+ * older one back.
  *
- * Of several ranks, rank 0 writes; on the others a file goes nowhere, unless it is shared
- * (out_shared.c). All agree that none has failed before the file gets its name, and that it has one.
+ * Of several ranks rank 0 writes; on the others a file goes nowhere, unless it is shared
+ * (out_shared.c). All ranks agree that none has failed before the file gets its name, and again
+ * afterwards.
  *
- * Several files go through each step together. Before the third, the older files get a second name
- * each (link(2)), from which they are put back if one of the renames fails. */
+ * Several files go through each step together. Before step 3 each older file gets a second name
+ * (link(2)), from which it is restored if one of the renames fails. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -34,6 +36,8 @@
 
 #define BUFFER_SIZE ((uint64_t)1 << 20)
 
+static const kf_out closed = {.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 static size_t folder_length(const char *path) {
@@ -49,7 +53,7 @@ static char *folder_of(const char *path) {
   return folder;
 }
 
-/* A hidden name beside `path` that no other writer is likely to use. It is random, since process
+/* A hidden name beside `path` that no other writer is likely to use. It is random because process
  * numbers repeat in containers. */
 static char *hidden_name(const char *path, const char *ending) {
   static atomic_uint counter;
@@ -61,13 +65,14 @@ static char *hidden_name(const char *path, const char *ending) {
   size_t folder = folder_length(path), size = strlen(path) + 64;
   char *name = kf_alloc(size, 1);
   if (name == NULL) return NULL;
-  /* The base name is cut to keep within the limit of file names. */
+  /* The base name is truncated to keep within the limit for file names. */
   snprintf(name, size, "%.*s.%.180s.%016" PRIx64 "%s", (int)folder, path, path + folder, chance,
            ending);
   return name;
 }
 
-/* Replaces a path that is a link by what it points to. false: it is not a link, or points too far. */
+/* Replaces a path that is a link by its target. False: it is not a link, or the target is too
+ * long. */
 static bool follow(char path[PATH_MAX], bool *too_far) {
   char link[PATH_MAX];
   ssize_t length = readlink(path, link, sizeof link - 1);
@@ -92,8 +97,8 @@ static bool real_place(const char *path, char target[PATH_MAX]) {
   return (size_t)length < room;
 }
 
-/* Where a path leads. If it is a link, the file it points to is replaced or, as open(2) would,
- * created. errno 0: it may not be replaced. */
+/* Resolves a path. If it is a link, the file it points to is replaced or created, as by open(2).
+ * False with errno 0: not a regular file. */
 static bool find_target(const char *path, char target[PATH_MAX], struct stat *old, bool *exists) {
   *exists = stat(path, old) == 0;
   if (*exists && !S_ISREG(old->st_mode)) {
@@ -124,7 +129,7 @@ static void open_unnamed(kf_out *out) {
   char self[SELF_SIZE];
   self_path(out->fd, self);
   if (access(self, F_OK) == 0) return;
-  close(out->fd); /* without /proc it could never be named */
+  close(out->fd); /* without /proc it could never get a name */
   out->fd = -1;
 }
 
@@ -135,8 +140,8 @@ static kf_status open_named(kf_out *out, kf_err *err) {
   return KF_OK;
 }
 
-/* A file that others could not read stays so, and bits that mean more than reading, writing and
- * executing are not handed on. A file of another owner may forbid, but not permit. */
+/* A file that others could not read stays unreadable to them, and bits beyond rwx are dropped. The
+ * mode of another owner's file may take permissions away, but not grant any. */
 static kf_status copy_mode(const kf_out *out, const struct stat *old, kf_err *err) {
   struct stat own;
   if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
@@ -144,7 +149,7 @@ static kf_status copy_mode(const kf_out *out, const struct stat *old, kf_err *er
   if (old->st_uid != own.st_uid)
     mode = (mode | 0600) & own.st_mode & 0777;
   else if (old->st_gid != own.st_gid && fchown(out->fd, (uid_t)-1, old->st_gid) != 0)
-    mode &= 0707 | (mode & 0007) << 3; /* our group is not the one that was meant */
+    mode &= 0707 | (mode & 0007) << 3; /* our group is not the group that was meant */
   /* Some file systems have no modes. */
   if (fchmod(out->fd, mode) == 0 || errno == EPERM) return KF_OK;
   return kf_fail_errno(err, out->path, "cannot be given its permissions", errno);
@@ -180,7 +185,8 @@ static kf_status open_nowhere(kf_out *out, const char *path, kf_err *err) {
 }
 
 kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
-  *out = (kf_out){.ctx = ctx, .fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
+  out->ctx = ctx;
   bool elsewhere = ctx != NULL && ctx->ranks.rank > 0;
   kf_status status = (elsewhere ? open_nowhere : open_target)(out, path, err);
   if (status != KF_OK) kf_out_abort(out);
@@ -188,7 +194,7 @@ kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
 }
 
 kf_status kf_out_open_memory(kf_out *out, kf_err *err) {
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
   out->path = kf_strdup("the bytes in memory");
   out->bytes = kf_alloc_zero(1, sizeof *out->bytes);
   if (out->path != NULL && out->bytes != NULL) return KF_OK;
@@ -226,7 +232,7 @@ void kf_out_abort(kf_out *out) {
   kf_free(out->kept);
   kf_free(out->guarded);
   kf_free(out->buffer);
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
 }
 
 kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err) {
@@ -238,9 +244,9 @@ kf_status kf_check_output(kf_ctx *ctx, const char *path, kf_err *err) {
 
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
   struct stat info;
-  if (stat(out_path, &info) != 0 || (uint64_t)info.st_dev != in->device ||
-      (uint64_t)info.st_ino != in->number)
-    return KF_OK;
+  if (stat(out_path, &info) != 0) return KF_OK;
+  kf_file_state out = kf_file_state_of(&info);
+  if (!kf_same_file(&out, &in->state)) return KF_OK;
   return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
 }
 
@@ -272,14 +278,13 @@ static kf_status write_memory(kf_bytes *to, uint64_t offset, const void *bytes, 
   return KF_OK;
 }
 
-static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
-                          kf_err *err) {
+kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                     kf_err *err) {
   const char *p = bytes;
   if (out->bytes != NULL) return write_memory(out->bytes, offset, bytes, n, err);
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
-    if (put < 0 && errno == EINTR) continue;
+    ssize_t put = TEMP_FAILURE_RETRY(pwrite(out->fd, p, most, (off_t)offset));
     if (put <= 0)
       return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
     p += put;
@@ -290,7 +295,7 @@ static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes,
 }
 
 static kf_status flush(kf_out *out, kf_err *err) {
-  KF_TRY(write_at(out, out->written - out->buffered, out->buffer, out->buffered, err));
+  KF_TRY(kf_out_put(out, out->written - out->buffered, out->buffer, out->buffered, err));
   out->buffered = 0;
   return KF_OK;
 }
@@ -302,7 +307,7 @@ kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) 
   }
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
   if (n > BUFFER_SIZE || out->bytes != NULL) {
-    KF_TRY(write_at(out, out->written, bytes, n, err));
+    KF_TRY(kf_out_put(out, out->written, bytes, n, err));
   } else if (n > 0) {
     memcpy(out->buffer + out->buffered, bytes, n);
     out->buffered += n;
@@ -315,7 +320,7 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
                           kf_err *err) {
   if (out->nowhere) return KF_OK;
   KF_TRY(flush(out, err));
-  KF_TRY(write_at(out, offset, bytes, n, err));
+  KF_TRY(kf_out_put(out, offset, bytes, n, err));
   if (offset + n > out->written) out->written = offset + n;
   return KF_OK;
 }
@@ -326,17 +331,9 @@ kf_status kf_out_skip(kf_out *out, uint64_t n, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_out_put(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
-                     kf_err *err) {
-  return write_at(out, offset, bytes, n, err);
-}
-
-/* 0, or why not; some file systems cannot sync. */
+/* Returns 0 or an errno. Some file systems cannot sync. */
 static int sync_fd(int fd) {
-  int failed;
-  do failed = fsync(fd);
-  while (failed != 0 && errno == EINTR);
-  return failed == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+  return TEMP_FAILURE_RETRY(fsync(fd)) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
 }
 
 static kf_status sync_data(kf_out *out, kf_err *err) {
@@ -348,44 +345,39 @@ static kf_status sync_data(kf_out *out, kf_err *err) {
 
 /* --- putting files in their places ------------------------------------------------------------ */
 
-static bool is_file(const char *path, uint64_t device, uint64_t number) {
+static bool is_in_place(const kf_out *out) {
   struct stat info;
-  return lstat(path, &info) == 0 && (uint64_t)info.st_dev == device &&
-         (uint64_t)info.st_ino == number;
+  if (lstat(out->target, &info) != 0) return false;
+  kf_file_state there = kf_file_state_of(&info);
+  return kf_same_file(&there, &out->state);
 }
 
 kf_status kf_out_name(kf_out *out, kf_err *err) {
   if (out->named) return KF_OK;
   char self[SELF_SIZE];
   self_path(out->fd, self);
-  int failed;
-  do failed = linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW);
-  while (failed != 0 && errno == EINTR);
-  if (failed != 0) return kf_fail_errno(err, out->path, "cannot be created", errno);
+  if (TEMP_FAILURE_RETRY(linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW)) != 0)
+    return kf_fail_errno(err, out->path, "cannot be created", errno);
   out->named = true;
   return KF_OK;
 }
 
-static kf_status get_ready(kf_out *out, kf_err *err) {
+static kf_status prepare_move(kf_out *out, kf_err *err) {
   struct stat own;
   if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
-  out->device = (uint64_t)own.st_dev;
-  out->number = (uint64_t)own.st_ino;
+  out->state = kf_file_state_of(&own);
   KF_TRY(kf_out_name(out, err));
   out->folder_fd = kf_open(out->folder, O_RDONLY | O_DIRECTORY);
   out->unsynced = out->folder_fd < 0 ? errno : 0;
-  /* A folder may be one to write to and not to read; then it cannot be synced, which is logged. */
+  /* A folder may be writable but not readable; then it cannot be synced, which is logged. */
   if (out->folder_fd >= 0 || out->unsynced == EACCES) return KF_OK;
   return kf_fail_errno(err, out->path, "cannot be created", out->unsynced);
 }
 
-/* A second name for the older file, from which it can be put back. */
-static kf_status keep_older(kf_out *out, kf_err *err) {
-  int failed;
-  do failed = link(out->target, out->kept);
-  while (failed != 0 && errno == EINTR);
-  out->has_kept = failed == 0;
-  out->is_new = failed != 0 && errno == ENOENT;
+/* Gives the older file a second name, from which it can be restored. */
+static kf_status keep_old_file(kf_out *out, kf_err *err) {
+  out->has_kept = TEMP_FAILURE_RETRY(link(out->target, out->kept)) == 0;
+  out->is_new = !out->has_kept && errno == ENOENT;
   /* Some files cannot have a second name. */
   if (out->has_kept || out->is_new || errno == EPERM || errno == EMLINK || errno == ENOTSUP)
     return KF_OK;
@@ -393,10 +385,7 @@ static kf_status keep_older(kf_out *out, kf_err *err) {
 }
 
 static int rename_file(const char *from, const char *to) {
-  int failed;
-  do failed = rename(from, to);
-  while (failed != 0 && errno == EINTR);
-  return failed;
+  return (int)TEMP_FAILURE_RETRY(rename(from, to));
 }
 
 static kf_status move(kf_out *out, kf_err *err) {
@@ -407,8 +396,8 @@ static kf_status move(kf_out *out, kf_err *err) {
                    "so try again",
                    out->guarded != NULL ? out->guarded : out->path);
   int failed = rename_file(out->temporary, out->target), code = errno;
-  /* Over a network the answer may be lost, and the second try then finds nothing to move. */
-  if (failed != 0 && !is_file(out->target, out->device, out->number))
+  /* Over a network the answer may be lost, and the retry then finds nothing to move. */
+  if (failed != 0 && !is_in_place(out))
     return kf_fail_errno(err, out->path, "cannot be replaced", code);
   out->named = false; /* nothing left to remove */
   return KF_OK;
@@ -422,7 +411,7 @@ static void sync_folder(kf_out *out) {
          out->path, kf_reason(out->unsynced, (char[KF_REASON_SIZE]){0}));
 }
 
-static void put_back(kf_out *out, kf_err *err) {
+static void restore(kf_out *out, kf_err *err) {
   int failed = -1;
   if (out->has_kept)
     failed = rename_file(out->kept, out->target);
@@ -437,19 +426,19 @@ static void put_back(kf_out *out, kf_err *err) {
   kf_fail(err, KF_ERR_IO, "%.2500s; %.2400s is new already", before.message, out->path);
 }
 
-/* The first file is moved last: if it is new, the others are. */
-static kf_status put_all(kf_out *files, size_t n, kf_err *err) {
-  for (size_t i = 0; i < n; i++) KF_TRY(get_ready(&files[i], err));
-  for (size_t i = 0; n > 1 && i < n; i++) KF_TRY(keep_older(&files[i], err));
+/* The first file is moved last: if it is the new one, so are the others. */
+static kf_status move_all(kf_out *files, size_t n, kf_err *err) {
+  for (size_t i = 0; i < n; i++) KF_TRY(prepare_move(&files[i], err));
+  for (size_t i = 0; n > 1 && i < n; i++) KF_TRY(keep_old_file(&files[i], err));
   kf_status status = KF_OK;
   size_t left = n;
   while (left > 0 && (status = move(&files[left - 1], err)) == KF_OK) left--;
-  for (size_t i = left; left > 0 && i < n; i++) put_back(&files[i], err);
+  for (size_t i = left; left > 0 && i < n; i++) restore(&files[i], err);
   for (size_t i = 0; left == 0 && i < n; i++) sync_folder(&files[i]);
   return status;
 }
 
-/* kf_agree_on for an error that may be anywhere. */
+/* kf_agree_on for an error that need not be in the context. */
 static kf_status agree(kf_ctx *ctx, kf_status status, kf_err *err) {
   if (ctx == NULL || !kf_is_shared(&ctx->ranks)) return status;
   if (status != KF_OK && err != &ctx->err) ctx->err = *err;
@@ -461,10 +450,10 @@ static kf_status agree(kf_ctx *ctx, kf_status status, kf_err *err) {
 static kf_status put_in_place(kf_ctx *ctx, kf_status status, kf_out *files, size_t n, kf_err *err) {
   KF_TRY(agree(ctx, status, err));
   bool elsewhere = ctx != NULL && ctx->ranks.rank > 0;
-  return agree(ctx, elsewhere ? KF_OK : put_all(files, n, err), err);
+  return agree(ctx, elsewhere ? KF_OK : move_all(files, n, err), err);
 }
 
-/* --- several files together -------------------------------------------------------------------- */
+/* --- several files together ------------------------------------------------------------------- */
 
 struct kf_held {
   kf_out *files;
@@ -478,7 +467,7 @@ static kf_status hold(struct kf_held *held, kf_out *out, kf_err *err) {
   if (!kf_grow((void **)&held->files, &held->room, held->n, sizeof *out))
     return kf_fail_memory(err);
   held->files[held->n++] = *out;
-  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  *out = closed;
   return KF_OK;
 }
 

@@ -1,12 +1,14 @@
-/* out_shared.c - one file that all ranks write, each at its own places.
+/* out_shared.c - one file that all ranks write, each its own parts.
  *
- * Rank 0 has opened the file, which usually has no name yet. Ranks on the same machine reach it through
- * rank 0's descriptor (/proc/PID/fd/N), so it needs none, and a run that is killed leaves nothing behind.
- * For ranks on other machines it gets its temporary name early. If a rank cannot open that either, because
- * only rank 0 sees the folder, the file is not shared: rank 0 writes all of it.
+ * Rank 0 has opened the file, which usually has no name yet. Ranks on the same machine reach it
+ * through rank 0's descriptor (/proc/PID/fd/N), so it needs no name, and a killed run leaves
+ * nothing behind. For ranks on other machines it gets its temporary name early. If a rank cannot
+ * open that either, because only rank 0 sees the folder, the file is not shared and rank 0 writes
+ * all of it.
  *
- * A number of a process may mean another one elsewhere (in a container, say). The file is the right one if
- * it has the same device and number on the same running kernel; the temporary name is random. */
+ * A process number may mean another process elsewhere, in a container for example. The file is the
+ * right one if it has the same device and inode number on the same running system; the temporary
+ * name is random. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -16,10 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the file of rank 0 is. */
+/* Where rank 0's file is. */
 typedef struct place {
-  char kernel[40]; /* the running one; empty: not known */
-  uint64_t device, number;
+  char kernel[40]; /* boot id of the running system; empty: unknown */
+  kf_file_state state;
   int64_t process, descriptor;
   char temporary[PATH_MAX];
 } place;
@@ -36,8 +38,7 @@ static kf_status find_place(const kf_out *out, place *at, kf_err *err) {
   struct stat info;
   if (fstat(out->fd, &info) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
   find_kernel(at->kernel);
-  at->device = (uint64_t)info.st_dev;
-  at->number = (uint64_t)info.st_ino;
+  at->state = kf_file_state_of(&info);
   at->process = getpid();
   at->descriptor = out->fd;
   if (snprintf(at->temporary, sizeof at->temporary, "%s", out->temporary) >= PATH_MAX)
@@ -45,25 +46,22 @@ static kf_status find_place(const kf_out *out, place *at, kf_err *err) {
   return KF_OK;
 }
 
-static bool is_at(int fd, const place *at) {
-  struct stat info;
-  return fstat(fd, &info) == 0 && (uint64_t)info.st_dev == at->device &&
-         (uint64_t)info.st_ino == at->number;
+static bool is_at(const struct stat *info, const place *at) {
+  kf_file_state there = kf_file_state_of(info);
+  return S_ISREG(info->st_mode) && kf_same_file(&there, &at->state);
 }
 
-/* -1: this rank is elsewhere. */
+/* Returns -1 if this rank is on another machine. */
 static int open_by_process(const place *at) {
   char kernel[40], path[80];
   find_kernel(kernel);
   if (kernel[0] == '\0' || memcmp(kernel, at->kernel, sizeof kernel) != 0) return -1;
   snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)at->process,
            (long long)at->descriptor);
-  struct stat info; /* opening something else might wait, or do harm */
-  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_dev != at->device ||
-      (uint64_t)info.st_ino != at->number)
-    return -1;
+  struct stat info; /* opening anything else might block or do harm */
+  if (stat(path, &info) != 0 || !is_at(&info, at)) return -1;
   int fd = kf_open(path, O_WRONLY);
-  if (fd >= 0 && !is_at(fd, at)) {
+  if (fd >= 0 && (fstat(fd, &info) != 0 || !is_at(&info, at))) {
     close(fd);
     fd = -1;
   }
@@ -75,7 +73,7 @@ static void leave(kf_out *out) {
   if (out->nowhere) out->fd = -1;
 }
 
-/* How many ranks cannot write yet. */
+/* Counts the ranks that cannot write yet. */
 static kf_status count_lacking(const kf_out *out, uint64_t *n) {
   *n = out->fd < 0;
   return kf_sum_u64(out->ctx, KF_OK, n, 1);

@@ -1,12 +1,12 @@
-/* output.c - files of the caller, written by the one writer of the library (out.c). */
+/* output.c - files that the caller fills, written by the library's one writer (out.c). */
 #include "base/base.h"
 
 struct kf_output {
   kf_out out;
-  kf_err err; /* the first failure, which later calls report again */
+  kf_err err; /* the first failure, reported again by later calls */
 };
 
-/* Keeps a failure, or reports the one there was. */
+/* Records a failure for later calls. */
 static kf_status note(kf_output *output, kf_status status, kf_err *err) {
   if (status != KF_OK) output->err = *err;
   return status;

@@ -1,19 +1,19 @@
-/* ranks.c - the ranks that share out the work of a context, and what they bring together.
+/* ranks.c - the ranks that share the work of a context, and how they combine their results.
  *
- * Every rank walks through the same calls. Where work is shared out, each does its part, and then the
- * parts are brought together: as sums of integers, which do not depend on who has added what, or as an
- * array in the order of its elements. So all ranks have the same bits after each step, and take the
- * same decisions.
+ * Every rank makes the same calls. Where work is shared, each rank does its part, and the parts are
+ * combined: as sums of integers, which do not depend on who added what, or as an array in the order
+ * of its elements. So all ranks have the same bits after each step and take the same decisions.
  *
- * Each step begins with a word of every rank: how it goes, and what it is about to do. If one has
- * failed, it sends its message, and all fail with that. From then on nobody can rely on the others being
- * at the same place, so the failure stays: further steps fail at once, without a word. A rank that fails
- * elsewhere gives its word by kf_agree, which the others take for that of the step they have reached.
- * Thus every rank has given as many words as any other when they part.
+ * Each step begins with a word from every rank: its status and what it is about to do. If a rank
+ * has failed, it sends its message, and all fail with that. From then on ranks cannot rely on being
+ * at the same step, so the failure is permanent: further steps fail at once, without exchanging
+ * words. A rank that fails outside a step gives its word with kf_agree, which the others take as
+ * its word for the step they have reached. So all ranks give the same number of words before they
+ * part.
  *
- * Ranks that are at work for long learn of a failure between their steps, if the communicator can tell
- * them, and come to give their words early. A rank with rows before those of the failed one first goes on
- * for a while: of two bad rows the first is reported, as in a single process. */
+ * In long work ranks learn of a failure between steps, if the communicator can tell them, and give
+ * their words early. A rank whose rows precede those of the failed rank works on for a while, so
+ * that of two bad rows the first is reported, as in a single process. */
 #include "base/text.h"
 
 #include <string.h>
@@ -21,27 +21,27 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "pairs are integers of 128 bits in memory");
 
-#define GRACE        5.0    /* seconds, for ranks before one that has failed */
-#define SUMS_AT_ONCE 65536u /* numbers of 64 bits that are widened at a time */
+#define GRACE        5.0    /* seconds that ranks before a failed one work on */
+#define SUMS_AT_ONCE 65536u /* 64-bit numbers widened at a time */
 
-typedef enum what_next {
+typedef enum step_kind {
   STEP_START = 1,
   STEP_AGREE,
   STEP_SUM,
   STEP_JOIN,
   STEP_TAKE,
   STEP_BRING
-} what_next;
+} step_kind;
 
-/* What a rank says before a step. */
+/* What a rank says at the beginning of a step. */
 struct kf_word {
   char version[24];
   uint32_t status, step;
-  uint64_t amount; /* bytes or numbers, as all ranks see it; 0 if they may differ */
+  uint64_t amount; /* bytes or numbers, which all ranks must agree on; 0 if they may differ */
   uint32_t threads, isa;
 };
 
-/* --- words ------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 static void gather_ends(const kf_ranks *r, uint64_t *ends, uint64_t size) {
   for (uint32_t i = 0; i < r->size; i++) ends[i] = (i + 1) * size;
@@ -57,7 +57,7 @@ static kf_status fail_unreachable(kf_ctx *ctx) {
   return give_up(ctx);
 }
 
-/* All fail as this rank has. */
+/* All ranks fail with the error of rank `from`. */
 static kf_status take_failure(kf_ctx *ctx, uint32_t from) {
   kf_ranks *r = &ctx->ranks;
   if (r->comm->broadcast(r->comm->self, &ctx->err, sizeof ctx->err, from) != 0)
@@ -89,8 +89,8 @@ static kf_status compare_words(kf_ctx *ctx) {
   return KF_OK;
 }
 
-/* The beginning of every step. The message of a failure is in the context. */
-static kf_status give_word(kf_ctx *ctx, what_next what, uint64_t amount, kf_status status) {
+/* Begins every step. The message of a failure is in the context. */
+static kf_status give_word(kf_ctx *ctx, step_kind step, uint64_t amount, kf_status status) {
   kf_ranks *r = &ctx->ranks;
   if (r->failed->status != KF_OK) {
     ctx->err = *r->failed;
@@ -100,7 +100,7 @@ static kf_status give_word(kf_ctx *ctx, what_next what, uint64_t amount, kf_stat
     kf_fail(&ctx->err, status, "%s", kf_status_name(status));
   struct kf_word *own = &r->words[r->rank];
   *own = (struct kf_word){.status = (uint32_t)status,
-                          .step = what,
+                          .step = step,
                           .amount = amount,
                           .threads = ctx->threads,
                           .isa = ctx->kernels->isa};
@@ -114,7 +114,7 @@ static kf_status give_word(kf_ctx *ctx, what_next what, uint64_t amount, kf_stat
   return compare_words(ctx);
 }
 
-/* --- starting ---------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 kf_status kf_ranks_start(kf_ctx *ctx) {
   kf_ranks *r = &ctx->ranks;
@@ -132,7 +132,7 @@ kf_status kf_ranks_start(kf_ctx *ctx) {
   r->comm = comm;
   r->rank = comm->rank;
   r->size = comm->size;
-  /* A failure stays, and the first call that brings something together reports it. */
+  /* A failure is permanent; the first collective call reports it. */
   if (give_word(ctx, STEP_START, 0, KF_OK) != KF_OK) return KF_OK;
   r->threads = 0;
   for (uint32_t i = 0; i < r->size; i++) {
@@ -151,7 +151,7 @@ void kf_ranks_stop(kf_ctx *ctx) {
 uint32_t kf_ctx_rank(const kf_ctx *ctx) { return ctx->ranks.rank; }
 uint32_t kf_ctx_ranks(const kf_ctx *ctx) { return ctx->ranks.size; }
 
-/* --- shares ------------------------------------------------------------------------------------ */
+/* --- shares ----------------------------------------------------------------------------------- */
 
 static uint64_t end_of(const kf_ranks *r, uint32_t rank, uint64_t n, uint64_t step) {
   kf_u128 steps = n / step + (n % step > 0);
@@ -167,7 +167,7 @@ void kf_share_ends(const kf_ranks *r, uint64_t n, uint64_t step) {
   for (uint32_t i = 0; kf_is_shared(r) && i < r->size; i++) r->ends[i] = end_of(r, i, n, step);
 }
 
-/* --- while ranks are at work -------------------------------------------------------------------- */
+/* --- while ranks are at work ------------------------------------------------------------------ */
 
 void kf_share_begin(kf_ctx *ctx, uint64_t before) {
   ctx->ranks.stage++;
@@ -197,7 +197,7 @@ kf_status kf_heed_ranks(kf_ctx *ctx) {
   return give_word(ctx, STEP_AGREE, 0, KF_OK);
 }
 
-/* --- agreeing ---------------------------------------------------------------------------------- */
+/* --- agreeing --------------------------------------------------------------------------------- */
 
 kf_status kf_agree_on(kf_ctx *ctx, kf_status status) {
   return kf_is_shared(&ctx->ranks) ? give_word(ctx, STEP_AGREE, 0, status) : status;
@@ -210,7 +210,7 @@ kf_status kf_agree(kf_ctx *ctx, kf_status status, const char *message) {
   return kf_agree_on(ctx, status);
 }
 
-/* --- sums -------------------------------------------------------------------------------------- */
+/* --- sums ------------------------------------------------------------------------------------- */
 
 static kf_status sum(kf_ctx *ctx, kf_i128 *values, uint64_t n) {
   const kf_comm *comm = ctx->ranks.comm;
@@ -240,10 +240,11 @@ kf_status kf_sum_i64(kf_ctx *ctx, kf_status status, int64_t *values, uint64_t n)
 }
 
 kf_status kf_sum_u64(kf_ctx *ctx, kf_status status, uint64_t *values, uint64_t n) {
-  return kf_sum_i64(ctx, status, (int64_t *)values, n); /* the lower half of a sum is the same */
+  return kf_sum_i64(ctx, status, (int64_t *)values,
+                    n); /* signed or not, the lower half of a sum is the same */
 }
 
-/* --- arrays ------------------------------------------------------------------------------------ */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 static kf_status gather(kf_ctx *ctx, const void *part, void *all, uint32_t to) {
   const kf_comm *comm = ctx->ranks.comm;
@@ -253,7 +254,7 @@ static kf_status gather(kf_ctx *ctx, const void *part, void *all, uint32_t to) {
 
 static kf_status join(kf_ctx *ctx, kf_status status, void *array, uint64_t size, uint64_t n) {
   kf_ranks *r = &ctx->ranks;
-  uint64_t *ends = kf_alloc(r->size, sizeof *ends); /* a word needs its own */
+  uint64_t *ends = kf_alloc(r->size, sizeof *ends); /* give_word uses those of r */
   if (ends == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
   for (uint32_t i = 0; ends != NULL && i < r->size; i++) ends[i] = r->ends[i] * size;
   status = give_word(ctx, STEP_JOIN, n * size, status);
@@ -279,30 +280,33 @@ kf_status kf_join_each(kf_ctx *ctx, kf_status status, void *array, uint64_t size
   return join(ctx, status, array, size, r->size);
 }
 
-/* Sets ends to where the part of each rank ends, of which each has told the size. */
-static uint64_t add_up(const kf_ranks *r, uint64_t *sizes) {
-  uint64_t all = 0;
-  for (uint32_t i = 0; i < r->size; i++) sizes[i] = all += sizes[i];
-  return all;
+/* Tells every rank how many elements the others have: *ends [ranks], to be freed, is where each
+ * rank's end when they follow each other in the order of ranks. */
+static kf_status share_ends(kf_ctx *ctx, kf_status status, uint64_t n, uint64_t **ends) {
+  const kf_ranks *r = &ctx->ranks;
+  uint64_t *sizes = *ends = kf_alloc(r->size, sizeof *sizes);
+  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
+  if (sizes != NULL) sizes[r->rank] = n;
+  KF_TRY(kf_join_each(ctx, status, sizes, sizeof *sizes));
+  for (uint32_t i = 1; i < r->size; i++) sizes[i] += sizes[i - 1];
+  return KF_OK;
 }
 
 kf_status kf_join_lists(kf_ctx *ctx, kf_status status, void **list, uint64_t *n, uint64_t size) {
   kf_ranks *r = &ctx->ranks;
   if (!kf_is_shared(r)) return status;
-  uint64_t *sizes = kf_alloc(r->size, sizeof *sizes), all = 0;
+  uint64_t *ends, all = 0;
   char *joined = NULL;
-  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
-  if (sizes != NULL) sizes[r->rank] = *n;
-  status = kf_join_each(ctx, status, sizes, sizeof *sizes);
+  status = share_ends(ctx, status, *n, &ends);
   if (status == KF_OK) {
-    all = add_up(r, sizes);
+    all = ends[r->size - 1];
     joined = kf_alloc(all, size);
     if (joined == NULL) status = kf_fail_memory(&ctx->err);
-    memcpy(r->ends, sizes, r->size * sizeof *sizes);
+    memcpy(r->ends, ends, r->size * sizeof *ends);
   }
-  if (joined != NULL && *n > 0) memcpy(joined + (sizes[r->rank] - *n) * size, *list, *n * size);
+  if (joined != NULL && *n > 0) memcpy(joined + (ends[r->rank] - *n) * size, *list, *n * size);
   if (r->failed->status == KF_OK) status = join(ctx, status, joined, size, all);
-  kf_free(sizes);
+  kf_free(ends);
   kf_free(status == KF_OK ? *list : joined);
   if (status != KF_OK) return status;
   *list = joined;
@@ -320,27 +324,22 @@ kf_status kf_take_from_first(kf_ctx *ctx, kf_status status, void *bytes, uint64_
 kf_status kf_bring_to_first(kf_ctx *ctx, kf_status status, const void *bytes, uint64_t n,
                             unsigned char **to, uint64_t *total) {
   kf_ranks *r = &ctx->ranks;
-  uint64_t *sizes = kf_alloc(r->size, sizeof *sizes), all = 0;
-  unsigned char *room = NULL;
-  if (sizes == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
-  if (sizes != NULL) sizes[r->rank] = n;
-  status = kf_join_each(ctx, status, sizes, sizeof *sizes);
-  if (status == KF_OK) all = add_up(r, sizes);
-  if (status == KF_OK && r->rank == 0 && (room = kf_alloc(all, 1)) == NULL)
+  uint64_t *ends;
+  *to = NULL;
+  status = share_ends(ctx, status, n, &ends);
+  *total = status == KF_OK ? ends[r->size - 1] : 0;
+  if (status == KF_OK && r->rank == 0 && (*to = kf_alloc(*total, 1)) == NULL)
     status = kf_fail_memory(&ctx->err);
-  status = give_word(ctx, STEP_BRING, all, status);
+  status = give_word(ctx, STEP_BRING, *total, status);
   if (status == KF_OK) {
-    memcpy(r->ends, sizes, r->size * sizeof *sizes);
-    status = gather(ctx, bytes, room, 0);
+    memcpy(r->ends, ends, r->size * sizeof *ends);
+    status = gather(ctx, bytes, *to, 0);
   }
-  kf_free(sizes);
-  if (status != KF_OK) {
-    kf_free(room);
-    return status;
-  }
-  *to = room;
-  *total = all;
-  return KF_OK;
+  kf_free(ends);
+  if (status == KF_OK) return KF_OK;
+  kf_free(*to);
+  *to = NULL;
+  return status;
 }
 
 kf_status kf_bring_notes(kf_ctx *ctx, kf_status status, const kf_string *said) {

@@ -1,4 +1,5 @@
-/* stage.c - one stage made of many calls: stands between a context and its callbacks meanwhile. */
+/* stage.c - one stage of progress made of many calls: stands between a context and its
+ * callbacks. */
 #include "base/base.h"
 
 static int pass_progress(void *user, const char *what, uint64_t done, uint64_t total) {

@@ -1,5 +1,5 @@
-/* string.c - growing text, JSON strings, and numbers that ignore the locale: a program that uses
- * koofu may have set one with a decimal comma, and files must not depend on it. */
+/* string.c - growing strings, JSON strings, and numbers that ignore the locale: a program that uses
+ * koofu may have set one with a decimal comma, which must not affect files. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -10,11 +10,11 @@
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* In glibc a static object: nothing is allocated or freed. */
+/* A static object in glibc: nothing is allocated or freed. */
 static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
 double kf_parse_f64(const char *text, const char **end) {
-  /* Neither hexadecimal numbers nor words (inf, nan), which strtod would accept. */
+  /* Excludes hexadecimal numbers, inf and nan, which strtod accepts. */
   size_t n = strspn(text, "0123456789.eE+-");
   char *stop = NULL;
   errno = 0;
@@ -45,7 +45,7 @@ bool kf_ends_with(const char *text, const char *end) {
   return n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Makes room for n bytes more and a NUL. */
+/* Makes room for n more bytes and a NUL. */
 static bool make_room(kf_string *text, size_t n) {
   if (text->failed || text->n + n + 1 <= text->room) return !text->failed;
   size_t room = (text->n + n + 1) * 2;

@@ -1,35 +1,37 @@
-/* text.h - text: UTF-8, numbers that ignore the locale, and strings that grow. */
+/* text.h - UTF-8, numbers that ignore the locale, growing strings, and escapes. */
 #ifndef KF_TEXT_H
 #define KF_TEXT_H
 
 #include "base/base.h"
 
-/* --- UTF-8 --------------------------------------------------------------------------------------- */
+/* --- UTF-8 ------------------------------------------------------------------------------------ */
 
 bool kf_utf8_valid(const char *text, size_t length);
-/* The length of the longest valid beginning. */
+/* The length of the longest valid prefix. */
 size_t kf_utf8_prefix(const char *text, size_t length);
-/* The character at *at, which moves past it. The text must be valid. */
+/* Returns the character at *at and moves *at past it. The text must be valid. */
 uint32_t kf_utf8_next(const char *text, size_t *at);
-/* Writes a character (not a surrogate) and returns its length. */
+/* Encodes a character (not a surrogate) and returns its length. */
 size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
 
 /* Whether text begins with `start`, or ends in `end`. */
 bool kf_starts_with(const char *text, const char *start);
 bool kf_ends_with(const char *text, const char *end);
 
-/* --- numbers, whatever the locale of the process ---------------------------------------------- */
+/* --- numbers, in any locale ------------------------------------------------------------------- */
 
-/* Reads a decimal number at the beginning of text; *end is after it, or text if there is none. */
+/* Parses the decimal number at the start of text; *end is just after it, or text if there is
+ * none. */
 double kf_parse_f64(const char *text, const char **end);
-/* The shortest of 15 to 17 digits that gives the same finite number back. */
+/* Formats a finite number with as few of 15 to 17 digits as give it back. */
 void kf_format_f64(double value, char text[32]);
 
-/* --- growing text ------------------------------------------------------------------------------ */
+/* --- growing text ----------------------------------------------------------------------------- */
 
-/* A growing text. After a failed allocation it stays `failed`, so one check at the end is enough. */
+/* A growing string. A failed allocation sets `failed` for good, so one check at the end is
+ * enough. */
 typedef struct kf_string {
-  char *data; /* ends in NUL; NULL while empty */
+  char *data; /* ends in NUL; NULL until something is added */
   size_t n, room;
   bool failed;
 } kf_string;
@@ -37,13 +39,13 @@ void kf_string_add(kf_string *text, const char *bytes, size_t n);
 void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void kf_string_clear(kf_string *text);
 
-/* --- text that may hold anything (escape.c) ---------------------------------------------------- */
+/* --- escapes for text that may hold anything (escape.c) --------------------------------------- */
 
-/* Whether a character is a control, a format character or an unusual line end. */
+/* Whether a character is a control, a format character or an unusual line separator. */
 bool kf_is_hidden(uint32_t c);
-/* All of text as kf_escape_next shows it, cut to `size` bytes with its NUL. */
+/* Escapes all of text like kf_escape_next, truncated to `size` bytes with its NUL. */
 void kf_escape_message(const char *text, char *out, size_t size);
-/* Replaces *out by text without the escapes of kf_escape_next and without doubled backslashes. */
+/* Sets *out to text with the escapes of kf_escape_next and doubled backslashes undone. */
 void kf_unescape(const char *text, size_t length, kf_string *out);
 
 #endif

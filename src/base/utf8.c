@@ -5,7 +5,7 @@
 
 static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-/* The length of the valid sequence at b, of which `left` bytes are there; 0: none. */
+/* The length of the valid sequence at b, where `left` bytes are left; 0: there is none. */
 static size_t sequence(const unsigned char *b, size_t left) {
   if (b[0] < 0x80) return 1;
   if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
@@ -20,7 +20,7 @@ static size_t sequence(const unsigned char *b, size_t left) {
   return overlong || beyond ? 0 : 4;
 }
 
-/* The length of the ASCII that a text begins with, in steps of 8 bytes. */
+/* The length of the ASCII prefix of a text, in steps of 8 bytes. */
 static size_t ascii(const char *text, size_t length) {
   size_t at = 0;
   for (uint64_t eight; length - at >= sizeof eight; at += sizeof eight) {

@@ -1,8 +1,8 @@
-/* device.c - finds the plug-in, opens devices, and shares them in the process.
+/* device.c - finds the plug-in, opens devices, and shares them within the process.
  *
- * The plug-in is a file of its own, so that the library needs nothing of a device's maker: it is
- * looked for at the path given, or else next to the library (or the program that contains it), in
- * ../lib from there, and where the loader of the system looks. */
+ * The plug-in is a file of its own, so that the library does not depend on a device vendor. It is
+ * looked for at the given path or else next to the library (or the program that contains it), in
+ * ../lib from there, and where the system's loader looks. */
 #include "device/device.h"
 
 #include <dlfcn.h>
@@ -24,10 +24,10 @@ typedef struct plugin {
 
 /* Everything below is under this lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static plugin *plugins;    /* never unloaded: a device's driver may have threads in it */
+static plugin *plugins;    /* never unloaded, since a driver may have threads in it */
 static kf_device *devices; /* open, of this process and, after a fork, of its parent */
 
-/* The table of an opened library; NULL with a reason. */
+/* The table of an open library, or NULL with a reason in `why`. */
 static const kf_device_api *table_of(void *library, const char *path, char *why, size_t size) {
   kf_device_plugin_fn entry;
   void *symbol = dlsym(library, KF_DEVICE_SYMBOL);
@@ -66,8 +66,8 @@ static plugin *open_plugin(const char *path, char *why, size_t size) {
   return p;
 }
 
-/* "FOLDER/below/libkoofu-cuda.so" for the folder of this library; false if it is not there. The name of a program is
- * what its caller says, so a library within it asks the system for the file. */
+/* "FOLDER/below/libkoofu-cuda.so" for this library's folder; false if it does not exist. A library
+ * linked into a program asks the system for the program's file, since argv[0] may be anything. */
 static bool path_beside(const char *below, char *path, size_t size) {
   Dl_info info;
   struct link_map *map;
@@ -97,7 +97,7 @@ static plugin *find_plugin(const char *given, char *why, size_t size) {
 
 /* --- open devices ----------------------------------------------------------------------------- */
 
-/* Opens a device, or holds one that is open. */
+/* Opens a device, or takes a reference if it is open. */
 static kf_device *open_device(const plugin *p, uint32_t number, char *why, size_t size) {
   int64_t process = getpid();
   for (kf_device *d = devices; d != NULL; d = d->next)
@@ -146,7 +146,7 @@ void kf_device_release(kf_device *device) {
     }
   pthread_mutex_unlock(&lock);
   if (!last) return;
-  /* A device of the parent is left alone: its driver does not know this process. */
+  /* A parent's device is left alone: its driver does not know this process. */
   if (kf_device_here(device)) device->api->close(device->dev);
   pthread_mutex_destroy(&device->lock);
   kf_free(device);
@@ -154,12 +154,12 @@ void kf_device_release(kf_device *device) {
 
 /* --- which devices ---------------------------------------------------------------------------- */
 
-/* What a caller wants: numbers of devices. */
-typedef struct wish {
+/* The devices that the user asks for. */
+typedef struct request {
   bool cpu, asked;
-  bool any; /* the one device is not named by number: ranks take one each, in turn */
+  bool any; /* no number given: ranks take one device each, in turn */
   uint32_t n, number[KF_MOST_DEVICES];
-} wish;
+} request;
 
 static kf_status fail_name(const char *text, kf_err *err) {
   return kf_fail(err, KF_ERR_ARG,
@@ -167,8 +167,8 @@ static kf_status fail_name(const char *text, kf_err *err) {
                  text);
 }
 
-/* One element of a list, up to a comma or the end, which *end is set to; false: none. */
-static bool parse_one(const char *text, wish *w, const char **end) {
+/* Parses one element of a list and sets *end to the comma or the end after it; false: invalid. */
+static bool parse_one(const char *text, request *w, const char **end) {
   unsigned long number = 0;
   if (strncmp(text, "cuda", 4) != 0 || w->n == KF_MOST_DEVICES) return false;
   text += 4;
@@ -188,8 +188,8 @@ static bool parse_one(const char *text, wish *w, const char **end) {
 
 static bool is_auto(const char *text) { return text == NULL || strcmp(text, "auto") == 0; }
 
-static kf_status parse(const char *text, wish *w, kf_err *err) {
-  *w = (wish){0};
+static kf_status parse(const char *text, request *w, kf_err *err) {
+  *w = (request){0};
   if (is_auto(text)) {
     w->n = 1;
     w->any = true;
@@ -230,9 +230,10 @@ static void describe(kf_devices *d, uint32_t i) {
   to->minor = from->info.minor;
 }
 
-/* Opens what is wished for; false: `missing` says why not. *found: there was a device that
+/* Opens the devices asked for; false: `missing` says why not. *found: a device exists but
  * failed. */
-static bool open_all(kf_devices *d, wish *w, const kf_ranks *ranks, const char *path, bool *found) {
+static bool open_all(kf_devices *d, request *w, const kf_ranks *ranks, const char *path,
+                     bool *found) {
   uint32_t there = 0;
   char why[768] = "";
   const plugin *p = find_plugin(path, d->missing, sizeof d->missing);
@@ -266,7 +267,7 @@ static bool open_all(kf_devices *d, wish *w, const kf_ranks *ranks, const char *
 }
 
 static kf_status find(kf_ctx *ctx, kf_devices *d) {
-  wish w;
+  request w;
   KF_TRY(parse(ctx->options.device, &w, &ctx->err));
   d->asked = w.asked;
   d->list.devices = d->info;
@@ -333,9 +334,9 @@ kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure) {
     ctx->err = *failure;
     return failure->status;
   }
-  if (d->n == 0) return KF_OK; /* another part of the same pass has said so */
+  if (d->n == 0) return KF_OK; /* another part of the same pass has logged it */
   kf_log(ctx, "the CPU takes over: %s", failure->message);
-  if (failure->status == KF_ERR_MEM) return KF_OK; /* it may do for other work */
+  if (failure->status == KF_ERR_MEM) return KF_OK; /* the device may do for other work */
   drop_devices(d);
   d->list.n = 0;
   snprintf(d->missing, sizeof d->missing, "%.*s", (int)sizeof d->missing - 1, failure->message);

@@ -1,22 +1,22 @@
-/* slots.c - work that the threads of a pass hand to devices, each in a slot of its own.
+/* slots.c - work that the threads of a pass give to devices, each in a slot of its own.
  *
- * A thread takes a slot, copies its rows to the slot's memory, which is page-locked if possible, puts
- * them on the device, waits and copies the result; meanwhile other threads fill other slots, so that
- * reading, copying and computing go on at the same time. What is resident on the device (a map,
- * prototypes) belongs to an object of the library and stays from one call to the next.
+ * A thread takes a slot, copies its rows to the slot's memory (page-locked if possible), puts them
+ * on the device, waits, and copies the result. Meanwhile other threads fill other slots, so that
+ * reading, copying and computing overlap. What is resident on the device (a map, prototypes)
+ * belongs to an object of the library and stays between calls.
  *
- * If a device fails, its threads and all later ones do the work on the CPU, and the caller says so at
- * the end; or, if devices were asked for by name, the threads fail. */
+ * If a device fails, this and all later work is done on the CPU, which is logged at the end. If
+ * devices were asked for by name, the threads fail instead. */
 #include "device/device.h"
 
 #include <string.h>
 
 #define LEAST_BATCH 64u
-#define MOST_BATCH  2048u /* which keep a device as busy as more would */
+#define MOST_BATCH  2048u /* larger batches keep a device no busier */
 
 struct kf_slots {
   const kf_slots_kind *kind;
-  uint32_t wanted, batch; /* rows of a put; fewer, if memory was short */
+  uint32_t wanted, batch; /* rows of a put; `batch` is smaller if memory was short */
   uint32_t n_devices, n;
   kf_device *devices[KF_MOST_DEVICES];
   void *objects[KF_MOST_DEVICES];
@@ -43,7 +43,8 @@ static void give_memory(const kf_device *d, void *memory, bool locked) {
     kf_free(memory);
 }
 
-/* What is on devices and in the memory of slots. After a fork nothing of it belongs to this process. */
+/* Frees what is on devices and the slots' memory, but not after a fork, when none of it belongs to
+ * this process. */
 static void clear(kf_slots *s) {
   for (uint32_t i = 0; i < s->n_devices; i++) {
     kf_device *d = s->devices[i];
@@ -81,7 +82,7 @@ static void release(kf_slots *s) {
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* With batches of s->batch. */
+/* Makes the resident objects, for batches of s->batch. */
 static kf_dev_status make_objects(kf_slots *s, const kf_slots_plan *plan, uint32_t each,
                                   kf_err *err) {
   for (uint32_t i = 0; i < s->n_devices; i++) {
@@ -114,14 +115,14 @@ static bool make_slots(kf_slots *s, const kf_slots_plan *plan, uint32_t each) {
   return all;
 }
 
-/* The rows of a put for so many rows in all: a power of two, as all threads are to have some. */
+/* The rows of a put: a power of two, small enough for every thread to get some. */
 static uint32_t batch_for(const kf_ctx *ctx, const kf_slots_plan *plan) {
   uint32_t batch = LEAST_BATCH;
   while (batch < MOST_BATCH && (uint64_t)batch * ctx->threads < plan->rows) batch *= 2;
   return batch;
 }
 
-/* With smaller batches, and then with one slot, where a device has little memory left. */
+/* Where a device has little memory left, tries smaller batches, and then a single slot. */
 static kf_status make_all(kf_slots *s, const kf_slots_plan *plan, uint32_t each, kf_err *err) {
   for (s->batch = s->wanted;;) {
     kf_dev_status status = make_objects(s, plan, each, err);
@@ -181,8 +182,8 @@ void kf_slots_owner_clear(kf_slots_owner *owner) {
   pthread_mutex_destroy(&owner->lock);
 }
 
-/* Whether it pays: each thread would have enough to do while a device is opened, while it gets what is
- * to be resident, or while one put comes back. With the lock. */
+/* Whether a device pays: each thread must have more to do than it takes to open the device, to copy
+ * the resident object or to wait for one put. Holds the lock. */
 static bool pays(const kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan *plan) {
   owner->work += plan->work;
   if (kf_devices_asked(ctx)) return true;
@@ -198,7 +199,7 @@ static bool offers(const kf_devices *devices, const kf_slots_kind *kind) {
   return devices->n > 0;
 }
 
-/* With the lock. *fault: the error is one of the devices. */
+/* Holds the owner's lock. *fault: the error is a device's. */
 static kf_status begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan *plan,
                        kf_slots_use *use, kf_err *err, bool *fault) {
   kf_devices *devices = NULL;
@@ -230,7 +231,7 @@ kf_status kf_slots_begin(kf_ctx *ctx, kf_slots_owner *owner, const kf_slots_plan
   kf_status status = begin(ctx, owner, plan, use, &err, &fault);
   pthread_mutex_unlock(&owner->lock);
   if (fault) status = kf_devices_failed(ctx, &err);
-  status = kf_agree_on(ctx, status); /* the devices of ranks may differ */
+  status = kf_agree_on(ctx, status); /* ranks may have different devices */
   if (status != KF_OK && use->slots != NULL) {
     release(use->slots);
     use->slots = NULL;
@@ -262,7 +263,7 @@ uint32_t kf_slots_batch(const kf_slots_use *use) {
 
 /* --- for threads ------------------------------------------------------------------------------ */
 
-/* With the lock. */
+/* Holds the lock. */
 static kf_slot *find_free(const kf_slots *s) {
   for (uint32_t i = 0; i < s->n; i++)
     if (!s->slots[i].taken) return &s->slots[i];
@@ -278,7 +279,7 @@ static kf_slot *take(kf_slots *s) {
   return slot;
 }
 
-/* Gives a slot back; err: its device has failed. */
+/* Returns a slot; err is not NULL if its device failed. */
 static void give(kf_slots *s, kf_slot *slot, const kf_err *err) {
   pthread_mutex_lock(&s->lock);
   slot->taken = false;

@@ -30,7 +30,7 @@ static const kf_shard *find_twice(const kf_files *files, const kf_shard **first)
   for (const kf_shard *s = files->shards; s < files->shards + files->n_shards; s++) {
     const char *array = kf_npz_suffix(s->in.path);
     for (const kf_shard *t = files->shards; t < s; t++) {
-      if (!kf_in_same(&s->in, &t->in)) continue;
+      if (!kf_same_file(&s->in.state, &t->in.state)) continue;
       const char *other = kf_npz_suffix(t->in.path);
       if (array != NULL && other != NULL && strcmp(array, other) != 0) continue;
       *first = t;

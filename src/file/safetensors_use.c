@@ -99,7 +99,7 @@ kf_status kf_names_parse(const char *path, const char *text, kf_names *out, kf_e
   char what[KF_WHERE_SIZE];
   snprintf(what, sizeof what, "%.4200s: metadata 'classes'", path);
   kf_json_strings list;
-  kf_status status = kf_json_strings_parse(&list, text, strlen(text), KF_MAX_CLASSES, what, err);
+  kf_status status = kf_json_strings_parse(&list, text, KF_MAX_CLASSES, what, err);
   if (status == KF_OK) status = kf_names_copy(list.string, list.n, out, err);
   kf_json_strings_clear(&list);
   if (status == KF_OK) status = kf_names_check(out, path, err);

@@ -454,7 +454,7 @@ static char *path_of(const kf_zip *zip, const kf_zip_member *m) {
 }
 
 kf_status kf_zip_open_member(const kf_zip *zip, const kf_zip_member *m, kf_in *out, kf_err *err) {
-  *out = (kf_in){.fd = -1, .size = m->size, .device = zip->in.device, .number = zip->in.number};
+  *out = (kf_in){.fd = -1, .size = m->size, .state = zip->in.state};
   if (m->size == 0) return bad_member(zip, m, "is empty", err);
   char *path = path_of(zip, m);
   if (path == NULL) return kf_fail_memory(err);

@@ -8,9 +8,9 @@
  * 64 rows of data in groups of four and 16 columns of the right panel. A panel is packed in both
  * forms; the left one is the right one with its dwords transposed.
  *
- * The five weights of 16 x 16 columns have a tile of sums each, so nine products need six tiles of
- * digits, of which the left ones are in the first-level cache for CHUNK steps. Adding the sums of a
- * block to those of 64 bits would hold up the tiles: it is done while they multiply the next one. */
+ * A block of 16 x 16 columns has five tiles of sums, one for each weight, and three for digits. The
+ * digits of CHUNK steps stay in the first-level cache. Adding a block's sums to the 64-bit sums
+ * would stall the tiles, so it is done while they multiply the next block. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -22,7 +22,7 @@
 #define STEP    64   /* rows of data in a tile */
 #define TILE    1024 /* bytes of a tile */
 #define WEIGHTS 5    /* of products of digits */
-#define CHUNK   8    /* steps that are multiplied at a time */
+#define CHUNK   8    /* steps multiplied at a time */
 /* packed[form][digit][half][step][TILE]: forms left and right, halves of 16 columns. */
 #define HALF  (ROWS / STEP * TILE)
 #define DIGIT (2 * HALF)
@@ -79,11 +79,11 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
 /* Sums of 16 x 16 columns: one tile for each weight, the highest first. */
 typedef int32_t block_sums[WEIGHTS][16][16];
 
-/* Sums that are complete, to be added to those of 64 bits, row by row. */
+/* Complete sums, still to be added to the 64-bit sums, row by row. */
 typedef struct block {
   const int32_t (*sums)[16][16]; /* [WEIGHTS] */
   int64_t *to;
-  size_t stride, row; /* the next row; 16: all are done */
+  size_t stride, row; /* the next row; 16: none left */
 } block;
 
 /* x[0] 2^24 + x[1] 2^16 + x[2] 2^8 + x[3] */
@@ -109,7 +109,7 @@ static inline void add_row(block *b) {
   b->row++;
 }
 
-/* The nine products of one step of 16 columns on the left and 16 on the right. Tiles 0 to 4 are
+/* The nine products of one step, for 16 columns on the left and 16 on the right. Tiles 0 to 4 are
  * sums. */
 static inline void multiply_step(const char *left, const char *right) {
   _tile_loadd(5, left, 64);
@@ -131,10 +131,11 @@ static inline void multiply_step(const char *left, const char *right) {
   _tile_dpbssd(2, 5, 6);
 }
 
-/* Sums over some steps; meanwhile the rows of the block before are added, a few after each step. */
+/* Sums over `steps` steps. Meanwhile rows of the previous block are added, a few after each
+ * step. */
 static inline void multiply_block(const char *left, const char *right, size_t steps,
                                   block_sums sums, block *before) {
-  size_t some = (16 + steps - 1) / steps;
+  size_t rows_a_step = (16 + steps - 1) / steps;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -142,7 +143,7 @@ static inline void multiply_block(const char *left, const char *right, size_t st
   _tile_zero(4);
   for (size_t k = 0; k < steps; k++) {
     multiply_step(left + k * TILE, right + k * TILE);
-    for (size_t i = 0; i < some && before->row < 16; i++) add_row(before);
+    for (size_t i = 0; i < rows_a_step && before->row < 16; i++) add_row(before);
   }
   _tile_stored(0, sums[0], 64);
   _tile_stored(1, sums[1], 64);

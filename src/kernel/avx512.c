@@ -6,11 +6,11 @@
  *
  * (Karatsuba), so three products of 16-bit numbers are enough; one vpdpwssd does 32 of them. The
  * digits h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a
- * time. Sums of m m' may wrap around: only hh', ll' and hl' + lh' must fit 32 bits, and each is at
- * most 2^22 a row, so 448 rows stay below 2^31.
+ * time. Sums of mm' may wrap around: only those of hh', ll' and hl' + lh' must fit 32 bits. Each
+ * term is at most 2^22, so 448 rows stay below 2^31.
  *
- * The ceiling: a row takes D (D + 1) / 2 * 3 / 32 instructions, one a cycle on Zen 4: 27,684 cycles
- * at D = 768, or 133,000 rows a second at 3.69 GHz. Tiles on the diagonal take 4 % more. */
+ * The ceiling: a row takes D (D + 1) / 2 * 3 / 32 instructions, one a cycle on Zen 4. At D = 768
+ * these are 27,684 cycles, or 133,000 rows a second at 3.69 GHz; tiles on the diagonal add 4 %. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -86,9 +86,9 @@ static inline void add_digits(int64_t *to, const int32_t *h, __m256i mixed, cons
   _mm512_storeu_si512(to, _mm512_add_epi64(_mm512_loadu_si512(to), sum));
 }
 
-/* One kind of digit after the other: a kind of two panels, 28 KiB, stays in the first cache for the
- * whole tile, and all three would not. The 64-bit sums, which do not fit the second, are fetched
- * meanwhile. */
+/* One kind of digit after the other: one kind of two panels, 28 KiB, stays in the first-level cache
+ * for the whole tile, three kinds would not. The 64-bit sums, which do not fit the second-level
+ * cache, are prefetched meanwhile. */
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
   const int32_t *p = a, *q = b;
   size_t pairs = (n + 1) / 2;
@@ -125,14 +125,11 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-/* The AMX tables differ in moments and scan; bf16 is what the machine has. */
 const kf_kernels kf_kernels_avx512 =
     WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 const kf_kernels kf_kernels_avx512bf16 =
     WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512bf16);
 const kf_kernels kf_kernels_amx =
     WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_amx);
-const kf_kernels kf_kernels_amx_int8 =
-    WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 
 #endif

@@ -2,18 +2,27 @@
 #ifndef KF_AVX512_H
 #define KF_AVX512_H
 
-#include <immintrin.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kernel/kernel.h"
 
-/* Columns [first, first + 16) of a row of dim integers; zeros past its end. */
+#include <immintrin.h>
+
+/* kf_scan_offset of 16 rows. The order of the operands matters: NaN becomes a limit, as in plain
+ * C. */
+static inline __m512i offsets16(const float *offset, float unit) {
+  __m512 x = _mm512_mul_ps(_mm512_load_ps(offset), _mm512_set1_ps(unit));
+  x = _mm512_max_ps(x, _mm512_set1_ps((float)-KF_SCAN_LIMIT));
+  x = _mm512_min_ps(x, _mm512_set1_ps((float)KF_SCAN_LIMIT));
+  return _mm512_cvttps_epi32(x);
+}
+
+/* Columns [first, first + 16) of a row of dim integers, with zeros past its end. */
 static inline __m512i load_columns(const int32_t *row, size_t dim, size_t first) {
   if (first + 16 <= dim) return _mm512_loadu_si512(row + first);
   if (first >= dim) return _mm512_setzero_si512();
   return _mm512_maskz_loadu_epi32((__mmask16)((1u << (dim - first)) - 1u), row + first);
 }
 
-/* Transposes 16 x 16 dwords: a[k] holds row k; row j of the result goes to `to` + j * stride. */
+/* Transposes 16 x 16 dwords: a[k] holds row k, and row j of the result goes to to + j * stride. */
 static inline void transpose16(__m512i a[16], char *to, size_t stride) {
   __m512i b[16];
   for (int i = 0; i < 16; i += 2) {

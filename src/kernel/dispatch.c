@@ -1,8 +1,8 @@
-/* dispatch.c - which instruction sets this machine has.
+/* dispatch.c - the instruction sets of this machine.
  *
- * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the
- * kernel has granted them to this process (Linux: arch_prctl, once per process). A virtual machine
- * may hide any of them; then AMX counts as absent. */
+ * AMX needs three things: a CPU that has it, an operating system that saves the tile registers
+ * (XCR0), and the kernel's permission for this process (Linux: arch_prctl, once per process). A
+ * virtual machine may hide any of them; AMX then counts as absent. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -23,13 +23,10 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512vnni");
 }
 
-bool kf_has_avx512bf16(void) {
-  unsigned a, b, c, d;
-  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) != 0;
-}
+bool kf_has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
-/* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
- * Intel's, where it is not used (bench/kernels.c). */
+/* On AMD's cores VDPBF16PS does the work of two FMAs in the time of one. On Intel's it is slower
+ * than FMA, so it is not used there (bench/kernels.c). */
 static bool gains_by_bf16(void) { return kf_has_avx512bf16() && __builtin_cpu_is("amd"); }
 
 static uint64_t enabled_state(void) {
@@ -38,15 +35,14 @@ static uint64_t enabled_state(void) {
   return (uint64_t)high << 32 | low;
 }
 
-static bool amx_granted, amx_bf16;
+static bool amx_granted;
 
 static void ask_for_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
   unsigned a, b, c, d;
-  if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-  bool tile = d >> 24 & 1, int8 = d >> 25 & 1;
-  if (!tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
-  amx_bf16 = (d >> 22 & 1) != 0 && kf_has_avx512bf16(); /* for rounding */
+  if (!kf_has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+  bool bf16 = d >> 22 & 1, tile = d >> 24 & 1, int8 = d >> 25 & 1;
+  if (!bf16 || !tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
   amx_granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
@@ -60,8 +56,7 @@ static bool has_amx(void) {
 
 const kf_kernels *kf_kernels_for(kf_isa isa) {
 #ifdef KF_SIMD
-  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx())
-    return amx_bf16 ? &kf_kernels_amx : &kf_kernels_amx_int8;
+  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx()) return &kf_kernels_amx;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX512) && has_avx512())
     return gains_by_bf16() ? &kf_kernels_avx512bf16 : &kf_kernels_avx512;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX2) && has_avx2()) return &kf_kernels_avx2;

@@ -1,9 +1,10 @@
-/* fused.c - a * b + c, rounded once, without an instruction for it (Boldo and Melquiond, 'Emulation of a
- * FMA and correctly rounded sums: proved algorithms using rounding to odd', 2008).
+/* fused.c - a * b + c, rounded once, on machines without an instruction for it (Boldo and
+ * Melquiond, 'Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
+ * odd', 2008).
  *
- * The product is two numbers exactly, and so is a sum: the rounded one and its error. That makes three
- * parts of a * b + c. The smaller two are added with the last bit of their sum set if it is not exact,
- * which tells the last rounding on which side of a tie it is. */
+ * A product and a sum are each exactly two numbers, the rounded result and its error, so a * b + c
+ * has three parts. The smaller two are added with rounding to odd, which keeps the last rounding
+ * from mistaking a near tie for a tie. */
 #include "kernel/fused.h"
 
 #include <stdbool.h>
@@ -32,8 +33,8 @@ static parts product_of(double x, double y) {
                  ((a.high * b.high - high) + a.high * b.low + a.low * b.high) + a.low * b.low};
 }
 
-/* Rounded to odd: to the neighbour whose last bit is set, unless the sum is exact. An infinite one has
- * an error that is no number. */
+/* Rounds to odd: to the neighbour whose last bit is set, unless the sum is exact. The error of an
+ * infinite sum is NaN. */
 static double to_odd(parts sum) {
   uint64_t bits;
   memcpy(&bits, &sum.high, sizeof bits);
@@ -43,7 +44,7 @@ static double to_odd(parts sum) {
   return sum.high;
 }
 
-/* Whether all parts of a product, and sums of some, are far from overflow and underflow. */
+/* Whether x is so far from overflow and underflow that no part of the computation meets them. */
 static bool is_moderate(double x, double least) { return fabs(x) >= least && fabs(x) <= 0x1p900; }
 
 double kf_fma_by_parts(double a, double b, double c) {

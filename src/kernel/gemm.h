@@ -1,10 +1,9 @@
-/* gemm.h - c += a^T b in GCC's vector types. wide.h includes it once for f64 and once for f32, with
- * REAL, VEC, LANES, NAME and FUSED defined. Every sum runs over k in order, each step
- * rounded once. */
+/* gemm.h - c += a^T b in vectors. wide.h includes it once for f64 and once for f32, with REAL, VEC,
+ * LANES, NAME and FUSED defined. Every sum runs over k in order, and each step is rounded once. */
 
 #define COLUMNS (NV * LANES)
 
-/* Packs columns [0, width) of rows [0, depth), padded with zeros to `full`, a constant. */
+/* Packs columns [0, width) of rows [0, depth), padded with zeros to `full` columns (a constant). */
 static inline void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, size_t width,
                                     size_t full, REAL *to) {
   if (width == full)
@@ -14,13 +13,13 @@ static inline void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, s
       for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
 }
 
-/* Continues MR x COLUMNS sums from c over `depth` steps. Rows of b are ldb apart; unless `packed` is
- * NULL, they are packed on the way, which hides most of what that costs. */
+/* Continues MR x COLUMNS sums from c over `depth` steps. Rows of b are ldb apart. Unless `packed`
+ * is NULL, they are packed on the way, which hides most of the cost of packing. */
 static inline __attribute__((always_inline)) void NAME(continue_sums)(const REAL *a, const REAL *b,
                                                                       size_t ldb, REAL *packed,
                                                                       size_t depth, REAL *c,
                                                                       size_t ldc) {
-  enum { AHEAD = 8 }; /* rows of b that are fetched before they are needed */
+  enum { AHEAD = 8 }; /* rows of b prefetched */
   VEC sum[MR][NV];
   UNROLL
   for (int i = 0; i < MR; i++) {
@@ -54,19 +53,19 @@ static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c
   NAME(continue_sums)(a, b, COLUMNS, NULL, depth, c, ldc);
 }
 
-/* The same for the first tile of a panel, which is packed for the others. */
+/* The first tile of a panel: also packs the panel for the other tiles. */
 static void NAME(gemm_first)(const REAL *a, const REAL *b, size_t ldb, REAL *packed, size_t depth,
                              REAL *c, size_t ldc) {
   NAME(continue_sums)(a, b, ldb, packed, depth, c, ldc);
 }
 
-/* The tile below is fetched while this one is computed: c is larger than the caches. */
+/* Prefetches the tile below while this one is computed: c is larger than the caches. */
 static inline void NAME(prefetch_tile)(const REAL *c, size_t ldc, size_t rows) {
   for (size_t i = 0; i < rows; i++)
     for (size_t j = 0; j < COLUMNS; j += 64 / sizeof *c) __builtin_prefetch(c + i * ldc + j);
 }
 
-/* A tile at the edge of c goes through a buffer of full size. */
+/* A tile at the edge of c goes through a full-size buffer. */
 static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc,
                             size_t m, size_t n) {
   REAL full[MR * COLUMNS] = {0};
@@ -75,9 +74,9 @@ static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c,
   for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
 }
 
-/* A block has 192 rows of c and 192 steps of the sum: 288 KiB of a, for the second cache, and 48 KiB
- * of b are packed at a time (f64, AVX-512). The sum continues from c, so blocking does not change its
- * order. */
+/* Packs at most GEMM_ROWS x GEMM_DEPTH of a for the second-level cache (288 KiB in f64 with
+ * AVX-512) and panels of b for the first (48 KiB). Sums continue from c, so blocking does not
+ * change their order. */
 static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                              size_t ldc, size_t m, size_t n, size_t depth) {
   REAL packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
@@ -86,7 +85,7 @@ static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ld
     NAME(pack_panel)(a + i, lda, depth, m - i < MR ? m - i : MR, MR, packed_a + i * depth);
   for (size_t j = 0; j < n; j += COLUMNS) {
     size_t columns = n - j < COLUMNS ? n - j : COLUMNS;
-    bool whole = columns == COLUMNS && m >= MR; /* the first tile is, so it packs the panel */
+    bool whole = columns == COLUMNS && m >= MR; /* the first tile is full, so it packs the panel */
     if (!whole) NAME(pack_panel)(b + j, ldb, depth, columns, COLUMNS, packed_b);
     for (size_t i = 0; i < m; i += MR) {
       size_t rows = m - i < MR ? m - i : MR;
@@ -102,8 +101,8 @@ static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ld
   }
 }
 
-/* One row of c, or few: packing b, which is read once, would cost more than the products. c stays in the
- * first cache, and eight rows of b pass over it at a time. */
+/* Few rows of c: packing b, which is read once, would cost more than the products. c stays in the
+ * first-level cache while rows of b pass over it, eight at a time. */
 static void NAME(gemm_few)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                            size_t ldc, size_t m, size_t n, size_t depth) {
   enum { STEPS = 8 };

@@ -1,93 +1,69 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
- * rows times one of 16 outputs adds 32 columns to each of 256 sums.
+/* net_amx.c - towers in bf16 with AMX tiles, whose TDPBF16PS defines these products: a tile of 16
+ * rows times a tile of 16 outputs adds 32 columns to each of 256 sums.
  *
- * Rows and weights are in memory tile by tile. The rows of a tile after the last one are read too, but
- * their sums are not used.
+ * Rows and weights lie in memory tile by tile. Rows after the last one of a tile are read as well,
+ * but their sums are not used.
  *
- * Four such tiles of sums are computed at a time, a strip of 32 rows times a panel, over all columns.
- * A strip is taken through all panels of a block of outputs, whose weights are in the second-level
- * cache by then. Its first columns stay in the first-level cache. The others, and the weights, bypass
- * it (TILELOADDT1): they would drive out the rest before they are used again.
+ * Four tiles of sums are computed at a time, 32 rows times a panel, over all columns. The 32 rows
+ * go through all panels of a block of outputs, whose weights stay in the second-level cache. The
+ * first columns of the rows stay in the first-level cache; the others, and the weights, bypass it
+ * (TILELOADDT1), since they would evict the rest before they are used again.
  *
- * Tiles are so fast that what follows a sum (bias, activation, rounding) takes as long as the sum
- * itself. So the sums of a panel are finished while the tiles compute those of the next: a row at a
- * time, too little to fill the processor's window. */
+ * Tiles are so fast that finishing a sum (bias, activation, rounding) takes as long as the sum. So
+ * one panel's sums are finished while the tiles compute the next panel's, a row at a time, which is
+ * little enough not to fill the processor's reorder window. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
-#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
-#define CLOSE      512        /* columns of a strip that stay in the first-level cache */
-#define PANELS     4          /* of a block of outputs, at most */
-#define BLOCK      (1u << 20) /* bytes of its weights, at most */
-#define EDGE       32         /* rows of a strip */
+#define CLOSE      512        /* columns of the rows that stay in the first-level cache */
+#define PANELS     4          /* at most this many in a block of outputs */
+#define BLOCK      (1u << 20) /* at most this many bytes of weights in a block */
+#define EDGE       32         /* rows taken together */
 #define TILE_BYTES 1024       /* bytes of a tile */
-#define NEAR       (1u << 20) /* bytes of rows that stay in the second-level cache */
+#define NEAR       (1u << 20) /* rows of at most this many bytes stay in the second-level cache */
 #define PANEL_SUMS (EDGE * KF_NET_PANEL)
 
 static inline void put_bf16(const vec y[PARTS], char *to) {
   _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
-/* Two tiles of 16 outputs, of pairs of k, the even one in the lower half; zeros after `rows`. */
-INLINE void pack_some(const float *block, size_t stride, size_t rows, char *to) {
+/* Two tiles of 16 outputs in pairs of k, the even one in the lower half. */
+static void pack_tiles(const float *block, size_t stride, char *to) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * stride, to += 64)
     for (size_t half = 0; half < 2; half++) {
-      vec even = k < rows ? load(block + half * LANES) : none();
-      vec odd = k + 1 < rows ? load(block + stride + half * LANES) : none();
+      vec even = load(block + half * LANES), odd = load(block + stride + half * LANES);
       __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
       _mm512_store_si512(to + half * TILE_BYTES, _mm512_permutexvar_epi16(order, pairs));
     }
 }
 
-static void pack_tiles(const float *block, size_t stride, char *to) {
-  pack_some(block, stride, KF_NET_STEP, to);
-}
+static const format amx = {
+    .element = 2, .tall = 16, .weight = 2, .round = to_bf16, .put = put_bf16, .pack = pack_tiles};
 
-/* Pairs of columns are dwords, which are transposed. */
-static void pack_turned(const float *block, size_t stride, size_t count, char *to) {
-  for (size_t half = 0; half < KF_NET_PANEL; half += 16, to += TILE_BYTES) {
-    __m512i rows[16];
-    for (size_t i = 0; i < 16; i++) {
-      const float *row = block + (half + i) * stride;
-      rows[i] = half + i < count ? (__m512i)_mm512_cvtne2ps_pbh(load(row + LANES), load(row))
-                                 : _mm512_setzero_si512();
-    }
-    transpose16(rows, to, 64);
-  }
-}
+/* --- finishing sums -------------------------------------------------------------------------- */
 
-static const format amx = {.element = 2,
-                           .tall = 16,
-                           .weight = 2,
-                           .round = to_bf16,
-                           .put = put_bf16,
-                           .pack = pack_tiles,
-                           .pack_turned = pack_turned};
-
-/* --- what follows the sums ------------------------------------------------------------------- */
-
-/* Sums of a strip with a panel, finished row by row. */
-typedef struct strip {
+/* The sums of EDGE rows with a panel, finished row by row. */
+typedef struct row_sums {
   const kf_net_product *p;
   const float *sums;  /* [EDGE][KF_NET_PANEL] */
   size_t first, rows; /* of the product */
   size_t column;      /* the panel's first output */
-  float *out;         /* where the first row goes, if that is f32 */
-  size_t done;        /* rows that are finished */
-} strip;
+  float *out;         /* the place of the first row, if rows are f32 */
+  size_t done;        /* rows finished so far */
+} row_sums;
 
-/* A row of the last panel, if it is not full. */
+/* A row of a last panel that is not full. */
 static __attribute__((noinline)) void finish_part(const kf_net_product *p, const float *sums,
                                                   size_t i, size_t j) {
   finish(&amx, p, sums, &(target){i, 1, j, p->end - j});
 }
 
-INLINE void finish_row(strip *s, const kf_activation activation) {
+INLINE void finish_row(row_sums *s, const kf_activation activation) {
   const kf_net_product *p = s->p;
   const float *sums = s->sums + s->done * KF_NET_PANEL;
   float *out = p->out != NULL ? s->out + s->done * p->stride : NULL;
@@ -111,11 +87,11 @@ INLINE void finish_row(strip *s, const kf_activation activation) {
     store(out + v * LANES, p->add ? add(load(out + v * LANES), y[v]) : y[v]);
 }
 
-INLINE bool unfinished(const strip *s) { return s->done < s->rows; }
+INLINE bool unfinished(const row_sums *s) { return s->done < s->rows; }
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* What is prefetched while a strip is multiplied: the next one, and the weights of the next block. */
+/* What is prefetched while rows are multiplied: the next rows, and the next block's weights. */
 typedef struct ahead {
   kf_ahead rows, weights;
 } ahead;
@@ -134,13 +110,13 @@ INLINE void begin_sums(const bool both) {
   }
 }
 
-/* To rows of sums, `stride` floats apart. */
-INLINE void end_sums(float *sums, size_t stride, const bool both) {
-  _tile_stored(0, sums, stride * sizeof *sums);
-  _tile_stored(1, sums + 16, stride * sizeof *sums);
+INLINE void end_sums(float *sums, const bool both) {
+  const size_t stride = KF_NET_PANEL * sizeof *sums;
+  _tile_stored(0, sums, stride);
+  _tile_stored(1, sums + 16, stride);
   if (both) {
-    _tile_stored(2, sums + 16 * stride, stride * sizeof *sums);
-    _tile_stored(3, sums + 16 * stride + 16, stride * sizeof *sums);
+    _tile_stored(2, sums + 16 * KF_NET_PANEL, stride);
+    _tile_stored(3, sums + 16 * KF_NET_PANEL + 16, stride);
   }
 }
 
@@ -166,11 +142,12 @@ INLINE void multiply_step(const char *x, size_t half, const char *weights, const
   }
 }
 
-/* The sums of 32 rows, or 16, with one panel. Meanwhile the strip before is finished, as many of its
- * rows as are multiplied. */
+/* The sums of 32 rows, or 16, with one panel. Meanwhile the rows before are finished, at the pace
+ * at which these are multiplied. */
 INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t depth, float *sums,
-                      const bool both, strip *before, ahead *next, const kf_activation activation) {
-  size_t due = 0; /* rows, times the steps of this panel */
+                      const bool both, row_sums *before, ahead *next,
+                      const kf_activation activation) {
+  size_t due = 0; /* rows to finish by now, times depth */
   begin_sums(both);
   for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES) {
     if (k < CLOSE)
@@ -181,17 +158,17 @@ INLINE void sum_panel(const char *x, size_t half, const char *weights, size_t de
     for (due += EDGE * KF_NET_STEP; due >= depth; due -= depth)
       if (unfinished(before)) finish_row(before, activation);
   }
-  end_sums(sums, KF_NET_PANEL, both);
+  end_sums(sums, both);
 }
 
-/* All sums of strip s, while the one before is finished. */
-INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
-                      const kf_activation activation) {
+/* All sums of s, while those before are finished. */
+INLINE void sum_rows(const row_sums *s, float *sums, row_sums *before, ahead *next,
+                     const kf_activation activation) {
   const kf_net_product *p = s->p;
   size_t depth = padded(p->k), half = rows_bytes(&amx, 16, p->k);
   const char *x = (const char *)p->x + place(&amx, p->k, s->first, 0);
   const char *w = (const char *)p->weights + s->column / KF_NET_PANEL * panel_bytes(&amx, p->k);
-  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
+  /* The compiler does not know that TILELOADD reads memory, and must not delay stores past it. */
   __asm__ volatile("" : : : "memory");
   if (s->rows > 16)
     sum_panel(x, half, w, depth, sums, true, before, next, activation);
@@ -200,7 +177,7 @@ INLINE void sum_strip(const strip *s, float *sums, strip *before, ahead *next,
   while (unfinished(before)) finish_row(before, activation);
 }
 
-/* So many bytes from `offset` on, over so many steps. */
+/* Prefetches `bytes` from `offset` on, over `steps` steps. */
 INLINE kf_ahead ahead_of(const void *base, size_t offset, size_t bytes, size_t steps) {
   const uint8_t *from = bytes > 0 ? (const uint8_t *)base + offset : NULL;
   size_t each = steps > 0 ? bytes / steps : bytes;
@@ -211,24 +188,24 @@ INLINE size_t at_most(size_t a, size_t most) { return a < most ? a : most; }
 
 INLINE size_t panels_of(size_t columns) { return (columns + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
-/* The weights after a block of outputs, or of a later product, to be prefetched while all strips are
+/* Prefetches the weights after a block of outputs, or those of a later product, while all rows are
  * multiplied with the block. */
 INLINE kf_ahead weights_ahead(const kf_net_product *p, size_t after, size_t columns, size_t steps) {
   size_t panel = panel_bytes(&amx, p->k), all = (p->m + EDGE - 1) / EDGE * steps;
   if (after >= p->end) return ahead_of(p->next, 0, p->next_size, all);
-  size_t some = panels_of(at_most(p->end - after, columns));
-  return ahead_of(p->weights, after / KF_NET_PANEL * panel, some * panel, all);
+  size_t panels = panels_of(at_most(p->end - after, columns));
+  return ahead_of(p->weights, after / KF_NET_PANEL * panel, panels * panel, all);
 }
 
-/* The strip at row i, unless it is in the second-level cache anyway. */
+/* Prefetches the rows from row i on, unless all rows fit the second-level cache. */
 INLINE kf_ahead rows_ahead(const kf_net_product *p, size_t i, size_t steps) {
-  size_t some = i < p->m && rows_bytes(&amx, p->m, p->k) > NEAR ? at_most(p->m - i, EDGE) : 0;
-  return ahead_of(p->x, place(&amx, p->k, i, 0), rows_bytes(&amx, some, p->k), steps);
+  size_t rows = i < p->m && rows_bytes(&amx, p->m, p->k) > NEAR ? at_most(p->m - i, EDGE) : 0;
+  return ahead_of(p->x, place(&amx, p->k, i, 0), rows_bytes(&amx, rows, p->k), steps);
 }
 
 INLINE void multiply_by(const kf_net_product *p, const kf_activation activation) {
   float sums[2][PANEL_SUMS] __attribute__((aligned(64)));
-  strip before = {.p = p};
+  row_sums before = {.p = p};
   ahead next;
   size_t now = 0, fit = BLOCK / panel_bytes(&amx, p->k);
   size_t most = (fit > 0 ? at_most(fit, PANELS) : 1) * KF_NET_PANEL;
@@ -240,8 +217,8 @@ INLINE void multiply_by(const kf_net_product *p, const kf_activation activation)
       next.rows = rows_ahead(p, i + EDGE, steps);
       for (size_t c = 0; c < columns; c += KF_NET_PANEL, now ^= 1) {
         float *out = p->out != NULL ? kf_net_out(p, i, j + c) : NULL;
-        strip s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, out, 0};
-        sum_strip(&s, sums[now], &before, &next, activation);
+        row_sums s = {p, sums[now], i, at_most(p->m - i, EDGE), j + c, out, 0};
+        sum_rows(&s, sums[now], &before, &next, activation);
         before = s;
       }
     }
@@ -256,150 +233,6 @@ static void amx_multiply(const kf_net_product *p) {
   case KF_ACT_QUICK_GELU: multiply_by(p, KF_ACT_QUICK_GELU); break;
   case KF_ACT_GELU: multiply_by(p, KF_ACT_GELU); break;
   case KF_ACT_GELU_TANH: multiply_by(p, KF_ACT_GELU_TANH); break;
-  }
-}
-
-/* --- attention ------------------------------------------------------------------------------- */
-
-/* Queries are taken by strips of EDGE. The scores of a strip are computed before the softmax of the
- * one before, which the tiles then do not wait for. */
-
-/* What multiply_step does, with weights that are in the first-level cache. */
-INLINE void attend_step(const char *x, size_t half, const char *weights, const bool both) {
-  _tile_loadd(6, weights, 64);
-  _tile_loadd(4, x, 64);
-  _tile_loadd(7, weights + TILE_BYTES, 64);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  if (both) {
-    _tile_loadd(5, x + half, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-}
-
-/* Tiles 0 to 3 to `sums`: 32 rows, or 16, times one panel of `depth` columns. */
-INLINE void multiply_panel(const char *x, size_t half, const char *weights, size_t depth,
-                           float *sums, size_t stride, const bool both) {
-  begin_sums(both);
-  for (size_t k = 0; k < depth; k += KF_NET_STEP, x += TILE_BYTES, weights += 2 * TILE_BYTES)
-    attend_step(x, half, weights, both);
-  end_sums(sums, stride, both);
-}
-
-/* The rows of a strip from row i on, times all panels of the weights of n outputs. */
-INLINE void multiply_strip(const char *rows, size_t i, size_t count, const char *weights, size_t n,
-                           size_t k, float *sums, size_t stride, size_t next_panel) {
-  const char *x = rows + place(&amx, k, i, 0);
-  size_t half = rows_bytes(&amx, 16, k), panel = panel_bytes(&amx, k);
-  for (size_t c = 0; c < n; c += KF_NET_PANEL, weights += panel, sums += next_panel)
-    if (count > 16)
-      multiply_panel(x, half, weights, padded(k), sums, stride, true);
-    else
-      multiply_panel(x, half, weights, padded(k), sums, stride, false);
-}
-
-static void pack_values(const kf_net_attention *a, char *to) {
-  size_t panel = panel_bytes(&amx, a->keys), c = 0;
-  for (; c + KF_NET_PANEL <= a->dim; c += KF_NET_PANEL) {
-    char *at = to + c / KF_NET_PANEL * panel;
-    for (size_t i = 0; i < a->keys; i += KF_NET_STEP, at += 2 * TILE_BYTES) {
-      const float *block = a->v + i * a->kv_stride + c;
-      if (a->keys - i < KF_NET_STEP)
-        pack_some(block, a->kv_stride, a->keys - i, at);
-      else
-        pack_some(block, a->kv_stride, KF_NET_STEP, at);
-    }
-  }
-  if (c < a->dim)
-    pack_columns(&amx, a->v + c, a->kv_stride, a->dim - c, a->keys, to + c / KF_NET_PANEL * panel);
-}
-
-/* Adds 32 bf16, the lower half first. */
-INLINE vec add_pairs(vec sum, __m512i y) {
-  __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(y));
-  __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(y, 1));
-  sum = add(sum, as_vec(_mm512_slli_epi32(low, 16)));
-  return add(sum, as_vec(_mm512_slli_epi32(high, 16)));
-}
-
-/* What `soften` does, rounding pairs of vectors at once. */
-INLINE float soften_row(const float *score, float scale, size_t seen, size_t keys, char *to) {
-  vec largest = all(largest_score(score, scale, seen)), sum = none();
-  for (size_t j = 0; j < keys; j += KF_NET_STEP, to += TILE_BYTES) {
-    vec y[PARTS];
-    UNROLL
-    for (int v = 0; v < PARTS; v++) {
-      size_t at = j + (size_t)v * LANES;
-      vec x = V(sub_ps)(times(load(score + at), all(scale)), largest);
-      y[v] = seen_or(exponential(x), at, seen, 0);
-    }
-    __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]);
-    _mm512_store_si512(to, pairs);
-    sum = add_pairs(sum, pairs);
-  }
-  return add_halves(&sum);
-}
-
-/* Rows of weighted values, divided by the sums of their weights. */
-INLINE void finish_attended(const kf_net_attention *a, const float *sums, size_t i, size_t rows,
-                            size_t column, const float *part) {
-  size_t width = at_most(a->dim - column, KF_NET_PANEL);
-  for (size_t r = 0; r < rows; r++, sums += KF_NET_PANEL) {
-    float *out = a->out != NULL ? a->out + (i + r) * a->out_stride + column : NULL;
-    if (out != NULL && width < KF_NET_PANEL) { /* prepared rows have full panels alone */
-      for (size_t c = 0; c < width; c++) out[c] = sums[c] * part[r];
-      continue;
-    }
-    vec y[PARTS];
-    UNROLL
-    for (int v = 0; v < PARTS; v++) y[v] = times(load(sums + v * LANES), all(part[r]));
-    if (out == NULL)
-      put_bf16(y, (char *)a->prepared + place(&amx, a->depth, a->row + i + r, a->column + column));
-    for (int v = 0; out != NULL && v < PARTS; v++) store(out + v * LANES, y[v]);
-  }
-}
-
-/* Softmax and values of a strip: `rows` queries from row r of the block on, which begins at query i. */
-INLINE void finish_strip(const kf_net_attention *a, const attention_space *s, size_t i, size_t r,
-                         size_t rows) {
-  float part[EDGE], sums[PANELS * PANEL_SUMS] __attribute__((aligned(64)));
-  for (size_t q = 0; q < rows; q++)
-    part[q] = 1.0f / soften_row(s->score + (r + q) * padded(a->keys), a->scale,
-                                a->causal ? i + r + q + 1 : a->keys, a->keys,
-                                s->weight + place(&amx, a->keys, r + q, 0));
-  __asm__ volatile("" : : : "memory"); /* as in sum_strip */
-  for (size_t c = 0; c < a->dim; c += PANELS * KF_NET_PANEL) {
-    size_t columns = at_most(a->dim - c, PANELS * KF_NET_PANEL);
-    multiply_strip(s->weight, r, rows, s->values + c / KF_NET_PANEL * panel_bytes(&amx, a->keys),
-                   columns, a->keys, sums, KF_NET_PANEL, PANEL_SUMS);
-    for (size_t p = 0; p < columns; p += KF_NET_PANEL)
-      finish_attended(a, sums + p * EDGE, i + r, rows, c + p, part);
-  }
-}
-
-INLINE void score_strip(const kf_net_attention *a, const attention_space *s, size_t r,
-                        size_t rows) {
-  size_t stride = padded(a->keys);
-  multiply_strip(s->query, r, rows, s->keys, a->keys, a->dim, s->score + r * stride, stride,
-                 KF_NET_PANEL);
-}
-
-static void amx_attention(const kf_net_attention *a) {
-  attention_space s = divide(&amx, a->workspace, a->keys, a->dim);
-  for (size_t j = 0; j < a->keys; j += KF_NET_PANEL)
-    pack_rows(&amx, a->k + j * a->kv_stride, a->kv_stride, at_most(a->keys - j, KF_NET_PANEL),
-              a->dim, s.keys + j / KF_NET_PANEL * panel_bytes(&amx, a->dim));
-  pack_values(a, s.values);
-  for (size_t i = 0; i < a->queries; i += QUERIES) {
-    size_t n = at_most(a->queries - i, QUERIES);
-    prepare_rows(&amx, a->q + i * a->q_stride, a->q_stride, 0, n, a->dim, s.query);
-    __asm__ volatile("" : : : "memory"); /* as in sum_strip */
-    score_strip(a, &s, 0, at_most(n, EDGE));
-    for (size_t r = 0; r < n; r += EDGE) {
-      if (r + EDGE < n) score_strip(a, &s, r + EDGE, at_most(n - r - EDGE, EDGE));
-      finish_strip(a, &s, i, r, at_most(n - r, EDGE));
-    }
   }
 }
 

@@ -1,4 +1,4 @@
-/* net_avx2.c - towers by AVX2 with FMA. */
+/* net_avx2.c - towers with AVX2 and FMA. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

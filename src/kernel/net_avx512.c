@@ -1,4 +1,4 @@
-/* net_avx512.c - towers by AVX-512; bf16 for machines without bf16 instructions. */
+/* net_avx512.c - towers with AVX-512; bf16 without bf16 instructions. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

@@ -1,9 +1,9 @@
-/* net_avx512bf16.c - towers in bf16 by VDPBF16PS, which takes a pair of products at a time.
+/* net_avx512bf16.c - towers in bf16 with VDPBF16PS, which adds a pair of products at a time.
  *
- * It adds the product of the upper halves first, and then that of the lower ones, flushing and
- * rounding each to nearest whatever MXCSR says. The pairs of a chain are therefore k (upper) and k
- * + 2 (lower): four columns are in memory in the order 2, 0, 3, 1, a dword of the even chain and
- * one of the odd. */
+ * It adds the product of the upper halves first, then that of the lower halves, flushing and
+ * rounding to nearest whatever MXCSR says. So the pairs of a chain are k (upper) and k + 2 (lower):
+ * four columns are stored in the order 2, 0, 3, 1, a dword of the even chain and a dword of the odd
+ * one. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

@@ -1,8 +1,8 @@
-/* net_fma.h - products of towers by f32 FMA, for AVX2 and AVX-512. Included after net_wide.h.
+/* net_fma.h - products of towers with f32 FMA, for AVX2 and AVX-512.
  *
- * In bf16, rows hold rounded f32, and weights hold dwords of two bf16: an even k in the lower half,
- * the next, odd one in the upper. The chains of even and odd k are computed one after the other, so
- * that one chain for each sum fits into registers. */
+ * In bf16 rows hold rounded f32, and weights hold dwords of two bf16: an even k in the lower half,
+ * the next k in the upper. The chains of even and odd k are computed one after the other, so that
+ * one chain of every sum fits the registers. */
 #ifndef KF_NET_FMA_H
 #define KF_NET_FMA_H
 
@@ -18,8 +18,8 @@
 #define LIST_TILES LIST_6
 #endif
 
-/* Half of the rows of a tile are addressed from the first one, half from the middle one, so that
- * the distances from both fit into registers; the compiler must not relate the two. */
+/* Half of a tile's rows are addressed from the first row, half from the middle one, so that all
+ * distances fit the registers. The compiler must not see that the two are related. */
 #define HALF (TILE_ROWS / 2)
 INLINE const char *middle(const char *x, size_t row, const int rows) {
   const char *half = rows > HALF ? x + HALF * row : x;
@@ -91,7 +91,7 @@ INLINE void chain(const char *x, size_t row, const char *weights, const int odd,
   for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = none();
   x += odd * (int)sizeof(float);
   bits upper = all_bits(0xffff0000u);
-  __asm__("" : "+x"(upper)); /* a register; it would be loaded on every turn */
+  __asm__("" : "+x"(upper)); /* in a register; it would be loaded in every iteration */
   const char *half = middle(x, row, rows), *end = x + KF_NET_STEP * sizeof(float);
   for (; x < end; x += 2 * sizeof(float), half += 2 * sizeof(float), weights += LINE) {
     vec w[2];

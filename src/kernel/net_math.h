@@ -1,7 +1,7 @@
-/* net_math.h - the polynomials behind the activations and softmax, lowest power first. Every
- * instruction set evaluates them in f32 by Horner's rule with fused multiply-adds, so the bits
- * agree. They are minimax fits whose coefficients were rounded to f32 one by one, each time fitting
- * the rest again.
+/* net_math.h - the polynomials behind the activations and softmax, lowest power first. All
+ * instruction sets evaluate them in f32 by Horner's rule with fused multiply-adds, so the bits
+ * agree. They are minimax fits whose coefficients were rounded to f32 one by one, refitting the
+ * others each time.
  *
  *     exp(x)  = 2^n exp(r), n = x / ln 2 to the nearest integer, |r| <= ln 2 / 2,
  *     exp(r)  = 1 + r + r^2 E(r)                              within 2^-28

@@ -1,5 +1,5 @@
-/* net_plain.c - the arithmetic of towers in plain C: it defines every bit, and the other
- * instruction sets must give the same (tests/test_net.c).
+/* net_plain.c - the arithmetic of towers in plain C. It defines every bit; the other instruction
+ * sets must give the same (tests/test_net.c).
  *
  * Rows and weights stay rows of f32, padded to a multiple of KF_NET_STEP columns. In bf16 they hold
  * values rounded to bf16. */
@@ -34,9 +34,9 @@ static float to_bf16(float x) {
 /* A denormal becomes zero, keeping its sign. */
 static float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
-/* a * b + c, rounded once and flushed. The hardware decides what is too small after rounding as if
- * exponents were unbounded. fmaf, which rounds to the coarser steps of denormals, may have reached
- * FLT_MIN from below; a larger scale tells. */
+/* a * b + c, rounded once and flushed. The hardware decides what is too small after rounding with
+ * an unbounded exponent, while fmaf rounds to the coarser steps of denormals and may reach FLT_MIN
+ * from below. Computing at a larger scale tells the two cases apart. */
 static float flush_fma(float a, float b, float c) {
   float sum = kf_fmaf(a, b, c);
   if (fabsf(sum) == FLT_MIN && fabsf(kf_fmaf(a * 0x1p64f, b, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
@@ -65,7 +65,7 @@ static float dot_bf16(const float *x, const float *w, size_t k) {
   return sum;
 }
 
-/* Where the two precisions differ. */
+/* What differs between the two precisions. */
 typedef struct rules {
   float (*round)(float x);
   float (*dot)(const float *x, const float *w, size_t k); /* k padded */
@@ -162,13 +162,13 @@ static void layer_norm(const float *x, size_t stride, size_t m, size_t d, const 
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* Two rows of `dim` and two of `keys`. */
+/* Workspace: two rows of `dim` columns and two of `keys`. */
 static size_t attention_size(size_t keys, size_t dim) {
   return rows_size(2, keys) + rows_size(2, dim);
 }
 
-/* weight[j] = exp(score[j] - the largest), rounded like factors of products; 0 from `seen` on.
- * Returns their sum: 16 strided lanes, whose halves are added until one is left. */
+/* Turns scores into weights exp(score - largest), rounded like factors of products; 0 from `seen`
+ * on. Returns their sum: 16 strided lanes, halved until one is left. */
 static float soften(const rules *r, float *weight, size_t seen, size_t keys) {
   float most = -INFINITY, lane[16] = {0};
   for (size_t j = 0; j < seen; j++) most = larger(most, weight[j]);
@@ -202,7 +202,7 @@ static void attention(const rules *r, const kf_net_attention *a) {
   }
 }
 
-/* The table of a precision and its functions. */
+/* The functions of a precision, and their table. */
 #define NET(name, type)                                                                            \
   static void prepare_##name(const float *x, size_t stride, size_t first, size_t m, size_t k,      \
                              void *to) {                                                           \

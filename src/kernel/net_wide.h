@@ -1,11 +1,11 @@
 /* net_wide.h - the arithmetic of towers in vectors, compiled for each instruction set that includes
- * this file. Only the innermost sums are left to the including file: its `format` says how rows and
- * weights are laid out and how a block of them is multiplied. The bits are those of net_plain.c.
+ * this file. The including file supplies the innermost sums: its `format` says how rows and weights
+ * are laid out and how a block of them is multiplied. The bits are those of net_plain.c.
  *
- * Weights are packed in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for
- * each k; in bf16 one row for each pair of k. A product is blocked by outputs (BLOCK_N), by rows
- * (BLOCK_M) and along the sum (the format's `depth`), so that the rows of a block and its weights
- * stay in the second-level cache and the sums on the stack; weights come from memory once. */
+ * Weights are packed in panels of 32 outputs, and a panel in rows of 32 dwords: one for each k in
+ * f32, one for each pair of k in bf16. A product is blocked by outputs (BLOCK_N), by rows (BLOCK_M)
+ * and along the sum (the format's `depth`): a block's rows and weights stay in the second-level
+ * cache, its sums on the stack, and weights come from memory once. */
 #ifndef KF_NET_WIDE_H
 #define KF_NET_WIDE_H
 
@@ -70,7 +70,7 @@ INLINE vec larger(vec a, vec b) { return V(max_ps)(a, b); }
 INLINE vec magnitude(vec x) { return as_vec(both(as_bits(x), all_bits(0x7fffffffu))); }
 INLINE bits sign(vec x) { return both(as_bits(x), all_bits(0x80000000u)); }
 
-/* Rounded to bf16, which is the upper half of an f32. */
+/* Rounds to bf16, the upper half of an f32. */
 #ifdef __AVX512BF16__
 INLINE vec to_bf16(vec x) {
   return as_vec(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
@@ -94,7 +94,7 @@ INLINE vec horner(const float *poly, int terms, vec x) {
   return sum;
 }
 
-/* Of a number; of a NaN, anything. */
+/* Undefined for NaN. */
 INLINE vec power_of_e(vec given) {
   vec x = larger(all(-KF_EXP_MOST), smaller(all(KF_EXP_MOST), given));
   vec shifted = fused(x, all(KF_LOG2_E), all(KF_ROUND)), n = V(sub_ps)(shifted, all(KF_ROUND));
@@ -164,7 +164,7 @@ INLINE __m256 narrow(lanes a) {
 }
 #endif
 
-/* Several rows at once: the sums of a single one would wait for each other. */
+/* Several rows at once, since the sums of a single row would wait for each other. */
 INLINE void norm_rows(const float *x, size_t stride, const int rows, size_t d, const float *gamma,
                       const float *beta, float eps, float *out, size_t out_stride) {
   size_t whole = d - d % 8;
@@ -229,26 +229,24 @@ static void wide_layer_norm(const float *x, size_t stride, size_t m, size_t d, c
 
 typedef struct format {
   size_t element; /* bytes of an element of a prepared row */
-  size_t tall;    /* rows whose blocks of 32 columns lie side by side; a power of 2 */
-  size_t weight;  /* and of a packed weight */
-  size_t depth;   /* columns that are multiplied at a time; a multiple of KF_NET_STEP */
+  size_t tall;    /* rows whose blocks of 32 columns are stored side by side; a power of 2 */
+  size_t weight;  /* bytes of a packed weight */
+  size_t depth;   /* columns multiplied at a time; a multiple of KF_NET_STEP */
   vec (*round)(vec x);
-  /* Writes 32 columns of a prepared row, from a multiple of 32 on. */
+  /* Writes 32 columns of a prepared row, starting at a multiple of 32. */
   void (*put)(const vec y[PARTS], char *to);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k * stride + output]. */
+  /* Packs 32 k, starting at a multiple of 32, for 32 outputs: block[k * stride + output]. */
   void (*pack)(const float *block, size_t stride, char *to);
-  /* The same for block[output * stride + k] with `count` outputs, zeros for others; may be NULL. */
-  void (*pack_turned)(const float *block, size_t stride, size_t count, char *to);
-  /* Adds the products of `rows` rows with the outputs of some panels, over `steps` columns, to
-   * sums[r][c] (BLOCK_N apart), which start at 0 if `fresh`. */
+  /* Adds the products of `rows` rows with the outputs of `panels` panels, over `steps` columns, to
+   * sums[r][c], whose rows are BLOCK_N apart. `fresh`: sums start at 0. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
               size_t panels, size_t steps, float *sums, bool fresh);
 } format;
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines for rows that lie one after the other, which do not share a set of
- * the cache then. */
+/* Rows stored one after the other take an odd number of cache lines, so that they do not share a
+ * set of the cache. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
   return (f->tall > 1 ? lines : lines | 1) * 64;
@@ -258,7 +256,7 @@ INLINE size_t rows_bytes(const format *f, size_t m, size_t k) {
   return (m + f->tall - 1) / f->tall * f->tall * row_bytes(f, k);
 }
 
-/* Where columns [j, j + 32) of row i are: in [rows / tall][columns / 32][tall][32]. */
+/* The place of columns [j, j + 32) of row i in [rows / tall][columns / 32][tall][32]. */
 INLINE size_t place(const format *f, size_t k, size_t i, size_t j) {
   return i / f->tall * f->tall * row_bytes(f, k) +
          (j * f->tall + i % f->tall * KF_NET_STEP) * f->element;
@@ -272,7 +270,7 @@ INLINE size_t packed_bytes(const format *f, size_t n, size_t k) {
   return (n + KF_NET_PANEL - 1) / KF_NET_PANEL * panel_bytes(f, k);
 }
 
-/* Loads columns [j, j + 32) of a row of k, with zeros past its end. */
+/* Loads columns [j, j + 32) of a row of k columns, with zeros past its end. */
 INLINE void take(const float *x, size_t k, size_t j, vec y[PARTS]) {
   float buffer[KF_NET_PANEL] = {0};
   const float *from = x + j;
@@ -320,10 +318,6 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
-    if (f->pack_turned != NULL && steps == KF_NET_STEP) {
-      f->pack_turned(w + at, stride, count, to);
-      continue;
-    }
     if (count == KF_NET_PANEL && steps == KF_NET_STEP) {
       for (size_t i = 0; i < KF_NET_PANEL; i += 8)
         for (size_t j = 0; j < KF_NET_STEP; j += 8)
@@ -337,7 +331,7 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   }
 }
 
-/* The same for outputs that are columns of w: `count` columns of k rows. */
+/* Packs one panel, whose outputs are `count` columns of w, each of k rows. */
 INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t count, size_t k,
                          char *to) {
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
@@ -372,12 +366,12 @@ INLINE void pack_pairs(const float *block, size_t stride, char *to) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* Where the sums of a panel go: columns [j, j + width) of `rows` rows from row i on. */
+/* Where a panel's sums go: columns [j, j + width) of `rows` rows from row i on. */
 typedef struct target {
   size_t i, rows, j, width;
 } target;
 
-/* Columns [j, j + width) of row i; `out` is their place in f32 rows. */
+/* Writes columns [j, j + width) of row i; `out` is their place in f32 rows. */
 INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t j, size_t width,
                       float *out, vec y[PARTS]) {
   float buffer[KF_NET_PANEL] __attribute__((aligned(64))) = {0};
@@ -429,7 +423,7 @@ INLINE void finish(const format *f, const kf_net_product *p, const float *sums, 
   }
 }
 
-/* The length of equal parts of the sum, at most the format's depth. */
+/* Splits the sum into equal parts of at most the format's depth; returns their length. */
 INLINE size_t depth_step(const format *f, size_t k) {
   if (k <= f->depth) return k;
   size_t parts = (k - 1) / f->depth + 1;
@@ -460,8 +454,8 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* A block of queries goes through two products: with the keys, packed as rows of weights; and its
- * attention weights with the values, packed as columns. */
+/* A block of queries is multiplied with the keys, packed as rows of weights; then its attention
+ * weights are multiplied with the values, packed as columns. */
 #define QUERIES 96
 
 typedef struct attention_space {
@@ -488,7 +482,7 @@ INLINE size_t attention_bytes(const format *f, size_t keys, size_t dim) {
   return divide(f, nothing, keys, dim).size;
 }
 
-/* x, with `otherwise` in place of keys beyond `seen`. */
+/* x, with `otherwise` in place of keys from `seen` on. */
 INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
   if (at + LANES <= seen) return x;
   bits index = V(add_epi32)(count_lanes(), all_bits((uint32_t)at));
@@ -514,7 +508,7 @@ INLINE float largest_score(const float *score, float scale, size_t seen) {
   return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
-/* Adds 16 lanes, halves to halves. */
+/* Adds up 16 lanes: upper half to lower half, again and again. */
 INLINE float add_halves(const vec sum[16 / LANES]) {
 #ifdef __AVX512F__
   __m256 eight = _mm256_add_ps(lower_half(sum[0]), upper_half(sum[0]));
@@ -546,7 +540,7 @@ INLINE float soften(const format *f, const float *score, float scale, size_t see
   return add_halves(sum);
 }
 
-/* Scales a row of results, number i of the queries, and puts it where it belongs. */
+/* Scales query i's row of results and writes it to its place. */
 INLINE void write_attended(const format *f, const kf_net_attention *a, size_t i, float *row,
                            float part) {
   for (size_t c = 0; a->out != NULL && c < a->dim; c++) row[c] *= part;
@@ -603,8 +597,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
 typedef void tile_function(const char *x, size_t row, const char *weights, size_t steps,
                            float *sums, bool fresh);
 
-/* A function for each number of rows. None may be moved out from between the two instructions that
- * begin and end flushing. */
+/* One function for each number of rows, not inlined, so that none moves out from between the
+ * instructions that begin and end flushing. */
 #define TILE(name, r)                                                                              \
   static __attribute__((noinline)) void name##_##r(const char *x, size_t row, const char *weights, \
                                                    size_t steps, float *sums, bool fresh) {        \
@@ -623,7 +617,7 @@ INLINE void add_chains(float *sums, bool fresh, vec even, vec odd) {
   store(sums, add(fresh ? none() : load(sums), add(even, odd)));
 }
 
-/* The rows of a tile stay in the first-level cache while the weights of the panels pass by. */
+/* A tile's rows stay in the first-level cache while the weights of all panels pass. */
 INLINE void sum_tiles(tile_function *const *tiles, size_t most, const char *x, size_t row,
                       size_t rows, const char *weights, size_t panel, size_t panels, size_t steps,
                       float *sums, bool fresh) {
@@ -636,7 +630,7 @@ INLINE void sum_tiles(tile_function *const *tiles, size_t most, const char *x, s
   }
 }
 
-/* Between these two, denormals count as zero and become zero. */
+/* Between these two, denormals are read as zero and flushed to zero. */
 INLINE unsigned begin_flushing(void) {
   unsigned before = _mm_getcsr(), after = before | 0x8040u;
   __asm__ volatile("ldmxcsr %0" : : "m"(after) : "memory");
@@ -652,13 +646,12 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The product of a format whose sums are made in blocks, and the attention made of it. */
+/* The product of a format whose sums are made in blocks. */
 #define NET_MULTIPLY(name)                                                                         \
-  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }                     \
-  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }
+  static void name##_multiply(const kf_net_product *p) { multiply(&name, p); }
 
-/* The table of a format and its functions, whose names all begin with `name`; name_multiply and
- * name_attention are there. */
+/* The table of a format and its functions, whose names all begin with `name`. There must be a
+ * name_multiply. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_rows_size(size_t m, size_t k) { return rows_bytes(&name, m, k); }           \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \
@@ -674,6 +667,7 @@ INLINE float value_at(const char *x) {
   static size_t name##_attention_size(size_t keys, size_t dim) {                                   \
     return attention_bytes(&name, keys, dim);                                                      \
   }                                                                                                \
+  static void name##_attention(const kf_net_attention *a) { attend(&name, name##_multiply, a); }   \
   const kf_net_kernel kf_net_##name = {.layer_norm = wide_layer_norm,                              \
                                        .precision = type,                                          \
                                        .rows_size = name##_rows_size,                              \

@@ -1,5 +1,5 @@
 /* plain.c - every kernel in plain C. This is the reference: the other tables must give the same
- * bits, and a machine without their instruction sets runs this one. */
+ * bits. A machine without their instruction sets runs this one. */
 #include "kernel/fused.h"
 #include "kernel/kernel.h"
 
@@ -96,7 +96,7 @@ static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
   for (size_t i = 0; i < dim; i++) out[i] = (int32_t)lrint((double)x[i] * scale);
 }
 
-/* A panel is the integers themselves, without digits: [rows][EDGE]. */
+/* A panel holds the integers themselves, not digits: [rows][EDGE]. */
 #define EDGE 16
 #define ROWS 512
 

@@ -1,29 +1,29 @@
 /* scan_amx.c - the first pass of a search with AMX: TDPBSUD multiplies a tile of 16 queries and up
  * to 64 signed columns with a tile of the same columns, in groups of four, and 16 rows. A tile of
- * rows is read straight from a panel. Two by two tiles of sums, 32 queries and two panels, are
- * computed at a time; meanwhile AVX-512 compares the ones before.
+ * rows is read straight from a panel. Two by two tiles of sums, for 32 queries and two panels, are
+ * computed at a time, while AVX-512 compares the previous ones with their floors.
  *
  * Rows are stored as value + 128, so every sum is too large by 128 times the sum of the query; the
- * comparison of sums allows for it. */
+ * floors allow for it. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan512.h"
+#include "kernel/avx512.h"
 #include "kernel/amx_tiles.h"
 
 #include <string.h>
 
-#define GROUP 32
+#define STRIP 32
 #define PAIR  2 /* panels */
 #define WIDE  (PAIR * KF_PANEL)
 
-/* Columns come in equal parts of at most 64, see kf_scan_dim. */
+/* Columns come in equal parts of at most 64 (kf_scan_dim). */
 static size_t parts(size_t dim) { return (dim + 63) / 64; }
 
-/* A packed group: the correction of sums, [GROUP] in 128 bytes, then the queries,
- * [parts][GROUP][columns of a part]. */
-#define START_SIZE (GROUP * sizeof(int32_t))
-static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
+/* A packed strip: what sums are to be corrected by, [STRIP] in 128 bytes, then the queries,
+ * [parts][STRIP][columns of a part]. */
+#define START_SIZE (STRIP * sizeof(int32_t))
+static size_t size(uint32_t dim) { return START_SIZE + ((size_t)STRIP * dim + 63) / 64 * 64; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
@@ -31,7 +31,7 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   size_t columns = dim / parts(dim);
   for (size_t q = 0; q < n; q++) start[q] = kf_scan_start(queries + q * dim, dim);
   for (size_t at = 0; at < dim; at += columns)
-    for (size_t q = 0; q < GROUP; q++, to += columns) {
+    for (size_t q = 0; q < STRIP; q++, to += columns) {
       if (q < n)
         memcpy(to, queries + q * dim + at, columns);
       else
@@ -39,21 +39,21 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
     }
 }
 
-/* The state of a scan. Pair p of panels has its sums in sums[p % 2]: they are computed while those
- * of the pair before are compared, after the hits of the one before that have been written. */
+/* The state of a scan. Pair p of panels has its sums in sums[p % 2]. They are computed while those
+ * of pair p - 1 are compared, and after the hits of pair p - 2 have been written. */
 typedef struct amx_scan {
   const kf_scan *s;
   const char *queries;
-  size_t n_parts, columns, panel; /* panel: bytes of one */
+  size_t n_parts, columns, panel; /* panel: bytes of a panel */
   kf_ahead ahead;
-  kf_hit *to; /* where the next hit goes */
-  int32_t floor[GROUP];
-  uint16_t which[GROUP][PAIR] __attribute__((aligned(64))); /* a bit for each hit of a pair */
-  int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64)));
+  kf_hit *to; /* the place of the next hit */
+  int32_t floor[STRIP];
+  uint16_t which[STRIP][PAIR] __attribute__((aligned(64))); /* a bit for each hit of a pair */
+  int32_t sums[2][STRIP * WIDE] __attribute__((aligned(64)));
 } amx_scan;
 
-/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result:
- * a misprediction would also stop the products in flight. */
+/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result,
+ * since a misprediction would also stop the products in flight. */
 static inline void compare(amx_scan *w, size_t pair, size_t from, size_t to) {
   const kf_scan *s = w->s;
   __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);
@@ -68,7 +68,7 @@ static inline void compare(amx_scan *w, size_t pair, size_t from, size_t to) {
   }
 }
 
-/* A bit for each of 16 queries: whether it has a hit. */
+/* A bit for each of 16 queries that is set if it has a hit. */
 static inline uint32_t with_hits(const void *which) {
   __m512i x = _mm512_load_si512(which);
   return _mm512_test_epi32_mask(x, x);
@@ -90,10 +90,11 @@ static inline void write_hits(amx_scan *w, size_t pair) {
   }
 }
 
-/* Sums of 16 or 32 queries with a pair of panels; if `comparing`, those of the pair before are
- * compared meanwhile. `loaded`: there is one part, and its queries are in their tiles.
+/* Sums of 16 queries, or 32 if `both`, with a pair of panels. If `comparing`, those of the previous
+ * pair are compared meanwhile. `loaded`: there is one part, and its queries are already in their
+ * tiles.
  *
- * Rows bypass the first-level cache, where queries and sums are to stay. */
+ * Rows bypass the first-level cache, so that queries and sums stay there. */
 static inline __attribute__((always_inline)) void multiply(amx_scan *w, size_t pair, bool both,
                                                            bool loaded, bool comparing) {
   const uint8_t *rows = w->s->panels + pair * PAIR * w->panel;
@@ -118,7 +119,7 @@ static inline __attribute__((always_inline)) void multiply(amx_scan *w, size_t p
       _tile_dpbsud(3, 5, 7);
     }
     kf_ahead_step(&w->ahead);
-    query += GROUP * w->columns;
+    query += STRIP * w->columns;
     rows += w->columns * KF_PANEL;
     if (comparing) compare(w, pair - 1, n * part / w->n_parts, n * (part + 1) / w->n_parts);
   }
@@ -130,7 +131,7 @@ static inline __attribute__((always_inline)) void multiply(amx_scan *w, size_t p
   }
 }
 
-static inline __attribute__((always_inline)) void scan_group(amx_scan *w, bool both, bool loaded) {
+static inline __attribute__((always_inline)) void scan_strip(amx_scan *w, bool both, bool loaded) {
   size_t pairs = w->s->n_panels / PAIR;
   if (loaded) {
     _tile_loadd(4, w->queries, w->columns);
@@ -162,11 +163,11 @@ static size_t scan(const kf_scan *s) {
   memset(w.which, 0, sizeof w.which);
   for (size_t q = 0; q < s->n; q++) w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   if (s->n > 16 && w.n_parts > 1)
-    scan_group(&w, true, false);
+    scan_strip(&w, true, false);
   else if (s->n > 16)
-    scan_group(&w, true, true);
+    scan_strip(&w, true, true);
   else
-    scan_group(&w, false, false);
+    scan_strip(&w, false, false);
   return (size_t)(w.to - s->hits);
 }
 
@@ -190,15 +191,9 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
   }
 }
 
-/* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, for each number of columns. */
-static const kf_tile_config configs[] = {KF_TILES(4),  KF_TILES(8),  KF_TILES(12), KF_TILES(16),
-                                         KF_TILES(20), KF_TILES(24), KF_TILES(28), KF_TILES(32),
-                                         KF_TILES(36), KF_TILES(40), KF_TILES(44), KF_TILES(48),
-                                         KF_TILES(52), KF_TILES(56), KF_TILES(60), KF_TILES(64)};
+static void tiles_on(uint32_t dim) { kf_tiles_on((uint8_t)(dim / parts(dim))); }
 
-static void tiles_on(uint32_t dim) { _tile_loadconfig(&configs[dim / parts(dim) / 4 - 1]); }
-
-const kf_scan_kernel kf_scan_amx = {.group = GROUP,
+const kf_scan_kernel kf_scan_amx = {.group = STRIP,
                                     .most = 127,
                                     .size = size,
                                     .pack = pack,

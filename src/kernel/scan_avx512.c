@@ -1,20 +1,21 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
  * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so every sum is too
- * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
- * offsets of their rows.
+ * large by 128 times the sum of the query; the floor is raised by the same amount. Sums start at
+ * minus the offsets of their rows.
  *
- * Six queries and four panels are a tile, whose sums are in 24 registers: sum q * QUAD + v is that
- * of query q with panel v. Four tiles share their panels, which the first of them brings to the
- * first-level cache; each prefetches a quarter of the next four panels.
+ * Six queries and four panels make a tile, whose sums fill 24 registers: sum q * QUAD + v belongs
+ * to query q and panel v. Four tiles use the same panels, which the first brings to the first-level
+ * cache; each tile prefetches a quarter of the next four panels.
  *
- * Usually no sum reaches its floor. That is found in the registers, by maxima and additions, which
- * run in units that do not multiply; a comparison for every query would stall the multipliers.
+ * Usually no sum reaches its floor. This is found in the registers by maxima and additions, which
+ * run on units that do not multiply; comparing every query would stall the multipliers.
  *
- * The number of queries is a constant wherever this is inlined, or the sums would be in memory. */
+ * The number of queries n is a constant where these functions are inlined; otherwise the sums would
+ * be in memory. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
-#include "kernel/scan512.h"
+#include "kernel/avx512.h"
 #include "kernel/unroll.h"
 
 #include <string.h>
@@ -22,14 +23,14 @@
 #define TILE   6u /* queries */
 #define QUAD   KF_PANELS_STEP
 #define SUMS   (TILE * QUAD)
-#define GROUP  (4 * TILE) /* queries that are scanned together */
-#define SOME   32u        /* panels whose offsets are brought to units of a sum at a time */
+#define STRIP  (4 * TILE) /* queries of a strip */
+#define STARTS 32u        /* panels whose starts are kept at a time */
 #define INLINE static inline __attribute__((always_inline))
 
-/* A packed group: the corrections of sums, [GROUP] in START_SIZE bytes, then the queries of each
- * tile, [dim / 4][n][4]. */
+/* A packed strip: what sums are to be corrected by, [STRIP] in START_SIZE bytes, then each tile's
+ * queries, [dim / 4][n][4]. */
 #define START_SIZE 128u
-static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
+static size_t size(uint32_t dim) { return START_SIZE + ((size_t)STRIP * dim + 63) / 64 * 64; }
 
 static size_t tile_queries(size_t n, size_t first) { return n - first < TILE ? n - first : TILE; }
 
@@ -47,10 +48,10 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
 typedef struct tile_scan {
   const kf_scan *s;
   kf_ahead ahead;
-  kf_hit *to;          /* where the next hit goes */
-  int32_t more[GROUP]; /* of each query: the correction of its sums less its floor */
-  int32_t start[SOME * KF_PANEL] __attribute__((aligned(64))); /* where sums start */
-  int32_t sums[SUMS * KF_PANEL] __attribute__((aligned(64)));  /* of a tile with hits */
+  kf_hit *to;          /* the place of the next hit */
+  int32_t more[STRIP]; /* of each query: the correction of its sums minus its floor */
+  int32_t start[STARTS * KF_PANEL] __attribute__((aligned(64))); /* where sums start */
+  int32_t sums[SUMS * KF_PANEL] __attribute__((aligned(64)));    /* of a tile with hits */
 } tile_scan;
 
 static inline __m512i four_of(const char *query) {
@@ -59,7 +60,7 @@ static inline __m512i four_of(const char *query) {
   return _mm512_set1_epi32(four);
 }
 
-/* Where the sums of panels [first, end) start, at most SOME of them. */
+/* Sets where the sums of panels [first, end) start, at most STARTS of them. */
 static inline void set_starts(tile_scan *w, size_t first, size_t end) {
   const kf_scan *s = w->s;
   for (size_t p = first; p < end; p++) {
@@ -71,7 +72,7 @@ static inline void set_starts(tile_scan *w, size_t first, size_t end) {
 
 /* Starts the sums of n queries. */
 INLINE void begin(const size_t n, const int32_t *start, __m512i *sum) {
-  __asm__("" ::: "memory"); /* what sums start at is read for every tile: registers are all taken */
+  __asm__("" ::: "memory"); /* read again for every tile: all registers are taken */
   UNROLL
   for (size_t v = 0; v < QUAD; v++) {
     sum[v] = _mm512_load_si512(start + v * KF_PANEL);
@@ -80,12 +81,13 @@ INLINE void begin(const size_t n, const int32_t *start, __m512i *sum) {
   }
 }
 
-/* Adds the products of a query with some columns of each panel. */
+/* Adds the products of a query with four columns of each panel. */
 INLINE void add_products(const __m512i *x, __m512i y, __m512i *sum) {
   UNROLL
   for (size_t v = 0; v < QUAD; v++) {
     sum[v] = _mm512_dpbusd_epi32(sum[v], x[v], y);
-    __asm__("" : "+v"(sum[v])); /* stays in its register; it would be stored on every turn */
+    __asm__(""
+            : "+v"(sum[v])); /* keeps it in its register; it would be stored in every iteration */
   }
 }
 
@@ -113,14 +115,14 @@ INLINE void store_all(tile_scan *w, const size_t n, const __m512i *sum) {
   }
 }
 
-/* Stores those of one of them. Stores hold up the multipliers, moves by masks do not. */
+/* Stores the sums of query `one` alone: stores stall the multipliers, masked moves do not. */
 INLINE void store_one(tile_scan *w, size_t one, const size_t n, const __m512i *sum) {
   static const __mmask16 only[2 * SUMS] = {[SUMS] = 0xffff};
   const __mmask16 *mask = only + SUMS - one;
   UNROLL
   for (size_t v = 0; v < QUAD; v++) {
     __m512i x = sum[v];
-    __asm__ volatile("" : "+v"(x)); /* so that the compiler keeps no copy of all sums in memory */
+    __asm__ volatile("" : "+v"(x)); /* keeps the compiler from copying all sums to memory */
     UNROLL
     for (size_t q = 1; q < n; q++)
       __asm__ volatile("vmovdqa32 %1, %0%{%2%}" : "+v"(x) : "v"(sum[q * QUAD + v]), "Yk"(mask[q]));
@@ -128,14 +130,14 @@ INLINE void store_one(tile_scan *w, size_t one, const size_t n, const __m512i *s
   }
 }
 
-/* By how much the largest sum in each lane is above the floor of a query. more: as in tile_scan. */
+/* By how much the largest sum of each lane exceeds the query's floor. more: as in tile_scan. */
 INLINE __m512i rise_of(int32_t more, const __m512i *sum) {
   __m512i most =
       _mm512_max_epi32(_mm512_max_epi32(sum[0], sum[1]), _mm512_max_epi32(sum[2], sum[3]));
   return _mm512_add_epi32(most, _mm512_set1_epi32(more));
 }
 
-/* That of each of n queries, and the largest of them. */
+/* The same for each of n queries; returns the largest of each lane. */
 INLINE __m512i rise(const int32_t *more, const size_t n, const __m512i *sum, __m512i *above) {
   __m512i all = above[0] = rise_of(more[0], sum);
   UNROLL
@@ -146,7 +148,7 @@ INLINE __m512i rise(const int32_t *more, const size_t n, const __m512i *sum, __m
   return all;
 }
 
-/* A bit for each of n queries: whether one of its sums reaches its floor. */
+/* A bit for each of n queries that is set if one of its sums reaches its floor. */
 INLINE unsigned reached_by(const size_t n, const __m512i *above) {
   unsigned reached = 0;
   UNROLL
@@ -155,7 +157,7 @@ INLINE unsigned reached_by(const size_t n, const __m512i *above) {
   return reached;
 }
 
-/* The same from the sums, which are stored if there is one. */
+/* The same from the sums. If any bit is set, stores the sums. */
 INLINE unsigned reach(tile_scan *w, const int32_t *more, const size_t n, const __m512i *sum) {
   __m512i above[TILE], all = rise(more, n, sum, above);
   if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
@@ -167,18 +169,18 @@ INLINE unsigned reach(tile_scan *w, const int32_t *more, const size_t n, const _
   return reached;
 }
 
-/* Writes the hits of query q: rows from `row` on whose bit is set in `which`. */
+/* Writes the hits of query q: the rows from `row` on whose bit is set in `which`. */
 static inline void write_hits(tile_scan *w, size_t q, size_t row, uint64_t which,
                               const int32_t *sums) {
   int32_t start = ((const int32_t *)w->s->queries)[q];
   for (; which != 0; which &= which - 1) {
     uint32_t bit = (uint32_t)__builtin_ctzll(which), at = (uint32_t)row + bit;
-    int32_t dot = sums[bit] + start - w->start[at % (SOME * KF_PANEL)];
+    int32_t dot = sums[bit] + start - w->start[at % (STARTS * KF_PANEL)];
     *w->to++ = (kf_hit){.query = (uint32_t)q, .row = at, .dot = dot};
   }
 }
 
-/* Writes the hits of the queries from `first` on that have some among the panels of a tile. */
+/* Writes the hits of a tile, for the queries from `first` on whose bit in `reached` is set. */
 static __attribute__((noinline)) void take_hits(tile_scan *w, size_t first, unsigned reached,
                                                 size_t row) {
   for (; reached != 0; reached &= reached - 1) {
@@ -206,20 +208,21 @@ INLINE void raise_peaks(const size_t n, int32_t *peaks, const __m512i *sum) {
   }
 }
 
-/* Queries [first, last), n at a time, over all panels: for hits or, if there are some, for peaks. */
-INLINE void go(tile_scan *w, size_t first, size_t last, const size_t n, int32_t *peaks) {
+/* Takes queries [first, last), n at a time, over all panels: for peaks if not NULL, else for
+ * hits. */
+INLINE void take_queries(tile_scan *w, size_t first, size_t last, const size_t n, int32_t *peaks) {
   const kf_scan *s = w->s;
   const size_t dim = s->dim, panel = dim * KF_PANEL;
   __m512i sum[SUMS];
-  for (size_t some = 0; some < s->n_panels; some += SOME) {
-    size_t end = some + SOME < s->n_panels ? some + SOME : s->n_panels;
-    set_starts(w, some, end);
-    for (size_t p = some; p < end; p += QUAD) {
+  for (size_t block = 0; block < s->n_panels; block += STARTS) {
+    size_t end = block + STARTS < s->n_panels ? block + STARTS : s->n_panels;
+    set_starts(w, block, end);
+    for (size_t p = block; p < end; p += QUAD) {
       const uint8_t *rows = s->panels + p * panel, *next = rows + QUAD * panel;
       const char *query = (const char *)s->queries + START_SIZE + first * dim;
       kf_ahead_step(&w->ahead);
       for (size_t q = first; q < last; q += n, query += n * dim, next += panel) {
-        begin(n, w->start + (p - some) * KF_PANEL, sum);
+        begin(n, w->start + (p - block) * KF_PANEL, sum);
         multiply(rows, dim, query, n, next, sum);
         if (peaks != NULL) {
           raise_peaks(n, peaks + q * KF_PEAKS, sum);
@@ -232,18 +235,17 @@ INLINE void go(tile_scan *w, size_t first, size_t last, const size_t n, int32_t 
   }
 }
 
-/* One function for each number of queries, and out of line: inlined, the compiler would keep the
- * sums in memory. */
-typedef void go_fn(tile_scan *w, size_t first, size_t last, int32_t *peaks);
+/* One function for each number of queries. Inlined, the compiler would keep the sums in memory. */
+typedef void take_fn(tile_scan *w, size_t first, size_t last, int32_t *peaks);
 #define GO(n)                                                                                      \
   static __attribute__((noinline)) void scan_##n(tile_scan *w, size_t first, size_t last,          \
                                                  int32_t *peaks) {                                 \
     (void)peaks;                                                                                   \
-    go(w, first, last, n, NULL);                                                                   \
+    take_queries(w, first, last, n, NULL);                                                         \
   }                                                                                                \
   static __attribute__((noinline)) void peaks_##n(tile_scan *w, size_t first, size_t last,         \
                                                   int32_t *peaks) {                                \
-    go(w, first, last, n, peaks);                                                                  \
+    take_queries(w, first, last, n, peaks);                                                        \
   }
 GO(1)
 GO(2)
@@ -251,17 +253,17 @@ GO(3)
 GO(4)
 GO(5)
 GO(6)
-static go_fn *const scan_n[] = {scan_1, scan_2, scan_3, scan_4, scan_5, scan_6};
-static go_fn *const peaks_n[] = {peaks_1, peaks_2, peaks_3, peaks_4, peaks_5, peaks_6};
+static take_fn *const scan_n[] = {scan_1, scan_2, scan_3, scan_4, scan_5, scan_6};
+static take_fn *const peaks_n[] = {peaks_1, peaks_2, peaks_3, peaks_4, peaks_5, peaks_6};
 
-/* Tiles of six queries, and one of those that are left. */
-static void all_queries(tile_scan *w, const kf_scan *s, go_fn *const *go_n, int32_t *peaks) {
+/* Tiles of six queries, and one tile with the rest. */
+static void all_queries(tile_scan *w, const kf_scan *s, take_fn *const *take_n, int32_t *peaks) {
   size_t full = s->n / TILE * TILE, left = s->n - full;
   w->s = s;
   w->to = s->hits;
   w->ahead = kf_ahead_of(s, s->n_panels / QUAD);
-  if (full > 0) go_n[TILE - 1](w, 0, full, peaks);
-  if (left > 0) go_n[left - 1](w, full, s->n, peaks);
+  if (full > 0) take_n[TILE - 1](w, 0, full, peaks);
+  if (left > 0) take_n[left - 1](w, full, s->n, peaks);
 }
 
 static size_t scan(const kf_scan *s) {
@@ -282,6 +284,6 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
 }
 
 const kf_scan_kernel kf_scan_avx512 = {
-    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
+    .group = STRIP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

@@ -1,6 +1,6 @@
-/* unroll.h - unrolls loops over arrays that are meant to live in registers. If one such loop
- * stays rolled up, the compiler keeps the array in memory and stores it on every turn of the
- * outer loop. */
+/* unroll.h - unrolls loops over arrays that should live in registers. If one such loop stays
+ * rolled, the compiler keeps the array in memory and stores it in every iteration of the outer
+ * loop. */
 #ifndef KF_UNROLL_H
 #define KF_UNROLL_H
 

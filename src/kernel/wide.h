@@ -1,7 +1,7 @@
-/* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
- * includes this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a
- * canonical sum take PARTS of `doubles`. A product is fused with the addition to its sum where plain.c
- * says so (kf_fma) or where it is exact, and nowhere else, so the bits are those of plain.c. */
+/* wide.h - the floating-point kernels in vectors, compiled for each instruction set that includes
+ * this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a canonical
+ * sum are PARTS `doubles`. A product is fused with its addition where plain.c does so (kf_fma) or
+ * where the product is exact, and nowhere else, so the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
@@ -12,90 +12,64 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers; GEMM_DEPTH: steps of the
- * sum for which both sides are packed. */
+/* MR x NV: rows and vectors of a tile of a product, whose sums stay in registers. GEMM_DEPTH: how
+ * many steps of the sum are packed at a time. store_i32 rounds to nearest even. */
 #ifdef __AVX512F__
 #define WIDTH      8
 #define MR         6
 #define NV         4
 #define GEMM_DEPTH 192
-typedef double doubles __attribute__((vector_size(64)));
-typedef float floats __attribute__((vector_size(64)));
-typedef int ints __attribute__((vector_size(64)));
+#define V(op)      _mm512_##op
+typedef __m512d doubles;
+typedef __m512 floats;
+static inline doubles widen(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32(x));
+}
+static inline unsigned lanes_reaching(floats x, float low) {
+  return _mm512_cmp_ps_mask(x, _mm512_set1_ps(low), _CMP_GE_OQ);
+}
 #else
 #define WIDTH      4
 #define MR         4
 #define NV         3
 #define GEMM_DEPTH 128
-typedef double doubles __attribute__((vector_size(32)));
-typedef float floats __attribute__((vector_size(32)));
-typedef int ints __attribute__((vector_size(32)));
+#define V(op)      _mm256_##op
+typedef __m256d doubles;
+typedef __m256 floats;
+static inline doubles widen(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32(x));
+}
+static inline unsigned lanes_reaching(floats x, float low) {
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(low), _CMP_GE_OQ));
+}
 #endif
 #define PARTS (8 / WIDTH)
 
-static inline doubles load_f64(const double *p) {
-  doubles x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
-static inline void store_f64(double *p, doubles x) { memcpy(p, &x, sizeof x); }
-
-static inline floats load_f32(const float *p) {
-  floats x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
-static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
-
-/* sum + x * y, rounded once; and x in every lane. */
-#ifdef __AVX512F__
+static inline doubles load_f64(const double *p) { return V(loadu_pd)(p); }
+static inline floats load_f32(const float *p) { return V(loadu_ps)(p); }
+static inline void store_f64(double *p, doubles x) { V(storeu_pd)(p, x); }
+static inline void store_f32(float *p, floats x) { V(storeu_ps)(p, x); }
+static inline doubles all_f64(double x) { return V(set1_pd)(x); }
+static inline floats all_f32(float x) { return V(set1_ps)(x); }
+/* sum + x * y, rounded once. */
 static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
-  return (doubles)_mm512_fmadd_pd((__m512d)x, (__m512d)y, (__m512d)sum);
+  return V(fmadd_pd)(x, y, sum);
 }
-static inline floats fused_f32(floats x, floats y, floats sum) {
-  return (floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
-}
-static inline doubles all_f64(double x) { return (doubles)_mm512_set1_pd(x); }
-static inline floats all_f32(float x) { return (floats)_mm512_set1_ps(x); }
-#else
-static inline doubles fused_f64(doubles x, doubles y, doubles sum) {
-  return (doubles)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)sum);
-}
-static inline floats fused_f32(floats x, floats y, floats sum) {
-  return (floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
-}
-static inline doubles all_f64(double x) { return (doubles)_mm256_set1_pd(x); }
-static inline floats all_f32(float x) { return (floats)_mm256_set1_ps(x); }
-#endif
-
-/* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
-#ifdef __AVX512F__
-static inline doubles widen(const float *p) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
-static inline floats load_f16(const uint16_t *p) {
-  return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-static inline void store_f16(uint16_t *p, floats x) {
-  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
-}
-static inline void store_i32(int32_t *p, doubles x) {
-  _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32((__m512d)x));
-}
-static inline unsigned lanes_set(ints x) { return _mm512_test_epi32_mask((__m512i)x, (__m512i)x); }
-#else
-static inline doubles widen(const float *p) { return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
-static inline floats load_f16(const uint16_t *p) {
-  return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-static inline void store_f16(uint16_t *p, floats x) {
-  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
-}
-static inline void store_i32(int32_t *p, doubles x) {
-  _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32((__m256d)x));
-}
-static inline unsigned lanes_set(ints x) { return (unsigned)_mm256_movemask_ps((__m256)x); }
-#endif
+static inline floats fused_f32(floats x, floats y, floats sum) { return V(fmadd_ps)(x, y, sum); }
 
 static inline double add_lanes(const doubles sum[PARTS]) {
   double lane[8];
@@ -125,16 +99,20 @@ static void wide_quantize(const float *x, size_t dim, double scale, int32_t *out
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The last n < 8 elements, padded with zeros: lanes begin at +0, products of f32 do not underflow, and a lane
- * that adds 0 * 0 keeps its bits. */
+/* The last n < 8 elements, padded with zeros. Lanes start at +0 and products of f32 do not
+ * underflow in f64, so adding 0 * 0 leaves a lane's bits alone. */
 static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   memset(buffer, 0, 8 * sizeof *buffer);
   return memcpy(buffer, p, n * sizeof *buffer);
 }
 
-/* The same with any number. Fused, a lane may have become -0, which -0 * 0 leaves as it is. */
-static inline void pad_f64(const double *p, size_t n, double with, double buffer[8]) {
-  for (size_t i = 0; i < 8; i++) buffer[i] = i < n ? p[i] : with;
+/* Adds the last n < 8 elements to the canonical dot product of two f64 vectors, and adds up the
+ * lanes. */
+static inline double end_dot(const doubles sum[PARTS], const double *x, const double *y, size_t n) {
+  double lane[8];
+  memcpy(lane, sum, sizeof lane);
+  for (size_t i = 0; i < n; i++) lane[i] = kf_fma(x[i], y[i], lane[i]);
+  return kf_add_lanes(lane);
 }
 
 static inline void dot_step(const float *x, const float *y, doubles sum[PARTS]) {
@@ -161,7 +139,7 @@ static double wide_norm2(const float *x, size_t dim) {
   return add_lanes(sum);
 }
 
-/* Four rows at a time: four sums are in flight, and the conversion of x is shared. */
+/* Four rows at a time keep four sums in flight and share the conversion of x. */
 #define MANY(name, step)                                                                           \
   static void name(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {  \
     size_t whole = dim - dim % 8, left = dim - whole;                                              \
@@ -189,21 +167,13 @@ static double wide_dot(size_t n, const double *x, const double *y) {
     for (int p = 0; p < PARTS; p++)
       sum[p] = fused_f64(load_f64(x + i + p * WIDTH), load_f64(y + i + p * WIDTH), sum[p]);
   }
-  if (i < n) {
-    double a[8], b[8];
-    pad_f64(x + i, n - i, -0.0, a);
-    pad_f64(y + i, n - i, 0, b);
-    UNROLL
-    for (int p = 0; p < PARTS; p++)
-      sum[p] = fused_f64(load_f64(a + p * WIDTH), load_f64(b + p * WIDTH), sum[p]);
-  }
-  return add_lanes(sum);
+  return end_dot(sum, x + i, y + i, n - i);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
 
 #define GEMM_ROWS 192
-#define GEMM_FEW  (MR - 1) /* rows of c for which b is not packed */
+#define GEMM_FEW  (MR - 1) /* for fewer rows of c b is not packed */
 
 #define REAL    double
 #define VEC     doubles
@@ -227,9 +197,8 @@ static size_t wide_list_reaching(const float *x, const float *far, float reach, 
   size_t i = 0, found = 0;
   for (; i + STEP <= n; i += STEP) {
     floats value = (load_f32(x + i) + load_f32(far + i) * reach) * load_f32(scale + i);
-    for (unsigned left = lanes_set(value - load_f32(offset + i) >= low); left != 0;
-         left &= left - 1)
-      list[found++] = (uint32_t)(i + (size_t)__builtin_ctz(left));
+    unsigned left = lanes_reaching(value - load_f32(offset + i), low);
+    for (; left != 0; left &= left - 1) list[found++] = (uint32_t)(i + (size_t)__builtin_ctz(left));
   }
   size_t more = kf_kernels_plain.list_reaching(x + i, far + i, reach, scale + i, offset + i, n - i,
                                                low, list + found);
@@ -239,12 +208,12 @@ static size_t wide_list_reaching(const float *x, const float *far, float reach, 
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Rows taken together: a single dot product would wait for its own additions, and more of them than
- * fit the registers would not be faster. */
+/* Rows taken together. A single dot product would wait for its own additions; more rows than fit
+ * the registers would not be faster. */
 #define TOGETHER WIDTH
 
-/* Canonical sums of the products of TOGETHER rows with x, over whole groups of eight columns; with
- * y (not NULL), y += the rows times f on the way. */
+/* Canonical dot products of TOGETHER rows with x, over `whole` columns, a multiple of 8. Unless y
+ * is NULL, also y += the rows times f. */
 static inline void rows_together(const double *a, size_t ld, size_t whole, const double *x,
                                  double *y, const double *f, doubles sum[TOGETHER][PARTS]) {
   for (size_t i = 0; i < whole; i += 8) {
@@ -269,22 +238,15 @@ static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, con
   for (; m >= TOGETHER; m -= TOGETHER, rows += TOGETHER * ld, out += TOGETHER) {
     doubles sum[TOGETHER][PARTS] = {{{0}}};
     rows_together(rows, ld, whole, x, NULL, NULL, sum);
-    for (size_t t = 0; t < TOGETHER; t++) {
-      double lane[8];
-      memcpy(lane, sum[t], sizeof lane);
-      for (size_t i = whole; i < n; i++) {
-        size_t l = i - whole;
-        lane[l] = kf_fma(rows[t * ld + i], x[i], lane[l]);
-      }
-      out[t] = kf_add_lanes(lane);
-    }
+    for (size_t t = 0; t < TOGETHER; t++)
+      out[t] = end_dot(sum[t], rows + t * ld + whole, x + whole, n - whole);
   }
   for (size_t t = 0; t < m; t++) out[t] = wide_dot(n, rows + t * ld, x);
 }
 
 /* Columns [0, 4 * WIDTH). */
-static inline void add_some_rows(const double *rows, size_t ld, size_t m, const double *factor,
-                                 double *y) {
+static inline void add_rows_to_columns(const double *rows, size_t ld, size_t m,
+                                       const double *factor, double *y) {
   doubles sum[4];
   UNROLL
   for (size_t v = 0; v < 4; v++) sum[v] = load_f64(y + v * WIDTH);
@@ -301,7 +263,7 @@ static inline void add_some_rows(const double *rows, size_t ld, size_t m, const 
 static void wide_add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
                           double *y) {
   size_t i = 0;
-  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) add_some_rows(rows + i, ld, m, factor, y + i);
+  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) add_rows_to_columns(rows + i, ld, m, factor, y + i);
   for (; i + WIDTH <= n; i += WIDTH) {
     doubles sum = load_f64(y + i);
     for (size_t k = 0; k < m; k++)
@@ -360,7 +322,8 @@ static void wide_secular_sums(size_t n, const double *d, const double *z, double
   sums[1] = kf_add_lanes(lanes[1]);
 }
 
-/* Factors [from, to) of the weights of four vectors of poles, whose own roots are not among them. */
+/* Multiplies in factors [from, to) of the weights of four vectors of poles, whose own roots are not
+ * among the factors. */
 static inline void weigh(const double *d, const double *origin, const double *x, size_t from,
                          size_t to, const doubles pole[4], doubles product[4]) {
   for (size_t i = from; i < to; i++) {
@@ -417,7 +380,7 @@ static double wide_secular_vector(size_t n, const double *d, const double *z, do
 
 /* --- rotations ------------------------------------------------------------------------------- */
 
-/* The upper row of each rotation is the lower row of the one before, so it stays in registers. */
+/* The upper row of each rotation is the lower row of the previous one, so it stays in registers. */
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
                            size_t count) {
   doubles carry[4];
@@ -443,7 +406,7 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
   if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
 }
 
-/* --- rows of a search, one by one --------------------------------------------------------------- */
+/* --- rows of a search, one by one ------------------------------------------------------------ */
 
 #ifdef __AVX512VNNI__
 static int32_t wide_byte_dot(const int8_t *query, const uint8_t *row, size_t n) {

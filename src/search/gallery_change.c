@@ -21,9 +21,7 @@ kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_dept
     KF_TRY(kf_guard_take(&w->guard, w->ctx, path));
     KF_TRY(kf_gallery_open_to(path, depth, verify, &w->old, err));
     const kf_in *in = &w->old->parts[0].in;
-    if (w->guard.device == in->device && w->guard.number == in->number &&
-        kf_guard_holds(&w->guard, path))
-      return KF_OK;
+    if (kf_same_file(&w->guard.state, &in->state) && kf_guard_holds(&w->guard, path)) return KF_OK;
     kf_gallery_free(w->old); /* replaced by a writer that takes no lock */
     w->old = NULL;
     kf_guard_release(&w->guard);

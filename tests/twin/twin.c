@@ -1,9 +1,6 @@
 /* twin.c - devices made of nothing: limits, faults, and the table. */
 #include "twin/twin.h"
 
-#include "twin/twin_map.h"
-#include "twin/twin_moments.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,18 +168,15 @@ static kf_device_api table = {.version = KF_DEVICE_VERSION,
                               .choose = kf_twin_choose,
                               .chosen = kf_twin_chosen,
                               .answers = kf_twin_answers,
-                              .moments_bytes = kf_twin_moments_bytes,
                               .moments_new = kf_twin_moments_new,
                               .moments_free = kf_twin_moments_free,
                               .moments_put = kf_twin_moments_put,
                               .moments_wait = kf_twin_moments_wait,
                               .moments_take = kf_twin_moments_take,
-                              .map_bytes = kf_twin_map_bytes,
                               .map_new = kf_twin_map_new,
                               .map_free = kf_twin_map_free,
                               .map_put = kf_twin_map_put,
                               .map_wait = kf_twin_map_wait,
-                              .odds_bytes = kf_twin_odds_bytes,
                               .odds_new = kf_twin_odds_new,
                               .odds_free = kf_twin_odds_free,
                               .odds_put = kf_twin_odds_put,

@@ -73,4 +73,27 @@ kf_dev_status kf_twin_chosen(kf_dev_queries *queries, uint32_t *numbers, double 
 kf_dev_status kf_twin_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
                               kf_dev_scored *best);
 
+/* twin_moments.c */
+kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
+                                  kf_dev_moments **out);
+void kf_twin_moments_free(kf_dev *dev, kf_dev_moments *moments);
+kf_dev_status kf_twin_moments_put(kf_dev_moments *moments, const void *rows, const int32_t *labels,
+                                  uint32_t n);
+kf_dev_status kf_twin_moments_wait(kf_dev_moments *moments, uint32_t *bad);
+kf_dev_status kf_twin_moments_take(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
+                                   int64_t *counts);
+/* twin_map.c */
+kf_dev_status kf_twin_map_new(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out);
+void kf_twin_map_free(kf_dev *dev, kf_dev_map *map);
+kf_dev_status kf_twin_map_put(kf_dev_map *map, uint32_t slot, const float *rows,
+                              const double *norm2, uint32_t n, float *out);
+kf_dev_status kf_twin_map_wait(kf_dev_map *map, uint32_t slot, uint32_t *odd, char *message,
+                               size_t size);
+
+kf_dev_status kf_twin_odds_new(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out);
+void kf_twin_odds_free(kf_dev *dev, kf_dev_odds *odds);
+kf_dev_status kf_twin_odds_put(kf_dev_odds *odds, uint32_t slot, const float *queries, uint32_t n,
+                               kf_dev_sums *out);
+kf_dev_status kf_twin_odds_wait(kf_dev_odds *odds, uint32_t slot, char *message, size_t size);
+
 #endif

@@ -3,7 +3,6 @@
  *
  * A put is looked at only when it is waited for, so that a caller who reuses its memory too early gets
  * other numbers. */
-#include "twin/twin_map.h"
 #include "twin/twin.h"
 #include "twin/twin_exp.h"
 
@@ -47,14 +46,14 @@ struct kf_dev_map {
   map_put puts[KF_DEV_SLOTS];
 };
 
-uint64_t kf_twin_map_bytes(const kf_dev_map_plan *plan) {
+static uint64_t map_bytes(const kf_dev_map_plan *plan) {
   uint64_t in = plan->dim_in, out = plan->dim_out;
   return (in * out + in) * sizeof(double) +
          (uint64_t)plan->slots * plan->batch * ((in + out) * sizeof(float) + sizeof(double));
 }
 
 kf_dev_status kf_twin_map_new(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_map **out) {
-  uint64_t bytes = kf_twin_map_bytes(plan);
+  uint64_t bytes = map_bytes(plan);
   kf_dev_status status = kf_twin_enter(dev);
   if (status != KF_DEV_OK) return status;
   if (plan->batch == 0 || plan->slots == 0 || plan->slots > KF_DEV_SLOTS) abort();
@@ -143,14 +142,14 @@ struct kf_dev_odds {
   odds_put puts[KF_DEV_SLOTS];
 };
 
-uint64_t kf_twin_odds_bytes(const kf_dev_odds_plan *plan) {
+static uint64_t odds_bytes(const kf_dev_odds_plan *plan) {
   uint64_t query = plan->dim * sizeof(float) + sizeof(kf_dev_sums);
   return (uint64_t)plan->n_rows * plan->dim * sizeof(float) +
          (uint64_t)plan->slots * (plan->batch * query + plan->n_rows * sizeof(double));
 }
 
 kf_dev_status kf_twin_odds_new(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev_odds **out) {
-  uint64_t bytes = kf_twin_odds_bytes(plan), values = (uint64_t)plan->n_rows * plan->dim;
+  uint64_t bytes = odds_bytes(plan), values = (uint64_t)plan->n_rows * plan->dim;
   kf_dev_status status = kf_twin_enter(dev);
   if (status != KF_DEV_OK) return status;
   if (plan->batch == 0 || plan->slots == 0 || plan->slots > KF_DEV_SLOTS) abort();

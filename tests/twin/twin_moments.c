@@ -2,7 +2,6 @@
  *
  * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
  * gets other sums. */
-#include "twin/twin_moments.h"
 #include "twin/twin.h"
 
 #include <math.h>
@@ -31,7 +30,7 @@ struct kf_dev_moments {
 
 static size_t triangle(uint32_t dim) { return (size_t)dim * (dim + 1) / 2; }
 
-uint64_t kf_twin_moments_bytes(const kf_dev_moments_plan *plan) {
+static uint64_t moments_bytes(const kf_dev_moments_plan *plan) {
   uint64_t row = plan->dim * (plan->type == KF_DEV_F32 ? 4u : 2u) + sizeof(int32_t);
   return KF_DEV_PUTS * plan->batch * row + triangle(plan->dim) * sizeof(i128) +
          (uint64_t)plan->n_classes * (plan->dim + 1) * sizeof(int64_t);
@@ -39,7 +38,7 @@ uint64_t kf_twin_moments_bytes(const kf_dev_moments_plan *plan) {
 
 kf_dev_status kf_twin_moments_new(kf_dev *dev, const kf_dev_moments_plan *plan,
                                   kf_dev_moments **out) {
-  uint64_t bytes = kf_twin_moments_bytes(plan);
+  uint64_t bytes = moments_bytes(plan);
   kf_dev_status status = kf_twin_enter(dev);
   if (status != KF_DEV_OK) return status;
   if (!kf_twin_take(dev, bytes)) return kf_twin_fail(dev, KF_DEV_MEMORY, "no room for moments");
