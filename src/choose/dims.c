@@ -119,7 +119,7 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   kf_dim_options *o = &j->options;
   uint64_t labelled;
   double trace;
-  KF_TRY(kf_trace_within(ctx, stats, &trace));
+  KF_TRY(kf_measure_within(ctx, stats, &trace, NULL));
   o->lambda = kf_fold_lambda(o->lambda, trace / (double)stats->dim);
   KF_TRY(kf_sample_rows(ctx, j->data, rows_to_rank(o, stats), &j->sample, &labelled));
   KF_TAKE(&j->arena, j->dims, stats->dim);

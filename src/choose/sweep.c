@@ -72,7 +72,7 @@ static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan 
   kf_ctx *ctx = j->ctx;
   bool folds = j->test == NULL && !o->leave_one_out;
   double mean;
-  KF_TRY(kf_trace_within(ctx, j->stats, &mean));
+  KF_TRY(kf_measure_within(ctx, j->stats, &mean, NULL));
   mean /= (double)j->stats->dim;
   KF_TRY(kf_sweep_plan_make(ctx, plan, o, j->stats, j->train != NULL, folds, mean));
   kf_sweep *s = j->sweep = kf_alloc_tail(sizeof *s, plan->n_cells, sizeof *s->cells);

@@ -172,13 +172,6 @@ static kf_status sum_class_means(scatter *t) {
 
 /* --- F ---------------------------------------------------------------------------------------- */
 
-/* h of a class with n rows. */
-static double middle_of(int64_t mean, int64_t rest, double half_inverse) {
-  return (double)mean + (double)rest * half_inverse;
-}
-
-static double half_inverse_of(int64_t n) { return 0.5 / (double)n; }
-
 /* The rows of a task of f += h^T r; zeros at first. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
@@ -200,14 +193,14 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
   const kf_stats *s = t->stats;
   uint64_t k = t->chosen[t->n_chosen + at], from = k * s->dim, to = at * s->dim;
   int64_t n = s->counts[k];
-  double half_inverse = half_inverse_of(n);
+  double half_inverse = 0.5 / (double)n;
   for (uint32_t i = 0; i < s->dim; i++) {
     int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
     if (i % TILE == 0) { /* another thread read it last */
       __builtin_prefetch(t->h + to + i + AHEAD, 1);
       __builtin_prefetch(t->rest + to + i + AHEAD, 1);
     }
-    t->h[to + i] = middle_of(mean, rest, half_inverse);
+    t->h[to + i] = (double)mean + (double)rest * half_inverse;
     t->rest[to + i] = (double)rest;
   }
   return KF_OK;
@@ -323,66 +316,6 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   return kf_scatter(ctx, stats, s_w, s_b, mean);
 }
 
-/* --- the trace alone -------------------------------------------------------------------------- */
-
-#define TRACE_BLOCK   32u /* columns */
-#define TRACE_CLASSES 64u /* whose products are added together */
-
-typedef struct diagonal {
-  const kf_kernels *kernels;
-  const kf_stats *stats;
-  double *out; /* [dim] of S_w */
-} diagonal;
-
-/* Elements [32 i, 32 i + 32) of the diagonal of S_w, with the bits of kf_stats_scatter. */
-static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const diagonal *t = argument;
-  const kf_stats *s = t->stats;
-  uint32_t first = (uint32_t)block * TRACE_BLOCK;
-  uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
-  kf_i128 a[TRACE_BLOCK] = {0};
-  double f[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
-  double h[TRACE_CLASSES][TRACE_BLOCK], r[TRACE_CLASSES][TRACE_BLOCK];
-  size_t filled = 0;
-  for (uint32_t k = 0; k < s->n_classes; k++) {
-    const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
-    int64_t count = s->counts[k];
-    double half_inverse = count > 0 ? half_inverse_of(count) : 0;
-    for (uint32_t i = 0; count > 0 && i < n; i++) {
-      int64_t mean = divide_rounded(sums[i], count, 2 * half_inverse);
-      int64_t rest = sums[i] - count * mean;
-      a[i] += (kf_i128)count * mean * mean;
-      h[filled][i] = middle_of(mean, rest, half_inverse);
-      r[filled][i] = (double)rest;
-    }
-    filled += count > 0;
-    if (filled < TRACE_CLASSES && k + 1 < s->n_classes) continue;
-    for (uint32_t i = 0; i < n; i++) /* a product of one column and one column */
-      t->kernels->gemm_tn(h[0] + i, TRACE_BLOCK, r[0] + i, TRACE_BLOCK, f + i, 1, 1, 1, filled);
-    filled = 0;
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
-    t->out[first + i] = (to_double(s->moments[at] - a[i]) - (f[i] + f[i])) * unit;
-  }
-  return KF_OK;
-}
-
-kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
-  KF_TRY(kf_check_filled(stats, &ctx->err));
-  diagonal t = {
-      .kernels = ctx->kernels, .stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
-  if (t.out == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status =
-      kf_parallel(ctx, (stats->dim + TRACE_BLOCK - 1) / TRACE_BLOCK, find_diagonal, &t);
-  *trace = 0;
-  for (uint32_t i = 0; status == KF_OK && i < stats->dim; i++) *trace += t.out[i];
-  kf_free(t.out);
-  return status;
-}
-
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
@@ -390,7 +323,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   kf_status status = kf_scatter(ctx, stats, s_w, NULL, NULL);
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
+  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
   kf_free(s_w);
   return status;
 }

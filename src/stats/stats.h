@@ -37,7 +37,7 @@ void kf_stats_add_sums(kf_stats *to, const kf_stats *from);
 /* Sets `from`; NULL: none. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 
-/* kf_stats_new_from_data without a checkpoint. */
+/* kf_stats_new_from_data as a step of a public call. */
 kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                            kf_stats **out);
 /* The checksum of the file that kf_stats_save would write. */
@@ -49,9 +49,8 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
 kf_status kf_check_filled(const kf_stats *stats, kf_err *err);
 /* kf_stats_scatter as a step of a public call. */
 kf_status kf_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b, double *mean);
-/* The trace of S_w, which is D times its mean eigenvalue. */
-kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace);
-/* The trace and the squared Frobenius norm, which takes far longer. */
+/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (NULL: not
+ * wanted). */
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
 /* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush
