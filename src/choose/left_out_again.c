@@ -102,8 +102,8 @@ static void set_rows(again *a, const double *turned) {
 static kf_status set_scatter(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  const double *between, *root = a->v->root;
-  KF_TRY(kf_fitter_between(l->fitter, &between));
+  KF_TRY(kf_fitter_between(l->fitter));
+  const double *between = l->fitter->between_in_v, *root = a->v->root;
   kf_product product = {
       .a = a->within, .b = a->omega, .c = a->a1, .m = dim, .n = dim, .depth = a->r};
   KF_TRY(kf_multiply(l->ctx, product));
@@ -121,11 +121,6 @@ static kf_status set_scatter(again *a) {
   return KF_OK;
 }
 
-static void transpose(const double *from, uint64_t rows, uint64_t columns, double *to) {
-  for (uint64_t i = 0; i < rows; i++)
-    for (uint64_t j = 0; j < columns; j++) to[j * rows + i] = from[i * columns + j];
-}
-
 /* T, in columns, and Gamma. */
 static kf_status set_map(again *a) {
   kf_ctx *ctx = a->v->l->ctx;
@@ -137,7 +132,7 @@ static kf_status set_map(again *a) {
     double scale = 1 / sqrt(a->values[i] > LEAST_VALUE ? a->values[i] : LEAST_VALUE);
     for (uint64_t d = 0; d < dim; d++) whiten[i * dim + d] *= scale;
   }
-  transpose(whiten, dim, dim, columns);
+  kf_transpose(dim, dim, whiten, columns);
   if (!a->v->shrunk) { /* any T with T W T^T = I will do */
     memcpy(a->map, columns, dim * dim * sizeof *columns);
     return KF_OK;
@@ -153,7 +148,7 @@ static kf_status set_map(again *a) {
   for (uint64_t i = 0; i < dim; i++)
     for (uint64_t j = 0; j < i; j++) a->w[i * dim + j] = a->w[j * dim + i];
   KF_TRY(kf_eigen(ctx, a->v->l->dim, a->w, a->gamma, a->b));
-  transpose(a->b, dim, dim, a->a3);
+  kf_transpose(dim, dim, a->b, a->a3);
   product.a = whiten;
   product.b = a->a3;
   product.c = a->map;
@@ -172,14 +167,14 @@ static kf_status map_columns(const again *a, const double *columns, uint64_t n, 
 static kf_status map_all(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  transpose(a->psi_z, a->r, dim, a->row_columns);
+  kf_transpose(a->r, dim, a->psi_z, a->row_columns);
   KF_TRY(map_columns(a, a->row_columns, a->r, a->rows));
   for (uint64_t j = 0; j < l->n; j++)
     for (uint64_t d = 0; d < dim; d++)
       a->columns[d * l->n + j] =
           l->means[j * dim + d] * a->v->root[d] + a->inverse_left * a->z_sum[d];
   KF_TRY(map_columns(a, a->columns, l->n, a->means));
-  transpose(a->sums, l->n, dim, a->columns);
+  kf_transpose(l->n, dim, a->sums, a->columns);
   return map_columns(a, a->columns, l->n, a->removed);
 }
 
@@ -206,7 +201,7 @@ static void shrink(again *a) {
 static kf_status score(again *a, double *scores) {
   const kf_left_out *l = a->v->l;
   shrink(a);
-  transpose(a->rows, a->r, l->dim, a->row_columns);
+  kf_transpose(a->r, l->dim, a->rows, a->row_columns);
   KF_TRY(kf_multiply(l->ctx, (kf_product){.a = a->row_columns,
                                           .b = a->columns,
                                           .c = scores,

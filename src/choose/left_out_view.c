@@ -154,11 +154,10 @@ static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
 static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   uint64_t dim = l->dim, n = l->n;
-  kf_directions found;
-  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve, &found));
-  memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
+  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve));
+  memcpy(v->gamma, l->fitter->gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
-  kf_transpose(v->rank, dim, found.u, v->directions);
+  kf_transpose(v->rank, dim, l->fitter->u, v->directions);
   narrow_directions(v);
   if (v->fast) return each_span(l, turn_fast, v);
   KF_TRY(each_span(l, whiten, v));

@@ -31,22 +31,21 @@
 #define LEAST_SCATTER 1e-290  /* the inverse of a smaller unit would overflow */
 
 void kf_directions_take(kf_fitter *f) {
-  uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, room = kf_eigen_room(f->dim);
-  uint64_t u = kf_eigen_room_of_values(f->dim);
+  uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, workspace = kf_eigen_workspace(f->dim);
   double *all; /* the matrices in one piece, for large pages */
   KF_TAKE(&f->arena, f->values, n);
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  KF_TAKE(&f->arena, all, 3 * matrix + u + room);
+  KF_TAKE(&f->arena, all, 4 * matrix + workspace);
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;
   f->factor.r = all + 2 * matrix;
   f->u = all + 3 * matrix;
-  f->room = f->u + u;
+  f->workspace = all + 4 * matrix;
   f->factor.n = n;
-  f->c = f->map = f->room + (room - n * n);
+  f->c = f->map = f->workspace + (workspace - n * n);
   f->mapped = f->turned = (double)NAN;
 }
 
@@ -69,10 +68,10 @@ static kf_status judge_values(kf_fitter *f) {
   return KF_OK;
 }
 
-/* The room of the eigensolver is also that of `map`. */
-static kf_status solve(kf_fitter *f, double *a, double *values, double *vectors) {
+/* The eigensolver works where `map` is. */
+static kf_status solve(kf_fitter *f, const double *a, double *values, double *vectors) {
   f->mapped = (double)NAN;
-  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->room, NULL);
+  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->workspace);
 }
 
 kf_status kf_fitter_turn(kf_fitter *f) {
@@ -86,26 +85,20 @@ kf_status kf_fitter_turn(kf_fitter *f) {
   return KF_OK;
 }
 
-kf_status kf_fitter_between(kf_fitter *f, const double **out) {
+kf_status kf_fitter_between(kf_fitter *f) {
   uint64_t n = f->dim;
-  *out = NULL;
   KF_TRY(kf_fitter_turn(f));
+  if (f->has_between) return KF_OK;
   if (f->between_in_v == NULL && KF_TAKE(&f->arena, f->between_in_v, n * n) == NULL)
     return kf_fail_memory(&f->ctx->err);
-  if (!f->has_between) {
-    double *columns = f->u, *half = f->c; /* V^T and S_b V^T */
-    f->mapped = f->turned = (double)NAN;
-    kf_transpose(n, n, f->vectors, columns);
-    kf_product product = {.a = f->s_b, .b = columns, .c = half, .m = n, .n = n, .depth = n};
-    KF_TRY(kf_multiply(f->ctx, product));
-    product.a = columns;
-    product.b = half;
-    product.c = f->between_in_v;
-    product.upper = true;
-    KF_TRY(kf_multiply(f->ctx, product));
-    f->has_between = true;
-  }
-  *out = f->between_in_v;
+  double *columns = f->u, *half = f->c; /* V^T and S_b V^T */
+  f->mapped = f->turned = (double)NAN;
+  kf_transpose(n, n, f->vectors, columns);
+  kf_product product = {.a = f->s_b, .b = columns, .c = half, .m = n, .n = n, .depth = n};
+  KF_TRY(kf_multiply(f->ctx, product));
+  product = (kf_product){columns, half, f->between_in_v, n, n, n, .upper = true};
+  KF_TRY(kf_multiply(f->ctx, product));
+  f->has_between = true;
   return KF_OK;
 }
 
@@ -142,8 +135,7 @@ static void set_scale(kf_fitter *f, double lambda) {
 }
 
 static kf_status turn_by_vectors(kf_fitter *f, double lambda) {
-  const double *between;
-  KF_TRY(kf_fitter_between(f, &between));
+  KF_TRY(kf_fitter_between(f));
   f->mapped = f->turned = (double)NAN;
   set_scale(f, lambda);
   double largest = f->scale[f->dim - 1];
@@ -198,7 +190,7 @@ static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) 
   if (!*good) return KF_OK;
   frexp(largest, power);
   *power /= 2;
-  shifted s = {.fitter = f, .lambda = lambda, .unit = ldexp(1, -2 * *power), .to = f->room};
+  shifted s = {.fitter = f, .lambda = lambda, .unit = ldexp(1, -2 * *power), .to = f->workspace};
   KF_TRY(kf_by_rows(f->ctx, n, shift_rows, &s));
   return kf_factorize(f->ctx, s.to, LEAST_PIVOT * largest * s.unit, &f->factor, good);
 }
@@ -222,12 +214,10 @@ static kf_status take_columns(void *argument, size_t block, size_t worker, kf_er
   return KF_OK;
 }
 
-/* Finds the eigenvectors of C and, at the same time, the eigenvalues of S_w, which a model
- * stores. */
-static kf_status solve_whitened(kf_fitter *f) {
-  if (f->has_values) return solve(f, f->c, f->gamma, f->u);
-  kf_eigen_values within = {.a = f->s_w, .values = f->values, .room = f->u};
-  KF_TRY(kf_eigen_in(f->ctx, f->dim, f->c, f->gamma, f->u, f->room, &within));
+/* Finds the eigenvalues of S_w, which a model stores. */
+static kf_status find_values(kf_fitter *f) {
+  if (f->has_values) return KF_OK;
+  KF_TRY(solve(f, f->s_w, f->values, NULL));
   return judge_values(f);
 }
 
@@ -236,8 +226,9 @@ static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   f->mapped = f->turned = (double)NAN;
   KF_TRY(factorize(f, lambda, &power, good));
   if (!*good) return KF_OK;
+  KF_TRY(find_values(f));
   KF_TRY(kf_whiten(f->ctx, &f->factor, f->s_b, f->u, f->c));
-  KF_TRY(solve_whitened(f));
+  KF_TRY(solve(f, f->c, f->gamma, f->u));
   KF_TRY(set_gamma(f, lambda, ldexp(1, -power)));
   columns t = {.fitter = f, .unit = ldexp(1, -power)};
   KF_TRY(kf_by_rows(f->ctx, f->dim, take_columns, &t));
@@ -269,11 +260,9 @@ static kf_status turn_map(kf_fitter *f, double lambda) {
   return KF_OK;
 }
 
-kf_status kf_fitter_decompose(kf_fitter *f, double lambda, bool curve, kf_directions *out) {
+kf_status kf_fitter_decompose(kf_fitter *f, double lambda, bool curve) {
   KF_TRY(kf_fitter_turn(f));
   if (!curve) KF_TRY(kf_find_map(f, lambda));
-  if (lambda != f->turned)
-    KF_TRY(lambda == f->mapped ? turn_map(f, lambda) : turn_by_vectors(f, lambda));
-  *out = (kf_directions){.scale = f->scale, .gamma = f->gamma, .u = f->u};
-  return KF_OK;
+  if (lambda == f->turned) return KF_OK;
+  return lambda == f->mapped ? turn_map(f, lambda) : turn_by_vectors(f, lambda);
 }

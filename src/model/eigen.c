@@ -93,58 +93,41 @@ static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
 /* Of a row; never a large power of two. */
 static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
 
-uint64_t kf_eigen_room_of_values(uint32_t n) { return rounded(n) * (stride(n) + 3); }
-uint64_t kf_eigen_room(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
+uint64_t kf_eigen_workspace(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
 
-/* Sets up the matrix that becomes reflectors, and T, in the part of the workspace that eigenvalues
- * alone need. */
-static kf_status take(eigen *g, kf_ctx *ctx, uint32_t n, const double *a, double *room) {
+static kf_status decompose(eigen *g, double *values) {
+  KF_TRY(kf_parallel(g->ctx, (g->t.n + BLOCK - 1) / BLOCK, take_rows, g));
+  KF_TRY(kf_tridiagonalize(g->ctx, &g->t));
+  return solve(g, values);
+}
+
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors,
+                      double *workspace) {
   uint64_t whole = rounded(n), matrix = whole * stride(n);
-  *g = (eigen){.ctx = ctx,
-               .t = {.n = n,
-                     .ld = stride(n),
-                     .a = room,
-                     .d = room + matrix,
-                     .e = room + matrix + whole,
-                     .tau = room + matrix + 2 * whole},
-               .a = a,
-               .power = power_of(a, n)};
-  return kf_parallel(ctx, (n + BLOCK - 1) / BLOCK, take_rows, g);
-}
-
-static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *other, double *a,
-                            double *values, double *vectors, double *room, indexed *order) {
-  uint64_t matrix = rounded(n) * stride(n);
-  double *rest = room + kf_eigen_room_of_values(n);
-  eigen g[KF_EIGEN_MOST];
-  kf_tridiagonal *t[KF_EIGEN_MOST] = {&g[0].t, &g[1].t};
-  KF_TRY(take(&g[0], ctx, n, a, room));
-  if (other != NULL) KF_TRY(take(&g[1], ctx, n, other->a, other->room));
-  KF_TRY(kf_tridiagonalize(ctx, t, other != NULL ? 2 : 1));
-  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other one first: they share workspace */
-    g[i].order = order;
-    g[i].z = rest;
-    g[i].workspace[0] = rest + matrix;
-    g[i].workspace[1] = rest + 2 * matrix;
-    g[i].vectors = i == 0 ? vectors : NULL;
-    KF_TRY(solve(&g[i], i == 0 ? values : other->values));
-  }
-  return KF_OK;
-}
-
-kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room, const kf_eigen_values *other) {
-  indexed *order = kf_alloc(n, sizeof *order);
-  kf_status status = order == NULL ? kf_fail_memory(&ctx->err)
-                                   : solve_both(ctx, n, other, a, values, vectors, room, order);
-  kf_free(order);
+  double *z = workspace + matrix + 3 * whole;
+  eigen g = {.ctx = ctx,
+             .t = {.n = n,
+                   .ld = stride(n),
+                   .a = workspace,
+                   .d = workspace + matrix,
+                   .e = workspace + matrix + whole,
+                   .tau = workspace + matrix + 2 * whole},
+             .a = a,
+             .power = power_of(a, n),
+             .z = z,
+             .workspace = {z + matrix, z + 2 * matrix},
+             .order = kf_alloc(n, sizeof *g.order),
+             .vectors = vectors};
+  kf_status status = g.order != NULL ? decompose(&g, values) : kf_fail_memory(&ctx->err);
+  kf_free(g.order);
   return status;
 }
 
-kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
-  double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece, for large pages */
-  kf_status status = room == NULL ? kf_fail_memory(&ctx->err)
-                                  : kf_eigen_in(ctx, n, a, values, vectors, room, NULL);
-  kf_free(room);
+kf_status kf_eigen(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors) {
+  /* In one piece, for large pages. */
+  double *workspace = kf_alloc(kf_eigen_workspace(n), sizeof *workspace);
+  kf_status status = workspace != NULL ? kf_eigen_in(ctx, n, a, values, vectors, workspace)
+                                       : kf_fail_memory(&ctx->err);
+  kf_free(workspace);
   return status;
 }

@@ -14,9 +14,7 @@ typedef struct kf_tridiagonal {
   double *e;    /* [n] e[i] couples i and i + 1; e[n - 1] = 0 */
   double *tau;  /* [n] */
 } kf_tridiagonal;
-/* Of `count` matrices of one size, at most KF_EIGEN_MOST. */
-#define KF_EIGEN_MOST 2u
-kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count);
+kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *t);
 /* z := Q z, vectors in the first `columns` columns of z [n][ld]; workspace [n][ld]. */
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
                               double *workspace);

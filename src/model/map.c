@@ -97,10 +97,9 @@ static void centre_columns(const kf_map *map, const double *x, uint64_t n, doubl
 
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *workspace, double *out) {
-  size_t dim_in = map->dim_in, dim_out = map->dim_out;
+  kf_matrix matrix = {.depth = map->dim_in, .n = map->dim_out, .b = map->transposed};
   centre_columns(map, x, n, workspace);
-  memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(workspace, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
+  kf_matrix_times(kernels, &matrix, workspace, n, out);
 }
 
 void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
@@ -122,10 +121,8 @@ void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_s
                         uint32_t from, uint32_t n, double *workspace, double *means,
                         double *mapped) {
   uint64_t d = map->dim_in, l = map->dim_out;
-  kf_matrix matrix = {.depth = d, .n = l, .b = map->transposed};
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  centre_columns(map, means, n, workspace);
-  kf_matrix_times(kernels, &matrix, workspace, n, mapped);
+  kf_map_f64(map, kernels, means, n, workspace, mapped);
   for (uint64_t t = 0; t < n; t++) /* an empty class stays zero in the mapped space */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
 }

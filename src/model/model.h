@@ -226,19 +226,11 @@ void kf_turn_rows(const kf_kernels *kernels, const kf_matrix *turn, const double
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]; NULL: values alone, with the same
  * bits) of the symmetric a [n][n]. The same bits on every machine. */
-kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
-/* The same in the caller's workspace of kf_eigen_room(n) doubles; `a` may be the end of it. other:
- * also finds the eigenvalues of another matrix of that size, faster than in two calls; NULL:
- * none. */
-typedef struct kf_eigen_values {
-  const double *a; /* [n][n] */
-  double *values;  /* [n] */
-  double *room;    /* kf_eigen_room_of_values(n) doubles; may be `vectors` */
-} kf_eigen_values;
-kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room, const kf_eigen_values *other);
-uint64_t kf_eigen_room(uint32_t n);
-uint64_t kf_eigen_room_of_values(uint32_t n);
+kf_status kf_eigen(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors);
+/* The same in the caller's workspace of kf_eigen_workspace(n) doubles; `a` may be the end of it. */
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors,
+                      double *workspace);
+uint64_t kf_eigen_workspace(uint32_t n);
 
 /* A = R^T R, R upper triangular. */
 typedef struct kf_factor {
@@ -280,13 +272,12 @@ typedef struct kf_fitter {
   /* At one lambda; NaN: at none. */
   double mapped, turned; /* the lambda of `map` and of u with `scale` */
   double *map;           /* [D][D] T in columns, for scaled columns */
-  double *u;        /* [D][D] rows are the directions in the basis diag(scale) V; or workspace; with
-                          * room for the eigenvalues of S_w */
-  double *scale;    /* [D] (w + lambda)^(-1/2) */
-  double *gamma;    /* [D] falling; of whichever of the two is there */
-  kf_factor factor; /* of S_w + lambda I, in units of a power of two */
-  double *c;        /* [D][D] workspace, with `map` in one place */
-  double *room;     /* of the eigensolver; c is its end */
+  double *u;         /* [D][D] rows are the directions in the basis diag(scale) V; or workspace */
+  double *scale;     /* [D] (w + lambda)^(-1/2) */
+  double *gamma;     /* [D] falling; of whichever of the two is there */
+  kf_factor factor;  /* of S_w + lambda I, in units of a power of two */
+  double *c;         /* [D][D] workspace, with `map` in one place */
+  double *workspace; /* of the eigensolver; c is its end */
   uint64_t checksum; /* of the statistics; 0: not yet */
   kf_arena arena;
 } kf_fitter;
@@ -304,21 +295,16 @@ kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centr
  * it made before, without another decomposition. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
-/* Finds the eigenvectors of S_w. */
+/* Sets `values` and `vectors`. */
 kf_status kf_fitter_turn(kf_fitter *fitter);
-/* What makes T at one lambda: C = U^T diag(gamma) U of directions.c. Kept until the next lambda, so
- * leaving rows out at the lambda of a model and kf_fitter_fit share one eigenproblem. curve: one of
- * many lambdas, most of which will not become a model. */
-typedef struct kf_directions {
-  const double *scale; /* [D] (w + lambda)^(-1/2) */
-  const double *gamma; /* [D] falling; rounding is 0 */
-  const double *u;     /* [D][D] rows are eigenvectors */
-} kf_directions;
-kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve, kf_directions *out);
+/* Sets `scale`, `gamma` and `u`, which make T at one lambda: C = U^T diag(gamma) U of directions.c.
+ * They are kept until the next lambda, so leave-one-out at the lambda of a model and kf_fitter_fit
+ * share one eigenproblem. curve: one of many lambdas, most of which will not become a model. */
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
-/* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
-kf_status kf_fitter_between(kf_fitter *fitter, const double **out);
+/* Sets `between_in_v`. */
+kf_status kf_fitter_between(kf_fitter *fitter);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
 /* KF_ERR_ARG if the method has no such priors. */
 kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
