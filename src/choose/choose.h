@@ -3,7 +3,7 @@
 #ifndef KF_CHOOSE_H
 #define KF_CHOOSE_H
 
-#include "choose/ranks.h"
+#include "choose/positions.h"
 #include "choose/rows.h"
 
 /* The criterion that a default stands for (lambda.c). */

@@ -2,7 +2,7 @@
  *
  * There is no closed form: leaving a row out turns all directions. So the rows are divided into
  * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its
- * rows are ranked for every number of dimensions at once (ranks.c).
+ * rows are classified with every number of dimensions at once (positions.c).
  *
  * A number of dimensions is good enough if it is shown not to be inferior: the upper bound of what
  * it loses against all of them, on the same rows, is within the margin. Numbers are tried downwards
@@ -18,6 +18,7 @@
 #include "choose/choose.h"
 
 #include <math.h>
+#include <string.h>
 
 #define DEFAULT_MARGIN 0.005
 /* Maps from fewer rows gain more from fewer dimensions, so few folds make the loss look smaller than
@@ -38,50 +39,29 @@ typedef struct dim_job {
   bool euclidean;
   uint32_t *dims;       /* [D] 1, 2, … */
   kf_row_list sample;   /* rows to be classified */
-  kf_dim_point *counts; /* [threads][D] */
+  kf_dim_point *points; /* [D] */
   uint64_t n_scored;    /* rows that have been classified */
-  uint32_t rank;        /* of S_b, at most */
+  uint32_t matrix_rank; /* of S_b, at most */
   kf_stage stage;
   kf_arena arena;
 } dim_job;
 
 /* --- one fold -------------------------------------------------------------------------------- */
 
-static void take_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
-  const dim_job *j = argument;
-  (void)row;
-  uint32_t dim = j->data->dim;
-  kf_dim_point *counts = j->counts + worker * dim;
-  bool all = ranks[dim - 1] == 0;
-  for (uint32_t l = 0; l < dim; l++) {
-    bool here = ranks[l] == 0;
-    counts[l].top1 += here;
-    counts[l].top5 += ranks[l] < KF_RANKS;
-    counts[l].lost += all && !here;
-    counts[l].won += here && !all;
-  }
-}
-
-static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *ranker,
-                           const kf_data *data) {
+static kf_status place_rows(dim_job *j, const kf_model *model, const kf_stats *without,
+                            const kf_data *data) {
   kf_judge judge;
   kf_eval_result counts;
+  kf_position_finder *finder;
+  KF_TRY(kf_position_finder_new(j->ctx, model, without, j->euclidean, NULL, j->dims, j->data->dim,
+                                &finder));
   kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(model, KF_PART_IMAGES), NULL,
                                     data, data->rows, NULL);
-  if (status == KF_OK) status = kf_rank_data(j->ctx, ranker, data, &judge, take_ranks, j, &counts);
-  kf_judge_clear(&judge);
-  j->n_scored += data->rows; /* all of them, see kf_fold_sampled */
-  return status;
-}
-
-/* The map without a fold; the ranker maps class means itself. */
-static kf_status map_without(const dim_job *j, const kf_fold *fold, kf_model **out) {
-  kf_fitter *fitter;
-  KF_TRY(kf_fitter_new(j->ctx, fold->without, NULL, j->options.method, &fitter));
-  kf_status status = kf_fitter_set_priors(fitter, j->options.priors);
   if (status == KF_OK)
-    status = kf_fitter_fit_map(fitter, j->options.lambda, j->options.centre, out);
-  kf_fitter_free(fitter);
+    status = kf_count_positions(j->ctx, finder, data, &judge, j->points, &counts);
+  kf_judge_clear(&judge);
+  kf_position_finder_free(finder);
+  j->n_scored += data->rows; /* all of them, see kf_fold_sampled */
   return status;
 }
 
@@ -89,26 +69,22 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   dim_job *j = argument;
   kf_ctx *ctx = j->ctx;
   kf_model *model = NULL;
-  kf_ranker *ranker = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status = map_without(j, fold, &model);
-  if (status == KF_OK)
-    status = kf_ranker_new(ctx, model, fold->without, j->euclidean, NULL, j->dims, j->data->dim,
-                           &ranker);
+  kf_status status = kf_fold_model(ctx, fold, j->options.method, j->options.priors,
+                                   j->options.lambda, 0, j->options.centre, &model);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
-  if (status == KF_OK) status = rank_fold(j, model, ranker, data);
+  if (status == KF_OK) status = place_rows(j, model, fold->without, data);
   kf_data_free(data);
   kf_row_list_clear(&rows);
-  kf_ranker_free(ranker);
   kf_model_free(model);
   return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static uint64_t rows_to_rank(const kf_dim_options *o, const kf_stats *stats) {
+static uint64_t rows_to_place(const kf_dim_options *o, const kf_stats *stats) {
   if (o->sample > 0) return o->sample;
   uint64_t most = MOST_PAIRS / stats->n_classes;
   return most < KF_DEFAULT_SAMPLE ? most : KF_DEFAULT_SAMPLE;
@@ -121,11 +97,14 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   double trace;
   KF_TRY(kf_measure_within(ctx, stats, &trace, NULL));
   o->lambda = kf_fold_lambda(o->lambda, trace / (double)stats->dim);
-  KF_TRY(kf_sample_rows(ctx, j->data, rows_to_rank(o, stats), &j->sample, &labelled));
+  KF_TRY(kf_sample_rows(ctx, j->data, rows_to_place(o, stats), &j->sample, &labelled));
   KF_TAKE(&j->arena, j->dims, stats->dim);
-  KF_TAKE_ZERO(&j->arena, j->counts, (uint64_t)ctx->threads * stats->dim);
+  KF_TAKE(&j->arena, j->points, stats->dim);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint32_t l = 0; l < stats->dim; l++) j->dims[l] = l + 1;
+  for (uint32_t l = 0; l < stats->dim; l++) {
+    j->dims[l] = l + 1;
+    j->points[l] = (kf_dim_point){.dim = l + 1};
+  }
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = o->folds,
@@ -136,42 +115,6 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   kf_status status = kf_each_fold(ctx, &folding, &labelled);
   kf_stage_end(&j->stage);
   return status;
-}
-
-/* The counts of all workers of all ranks, in those of worker 0. */
-static kf_status add_over_ranks(dim_job *j, uint64_t dim) {
-  enum { EACH = 4 };
-  if (!kf_is_shared(&j->ctx->ranks)) return KF_OK;
-  uint64_t *all;
-  KF_TAKE_ZERO(&j->arena, all, dim * EACH);
-  kf_status status = j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
-  for (uint64_t i = 0; status == KF_OK && i < j->ctx->threads * dim; i++) {
-    kf_dim_point *p = &j->counts[i];
-    const uint64_t counted[EACH] = {p->top1, p->top5, p->lost, p->won};
-    for (unsigned e = 0; e < EACH; e++) all[i % dim * EACH + e] += counted[e];
-    *p = (kf_dim_point){0};
-  }
-  KF_TRY(kf_sum_u64(j->ctx, status, all, dim * EACH));
-  for (uint64_t l = 0; l < dim; l++) {
-    const uint64_t *sum = all + l * EACH;
-    j->counts[l] = (kf_dim_point){.top1 = sum[0], .top5 = sum[1], .lost = sum[2], .won = sum[3]};
-  }
-  return KF_OK;
-}
-
-static void add_up(const dim_job *j, kf_dim_choice *c) {
-  for (size_t l = 0; l < c->n_points; l++) {
-    kf_dim_point *p = &c->points[l];
-    *p = (kf_dim_point){.dim = j->dims[l]};
-    for (unsigned t = 0; t < j->ctx->threads; t++) {
-      const kf_dim_point *part = &j->counts[t * c->n_points + l];
-      p->top1 += part->top1;
-      p->top5 += part->top5;
-      p->lost += part->lost;
-      p->won += part->won;
-    }
-    if (p->top1 > c->points[c->best - 1].top1) c->best = p->dim;
-  }
 }
 
 double kf_dim_upper95(const kf_dim_choice *c, size_t i) {
@@ -213,10 +156,13 @@ static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
                        .points = (kf_dim_point *)(c + 1),
                        .margin = j->options.margin,
                        .independent = independent,
-                       .same = cannot_matter ? j->rank : dim};
-  add_up(j, c);
-  bool by_rank = kf_dim_upper95(c, j->rank - 1) <= c->margin;
-  c->dim = by_rank ? walk_down(c, j->rank, 1) : walk_down(c, dim, j->rank);
+                       .same = cannot_matter ? j->matrix_rank : dim};
+  memcpy(c->points, j->points, dim * sizeof *c->points);
+  for (uint32_t l = 1; l < dim; l++)
+    if (c->points[l].top1 > c->points[c->best - 1].top1) c->best = l + 1;
+  uint32_t matrix_rank = j->matrix_rank;
+  bool beyond_is_noise = kf_dim_upper95(c, matrix_rank - 1) <= c->margin;
+  c->dim = beyond_is_noise ? walk_down(c, matrix_rank, 1) : walk_down(c, dim, matrix_rank);
   *out = c;
   return KF_OK;
 }
@@ -265,9 +211,8 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   if (!(o.margin > 0)) o.margin = DEFAULT_MARGIN;
   dim_job j = {.ctx = ctx, .data = data, .options = o};
   j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
-  j.rank = rank_between(stats);
+  j.matrix_rank = rank_between(stats);
   kf_status status = run(&j, stats);
-  if (status == KF_OK) status = add_over_ranks(&j, stats->dim);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);

@@ -348,8 +348,7 @@ static kf_status set_provenance(kf_fitter *f, kf_map *map) {
   return KF_OK;
 }
 
-static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool classes,
-                           kf_model *m) {
+static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
   m->map.lambda = lambda;
@@ -364,15 +363,12 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool c
   KF_TRY(set_map(f, m));
   KF_TRY(set_signal(f, m));
   KF_TRY(kf_progress(f->ctx, "fit", 3, KF_FIT_STEPS));
-  if (classes)
-    KF_TRY(set_all_classes(f, m));
-  else
-    memcpy(m->counts, f->between->counts, m->n_classes * sizeof *m->counts);
+  KF_TRY(set_all_classes(f, m));
   return kf_progress(f->ctx, "fit", KF_FIT_STEPS, KF_FIT_STEPS);
 }
 
-static kf_status fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre, bool classes,
-                     kf_model **out) {
+kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
+                        kf_model **out) {
   kf_err *err = &f->ctx->err;
   if (dim > f->dim) return kf_fail_dim(dim, f->dim, err);
   if ((unsigned)centre > KF_CENTRE_MEAN)
@@ -384,16 +380,7 @@ static kf_status fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre cen
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
-  KF_HAND_OUT(fit_model(f, value, centre, classes, m), out, m, kf_model_free);
-}
-
-kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
-                        kf_model **out) {
-  return fit(f, lambda, dim, centre, true, out);
-}
-
-kf_status kf_fitter_fit_map(kf_fitter *f, kf_lambda lambda, kf_centre centre, kf_model **out) {
-  return fit(f, lambda, 0, centre, false, out);
+  KF_HAND_OUT(fit_model(f, value, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,

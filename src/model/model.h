@@ -285,12 +285,9 @@ typedef struct kf_fitter {
 kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
                         kf_method method, kf_fitter **out);
 void kf_fitter_free(kf_fitter *fitter);
-/* The model at one lambda, without text. */
+/* The model at one lambda, without text. dim 0: all dimensions. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
-/* The same with all dimensions, for callers that map class means themselves: means and prototypes
- * are zeros. */
-kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centre, kf_model **out);
 /* The model that kf_fitter_fit would make with `dim` dimensions and another centre, out of one that
  * it made before, without another decomposition. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,

@@ -1,8 +1,8 @@
-/* ranks_internal.h - shared by ranks.c and ranks_new.c. */
-#ifndef KF_CHOOSE_RANKS_INTERNAL_H
-#define KF_CHOOSE_RANKS_INTERNAL_H
+/* positions_internal.h - shared by positions.c and positions_new.c. */
+#ifndef KF_CHOOSE_POSITIONS_INTERNAL_H
+#define KF_CHOOSE_POSITIONS_INTERNAL_H
 
-#include "choose/ranks.h"
+#include "choose/positions.h"
 
 #define KF_STRETCH 64u /* settings of a stretch, at most */
 
@@ -17,7 +17,7 @@ typedef struct kf_stretch {
   double growth;      /* the most by which a length grows from the first to the last setting */
 } kf_stretch;
 
-struct kf_ranker {
+struct kf_position_finder {
   const kf_kernels *kernels;
   const kf_model *model; /* with the most dimensions */
   bool euclidean;

@@ -1,6 +1,6 @@
-/* ranks_new.c - making a ranker: mapped class means, and what is known of them in each stretch of
- * settings (ranks.c says what for). */
-#include "choose/ranks_internal.h"
+/* positions_new.c - making a ranker: mapped class means, and what is known of them in each stretch of
+ * settings (positions.c says what for). */
+#include "choose/positions_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define LENGTH_ERROR 0x1p-40 /* of a squared length, relative: sums and differences in f64 */
 
 typedef struct making {
-  kf_ranker *r;
+  kf_position_finder *f;
   kf_ctx *ctx;
   const kf_stats *stats;
   /* The most of each worker. */
@@ -23,19 +23,19 @@ typedef struct making {
 
 /* --- mapped class means ------------------------------------------------------------------------ */
 
-static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned char *mask) {
+static void list_classes(kf_position_finder *f, const kf_stats *stats, const unsigned char *mask) {
   for (uint32_t k = 0; k < stats->n_classes; k++) {
     bool takes_part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
-    r->place[k] = takes_part ? (int32_t)r->n : -1;
-    if (takes_part) r->number[r->n++] = (int32_t)k;
+    f->place[k] = takes_part ? (int32_t)f->n : -1;
+    if (takes_part) f->number[f->n++] = (int32_t)k;
   }
 }
 
 static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const making *m = argument;
-  const kf_ranker *r = m->r;
-  const kf_map *map = &r->model->map;
+  const kf_position_finder *f = m->f;
+  const kf_map *map = &f->model->map;
   const kf_stats *stats = m->stats;
   uint64_t d = map->dim_in, l = map->dim_out;
   uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = stats->n_classes - first;
@@ -44,11 +44,11 @@ static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) 
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + KF_MAP_ROWS * d, *workspace = mapped + KF_MAP_ROWS * l;
   kf_map_class_means(map, m->ctx->kernels, stats, first, n, workspace, means, mapped);
-  kf_shrink_means(r->model, stats->counts + first, n, mapped);
+  kf_shrink_means(f->model, stats->counts + first, n, mapped);
   for (uint32_t t = 0; t < n; t++)
-    if (r->place[first + t] >= 0)
-      memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
-             r->most * sizeof *mapped);
+    if (f->place[first + t] >= 0)
+      memcpy(f->mapped + (uint64_t)f->place[first + t] * f->most, mapped + t * l,
+             f->most * sizeof *mapped);
   kf_free(means);
   return KF_OK;
 }
@@ -58,38 +58,38 @@ static kf_status map_means(making *m) {
   return kf_parallel(m->ctx, tasks, map_some, m);
 }
 
-static void set_priors(kf_ranker *r, const kf_stats *stats) {
+static void set_priors(kf_position_finder *f, const kf_stats *stats) {
   double largest = kf_largest_count(stats->counts, stats->n_classes);
-  double prior = r->euclidean ? r->model->prior : 0;
-  for (uint32_t j = 0; j < r->n; j++)
-    r->column[j] = kf_prior_column(prior, largest, stats->counts[r->number[j]]);
+  double prior = f->euclidean ? f->model->prior : 0;
+  for (uint32_t j = 0; j < f->n; j++)
+    f->column[j] = kf_prior_column(prior, largest, stats->counts[f->number[j]]);
 }
 
-static kf_status find_size(kf_ranker *r, kf_err *err) {
-  uint64_t n = r->n;
-  for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
-  for (uint64_t j = 0; j < n; j++) r->size = fmax(r->size, (double)r->column[j]);
-  bool vanishes = r->size > 0 && r->size < 0x1p-149;
-  r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
-  if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
-    return kf_fail_range(&r->model->map, err);
+static kf_status find_size(kf_position_finder *f, kf_err *err) {
+  uint64_t n = f->n;
+  for (uint64_t i = 0; i < n * f->most; i++) f->size = fmax(f->size, fabs(f->mapped[i]));
+  for (uint64_t j = 0; j < n; j++) f->size = fmax(f->size, (double)f->column[j]);
+  bool vanishes = f->size > 0 && f->size < 0x1p-149;
+  f->size = f->size > SMALLEST ? f->size * sqrt(f->most) : 1;
+  if (!isfinite(f->size) || (f->euclidean && (f->size > 1e37 || vanishes)))
+    return kf_fail_range(&f->model->map, err);
   return KF_OK;
 }
 
 /* --- stretches --------------------------------------------------------------------------------- */
 
 /* sums[l]: of the squares of the first l columns of prototypes of unit length; some are enough. */
-static void profile(const kf_ranker *r, double *sums) {
-  memset(sums, 0, (r->most + 1) * sizeof *sums);
-  uint64_t step = r->n / PROFILED + 1;
-  for (uint64_t j = 0; j < r->n; j += step) {
-    const double *p = r->mapped + j * r->most;
+static void profile(const kf_position_finder *f, double *sums) {
+  memset(sums, 0, (f->most + 1) * sizeof *sums);
+  uint64_t step = f->n / PROFILED + 1;
+  for (uint64_t j = 0; j < f->n; j += step) {
+    const double *p = f->mapped + j * f->most;
     double length2 = 0;
-    for (uint32_t l = 0; l < r->most; l++) length2 += p[l] / r->size * (p[l] / r->size);
-    for (uint32_t l = 0; length2 > 0 && l < r->most; l++)
-      sums[l + 1] += p[l] / r->size * (p[l] / r->size) / length2;
+    for (uint32_t l = 0; l < f->most; l++) length2 += p[l] / f->size * (p[l] / f->size);
+    for (uint32_t l = 0; length2 > 0 && l < f->most; l++)
+      sums[l + 1] += p[l] / f->size * (p[l] / f->size) / length2;
   }
-  for (uint32_t l = 0; l < r->most; l++) sums[l + 1] += sums[l];
+  for (uint32_t l = 0; l < f->most; l++) sums[l + 1] += sums[l];
 }
 
 /* What columns [from, to) may add to a cosine of the first `all`, for rows of even columns. */
@@ -99,11 +99,11 @@ static double slack(const double *sums, uint32_t from, uint32_t to, uint32_t all
 }
 
 /* The stretch that begins at this setting: of 1, 2, 4, … settings. */
-static kf_stretch stretch_from(const kf_ranker *r, const double *sums, size_t first) {
+static kf_stretch stretch_from(const kf_position_finder *f, const double *sums, size_t first) {
   kf_stretch s = {.first = first, .last = first + 1, .at = first};
-  for (size_t width = 2; width <= KF_STRETCH && first + width <= r->n_dims; width *= 2) {
+  for (size_t width = 2; width <= KF_STRETCH && first + width <= f->n_dims; width *= 2) {
     size_t at = first + width / 2, last = first + width;
-    uint32_t from = r->dims[first], middle = r->dims[at], to = r->dims[last - 1];
+    uint32_t from = f->dims[first], middle = f->dims[at], to = f->dims[last - 1];
     if (!(slack(sums, from, middle, from) <= SLACK && slack(sums, middle, to, from) <= SLACK))
       break;
     s = (kf_stretch){.first = first, .last = last, .at = at};
@@ -111,21 +111,21 @@ static kf_stretch stretch_from(const kf_ranker *r, const double *sums, size_t fi
   return s;
 }
 
-static kf_status plan(kf_ranker *r, kf_err *err) {
-  double *sums = kf_alloc((uint64_t)r->most + 1, sizeof *sums);
+static kf_status plan(kf_position_finder *f, kf_err *err) {
+  double *sums = kf_alloc((uint64_t)f->most + 1, sizeof *sums);
   if (sums == NULL) return kf_fail_memory(err);
-  profile(r, sums);
-  for (size_t first = 0; first < r->n_dims; first = r->stretches[r->n_stretches - 1].last)
-    r->stretches[r->n_stretches++] = stretch_from(r, sums, first);
+  profile(f, sums);
+  for (size_t first = 0; first < f->n_dims; first = f->stretches[f->n_stretches - 1].last)
+    f->stretches[f->n_stretches++] = stretch_from(f, sums, first);
   kf_free(sums);
   return KF_OK;
 }
 
 /* Stretches in which a prototype grows much become single settings; false if there are none. */
-static bool divide(kf_ranker *r, kf_stretch *workspace) {
+static bool divide(kf_position_finder *f, kf_stretch *workspace) {
   size_t n = 0;
-  for (size_t s = 0; s < r->n_stretches; s++) {
-    const kf_stretch *old = &r->stretches[s];
+  for (size_t s = 0; s < f->n_stretches; s++) {
+    const kf_stretch *old = &f->stretches[s];
     if (old->growth <= MOST_GROWTH || old->last == old->first + 1) {
       workspace[n++] = (kf_stretch){.first = old->first, .last = old->last, .at = old->at};
       continue;
@@ -133,9 +133,9 @@ static bool divide(kf_ranker *r, kf_stretch *workspace) {
     for (size_t t = old->first; t < old->last; t++)
       workspace[n++] = (kf_stretch){.first = t, .last = t + 1, .at = t};
   }
-  bool divided = n > r->n_stretches;
-  if (divided) memcpy(r->stretches, workspace, n * sizeof *workspace);
-  r->n_stretches = n;
+  bool divided = n > f->n_stretches;
+  if (divided) memcpy(f->stretches, workspace, n * sizeof *workspace);
+  f->n_stretches = n;
   return divided;
 }
 
@@ -158,15 +158,15 @@ static float part_length(double length2, double of_all) {
  * that of its first dims[last - 1]. */
 static double measure_stretch(const making *m, size_t number, uint32_t j, double length2,
                               bool *zero, size_t worker) {
-  const kf_ranker *r = m->r;
-  const kf_stretch *s = &r->stretches[number];
-  const double *p = r->mapped + (uint64_t)j * r->most, inverse = 1 / r->size;
-  double prior = (double)r->column[j] * inverse, first2 = 0, at2 = 0;
-  uint32_t l = s->first > 0 ? r->dims[s->first - 1] : 0;
+  const kf_position_finder *f = m->f;
+  const kf_stretch *s = &f->stretches[number];
+  const double *p = f->mapped + (uint64_t)j * f->most, inverse = 1 / f->size;
+  double prior = (double)f->column[j] * inverse, first2 = 0, at2 = 0;
+  uint32_t l = s->first > 0 ? f->dims[s->first - 1] : 0;
   for (size_t t = s->first; t < s->last; t++) {
-    double *longest = &m->longest[worker * r->n_dims + t];
-    double *steepest = &m->steepest[worker * r->n_dims + t];
-    for (; l < r->dims[t]; l++) {
+    double *longest = &m->longest[worker * f->n_dims + t];
+    double *steepest = &m->steepest[worker * f->n_dims + t];
+    for (; l < f->dims[t]; l++) {
       length2 += p[l] * inverse * (p[l] * inverse);
       *zero &= p[l] == 0;
     }
@@ -174,13 +174,13 @@ static double measure_stretch(const making *m, size_t number, uint32_t j, double
     *longest = fmax(*longest, sqrt(length2 + prior * prior));
     if (t == s->first) first2 = length2;
     if (t == s->at) at2 = length2;
-    if (t == s->first && r->euclidean) s->offset[j] = (float)((length2 + prior * prior) / 2);
-    if (t == s->first && !r->euclidean) s->first_scale[j] = scale;
-    if (t + 1 == s->last && !r->euclidean) s->last_scale[j] = scale;
+    if (t == s->first && f->euclidean) s->offset[j] = (float)((length2 + prior * prior) / 2);
+    if (t == s->first && !f->euclidean) s->first_scale[j] = scale;
+    if (t + 1 == s->last && !f->euclidean) s->last_scale[j] = scale;
   }
   if (s->last == s->first + 1) return length2;
   s->far[j] = part_length(fmax(at2 - first2, length2 - at2), length2);
-  double *growth = &m->growth[worker * r->n_dims + number];
+  double *growth = &m->growth[worker * f->n_dims + number];
   if (!*zero) *growth = fmax(*growth, first2 > 0 ? sqrt(length2 / first2) : INFINITY);
   return length2;
 }
@@ -188,55 +188,55 @@ static double measure_stretch(const making *m, size_t number, uint32_t j, double
 static kf_status measure_some(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
   const making *m = argument;
-  const kf_ranker *r = m->r;
-  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = r->n - first;
+  const kf_position_finder *f = m->f;
+  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = f->n - first;
   uint32_t last = first + (left < KF_MAP_ROWS ? left : KF_MAP_ROWS);
-  for (uint32_t l = 0; l < r->most; l++)
+  for (uint32_t l = 0; l < f->most; l++)
     for (uint32_t j = first; j < last; j++)
-      r->columns[(uint64_t)l * r->n + j] = (float)(r->mapped[(uint64_t)j * r->most + l] / r->size);
+      f->columns[(uint64_t)l * f->n + j] = (float)(f->mapped[(uint64_t)j * f->most + l] / f->size);
   for (uint32_t j = first; j < last; j++) {
     bool zero = true;
     double length2 = 0;
-    for (size_t s = 0; s < r->n_stretches; s++)
+    for (size_t s = 0; s < f->n_stretches; s++)
       length2 = measure_stretch(m, s, j, length2, &zero, worker);
   }
   return KF_OK;
 }
 
-static void take_stretches(kf_ranker *r) {
-  for (size_t i = 0; i < r->n_stretches; i++) {
-    kf_stretch *s = &r->stretches[i];
+static void take_stretches(kf_position_finder *f) {
+  for (size_t i = 0; i < f->n_stretches; i++) {
+    kf_stretch *s = &f->stretches[i];
     bool alone = s->last == s->first + 1;
-    s->far = r->zeros;
-    s->first_scale = s->last_scale = r->ones;
-    s->offset = r->zeros;
-    if (!alone) KF_TAKE(&r->arena, s->far, r->n);
-    if (r->euclidean) {
-      KF_TAKE(&r->arena, s->offset, r->n);
+    s->far = f->zeros;
+    s->first_scale = s->last_scale = f->ones;
+    s->offset = f->zeros;
+    if (!alone) KF_TAKE(&f->arena, s->far, f->n);
+    if (f->euclidean) {
+      KF_TAKE(&f->arena, s->offset, f->n);
     } else {
-      KF_TAKE(&r->arena, s->first_scale, r->n);
+      KF_TAKE(&f->arena, s->first_scale, f->n);
       s->last_scale = s->first_scale;
-      if (!alone) KF_TAKE(&r->arena, s->last_scale, r->n);
+      if (!alone) KF_TAKE(&f->arena, s->last_scale, f->n);
     }
   }
 }
 
 static kf_status measure(making *m) {
-  kf_ranker *r = m->r;
-  size_t n_dims = r->n_dims;
-  take_stretches(r);
-  if (r->arena.failed) return kf_fail_memory(&m->ctx->err);
+  kf_position_finder *f = m->f;
+  size_t n_dims = f->n_dims;
+  take_stretches(f);
+  if (f->arena.failed) return kf_fail_memory(&m->ctx->err);
   memset(m->longest, 0, m->ctx->threads * n_dims * sizeof *m->longest);
   memset(m->steepest, 0, m->ctx->threads * n_dims * sizeof *m->steepest);
   memset(m->growth, 0, m->ctx->threads * n_dims * sizeof *m->growth);
-  KF_TRY(kf_parallel(m->ctx, (r->n + KF_MAP_ROWS - 1) / KF_MAP_ROWS, measure_some, m));
+  KF_TRY(kf_parallel(m->ctx, (f->n + KF_MAP_ROWS - 1) / KF_MAP_ROWS, measure_some, m));
   for (size_t t = 0; t < n_dims; t++) {
-    r->longest[t] = r->steepest[t] = 0;
-    if (t < r->n_stretches) r->stretches[t].growth = 1;
+    f->longest[t] = f->steepest[t] = 0;
+    if (t < f->n_stretches) f->stretches[t].growth = 1;
     for (size_t w = t; w < m->ctx->threads * n_dims; w += n_dims) {
-      r->longest[t] = fmax(r->longest[t], m->longest[w]);
-      r->steepest[t] = fmax(r->steepest[t], m->steepest[w]);
-      if (t < r->n_stretches) r->stretches[t].growth = fmax(r->stretches[t].growth, m->growth[w]);
+      f->longest[t] = fmax(f->longest[t], m->longest[w]);
+      f->steepest[t] = fmax(f->steepest[t], m->steepest[w]);
+      if (t < f->n_stretches) f->stretches[t].growth = fmax(f->stretches[t].growth, m->growth[w]);
     }
   }
   return KF_OK;
@@ -245,58 +245,58 @@ static kf_status measure(making *m) {
 /* --- together ---------------------------------------------------------------------------------- */
 
 static kf_status prepare(making *m, const unsigned char *mask, kf_arena *workspace) {
-  kf_ranker *r = m->r;
-  kf_arena *arena = &r->arena;
+  kf_position_finder *f = m->f;
+  kf_arena *arena = &f->arena;
   const kf_stats *stats = m->stats;
   kf_err *err = &m->ctx->err;
   kf_stretch *divided;
-  KF_TAKE(arena, r->number, stats->n_classes);
-  KF_TAKE(arena, r->place, stats->n_classes);
+  KF_TAKE(arena, f->number, stats->n_classes);
+  KF_TAKE(arena, f->place, stats->n_classes);
   if (arena->failed) return kf_fail_memory(err);
-  list_classes(r, stats, mask);
-  uint64_t n = r->n, each = (uint64_t)m->ctx->threads * r->n_dims;
-  KF_TAKE(arena, r->mapped, n * r->most);
-  KF_TAKE(arena, r->column, n);
-  KF_TAKE(arena, r->columns, n * r->most);
-  KF_TAKE(arena, r->longest, r->n_dims);
-  KF_TAKE(arena, r->steepest, r->n_dims);
-  KF_TAKE(arena, r->stretches, r->n_dims);
-  KF_TAKE_ZERO(arena, r->zeros, n);
-  KF_TAKE(arena, r->ones, n);
+  list_classes(f, stats, mask);
+  uint64_t n = f->n, each = (uint64_t)m->ctx->threads * f->n_dims;
+  KF_TAKE(arena, f->mapped, n * f->most);
+  KF_TAKE(arena, f->column, n);
+  KF_TAKE(arena, f->columns, n * f->most);
+  KF_TAKE(arena, f->longest, f->n_dims);
+  KF_TAKE(arena, f->steepest, f->n_dims);
+  KF_TAKE(arena, f->stretches, f->n_dims);
+  KF_TAKE_ZERO(arena, f->zeros, n);
+  KF_TAKE(arena, f->ones, n);
   KF_TAKE(workspace, m->longest, each);
   KF_TAKE(workspace, m->steepest, each);
   KF_TAKE(workspace, m->growth, each);
-  KF_TAKE(workspace, divided, r->n_dims);
+  KF_TAKE(workspace, divided, f->n_dims);
   if (arena->failed || workspace->failed) return kf_fail_memory(err);
-  for (uint64_t j = 0; j < n; j++) r->ones[j] = 1;
+  for (uint64_t j = 0; j < n; j++) f->ones[j] = 1;
   KF_TRY(map_means(m));
-  set_priors(r, stats);
-  KF_TRY(find_size(r, err));
-  KF_TRY(plan(r, err));
+  set_priors(f, stats);
+  KF_TRY(find_size(f, err));
+  KF_TRY(plan(f, err));
   KF_TRY(measure(m));
-  return divide(r, divided) ? measure(m) : KF_OK;
+  return divide(f, divided) ? measure(m) : KF_OK;
 }
 
-kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
-                        const unsigned char *mask, const uint32_t *dims, size_t n_dims,
-                        kf_ranker **out) {
-  kf_ranker *r = kf_alloc_zero(1, sizeof *r);
-  if (r == NULL) return kf_fail_memory(&ctx->err);
-  r->kernels = ctx->kernels;
-  r->model = model;
-  r->euclidean = euclidean;
-  r->dims = dims;
-  r->n_dims = n_dims;
-  r->most = dims[n_dims - 1];
-  making m = {.r = r, .ctx = ctx, .stats = stats};
+kf_status kf_position_finder_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats,
+                                 bool euclidean, const unsigned char *mask, const uint32_t *dims,
+                                 size_t n_dims, kf_position_finder **out) {
+  kf_position_finder *f = kf_alloc_zero(1, sizeof *f);
+  if (f == NULL) return kf_fail_memory(&ctx->err);
+  f->kernels = ctx->kernels;
+  f->model = model;
+  f->euclidean = euclidean;
+  f->dims = dims;
+  f->n_dims = n_dims;
+  f->most = dims[n_dims - 1];
+  making m = {.f = f, .ctx = ctx, .stats = stats};
   kf_arena workspace = {0};
   kf_status status = prepare(&m, mask, &workspace);
   kf_arena_free(&workspace);
-  KF_HAND_OUT(status, out, r, kf_ranker_free);
+  KF_HAND_OUT(status, out, f, kf_position_finder_free);
 }
 
-void kf_ranker_free(kf_ranker *r) {
-  if (r == NULL) return;
-  kf_arena_free(&r->arena);
-  kf_free(r);
+void kf_position_finder_free(kf_position_finder *f) {
+  if (f == NULL) return;
+  kf_arena_free(&f->arena);
+  kf_free(f);
 }
