@@ -114,7 +114,7 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   kf_left_out_trial trial = {.lambda = points[0].lambda,
                              .most = most,
                              .curve = most > 0,
-                             .fast = most > 0 || (j->by_hits && kf_left_out_is_large(j->left_out)),
+                             .fast = most > 0,
                              .hits = j->by_hits,
                              .what = "fusion"};
   kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
@@ -152,13 +152,12 @@ static void keep_near(kf_fuse_choice *c, kf_fuse_point best) {
 }
 
 static kf_status start_left_out(fuse_job *j, const float *text) {
-  uint64_t sample = j->options.sample;
   kf_left_out_options by = {.metric = KF_METRIC_COSINE,
                             .centre = j->options.centre,
-                            .sample =
-                                j->by_hits ? kf_hits_sample(sample, j->stats->n_classes) : sample,
+                            .sample = j->options.sample,
                             .groups = j->options.groups,
-                            .text = text};
+                            .text = text,
+                            .by_hits = j->by_hits};
   return kf_left_out_new(j->fitter, j->data, &by, &j->left_out);
 }
 

@@ -88,16 +88,16 @@ typedef struct kf_score_card {
   size_t n_points;
   uint64_t stride;      /* bytes of a row */
   unsigned char *right; /* [n][stride], in the arena it was made with */
-  unsigned workers;
-  uint64_t *top5; /* [workers][n_points] */
+  uint64_t *top5;       /* [n_points] */
 } kf_score_card;
 /* Empty; check the arena. */
-kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points, unsigned workers);
-/* The rank of the right class of a row at a setting. */
-static inline void kf_score_card_add(kf_score_card *card, size_t worker, uint64_t row, size_t point,
-                                     uint32_t rank) {
-  if (rank == 0) card->right[row * card->stride + point / 8] |= (unsigned char)(1u << point % 8);
-  card->top5[worker * card->n_points + point] += rank < 5;
+kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points);
+/* Adds a row at a setting, with the position of its class. */
+static inline void kf_score_card_add(kf_score_card *card, uint64_t row, size_t point,
+                                     uint32_t position) {
+  if (position == 0)
+    card->right[row * card->stride + point / 8] |= (unsigned char)(1u << point % 8);
+  card->top5[point] += position < 5;
 }
 /* Of an accuracy of n > 0 rows. */
 double kf_standard_error(uint64_t hits, uint64_t n);
@@ -106,7 +106,7 @@ kf_status kf_check_tolerance(double tolerance, kf_err *err);
 /* Finds the best setting (the first of equal ones) and counts rows lost and won against it, in
  * points [n_points], which are numbered from 1. Returns the first setting whose loss is within the
  * tolerance, or within a standard error if that is 0. */
-size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_dim_point *points,
+size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_k_point *points,
                             size_t *best);
 
 #endif

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_POINTS KF_LAMBDAS_MOST
 #define MOST_LOSS   0.001 /* of accuracy, with 95 % confidence: one row in a thousand */
 #define GOOD_ERROR  0.03  /* of ln(temperature): docs/choosing.md says what it costs */
 #define MANY_SCORES 300000u
@@ -39,8 +38,7 @@ typedef struct lambda_search {
   kf_fitter *fitter;
   bool by_hits; /* alone, as in the paper's method */
   kf_lambda_hits hits;
-  int first_half, last_half;                /* of the grid so far */
-  bool refined[MOST_HALF - LEAST_HALF + 1]; /* eighths around each have been tried */
+  int first_half, last_half; /* of the grid so far */
   kf_left_out *left_out;
   kf_left_out_trial trial; /* how rows are left out for a point of the curve */
   bool whole_sample;       /* its size was asked for */
@@ -191,7 +189,6 @@ static kf_status try_above(lambda_search *s) {
   return KF_OK;
 }
 
-/* A neighbouring half decade that was refined shares one of the four eighths. */
 static bool is_on_curve(const kf_lambda_choice *c, double relative) {
   double lambda = relative * c->mean_eigenvalue;
   for (size_t i = 0; i < c->n_points; i++)
@@ -205,8 +202,6 @@ static kf_status complete_grid(lambda_search *s) {
   while (best_half(s) == s->first_half && s->first_half > LEAST_HALF) KF_TRY(try_below(s));
   while (still_rising(s) && s->last_half < MOST_HALF) KF_TRY(try_above(s));
   int half = best_half(s);
-  if (s->refined[half - LEAST_HALF]) return KF_OK;
-  s->refined[half - LEAST_HALF] = true;
   double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
   size_t n = 0;
   for (int i = 0; i < 4; i++) {
@@ -243,8 +238,8 @@ static kf_status take_enough_rows(lambda_search *s) {
 /* Lambdas that were tried, as eighths of a decade, rising, with their losses. */
 typedef struct descent {
   size_t n, best;
-  int eighth[MOST_POINTS];
-  double loss[MOST_POINTS];
+  int eighth[KF_LAMBDAS_MOST];
+  double loss[KF_LAMBDAS_MOST];
 } descent;
 
 static void add_loss(descent *d, int eighth, double loss) {
@@ -293,7 +288,7 @@ static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
 /* Goes on to smaller lambdas while they are good enough. */
 static kf_status go_down(lambda_search *s, descent *d) {
   kf_lambda_choice *c = s->choice;
-  while (d->n < MOST_POINTS && d->eighth[0] > LEAST_EIGHTH && good_enough(c, &c->points[0])) {
+  while (d->n < KF_LAMBDAS_MOST && d->eighth[0] > LEAST_EIGHTH && good_enough(c, &c->points[0])) {
     KF_TRY(descend_at(s, d, d->eighth[0] - STEP));
     find_best(c);
   }
@@ -335,7 +330,7 @@ static kf_status descend_below(lambda_search *s, descent *d) {
 
 /* Goes on until the least loss lies between those half a decade away, or at an end. */
 static kf_status bracket(lambda_search *s, descent *d) {
-  while (d->n < MOST_POINTS) {
+  while (d->n < KF_LAMBDAS_MOST) {
     int at = d->eighth[d->best];
     if (at > LEAST_EIGHTH && !was_tried(d, at - STEP))
       KF_TRY(descend_below(s, d));
@@ -436,9 +431,9 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
   if ((unsigned)o->criterion > KF_CRITERION_ACCURACY)
     return kf_fail(err, KF_ERR_ARG, "invalid criterion %d", (int)o->criterion);
   if (o->grid == NULL) return KF_OK;
-  if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
+  if (o->n_grid < 1 || o->n_grid > KF_LAMBDAS_MOST)
     return kf_fail(err, KF_ERR_ARG, "the grid has %zu lambdas, but must have 1 to %u", o->n_grid,
-                   MOST_POINTS);
+                   KF_LAMBDAS_MOST);
   for (size_t i = 0; i < o->n_grid; i++)
     if (!(o->grid[i] >= 0 && isfinite(o->grid[i])) || (i > 0 && o->grid[i] <= o->grid[i - 1]))
       return kf_fail(err, KF_ERR_ARG, "the grid of lambdas must rise and not be negative");
@@ -455,11 +450,11 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
   bool hits = c->criterion == KF_CRITERION_ACCURACY && fitter->method == KF_METHOD_PAPER;
   s->by_hits = hits && o->groups == NULL;
-  uint32_t n_classes = fitter->within->n_classes;
   kf_left_out_options by = {.metric = c->metric,
                             .centre = o->centre,
-                            .sample = s->by_hits ? kf_hits_sample(o->sample, n_classes) : o->sample,
-                            .groups = o->groups};
+                            .sample = o->sample,
+                            .groups = o->groups,
+                            .by_hits = s->by_hits};
   KF_TRY(kf_left_out_new(fitter, data, &by, &s->left_out));
   c->rows = kf_left_out_counts(s->left_out).rows;
   c->n_single = kf_left_out_counts(s->left_out).n_single;
@@ -497,7 +492,7 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                      .whole_sample = options->sample > 0,
                      .largest = options->one_se != 0,
                      .settled = (double)NAN};
-  s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
+  s.choice = kf_alloc_tail(sizeof *s.choice, KF_LAMBDAS_MOST, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_lambda_hits_clear(&s.hits);
   kf_left_out_free(s.left_out);

@@ -17,7 +17,6 @@ kf_status kf_lambda_hits_start(kf_lambda_hits *h, kf_ctx *ctx, kf_left_out *left
   uint64_t all = h->count.planned, first = all / FIRST_PART;
   if (first < FIRST_ROWS) first = FIRST_ROWS;
   h->taken = at_once || all < 2 * first ? all : first;
-  h->fast = kf_left_out_is_large(left_out);
   h->right = kf_alloc_zero(all + 1, sizeof *h->right);
   return kf_agree_on(ctx, h->right != NULL ? KF_OK : kf_fail_memory(&ctx->err));
 }
@@ -37,7 +36,6 @@ static kf_status count(kf_lambda_hits *h, size_t lambda, uint64_t skip, uint64_t
                              .hits = true,
                              .right = h->right,
                              .bit = (unsigned)lambda,
-                             .fast = h->fast,
                              .what = what};
   KF_TRY(kf_left_out_try(h->left_out, &trial, &hits, 1, n));
   point->top1 += hits.top1;

@@ -13,7 +13,6 @@ typedef struct kf_lambda_hits {
   kf_left_out_count count;
   uint64_t taken;                 /* rows that are left out so far, about; all: count.planned */
   uint64_t n;                     /* rows counted so far */
-  bool fast;                      /* as in kf_left_out_trial */
   double lambda[KF_LAMBDAS_MOST]; /* tried so far */
   size_t n_lambdas;
   uint64_t

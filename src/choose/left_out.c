@@ -40,6 +40,12 @@
 #define MEANS       96u /* class means, or rows, that are turned together */
 #define MANY_SCORES (1u << 22)
 
+/* Rows that are left out by default if only hits are counted: so many that there are about
+ * HIT_SCORES scores, between these limits. */
+#define MOST_HIT_ROWS  50000u
+#define LEAST_HIT_ROWS 1000u
+#define HIT_SCORES     (1u << 24)
+
 /* --- making it --------------------------------------------------------------------------------- */
 
 typedef struct counted_class {
@@ -224,10 +230,17 @@ kf_status kf_left_out_read(kf_left_out *l, const bool *blocks) {
   return status;
 }
 
+static uint64_t usual_sample(const kf_left_out *l, bool by_hits) {
+  uint64_t rows = HIT_SCORES / l->stats->n_classes;
+  if (!by_hits) return KF_LEFT_OUT_SAMPLE;
+  return rows < LEAST_HIT_ROWS ? LEAST_HIT_ROWS : rows < MOST_HIT_ROWS ? rows : MOST_HIT_ROWS;
+}
+
 static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TRY(kf_fitter_turn(l->fitter));
   KF_TRY(list_classes(l));
-  KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE));
+  KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : usual_sample(l, o->by_hits)));
+  l->fast_hits = o->by_hits && !l->euclidean && l->rows.n * l->n > MANY_SCORES;
   KF_TRY(turn_classes(l));
   if (o->text != NULL) KF_TRY(turn_text(l, o->text));
   if (kf_fitter_weighs(l->fitter) && !l->euclidean && o->text == NULL) KF_TRY(weigh_classes(l));
@@ -276,6 +289,3 @@ void kf_left_out_free(kf_left_out *l) {
 }
 
 kf_left_out_count kf_left_out_counts(const kf_left_out *l) { return l->count; }
-bool kf_left_out_is_large(const kf_left_out *l) {
-  return !l->euclidean && l->rows.n * l->n > MANY_SCORES;
-}

@@ -12,19 +12,13 @@ typedef struct kf_left_out_options {
   uint64_t sample;        /* leave out about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
   const uint32_t *groups; /* [rows of the data set] left out together; NULL: each row alone */
   const float *text;      /* [n_classes][D] text prototypes of unit length; NULL: none */
+  /* Only hits are counted, as in the paper's method: this takes more rows, by default up to 50,000,
+   * and less time for each. If there are many scores, products are in f32, and one row in 100,000
+   * may be counted otherwise than in f64. */
+  bool by_hits;
 } kf_left_out_options;
 
 #define KF_LEFT_OUT_LARGEST 16384u /* rows in a group */
-
-/* Where hits alone are counted, by the paper's method, more rows are needed, and each costs less. */
-#define KF_HITS_SAMPLE 50000u
-#define KF_HITS_PAIRS  (UINT64_C(1) << 24) /* of a row and a class, unless that makes too few rows */
-#define KF_HITS_LEAST  1000u
-static inline uint64_t kf_hits_sample(uint64_t asked, uint32_t n_classes) {
-  uint64_t rows = KF_HITS_PAIRS / n_classes;
-  if (asked > 0) return asked;
-  return rows < KF_HITS_LEAST ? KF_HITS_LEAST : rows < KF_HITS_SAMPLE ? rows : KF_HITS_SAMPLE;
-}
 
 /* The fitter, its statistics, the data set, groups and text must outlive it. KF_ERR_MATH if there is
  * no scatter within classes; KF_ERR_ARG if class means are shrunk, which is towards the mean of all
@@ -40,9 +34,6 @@ typedef struct kf_left_out_count {
   uint64_t n_single; /* rows without others of their class, or outside their group */
 } kf_left_out_count;
 kf_left_out_count kf_left_out_counts(const kf_left_out *l);
-/* Whether there are so many scores that hits should be counted with `fast` products: one row in
- * 100,000 may then be taken for a hit, or not, that in f64 is none, or one. */
-bool kf_left_out_is_large(const kf_left_out *l);
 
 /* At one lambda, and with text one alpha: a class has the score text + alpha * prototype. */
 typedef struct kf_left_out_point {

@@ -29,7 +29,10 @@ void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_
   KF_TAKE(arena, b->weighted, rank * r2);
   KF_TAKE(arena, b->columns, rank * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
-  kf_counts_take(v, rank, arena, &b->grams);
+  if (v->narrowings != NULL) {
+    KF_TAKE(arena, b->pairs, rank * 3);
+    KF_TAKE(arena, b->of_kinds, 3 * 2 * (uint64_t)v->l->n_kinds);
+  }
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
 
@@ -117,6 +120,34 @@ static void grams_of_row(const kf_view *v, kf_block *b, double count) {
   memcpy(b->g2, two, sizeof two);
 }
 
+/* The same of one row for all kinds, as one product: v v, v z and z z in each direction, times
+ * D^-1 - 1 and D^-2 - 1 of each kind. */
+static void sum_kinds(const kf_view *v, kf_block *b) {
+  uint64_t n2 = 2 * (uint64_t)v->l->n_kinds;
+  for (uint64_t d = 0; d < v->rank; d++) {
+    double x = b->columns[2 * d], y = b->columns[2 * d + 1];
+    b->pairs[3 * d] = x * x;
+    b->pairs[3 * d + 1] = x * y;
+    b->pairs[3 * d + 2] = y * y;
+  }
+  const double start[3] = {b->g0[0], b->g0[1], b->g0[3]};
+  for (uint64_t i = 0; i < 3; i++)
+    for (uint64_t k = 0; k < n2; k++) b->of_kinds[i * n2 + k] = start[i];
+  v->l->ctx->kernels->gemm_tn(b->pairs, 3, v->narrowings, n2, b->of_kinds, n2, 3, n2, v->rank);
+}
+
+/* After sum_kinds. */
+static void grams_of_kind(const kf_view *v, kf_block *b, uint32_t kind) {
+  uint64_t n = v->l->n_kinds;
+  double *const to[] = {b->g1, b->g2};
+  for (uint64_t power = 0; power < 2; power++) {
+    const double *from = b->of_kinds + power * n + kind;
+    to[power][0] = from[0];
+    to[power][1] = to[power][2] = from[2 * n];
+    to[power][3] = from[4 * n];
+  }
+}
+
 static void set_gram(const kf_view *v, kf_block *b) {
   uint32_t r2 = 2 * b->r, dim = v->l->dim;
   for (uint32_t i = 0; i < r2; i++) {
@@ -168,13 +199,6 @@ static void set_queries(kf_block *b) {
   }
 }
 
-static void set_grams(const kf_view *v, kf_block *b, double count) {
-  if (b->r == 1)
-    grams_of_row(v, b, count);
-  else
-    grams(v, b, count);
-}
-
 /* The rest of what depends on the number of rows of a class: E and the queries. */
 static void set_narrowed(const kf_view *v, kf_block *b, double count) {
   uint32_t r = b->r, r2 = 2 * r;
@@ -207,18 +231,10 @@ static void set_narrowed(const kf_view *v, kf_block *b, double count) {
 
 static void set_count(const kf_view *v, kf_block *b, double count) {
   if (!v->shrunk) return;
-  set_grams(v, b, count);
-  set_narrowed(v, b, count);
-}
-
-/* The same for a kind, of which there may be many. */
-static void set_kind(const kf_view *v, kf_block *b, uint32_t kind, bool summed) {
-  double count = v->l->kinds[kind].count;
-  if (!summed) {
-    set_count(v, b, count);
-    return;
-  }
-  kf_counts_grams(v, &b->grams, kind, b->g1, b->g2);
+  if (b->r == 1)
+    grams_of_row(v, b, count);
+  else
+    grams(v, b, count);
   set_narrowed(v, b, count);
 }
 
@@ -415,9 +431,14 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   set_queries(b);
   for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
   bool summed = b->r == 1 && v->narrowings != NULL;
-  if (summed) kf_counts_sum(v, b->columns, b->g0, &b->grams);
+  if (summed) sum_kinds(v, b);
   for (uint32_t k = 0; k < l->n_kinds; k++) {
-    set_kind(v, b, k, summed);
+    if (summed) {
+      grams_of_kind(v, b, k);
+      set_narrowed(v, b, l->kinds[k].count);
+    } else {
+      set_count(v, b, l->kinds[k].count);
+    }
     set_moved(v, b, &b->moved);
     score_kind(v, b, &l->kinds[k], scores);
   }

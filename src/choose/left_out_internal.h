@@ -45,7 +45,8 @@ struct kf_left_out {
   const kf_data *data;
   const uint32_t *groups;
   bool euclidean;
-  bool centred; /* on the mean of all rows, as always by distances */
+  bool centred;   /* on the mean of all rows, as always by distances */
+  bool fast_hits; /* all trials are in f32 */
   uint32_t dim;
   uint32_t n;        /* classes with rows */
   int32_t *number;   /* [n] of each */
@@ -120,25 +121,6 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
   return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
 
-/* --- classes of several sizes (left_out_counts.c) ----------------------------------------------- */
-
-/* U D^-1 U^T and U D^-2 U^T of one row, for all kinds. */
-typedef struct kf_count_grams {
-  double *squares;  /* [rank][3] v v, v z, z z in each direction */
-  double *elements; /* [3][2 n_kinds] of the first, then of the second */
-} kf_count_grams;
-
-/* Takes the memory of the view, and of a worker. */
-void kf_counts_make(kf_view *v, kf_arena *arena);
-void kf_counts_take(const kf_view *v, uint64_t rank, kf_arena *arena, kf_count_grams *g);
-/* Goes to the lambda of the view. */
-kf_status kf_counts_set(kf_view *v);
-/* Of the row with these columns [rank][2], of U; g0: U U^T. On any thread. */
-void kf_counts_sum(const kf_view *v, const double *columns, const double *g0, kf_count_grams *g);
-/* Both [2][2], after that. */
-void kf_counts_grams(const kf_view *v, const kf_count_grams *g, uint32_t kind, double *g1,
-                     double *g2);
-
 /* --- one block (left_out_block.c) -------------------------------------------------------------- */
 
 /* What a class mean adds to the products of its block: it is mean + U^T c. */
@@ -170,7 +152,8 @@ typedef struct kf_block {
   double *left;         /* [2r][2r] workspace for solving */
   double *weighted;     /* [rank][2r] workspace, like what follows */
   double *columns;      /* [rank][2r] */
-  kf_count_grams grams; /* of one row, if the view has narrowings */
+  double *pairs;        /* [rank][3] v v, v z and z z of one row; if the view has narrowings */
+  double *of_kinds;     /* [3][2 n_kinds] the elements of g1, then of g2, for all kinds */
   double *own_h;        /* [3][2r] */
   double *t[4];         /* [2r] */
 } kf_block;
@@ -193,13 +176,15 @@ kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, con
 #define KF_TEMPERATURES 9u /* each twice the one before */
 
 /* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of the
- * squares of both. */
-typedef struct kf_likelihood {
-  double first; /* temperature */
-  uint64_t n;
+ * squares of both; then numbers of rows. */
+typedef struct kf_likelihood_sums {
   kf_i128 loss[KF_TEMPERATURES], slope[KF_TEMPERATURES], square[KF_TEMPERATURES];
   kf_i128 slope_square[KF_TEMPERATURES];
-  uint64_t top1, top5;
+  kf_i128 n, top1, top5;
+} kf_likelihood_sums;
+typedef struct kf_likelihood {
+  double first; /* temperature */
+  kf_likelihood_sums sums;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);
 /* Adds a row: the scores of n classes, NaN for those that are out. weights: [n] priors of the

@@ -448,8 +448,8 @@ static void find_point(const trial *t, const kf_likelihood *sums, kf_left_out_po
     kf_likelihood_find(sums, point);
     return;
   }
-  point->top1 = sums->top1;
-  point->top5 = sums->top5;
+  point->top1 = (uint64_t)sums->sums.top1;
+  point->top5 = (uint64_t)sums->sums.top5;
 }
 
 static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
@@ -458,7 +458,8 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
   kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
+  bool fast = t->asked->fast || l->fast_hits;
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, fast));
   KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
     kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
@@ -467,7 +468,7 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
     if (t->asked->of_part != NULL) find_point(t, &part[p], &t->asked->of_part[p]);
     kf_likelihood_join(&others[p], &part[p]);
     find_point(t, &others[p], &points[p]);
-    *n = others[p].n;
+    *n = (uint64_t)others[p].sums.n;
   }
   return KF_OK;
 }

@@ -7,8 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
-#define MEANS      96u   /* class means that are turned together */
+#define NO_SCATTER  1e-10 /* gamma this small, next to the largest, is rounding */
+#define MEANS       96u   /* class means that are turned together */
+#define LEAST_KINDS 4u    /* fewer are taken one by one */
 
 uint64_t kf_view_most_directions(const kf_left_out *l) {
   bool fewer = l->n < l->dim && l->fitter->method == KF_METHOD_SHRUNK;
@@ -47,7 +48,8 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     v->columns_f32[m] = (float *)(void *)v->columns[m];
   }
   if (v->shrunk && n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
-  kf_counts_make(v, arena);
+  if (v->shrunk && l->n_kinds >= LEAST_KINDS)
+    KF_TAKE(arena, v->narrowings, rank * 2 * (uint64_t)l->n_kinds);
 }
 
 /* How many of the eigenvalues, which fall, are more than rounding. */
@@ -230,6 +232,21 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
+/* D^-1 - 1 and D^-2 - 1 of each kind in direction d. */
+static kf_status set_narrowings(void *argument, size_t d, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_view *v = argument;
+  uint64_t n = v->l->n_kinds;
+  double *to = v->narrowings + d * 2 * n;
+  for (uint64_t k = 0; k < n; k++) {
+    double narrowing = kf_view_narrowing(v, v->l->kinds[k].count, d);
+    to[k] = narrowing - 1;
+    to[n + k] = narrowing * narrowing - 1;
+  }
+  return KF_OK;
+}
+
 kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
@@ -244,5 +261,5 @@ kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
   KF_TRY(set_directions(v, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
-  return kf_counts_set(v);
+  return v->narrowings != NULL ? kf_parallel(ctx, v->rank, set_narrowings, v) : KF_OK;
 }

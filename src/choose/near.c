@@ -57,28 +57,6 @@ static void choose_classes(near_job *j, const kf_stats *stats) {
     if (j->most[k] > 0 && !kf_takes(seen++, share, classes)) j->most[k] = 0;
 }
 
-/* Brings the rows of each class together; the order in a class stays. */
-static kf_status sort_by_class(near_job *j, uint32_t n_classes) {
-  kf_row_list sorted;
-  KF_TRY(kf_row_list_make(&sorted, j->rows.n, &j->ctx->err));
-  uint64_t begin = 0;
-  for (uint64_t i = 0; i < j->rows.n; i++) j->ends[j->rows.label[i]]++;
-  for (uint32_t k = 0; k < n_classes; k++) { /* where the next row of each class goes */
-    uint64_t n = j->ends[k];
-    j->ends[k] = begin;
-    begin += n;
-  }
-  for (uint64_t i = 0; i < j->rows.n; i++) {
-    uint64_t at = j->ends[j->rows.label[i]]++;
-    sorted.row[at] = j->rows.row[i];
-    sorted.label[at] = j->rows.label[i];
-  }
-  sorted.n = j->rows.n;
-  kf_row_list_clear(&j->rows);
-  j->rows = sorted;
-  return KF_OK;
-}
-
 /* --- one class -------------------------------------------------------------------------------- */
 
 static bool same_group(const near_job *j, uint64_t a, uint64_t b) {
@@ -142,14 +120,13 @@ static kf_status look(near_job *j, const kf_stats *stats) {
   kf_ctx *ctx = j->ctx;
   uint32_t k = stats->n_classes;
   KF_TAKE(&j->arena, j->most, k);
-  KF_TAKE_ZERO(&j->arena, j->ends, k);
+  KF_TAKE(&j->arena, j->ends, k);
   KF_TAKE_ZERO(&j->arena, j->n_near, k);
   KF_TAKE_ZERO(&j->arena, j->n_copies, k);
   KF_TAKE_ZERO(&j->arena, j->n_looked_up, k);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
   choose_classes(j, stats);
-  KF_TRY(kf_first_rows(ctx, j->data, j->most, &j->rows));
-  KF_TRY(sort_by_class(j, k));
+  KF_TRY(kf_first_rows(ctx, j->data, j->most, j->ends, &j->rows));
   KF_TRY(kf_data_new_collected(ctx, j->data, j->rows.row, j->rows.n, &j->chosen));
   j->queries = j->rows.n < QUERIES ? j->rows.n : QUERIES;
   return kf_parallel(ctx, k, look_at_class, j);

@@ -41,9 +41,18 @@ typedef struct k_job {
 static void count_votes(k_job *j, uint64_t i, int32_t label) {
   for (uint32_t k = 0; k < j->most; k++) {
     kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-    kf_score_card_add(&j->card, 0, j->scored, k, kf_poll_rank(&j->poll, label));
+    kf_score_card_add(&j->card, j->scored, k, kf_poll_rank(&j->poll, label));
   }
   j->scored++;
+}
+
+/* Takes memory for `rows` rows of `dim` columns, of which a batch is searched at a time. */
+static kf_status take_memory(k_job *j, uint64_t rows, uint32_t dim) {
+  KF_TAKE(&j->arena, j->rows, j->batch * dim);
+  KF_TAKE(&j->arena, j->found, j->batch * j->most);
+  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
+  j->card = kf_score_card_take(&j->arena, rows, j->most);
+  return j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
 }
 
 /* --- leaving out rows of a gallery ------------------------------------------------------------ */
@@ -87,12 +96,8 @@ static kf_status prepare(k_job *j) {
   j->taken = j->n < most ? j->n : most;
   if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
   j->batch = kf_gallery_batch(j->ctx, g);
-  KF_TAKE(&j->arena, j->rows, j->batch * g->space.dim);
   KF_TAKE(&j->arena, j->number, j->batch);
-  KF_TAKE(&j->arena, j->found, j->batch * j->most);
-  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
-  j->card = kf_score_card_take(&j->arena, j->taken, j->most, 1);
-  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
+  return take_memory(j, j->taken, g->space.dim);
 }
 
 /* --- leaving out folds ------------------------------------------------------------------------ */
@@ -151,11 +156,7 @@ static kf_status prepare_folds(k_job *j, const kf_stats *stats) {
   KF_TRY(kf_check_neighbours(j->most, left, err));
   KF_TRY(kf_sample_rows(j->ctx, j->data, o->sample, &j->sample, &labelled));
   j->batch = FOLD_BATCH;
-  KF_TAKE(&j->arena, j->rows, j->batch * j->data->dim);
-  KF_TAKE(&j->arena, j->found, j->batch * j->most);
-  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
-  j->card = kf_score_card_take(&j->arena, j->sample.n, j->most, 1);
-  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
+  return take_memory(j, j->sample.n, j->data->dim);
 }
 
 static kf_status run_folds(k_job *j, const kf_stats *stats) {
@@ -178,20 +179,16 @@ static kf_status run_folds(k_job *j, const kf_stats *stats) {
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status hand_out(k_job *j, kf_k_choice **out) {
-  kf_dim_point *points;
-  if (KF_TAKE(&j->arena, points, j->most) == NULL) return kf_fail_memory(&j->ctx->err);
   kf_k_choice *c = kf_alloc_tail(sizeof *c, j->most, sizeof *c->points);
   if (c == NULL) return kf_fail_memory(&j->ctx->err);
   c->points = (kf_k_point *)(c + 1);
   j->card.n = j->scored; /* rows alone in their class are not scored */
-  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
+  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, c->points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
   c->folds = j->gallery == NULL ? j->options.folds : 0;
-  for (const kf_dim_point *p = points; p < points + j->most; p++)
-    c->points[p - points] = (kf_k_point){p->dim, p->top1, p->top5, p->lost, p->won};
   *out = c;
   return KF_OK;
 }

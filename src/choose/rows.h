@@ -36,8 +36,10 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
 /* Keeps `most` of the rows, spread evenly. */
 void kf_row_list_keep(kf_row_list *rows, uint64_t most);
 
-/* The first most[k] rows of each class k, or all that it has. */
-kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out);
+/* The first most[k] rows of each class k, or all that it has, class by class: those of class k end
+ * at ends[k] of the list. */
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, uint64_t *ends,
+                        kf_row_list *out);
 
 /* --- groups (groups.c) ------------------------------------------------------------------------ */
 

@@ -132,20 +132,25 @@ static kf_status take_first(void *argument, const kf_batch *b, kf_err *err) {
   for (uint64_t i = 0; i < b->n; i++) {
     int32_t label = b->labels[i];
     if (label < 0 || s->seen[label] >= s->share[label]) continue;
-    s->seen[label]++;
-    kf_row_list_add(&s->out, b->first + i, label);
+    s->out.row[s->count[label] + s->seen[label]++] = b->first + i;
   }
   return KF_OK;
 }
 
-kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out) {
-  sampling s = {.share = most};
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, uint64_t *ends,
+                        kf_row_list *out) {
+  sampling s = {.share = most, .count = ends}; /* where the rows of each class begin, at first */
   uint64_t n = 0;
-  for (uint32_t k = 0; k < data->n_classes; k++) n += most[k];
+  for (uint32_t k = 0; k < data->n_classes; n += most[k++]) ends[k] = n;
   KF_TAKE_ZERO(&s.arena, s.seen, data->n_classes);
   kf_status status = s.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK) status = kf_row_list_make(&s.out, n, &ctx->err);
   if (status == KF_OK) status = each_label(ctx, data, take_first, &s);
+  for (uint32_t k = 0; status == KF_OK && k < data->n_classes; k++) {
+    for (uint64_t i = 0; i < s.seen[k]; i++) /* closes gaps, if the file has changed */
+      kf_row_list_add(&s.out, s.out.row[ends[k] + i], (int32_t)k);
+    ends[k] = s.out.n;
+  }
   kf_arena_free(&s.arena);
   if (status == KF_OK)
     *out = s.out;

@@ -171,17 +171,6 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-/* All rows were drawn, as in the draw before. */
-static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
-  for (size_t c = 0; c < j->out->n_classifiers; c++) {
-    kf_shots_point p = *(&points[c] - j->out->n_classifiers);
-    p.shots = points[c].shots;
-    p.seed = points[c].seed;
-    points[c] = p;
-  }
-  return kf_stage_step(&j->stage);
-}
-
 static kf_status try_draws(shots_job *j) {
   kf_shots *s = j->out;
   kf_shots_point *points = s->points;
@@ -190,10 +179,8 @@ static kf_status try_draws(shots_job *j) {
       for (size_t c = 0; c < s->n_classifiers; c++)
         points[c] = (kf_shots_point){
             .shots = s->sizes[i].shots, .seed = seed, .classifier = (kf_shots_classifier)c};
-      bool same = s->sizes[i].rows == j->all.n && points > s->points &&
-                  (seed > 0 || s->sizes[i - 1].rows == j->all.n);
       draw d = {.points = points};
-      kf_status status = same ? repeat_draw(j, points) : try_draw(j, &d, s->sizes[i].shots, seed);
+      kf_status status = try_draw(j, &d, s->sizes[i].shots, seed);
       draw_clear(&d);
       KF_TRY(status);
     }

@@ -22,14 +22,15 @@ typedef struct lw_job {
 } lw_job;
 
 typedef struct lw_workspace {
-  double *d;      /* [D] */
-  int32_t *fixed; /* [D] */
+  double *x, *mean; /* [D] */
+  int32_t *fixed;   /* [D] */
 } lw_workspace;
 
 static void make_workspace(const void *argument, void *workspace, kf_arena *arena) {
   uint32_t dim = ((const lw_job *)argument)->stats->dim;
   lw_workspace *s = workspace;
-  KF_TAKE(arena, s->d, dim);
+  KF_TAKE(arena, s->x, dim);
+  KF_TAKE(arena, s->mean, dim);
   KF_TAKE(arena, s->fixed, dim);
 }
 
@@ -38,22 +39,16 @@ static kf_status add_powers(void *argument, const kf_batch *b, kf_err *err) {
   const kf_stats *s = j->stats;
   const kf_kernels *kernels = j->ctx->kernels;
   const lw_workspace *workspace = b->workspace;
-  double *d = workspace->d, unit = ldexp(1.0, -s->exponent);
-  int32_t *fixed = workspace->fixed;
+  double *x = workspace->x, *mean = workspace->mean;
   for (uint64_t i = 0; i < b->n; i++) {
-    const float *row = b->rows + i * s->dim;
-    int32_t label = b->labels[i];
-    if (label < 0) continue;
-    const int64_t *class_sum = s->sums + (uint64_t)label * s->dim;
-    double count = (double)s->counts[label];
-    if (!s->normalized)
-      KF_TRY(kf_check_magnitude(row, s->dim, s->exponent, j->data, b->first + i, err));
-    kernels->quantize(row, s->dim, kf_fixed_scale(s->normalized, s->exponent, b->norm2[i]), fixed);
-    for (uint32_t k = 0; k < s->dim; k++)
-      d[k] = ((double)fixed[k] - (double)class_sum[k] / count) * unit;
-    double length2 = kernels->dot(s->dim, d, d);
+    if (b->labels[i] < 0) continue;
+    KF_TRY(kf_row_seen(s, kernels, b->rows + i * s->dim, b->norm2[i], j->data, b->first + i,
+                       workspace->fixed, x, err));
+    kf_class_mean(s, (uint64_t)b->labels[i], mean);
+    for (uint32_t k = 0; k < s->dim; k++) x[k] -= mean[k];
+    double length2 = kernels->dot(s->dim, x, x);
     double power = length2 * length2 / j->unit;
-    if (!(power < 0x1p122)) /* also NaN: a class without rows */
+    if (s->counts[b->labels[i]] == 0 || !(power < 0x1p122))
       return kf_fail(err, KF_ERR_ARG, "the statistics are not those of the data");
     j->powers[b->worker] += (kf_i128)power;
   }

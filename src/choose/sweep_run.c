@@ -259,7 +259,6 @@ static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_wo
   kf_left_out_point p = {0};
   KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w->lambda], &c->lambda));
   kf_left_out_trial trial = {.lambda = c->lambda, .hits = true, .what = "sweep"};
-  trial.fast = j->fitter->method == KF_METHOD_PAPER && kf_left_out_is_large(l);
   KF_TRY(kf_left_out_try(l, &trial, &p, 1, &rows));
   c->relative = mean > 0 ? c->lambda / mean : 0;
   add_hits(j, w, rows, p.top1, p.top5);
@@ -269,10 +268,10 @@ static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_wo
 /* All lambdas at once; the rows that are left out are training rows. */
 static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   const kf_sweep_options *o = &j->plan->options;
-  kf_left_out_options by = {
-      .metric = setting_of(j, w)->metric, .centre = o->centre, .sample = o->sample};
-  if (j->fitter->method == KF_METHOD_PAPER)
-    by.sample = kf_hits_sample(o->sample, j->stats->n_classes);
+  kf_left_out_options by = {.metric = setting_of(j, w)->metric,
+                            .centre = o->centre,
+                            .sample = o->sample,
+                            .by_hits = j->fitter->method == KF_METHOD_PAPER};
   kf_left_out *l;
   KF_TRY(kf_left_out_new(j->fitter, j->train, &by, &l));
   kf_left_out_count count = kf_left_out_counts(l);
