@@ -1,15 +1,16 @@
 /* alpha.c - chooses alpha, the weight of prototypes relative to text, by leave-one-out.
  *
- * A prototype keeps its length when a row is left out of it (left_out_block.c says why). On ImageNet
- * with two rows per class this moves alpha from 0 to 0.01 to 0.07, which gains two points on test
- * rows (docs/choosing.md).
+ * A prototype keeps its length when a row is left out of it (left_out_block.c says why). On
+ * ImageNet with two rows per class this moves alpha from at most 0.01 to 0.07, which gains two
+ * points on test rows (docs/choosing.md).
  *
  * By likelihood, few rows are enough to choose lambda. Three lambdas are usual. If an outer one is
  * best, with any alpha or with the largest, where prototypes count most, more are tried beyond it.
  * These must be better by more than a standard error. At the best lambda, alphas near the best are
  * tried again with the whole sample.
  *
- * Text that a class lacks is predicted from its mean (model/fused_model.c), as in the final model. */
+ * Text that a class lacks is predicted from its mean (model/fused_model.c), as in the final
+ * model. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -48,8 +49,8 @@ typedef struct fuse_job {
   kf_fuse_choice *choice;
 } fuse_job;
 
-/* Calls `use` with the text of every class, as in the fused model. That is in the space of the rows,
- * so a map to zero will do, which needs no eigenproblem. */
+/* Calls `use` with the text of every class, as in the fused model. That is in the space of the
+ * rows, so a map to zero will do, which needs no eigenproblem. */
 static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const float *text)) {
   kf_ctx *ctx = j->ctx;
   uint32_t dim = j->stats->dim;

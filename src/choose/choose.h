@@ -101,8 +101,8 @@ static inline void kf_score_card_add(kf_score_card *card, uint64_t row, size_t p
 double kf_standard_error(uint64_t hits, uint64_t n);
 /* KF_ERR_ARG unless 0 <= tolerance < 1. */
 kf_status kf_check_tolerance(double tolerance, kf_err *err);
-/* Finds the best setting (the first on a tie) and counts the rows lost and won against it, in points
- * [n_points], which are numbered from 1. Returns the first setting whose loss is within the
+/* Finds the best setting (the first on a tie) and counts the rows lost and won against it, in
+ * points [n_points], which are numbered from 1. Returns the first setting whose loss is within the
  * tolerance or, if that is 0, within one standard error. */
 size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_k_point *points,
                             size_t *best);

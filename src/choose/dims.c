@@ -1,36 +1,36 @@
-/* dims.c - choosing the number of dimensions by cross-validation.
+/* dims.c - chooses the number of dimensions by cross-validation.
  *
- * There is no closed form: leaving a row out turns all directions. So the rows are divided into
- * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its
+ * There is no closed form, since leaving a row out turns all directions. So the rows are divided
+ * into stratified folds. The statistics of a fold are subtracted from the whole, exactly, and its
  * rows are classified with every number of dimensions at once (positions.c).
  *
- * A number of dimensions is good enough if it is shown not to be inferior: the upper bound of what
- * it loses against all of them, on the same rows, is within the margin. Numbers are tried downwards
- * until one fails. In such a fixed order the chance to accept any number that loses more than the
- * margin is that of the first such number alone, 5 %; taking the smallest that passes would give
- * chance hundreds of attempts.
+ * A number of dimensions is accepted if it is shown not to be inferior: the upper bound of its loss
+ * against all dimensions, on the same rows, is within the margin. Numbers are tested downwards
+ * until one fails. In this fixed order the risk of accepting any number that loses more than the
+ * margin is that of the first such number, 5 %. Taking the smallest that passes would give chance
+ * hundreds of attempts.
  *
- * Class means less their mean lie in K - 1 directions, those of S_b. On the others all prototypes
+ * Class means minus their mean lie in K - 1 directions, those of S_b. In the others all prototypes
  * agree, which adds the same to every squared distance, and nothing at all if rows are centred on
- * the mean: there no rows are needed to show that K - 1 are as good as all. Without centring it
- * changes the lengths of prototypes, and so cosines. The order of these other directions means
- * nothing; so K - 1 is tried first, and only if it fails the numbers between it and D. */
+ * the mean. Then K - 1 dimensions need no rows to show that they are as good as all. Without
+ * centring it changes the lengths of prototypes, and so cosines. These other directions have no
+ * meaningful order, so K - 1 is tested first, and the numbers between it and D only if that
+ * fails. */
 #include "choose/choose.h"
 
 #include <math.h>
 #include <string.h>
 
 #define DEFAULT_MARGIN 0.005
-/* Maps from fewer rows gain more from fewer dimensions, so few folds make the loss look smaller than
- * it is (Flowers, 16 rows per class: with five folds 0.0 said, 0.7 on test rows; with ten 0.0 and
- * 0.1). But if a fold has a row of some classes only, these have fewer rows left than others, a
- * handicap that grows with the dimensions (ImageNet, 4 rows per class: with ten folds -0.5 said,
- * 1.7 on test rows; with four -0.4 and -0.7). */
+/* A map fitted to fewer rows gains more from fewer dimensions, so few folds underestimate the loss
+ * (Flowers, 16 rows per class: with five folds 0.0 estimated, 0.7 on test rows; with ten 0.0 and
+ * 0.1). But if a fold has a row of only some classes, these have fewer rows left than others, a
+ * handicap that grows with the dimensions (ImageNet, 4 rows per class: with ten folds -0.5
+ * estimated, 1.7 on test rows; with four -0.4 and -0.7). */
 #define MOST_FOLDS 10u
-/* Pairs of a row and a class, about: each costs the products of all dimensions. With more than some
- * ten thousand classes fewer rows are left out than elsewhere; what the rule guarantees is the same,
- * but it takes a few dimensions more to show it. */
-#define MOST_PAIRS (UINT64_C(1) << 29)
+/* Each score costs the products of all dimensions. With more than about ten thousand classes this
+ * leaves fewer rows; the guarantee is the same, but takes a few more dimensions. */
+#define MOST_SCORES (UINT64_C(1) << 29)
 
 typedef struct dim_job {
   kf_ctx *ctx;
@@ -86,11 +86,11 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
 
 static uint64_t rows_to_place(const kf_dim_options *o, const kf_stats *stats) {
   if (o->sample > 0) return o->sample;
-  uint64_t most = MOST_PAIRS / stats->n_classes;
+  uint64_t most = MOST_SCORES / stats->n_classes;
   return most < KF_DEFAULT_SAMPLE ? most : KF_DEFAULT_SAMPLE;
 }
 
-static kf_status run(dim_job *j, const kf_stats *stats) {
+static kf_status try_folds(dim_job *j, const kf_stats *stats) {
   kf_ctx *ctx = j->ctx;
   kf_dim_options *o = &j->options;
   uint64_t labelled;
@@ -122,7 +122,7 @@ double kf_dim_upper95(const kf_dim_choice *c, size_t i) {
   const kf_dim_point *p = &c->points[i];
   if (p->dim >= c->same && p->lost == 0 && p->won == 0) return 0;
   if (c->independent >= c->n) return kf_loss_upper95(p->lost, p->won, c->n);
-  /* Rows of a group go right or wrong together: counts as if each group were one row. */
+  /* Rows of a group tend to be right or wrong together, so each group counts as one row. */
   double share = (double)c->independent / (double)c->n;
   uint64_t lost = (uint64_t)ceil((double)p->lost * share);
   return kf_loss_upper95(lost, (uint64_t)((double)p->won * share), c->independent);
@@ -167,8 +167,8 @@ static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
   return KF_OK;
 }
 
-/* MOST_FOLDS, or so few that most classes have a row in each; without three rows per class the
- * usual number, since two folds would leave single rows. */
+/* MOST_FOLDS, or so few that half the classes have a row in each. With fewer than three rows per
+ * class the usual number, since two folds would leave single rows. */
 static uint32_t usual_folds(const kf_stats *stats) {
   for (uint32_t folds = MOST_FOLDS; folds > 2; folds--) {
     uint64_t with_rows = 0, enough = 0;
@@ -181,7 +181,7 @@ static uint32_t usual_folds(const kf_stats *stats) {
   return KF_DEFAULT_FOLDS;
 }
 
-/* How many directions can tell prototypes apart. */
+/* The number of directions that can tell prototypes apart. */
 static uint32_t rank_between(const kf_stats *stats) {
   uint32_t with_rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) with_rows += stats->counts[k] > 0;
@@ -212,7 +212,7 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   dim_job j = {.ctx = ctx, .data = data, .options = o};
   j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
   j.matrix_rank = rank_between(stats);
-  kf_status status = run(&j, stats);
+  kf_status status = try_folds(&j, stats);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);

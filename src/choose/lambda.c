@@ -1,20 +1,20 @@
 /* lambda.c - chooses lambda from the training rows by leave-one-out.
  *
- * By accuracy, over a grid: first half decades, extended while the best is at an end, then eighths of
- * a decade around the best. The curve is flat near its top, so a finer grid gains nothing. The
+ * By accuracy, over a grid: first half decades, extended while the best is at an end, then eighths
+ * of a decade around the best. The curve is flat near its top, so a finer grid gains nothing. The
  * paper's method starts with part of the sample and doubles the rows until the best loses no more
  * than MOST_LOSS against any other lambda tried (lambda_hits.c).
  *
  * By likelihood, the loss is smooth and has one minimum. Half decades, starting from 0.3 and 0.1
  * times the mean eigenvalue, bracket it, and a parabola finds it to an eighth of a decade. Below
- * 0.001x the loss is flat where it still falls, so the search ends there. If the loss still falls at
- * 0.1x it usually falls to the end, so the end is tried next. With many classes some hundred rows
- * are enough for the search; the temperature then comes from all rows of the sample.
+ * 0.001x the loss is flat where it still falls, so the search ends there. If the loss still falls
+ * at 0.1x it usually falls to the end, so the end is tried next. With many classes some hundred
+ * rows are enough for the search; the temperature then comes from all rows of the sample.
  *
- * Distances are used for rows in their own units, often many rows of few columns, where no lambda is
- * needed. Then the smallest lambda is chosen whose loss is within a standard error of the least or,
- * on request, the largest, also by cosine. Such searches start from 1x and 0.3x and skip no half
- * decade. */
+ * Distances are used for rows in their own units, often many rows of few columns, where no lambda
+ * is needed. Then the smallest lambda is chosen whose loss is within a standard error of the least
+ * or, on request, the largest, also by cosine. Such searches start from 1x and 0.3x and skip no
+ * half decade. */
 #include "choose/choose.h"
 #include "choose/lambda_hits.h"
 #include "choose/left_out.h"
@@ -27,8 +27,8 @@
 #define TEMPERATURE_ERROR  0.03  /* of ln(temperature), docs/choosing.md says what it costs */
 #define TEMPERATURE_SCORES 300000u
 
-/* By accuracy, in half decades: the grid goes from 0.003x to 30x, and is extended by two at a time, at
- * most to about 10^-6 and 10^5. */
+/* By accuracy, in half decades: the grid goes from 0.003x to 30x, and is extended by two at a time,
+ * at most to about 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* By likelihood, in eighths of a decade: half a decade, the ends, and 0.1x. */

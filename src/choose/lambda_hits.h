@@ -18,8 +18,8 @@ typedef struct kf_lambda_hits {
   uint64_t *right;  /* [count.planned] a bit for each lambda at which a row of this rank is a hit */
 } kf_lambda_hits;
 
-/* left_out must outlive it. at_once: takes all rows from the start. Must be cleared after a failure,
- * too. */
+/* left_out must outlive it. at_once: takes all rows from the start. Must be cleared after a
+ * failure, too. */
 kf_status kf_lambda_hits_start(kf_lambda_hits *hits, kf_ctx *ctx, kf_left_out *left_out,
                                bool at_once);
 void kf_lambda_hits_clear(kf_lambda_hits *hits);

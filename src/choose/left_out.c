@@ -46,7 +46,7 @@
 #define LEAST_HIT_ROWS 1000u
 #define HIT_SCORES     (1u << 24)
 
-/* --- making it --------------------------------------------------------------------------------- */
+/* --- making it -------------------------------------------------------------------------------- */
 
 typedef struct counted_class {
   int64_t count;
@@ -151,7 +151,7 @@ static kf_status weigh_classes(kf_left_out *l) {
   return KF_OK;
 }
 
-/* --- reading each row once --------------------------------------------------------------------- */
+/* --- reading each row once -------------------------------------------------------------------- */
 
 typedef struct reading {
   const kf_left_out *l;

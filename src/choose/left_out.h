@@ -14,16 +14,16 @@ typedef struct kf_left_out_options {
   const uint32_t *groups; /* [rows of the data set] rows to leave out together; NULL: one by one */
   const float *text;      /* [n_classes][D] text prototypes of unit length; NULL: none */
   /* Only hits are counted, as in the paper's method. That needs more rows, by default up to 50,000,
-   * and less time for each. With many scores the products are in f32, which changes about one hit in
-   * 100,000 rows. */
+   * and less time for each. With many scores the products are in f32, which changes about one hit
+   * in 100,000 rows. */
   bool by_hits;
 } kf_left_out_options;
 
 #define KF_LEFT_OUT_LARGEST 16384u /* rows of the largest group */
 
-/* The fitter, its statistics, the data set, groups and text must outlive it. KF_ERR_MATH if there is
- * no scatter within classes. KF_ERR_ARG if class means are shrunk towards the mean of all rows, but
- * rows are not centred on it. */
+/* The fitter, its statistics, the data set, groups and text must outlive it. KF_ERR_MATH if there
+ * is no scatter within classes. KF_ERR_ARG if class means are shrunk towards the mean of all rows,
+ * but rows are not centred on it. */
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out);
 void kf_left_out_free(kf_left_out *l);
@@ -69,9 +69,9 @@ typedef struct kf_left_out_trial {
    * point. NULL: not wanted. */
   uint64_t *right;
   unsigned bit;
-  /* If classes have priors by cosine (kf_fitter_weighs): with 0 these are weights in the likelihood,
-   * and hits are those of plain cosines; otherwise scores are cosines with this prior, as in a
-   * model. */
+  /* If classes have priors by cosine (kf_fitter_weighs): with 0 these are weights in the
+   * likelihood, and hits are those of plain cosines; otherwise scores are cosines with this prior,
+   * as in a model. */
   double prior;
   const char *what;   /* the stage, for progress */
   kf_left_out_fn see; /* gets the scores of the first point; NULL: not wanted */

@@ -1,5 +1,5 @@
-/* left_out_again.c - leaves out a large group by fitting again. The formulas of left_out_block.c solve
- * 2r equations for r rows and every size of class, so they pay for small groups only.
+/* left_out_again.c - leaves out a large group by fitting again. The formulas of left_out_block.c
+ * solve 2r equations for r rows and every size of class, so they pay for small groups only.
  *
  * In the whitened space (left_out.c has the formulas) W = I - V^T Omega V and B = S_b - Z^T Psi Z +
  * V^T Omega V are formed, and two eigenproblems give a map T with T W T^T = I and T B T^T = Gamma.
@@ -178,8 +178,8 @@ static kf_status map_all(again *a) {
   return map_columns(a, a->columns, l->n, a->removed);
 }
 
-/* Sets the shrunk class means, in columns, and their squared lengths, with text those of the means of
- * all their rows (left_out_block.c says why). */
+/* Sets the shrunk class means, in columns, and their squared lengths, with text those of the means
+ * of all their rows (left_out_block.c says why). */
 static void shrink(again *a) {
   const kf_left_out *l = a->v->l;
   for (uint64_t j = 0; j < l->n; j++) {

@@ -36,8 +36,8 @@ void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t n_dirs, k
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
 
-/* right := left^-1 right, both [n][n], by Gaussian elimination with partial pivoting. Destroys left.
- * Pivots that rounding made too small are raised. */
+/* right := left^-1 right, both [n][n], by Gaussian elimination with partial pivoting. Destroys
+ * left. Pivots that rounding made too small are raised. */
 static void solve(uint32_t n, double *left, double *right) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = i;
@@ -79,7 +79,7 @@ static void times(uint32_t rows, uint32_t columns, const double *a, size_t strid
   for (uint32_t i = 0; i < rows; i++) out[i] = sum_of(columns, a + i * stride, x);
 }
 
-/* --- what the rows of a block share ------------------------------------------------------------ */
+/* --- what the rows of a block share ----------------------------------------------------------- */
 
 /* g1 = U D^-1 U^T and g2 = U D^-2 U^T; D is 1 outside the directions of class means. */
 static void grams(const kf_view *v, kf_block *b, double count) {
@@ -248,7 +248,7 @@ static void set_moved(const kf_view *v, const kf_block *b, kf_moved_mean *m) {
   m->c_g1_c = sum_of(r2, m->c, m->g1c);
 }
 
-/* --- scores ------------------------------------------------------------------------------------ */
+/* --- scores ----------------------------------------------------------------------------------- */
 
 /* A class mean: its products with U in the three metrics, h[m][i * stride], and its squares. */
 typedef struct class_mean {
@@ -265,8 +265,8 @@ typedef struct mean_products {
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The squared length of the (shrunk) mean; sets its products. r: b->r, a constant if that is 1. p, y:
- * workspace, [2r]. */
+/* The squared length of the (shrunk) mean; sets its products. r: b->r, a constant if that is 1. p,
+ * y: workspace, [2r]. */
 INLINE double mean_length2(const kf_view *v, const kf_block *b, uint32_t r, const class_mean *m,
                            mean_products *to, double *p, double *y) {
   uint32_t r2 = 2 * r;
@@ -403,7 +403,8 @@ static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, d
 
 /* The same with text. A mean of fewer rows is shrunk more and noisier, so its cosines are smaller.
  * Among prototypes that hardly matters. But text loses nothing, so prototypes would look worse than
- * they are, and alpha would be too small. So the class is shrunk and scaled as with all its rows. */
+ * they are, and alpha would be too small. So the class is shrunk and scaled as with all its
+ * rows. */
 static void score_own_level(const kf_view *v, kf_block *b, uint32_t j, double all, double count,
                             double *scores) {
   mean_products products = {b->t[0], b->t[1]};

@@ -30,7 +30,8 @@ typedef struct kf_view {
   float *directions_f32; /* with `fast` */
   float *columns_f32[3]; /* with `fast`, in the memory of `columns` */
   double *squares[3];    /* [n] squared lengths in the three metrics */
-  /* [n_dirs][2 n_kinds] D^-1 - 1, then D^-2 - 1, of each kind; NULL: kinds are handled one by one */
+  /* [n_dirs][2 n_kinds] D^-1 - 1, then D^-2 - 1, of each kind; NULL: kinds are handled one by
+   * one */
   double *narrowings;
   /* Workspace. */
   double *whitened, *weighted; /* [D][n], [n][D] */
@@ -79,22 +80,22 @@ struct kf_left_out {
   kf_arena arena;
 };
 
-/* --- which rows are left out together (left_out_plan.c) ---------------------------------------- */
+/* --- which rows are left out together (left_out_plan.c) --------------------------------------- */
 
 /* Sets rows, blocks and count. */
 kf_status kf_left_out_plan(kf_left_out *l, uint64_t sample);
 
-/* --- rows (left_out.c) ------------------------------------------------------------------------- */
+/* --- rows (left_out.c) ------------------------------------------------------------------------ */
 
 /* Reads those rows of these blocks [n_blocks] that have not been read yet. */
 kf_status kf_left_out_read(kf_left_out *l, const bool *blocks);
 
-/* --- a trial (left_out_trial.c) ---------------------------------------------------------------- */
+/* --- a trial (left_out_trial.c) --------------------------------------------------------------- */
 
 /* Takes memory for all threads. */
 void kf_left_out_make_workspaces(kf_left_out *l, kf_arena *arena);
 
-/* --- a lambda (left_out_view.c) ---------------------------------------------------------------- */
+/* --- a lambda (left_out_view.c) --------------------------------------------------------------- */
 
 /* The largest n_dirs there can be. */
 uint64_t kf_view_most_directions(const kf_left_out *l);
@@ -121,7 +122,7 @@ static inline double kf_view_score(const kf_view *v, double row2, double product
   return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
 
-/* --- one block (left_out_block.c) -------------------------------------------------------------- */
+/* --- one block (left_out_block.c) ------------------------------------------------------------- */
 
 /* A class mean that moves when the block is left out, to mean + U^T c. */
 typedef struct kf_moved_mean {
@@ -162,7 +163,7 @@ void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t n_dirs, k
 /* Sets scores [r][n]; NaN for classes without other rows. */
 void kf_block_score(const kf_view *v, kf_block *b, double *scores);
 
-/* --- a large block (left_out_again.c) ----------------------------------------------------------- */
+/* --- a large block (left_out_again.c) --------------------------------------------------------- */
 
 /* Whether fitting again without a group of r rows is faster than the formulas. */
 bool kf_again_pays(const kf_left_out *l, uint64_t r);
@@ -171,7 +172,7 @@ bool kf_again_pays(const kf_left_out *l, uint64_t r);
 kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, const double *turned,
                          double *scores);
 
-/* --- likelihood (likelihood.c) -------------------------------------------------------------------- */
+/* --- likelihood (likelihood.c) ---------------------------------------------------------------- */
 
 #define KF_TEMPERATURES 9u /* each twice the one before */
 
@@ -187,12 +188,12 @@ typedef struct kf_likelihood {
   kf_likelihood_sums sums;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);
-/* Adds a row by the scores of n classes, NaN for those to ignore. weights: [n] priors of the classes,
- * up to a common factor, which hits ignore; NULL: all are equal. workspace: [2n]. */
+/* Adds a row by the scores of n classes, NaN for those to ignore. weights: [n] priors of the
+ * classes, up to a common factor, which hits ignore; NULL: all are equal. workspace: [2n]. */
 void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *weights, uint32_t n,
                        uint32_t own, double *workspace);
-/* Counts a row's position alone, without its likelihood, and returns it: how many classes come before
- * its own. */
+/* Counts a row's position alone, without its likelihood, and returns it: how many classes come
+ * before its own. */
 uint32_t kf_likelihood_count(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* Sums n likelihoods over the ranks, each of which has added its own rows. */

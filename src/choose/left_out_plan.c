@@ -54,8 +54,8 @@ static kf_status add_group(kf_left_out *l, const kf_row_list *all, const kf_grou
   return KF_OK;
 }
 
-/* Takes groups, spread evenly over the sorted rows, with about `sample` rows in all. Groups in which
- * no row can be judged are skipped. */
+/* Takes groups, spread evenly over the sorted rows, with about `sample` rows in all. Groups in
+ * which no row can be judged are skipped. */
 static kf_status take_groups(kf_left_out *l, const kf_row_list *all, const kf_grouped_row *sorted,
                              uint64_t sample, uint64_t *lost) {
   uint64_t n_groups = 0, rows = 0, seen = 0;

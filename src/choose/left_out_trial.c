@@ -1,6 +1,6 @@
-/* left_out_trial.c - leave-one-out at one lambda: products with all class means for a batch of rows,
- * scores block by block (left_out_block.c), then the likelihood row by row (left_out.c has the
- * formulas). */
+/* left_out_trial.c - leave-one-out at one lambda: products with all class means for a batch of
+ * rows, scores block by block (left_out_block.c), then the likelihood row by row (left_out.c has
+ * the formulas). */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ typedef struct trial {
   kf_arena arena;
 } trial;
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* Many rows make products fast, but all threads of all ranks need batches. */
 static uint64_t batch_limit(const kf_left_out *l) {
@@ -103,10 +103,10 @@ void kf_left_out_make_workspaces(kf_left_out *l, kf_arena *arena) {
     make_workspace(l, &l->workspaces[i], arena);
 }
 
-/* --- products ---------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
-/* The index of a class in `classes`, to which it is added if it is new. Rows of a class usually follow
- * each other, so the search begins at the end. */
+/* The index of a class in `classes`, to which it is added if it is new. Rows of a class usually
+ * follow each other, so the search begins at the end. */
 static uint32_t class_in_batch(kf_left_out_workspace *b, uint32_t place, uint32_t *n_classes) {
   for (uint32_t k = *n_classes; k > 0; k--)
     if (b->classes[k - 1] == place) return k - 1;
@@ -249,7 +249,7 @@ static void set_block(const kf_left_out *l, kf_left_out_workspace *b, uint64_t i
   }
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at,
                         const double *scores) {
@@ -365,7 +365,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   return status;
 }
 
-/* --- together ---------------------------------------------------------------------------------- */
+/* --- together --------------------------------------------------------------------------------- */
 
 /* The number of blocks that have about this many rows; 0: all. */
 static uint64_t blocks_for(const kf_left_out *l, uint64_t rows) {

@@ -1,5 +1,5 @@
-/* left_out_view.c - what leave-one-out needs at one lambda: the directions in which class means lie,
- * and class means along them in the three metrics (left_out.c has the formulas).
+/* left_out_view.c - what leave-one-out needs at one lambda: the directions in which class means
+ * lie, and class means along them in the three metrics (left_out.c has the formulas).
  *
  * Memory is taken once for all lambdas. */
 #include "choose/left_out_internal.h"

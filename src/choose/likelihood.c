@@ -1,11 +1,11 @@
-/* likelihood.c - the likelihood of true classes under a softmax of scores, over temperatures.
+/* likelihood.c - the likelihood of the true classes under a softmax of scores, at many
+ * temperatures.
  *
  * With E = sum_j exp(t (s_j - s_max)), -ln p = ln E - t (s_own - s_max), and its derivative by t is
  * sum_j exp(...) (s_j - s_max) / E - (s_own - s_max). Each temperature is twice the one before, so
- * one exponential and some squares give all. Priors are weights of the exponentials, in E and in p.
- * -ln p is convex in t, and a cubic through two
- * neighbouring temperatures, with its slopes, finds the least. Sums over rows are integers: their
- * order does not matter. */
+ * one exponential and repeated squaring give all of them. Priors are weights of the exponentials,
+ * in E and in p. -ln p is convex in t, and a cubic through two neighbouring temperatures and their
+ * slopes gives the minimum. Sums over rows are integers, so their order does not matter. */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
@@ -18,11 +18,11 @@
 #define LANES        4u
 #define N_SUMS       (sizeof(kf_likelihood_sums) / sizeof(kf_i128))
 #define FIRST_COSINE 2.0
-/* Distances are in units of the noise, so a temperature above 1, the last one, claims more than the
- * model can know. Without this limit rows that are separable drive it up, and lambda to 0. */
+/* Distances are in units of the noise, so a temperature above 1, the last one, would be
+ * overconfident. Without this limit separable rows would drive it up, and lambda to 0. */
 #define FIRST_SQUARE 0x1p-8
 
-/* At a lambda near 0 distances have no bound; 2^31 rows of the largest value still fit. */
+/* Clamps to LARGEST, since distances at a lambda near 0 are unbounded; 2^31 such rows still fit. */
 static kf_i128 fixed(double x) {
   double y = x * UNIT;
   if (!(y > -LARGEST)) return y <= -LARGEST ? -(kf_i128)LARGEST : (kf_i128)0;
@@ -33,8 +33,8 @@ kf_likelihood kf_likelihood_new(bool euclidean) {
   return (kf_likelihood){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
 }
 
-/* Adds powers, and powers times gaps, in four lanes, and squares the powers. weights: NULL if all
- * are 1. */
+/* Sums powers, and powers times gaps, in four lanes, and squares the powers. weights NULL: all
+ * 1. */
 static void add_powers(double *powers, const double *gaps, const double *weights, uint32_t n,
                        double *sum, double *moment) {
   double sums[LANES] = {0}, moments[LANES] = {0};
@@ -83,7 +83,7 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, const double *wei
   }
 }
 
-/* The least of a curve that is known with its slopes at 0 and 1, by a cubic through them. */
+/* The minimum between 0 and 1 of the cubic with these values and slopes at both. */
 static double least_between(double f0, double d0, double f1, double d1, double *at) {
   double theta = d0 + d1 - 3 * (f1 - f0), root2 = theta * theta - d0 * d1;
   double w = root2 > 0 ? sqrt(root2) : 0, below = d1 - d0 + 2 * w;
@@ -100,8 +100,8 @@ void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other) {
   for (size_t i = 0; i < N_SUMS; i++) to[i] += from[i];
 }
 
-/* The temperature is where the mean of slopes is 0, between the i-th temperature and the next: its
- * variance is that of the mean over the square of the mean's rise. */
+/* At the best temperature, between temperatures i and i + 1, the mean slope is 0. Its variance is
+ * that of the mean slope divided by the square of the derivative of the mean slope. */
 static double error_of_temperature(const kf_likelihood *s, uint32_t i, double temperature) {
   double scale = 1 / (UNIT * (double)s->sums.n), low = ldexp(s->first, (int)i);
   double d0 = (double)s->sums.slope[i] * scale, d1 = (double)s->sums.slope[i + 1] * scale;

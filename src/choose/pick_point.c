@@ -1,9 +1,9 @@
 /* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no
- * further below the best one is good enough. (Settings are compared on the same rows, and a test
- * of the rows that only one of them gets right would see far smaller losses; it would keep
- * hundreds of dimensions for a tenth of a point.) */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n). A setting no further below
+ * the best one is good enough. (Settings are compared on the same rows, so a test on the rows that
+ * only one of them gets right would detect far smaller losses, and keep a large k for a tenth of a
+ * point.) */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ double kf_standard_error(uint64_t hits, uint64_t n) {
   return sqrt(p * (1 - p) / (double)n);
 }
 
-/* The fewest hits that will do. */
+/* The fewest hits that are good enough. */
 static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
   double loss = tolerance > 0 ? tolerance : kf_standard_error(best, n);
   return (double)best - loss * (double)n;

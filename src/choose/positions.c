@@ -1,48 +1,49 @@
-/* positions.c - nearest prototypes for many numbers of dimensions at once.
+/* positions.c - the position of the right class for many numbers of dimensions at once.
  *
  * With the first L directions, a row z and a prototype p have the product z.p = sum over l <= L of
  * z_l p_l, and one more direction adds one term. So the products with all prototypes are running
- * sums in f32. A value that positions prototypes follows from each by the prototype's length at L:
+ * sums in f32. From the product and the length of the prototype at L follows a value that orders
+ * prototypes:
  *
  *     cosine:    z.p / |p|             (|z| is the same for all)
  *     distance:  z.p - |p|^2 / 2       (|z - p|^2 = |z|^2 - 2 (z.p - |p|^2 / 2))
  *
- * What is wanted is the rank of the right class: how many others come before it. Its own values are
- * computed first, at every setting. All other classes are looked at once for a stretch of settings,
- * at one of these, the others being so near that no product can differ by more than |z'||p'|, the
- * lengths of row and prototype in the directions between them. A class that cannot reach the right
- * one within the stretch is done with; the few that are left are taken from setting to setting. Ranks
- * beyond KF_POSITIONS are not told apart, so a row that has fallen so far needs no more classes.
+ * The position of the right class is the number of classes before it. Its own values are computed
+ * first, at every setting. All other classes are scanned once for each stretch of settings, at one
+ * setting of the stretch. At the others a product differs by at most |z'||p'|, the lengths of row
+ * and prototype in the directions between. Classes that cannot reach the right one within the
+ * stretch are done with; the survivors are followed from setting to setting. Positions beyond
+ * KF_POSITIONS are not told apart, so a row that has fallen so far needs no more classes.
  *
- * A class whose value differs from that of the right one by more than rounding can explain is simply
- * counted; others are compared as kf_eval does, by canonical scores of f32 rows with L columns. So
- * every rank is the one that a model with L dimensions gives. */
+ * A class whose value differs from that of the right one by more than rounding errors is simply
+ * counted. Others are compared as kf_eval does, by canonical scores of f32 rows with L columns. So
+ * every position is the one that a model with L dimensions gives. */
 #include "choose/positions_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #define SMALLEST 1e-290 /* has an inverse */
-#define LARGEST  1e30   /* in f32: sums stay far from its range */
-/* Rows (the most of kf_task_rows) and prototypes at a time: their sums stay in the cache. */
+#define LARGEST  1e30   /* in f32: sums stay far from overflow */
+/* Rows (the most of kf_task_rows) and prototypes at a time, whose sums fit the cache. */
 #define ROWS  192u
 #define PANEL 640u
 
-/* What is known of the right class of a row at a setting. */
+/* The right class of a row at one setting. */
 typedef struct right_value {
-  double low, high; /* other classes of such a value are close calls */
+  double low, high; /* other classes with a value between these are close calls */
   double canonical; /* of the nearest right class */
-  uint32_t nearest; /* the number of prototypes: not known yet */
+  uint32_t nearest; /* its number; the number of prototypes: not known yet */
 } right_value;
 
-/* What a row needs to be looked at in a stretch. */
+/* A row in a stretch. */
 typedef struct row_stretch {
-  float low;   /* no class below can reach the right one */
+  float low;   /* classes below cannot reach the right one */
   float reach; /* the longer part of the row between the setting `at` and an end */
   bool done;   /* its positions are KF_POSITIONS throughout */
 } row_stretch;
 
-typedef struct work {
+typedef struct finder_workspace {
   double *mapped;         /* [ROWS][dim_out] */
   double *workspace;      /* for the map */
   float *z;               /* [most][ROWS] mapped rows divided by their size */
@@ -53,18 +54,17 @@ typedef struct work {
   float *sums;            /* [ROWS][PANEL] */
   uint32_t *list;         /* [PANEL] */
   float *row, *prototype; /* [most + 1] for canonical scores */
-} work;
+} finder_workspace;
 
-/* A row at work. */
 typedef struct placed_row {
   const kf_position_finder *f;
-  work *w;
+  finder_workspace *w;
   uint64_t i;
   const kf_right *right;
   unsigned char *positions; /* [n_dims] */
 } placed_row;
 
-static void take_work(work *w, const kf_position_finder *f, kf_arena *arena) {
+static void take_workspace(finder_workspace *w, const kf_position_finder *f, kf_arena *arena) {
   uint64_t rows = ROWS;
   KF_TAKE(arena, w->mapped, rows * f->model->map.dim_out);
   KF_TAKE(arena, w->workspace, 2 * kf_map_workspace(&f->model->map));
@@ -79,10 +79,11 @@ static void take_work(work *w, const kf_position_finder *f, kf_arena *arena) {
   KF_TAKE(arena, w->prototype, f->most + 1);
 }
 
-/* --- a close call: canonical scores ---------------------------------------------------------- */
+/* --- close calls: canonical scores ----------------------------------------------------------- */
 
 /* Smaller is nearer: minus the cosine, or the squared distance. w->row holds the row. */
-static double canonical_value(const kf_position_finder *f, work *w, uint32_t dim, uint32_t j) {
+static double canonical_value(const kf_position_finder *f, finder_workspace *w, uint32_t dim,
+                              uint32_t j) {
   const kf_kernels *kernels = f->kernels;
   const double *p = f->mapped + (uint64_t)j * f->most;
   const float *rows[1] = {w->prototype};
@@ -99,7 +100,7 @@ static double canonical_value(const kf_position_finder *f, work *w, uint32_t dim
   return value;
 }
 
-/* The nearest right class, by canonical scores. */
+/* Finds the nearest right class by canonical scores. */
 static void find_nearest(const placed_row *row, uint32_t dim, right_value *known) {
   const kf_position_finder *f = row->f;
   for (uint32_t s = 0; s < row->right->n; s++) {
@@ -116,7 +117,7 @@ static void find_nearest(const placed_row *row, uint32_t dim, right_value *known
 /* Whether the wrong class j comes before the nearest right one at setting t. */
 static bool comes_before(const placed_row *row, size_t t, uint32_t j) {
   const kf_position_finder *f = row->f;
-  work *w = row->w;
+  finder_workspace *w = row->w;
   const double *z = w->mapped + row->i * f->model->map.dim_out;
   right_value *known = &w->right[row->i * f->n_dims + t];
   uint32_t dim = f->dims[t];
@@ -131,10 +132,11 @@ static bool comes_before(const placed_row *row, size_t t, uint32_t j) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows
- * too far from all prototypes for f32 get an infinite length, which leaves them to canonical
+/* Takes a mapped row in f32, divided by its size: |z|, or for distances the size of the prototypes.
+ * A row too far from all prototypes for f32 gets an infinite length, which leaves it to canonical
  * scores. */
-static kf_status take_row(const kf_position_finder *f, work *w, uint64_t i, kf_err *err) {
+static kf_status take_row(const kf_position_finder *f, finder_workspace *w, uint64_t i,
+                          kf_err *err) {
   const double *z = w->mapped + i * f->model->map.dim_out;
   double *scaled = w->scaled + i * f->most, *length = w->length + i * f->n_dims;
   double largest = 0;
@@ -156,11 +158,11 @@ static kf_status take_row(const kf_position_finder *f, work *w, uint64_t i, kf_e
   return KF_OK;
 }
 
-/* How far a value at setting t may be from that of the canonical scores: sums of products in f32, at
- * setting `at` if that has more; rounding of rows and prototypes to f32 on both sides, of lengths,
- * offsets and values; and what is lost below the range of f32, 2^-150 each time: numbers and products
- * here, which a scale may make large, and the numbers of canonical distances, which are not divided
- * by size. */
+/* How far a value at setting t may be from that of the canonical scores. The bound covers sums of
+ * products in f32 (at setting `at` if that has more), rounding of rows and prototypes to f32 on
+ * both sides, of lengths, offsets and values, and underflow, 2^-150 each time: of numbers and
+ * products here, which a scale may enlarge, and of the numbers of canonical distances, which are
+ * not divided by size. */
 static double doubt(const kf_position_finder *f, const kf_stretch *s, size_t t,
                     const double *length) {
   size_t most = t > s->at ? t : s->at;
@@ -171,8 +173,8 @@ static double doubt(const kf_position_finder *f, const kf_stretch *s, size_t t,
   return gamma * both * both + lost * (1 + both) + lost * lost;
 }
 
-/* Products with prototype j and its squared lengths at the settings of a stretch, from its product x at one of
- * them. A prototype without length has the product 0. */
+/* The products with prototype j and its squared lengths at the settings of a stretch, from its
+ * product x at one of them. A prototype without length has the product 0. */
 static void find_products(const kf_position_finder *f, const double *scaled, const kf_stretch *s,
                           uint32_t j, double x, double *products, double *lengths2) {
   const double *p = f->mapped + (uint64_t)j * f->most, inverse = 1 / f->size;
@@ -198,8 +200,8 @@ static double value_of(const kf_position_finder *f, double product, double lengt
   return length2 > 0 ? product / sqrt(length2) : 0;
 }
 
-/* Whether that value exceeds a bound, and whether it reaches one: without roots and quotients, which would take most
- * of the time. The bounds have room for what rounding does to squares. */
+/* Whether that value exceeds a bound, and whether it reaches one, without square roots and
+ * divisions, which would take most of the time. Bounds allow for the rounding of squares. */
 static double squared(double x) { return x * fabs(x); }
 static bool exceeds(const kf_position_finder *f, double product, double length2, double bound) {
   if (f->euclidean) return product - length2 / 2 > bound;
@@ -210,7 +212,7 @@ static bool reaches(const kf_position_finder *f, double product, double length2,
   return squared(product) >= squared(bound) * (length2 > 0 ? length2 : 1);
 }
 
-/* The right classes at all settings; false if none takes part. */
+/* Finds the best value of the right classes at all settings; false if none takes part. */
 static bool take_right(const placed_row *row) {
   const kf_position_finder *f = row->f;
   const double *scaled = row->w->scaled + row->i * f->most;
@@ -235,15 +237,15 @@ static bool take_right(const placed_row *row) {
   return any;
 }
 
-/* The difference of two lengths, of which one is a part of the other. */
-static double part(double all, double part) {
+/* The length of the rest of a vector, from its length and that of a part. */
+static double rest_of(double all, double part) {
   return isfinite(all) ? sqrt(fmax(all * all - part * part, 0) + 0x1p-40 * all * all) : 0;
 }
 
-/* What the row needs in each stretch. */
+/* Sets the right values and stretches of a row. */
 static void take_stretches(const placed_row *row) {
   const kf_position_finder *f = row->f;
-  work *w = row->w;
+  finder_workspace *w = row->w;
   const double *length = w->length + row->i * f->n_dims;
   right_value *right = w->right + row->i * f->n_dims;
   bool any = take_right(row);
@@ -258,7 +260,7 @@ static void take_stretches(const placed_row *row) {
       most = fmax(most, around);
     }
     double reach =
-        fmax(part(length[s->at], length[s->first]), part(length[s->last - 1], length[s->at]));
+        fmax(rest_of(length[s->at], length[s->first]), rest_of(length[s->last - 1], length[s->at]));
     bool alone = s->last == s->first + 1;
     w->stretches[row->i * f->n_stretches + i] =
         (row_stretch){.low = nextafterf((float)(low - most), -INFINITY),
@@ -267,9 +269,10 @@ static void take_stretches(const placed_row *row) {
   }
 }
 
-/* --- positions ----------------------------------------------------------------------------------- */
+/* --- positions -------------------------------------------------------------------------------- */
 
-/* Takes a wrong class through a stretch; true if all positions there are KF_POSITIONS now. */
+/* Follows a wrong class through a stretch; true if all positions there have reached
+ * KF_POSITIONS. */
 static bool take_class(const placed_row *row, const kf_stretch *s, uint32_t j, double x) {
   const kf_position_finder *f = row->f;
   const right_value *right = row->w->right + row->i * f->n_dims;
@@ -287,10 +290,10 @@ static bool take_class(const placed_row *row, const kf_stretch *s, uint32_t j, d
   return done;
 }
 
-/* Prototypes [from, from + n) in a stretch. */
+/* Compares a row with prototypes [from, from + n) in a stretch. */
 static void place_row(const placed_row *row, size_t number, uint32_t from, uint32_t n) {
   const kf_position_finder *f = row->f;
-  work *w = row->w;
+  finder_workspace *w = row->w;
   const kf_stretch *s = &f->stretches[number];
   row_stretch *known = &w->stretches[row->i * f->n_stretches + number];
   if (known->done) return;
@@ -305,8 +308,8 @@ static void place_row(const placed_row *row, size_t number, uint32_t from, uint3
   }
 }
 
-static void place_rows(const kf_position_finder *f, work *w, uint64_t n, const kf_right *right,
-                       unsigned char *positions) {
+static void place_rows(const kf_position_finder *f, finder_workspace *w, uint64_t n,
+                       const kf_right *right, unsigned char *positions) {
   for (uint64_t i = 0; i < n; i++)
     take_stretches(&(placed_row){f, w, i, &right[i], positions + i * f->n_dims});
   for (uint32_t first = 0; first < f->n; first += PANEL) {
@@ -324,8 +327,8 @@ static void place_rows(const kf_position_finder *f, work *w, uint64_t n, const k
   }
 }
 
-static void map_rows(const kf_position_finder *f, work *w, const float *rows, const double *norm2,
-                     uint64_t n) {
+static void map_rows(const kf_position_finder *f, finder_workspace *w, const float *rows,
+                     const double *norm2, uint64_t n) {
   const kf_map *map = &f->model->map;
   for (uint64_t first = 0; first < n; first += KF_MAP_ROWS) {
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
@@ -338,8 +341,8 @@ kf_status kf_find_positions(const kf_position_finder *f, const float *rows, cons
                             uint64_t n, const kf_right *right, unsigned char *positions,
                             kf_err *err) {
   kf_arena arena = {0};
-  work w;
-  take_work(&w, f, &arena);
+  finder_workspace w;
+  take_workspace(&w, f, &arena);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   for (uint64_t first = 0; status == KF_OK && first < n; first += ROWS) {
     uint64_t count = n - first < ROWS ? n - first : ROWS;

@@ -21,8 +21,8 @@ kf_status kf_find_positions(const kf_position_finder *finder, const float *rows,
                             const double *norm2, uint64_t n, const kf_right *right,
                             unsigned char *positions, kf_err *err);
 
-/* Adds the scored rows of a data set to points [n_dims]: top1 and top5, and lost and won against the
- * last setting. Shared out among ranks. */
+/* Adds the scored rows of a data set to points [n_dims]: top1 and top5, and lost and won against
+ * the last setting. Shared out among ranks. */
 kf_status kf_count_positions(kf_ctx *ctx, const kf_position_finder *finder, const kf_data *data,
                              const kf_judge *judge, kf_dim_point *points, kf_eval_result *counts);
 

@@ -4,22 +4,22 @@
 
 #include "choose/positions.h"
 
-#define KF_STRETCH 64u /* settings of a stretch, at most */
+#define KF_STRETCH 64u /* most settings of a stretch */
 
-/* Settings [first, last) that share a look at all prototypes, at the sums of setting `at`. Arrays are
- * [n]; those that are not needed are zeros or ones. */
+/* Settings [first, last) that share one scan of all prototypes, with the sums of setting `at`.
+ * Arrays are [n]; those that are not needed are zeros or ones. */
 typedef struct kf_stretch {
   size_t first, last, at;
-  float *far;         /* the longer part of a prototype between `at` and an end */
+  float *far;         /* length of the prototype between `at` and either end, the larger one */
   float *first_scale; /* 1 / its length at the first setting, for cosines */
-  float *last_scale;  /* the same at the last one */
+  float *last_scale;  /* 1 / its length at the last setting */
   float *offset;      /* half its squared length at the first setting, for distances */
-  double growth;      /* the most by which a length grows from the first to the last setting */
+  double growth;      /* the largest factor by which a length grows within the stretch */
 } kf_stretch;
 
 struct kf_position_finder {
   const kf_kernels *kernels;
-  const kf_model *model; /* with the most dimensions */
+  const kf_model *model; /* with at least `most` dimensions */
   bool euclidean;
   const uint32_t *dims; /* [n_dims], rising */
   size_t n_dims;
@@ -28,10 +28,10 @@ struct kf_position_finder {
   int32_t *number;  /* [n] class numbers, rising */
   int32_t *place;   /* [n_classes], or -1 */
   double *mapped;   /* [n][most] mapped class means */
-  float *column;    /* [n] one more of them, of priors; zeros without */
-  double size;      /* by which f32 values are divided: that of the largest prototype */
-  float *columns;   /* [most][n] the same divided by size */
-  double *longest;  /* [n_dims] of the prototypes, divided by size */
+  float *column;    /* [n] another column, for priors; zeros without */
+  double size;      /* about the largest length; f32 values are divided by it */
+  float *columns;   /* [most][n] mapped class means in f32 */
+  double *longest;  /* [n_dims] the largest length of a prototype, divided by size */
   double *steepest; /* [n_dims] the largest inverse length; infinite if f32 cannot hold one */
   kf_stretch *stretches;
   size_t n_stretches;

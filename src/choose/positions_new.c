@@ -1,27 +1,27 @@
-/* positions_new.c - making a ranker: mapped class means, and what is known of them in each stretch of
- * settings (positions.c says what for). */
+/* positions_new.c - makes a position finder: maps class means, divides the settings into stretches
+ * and measures prototypes in them (positions.c says what for). */
 #include "choose/positions_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #define SMALLEST     1e-290 /* has an inverse */
-#define MOST_GROWTH  4.0    /* of a prototype within a stretch */
-#define SLACK        0.05   /* what a stretch may add to a cosine, about */
-#define PROFILED     512u   /* prototypes that tell how lengths grow */
+#define MOST_GROWTH  4.0    /* of a length within a stretch */
+#define SLACK        0.05   /* about what the directions of a stretch may add to a cosine */
+#define PROFILED     512u   /* prototypes that show how lengths grow */
 #define ROUNDED_UP   (1 + 0x1p-20)
-#define LENGTH_ERROR 0x1p-40 /* of a squared length, relative: sums and differences in f64 */
+#define LENGTH_ERROR 0x1p-40 /* relative, of a squared length: sums and differences in f64 */
 
 typedef struct making {
   kf_position_finder *f;
   kf_ctx *ctx;
   const kf_stats *stats;
-  /* The most of each worker. */
+  /* The largest that each worker has found. */
   double *longest, *steepest; /* [threads][n_dims] */
   double *growth;             /* [threads][n_dims] by stretch */
 } making;
 
-/* --- mapped class means ------------------------------------------------------------------------ */
+/* --- mapped class means ----------------------------------------------------------------------- */
 
 static void list_classes(kf_position_finder *f, const kf_stats *stats, const unsigned char *mask) {
   for (uint32_t k = 0; k < stats->n_classes; k++) {
@@ -31,7 +31,7 @@ static void list_classes(kf_position_finder *f, const kf_stats *stats, const uns
   }
 }
 
-static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status map_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const making *m = argument;
   const kf_position_finder *f = m->f;
@@ -55,7 +55,7 @@ static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) 
 
 static kf_status map_means(making *m) {
   size_t tasks = (m->stats->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
-  return kf_parallel(m->ctx, tasks, map_some, m);
+  return kf_parallel(m->ctx, tasks, map_classes, m);
 }
 
 static void set_priors(kf_position_finder *f, const kf_stats *stats) {
@@ -76,9 +76,10 @@ static kf_status find_size(kf_position_finder *f, kf_err *err) {
   return KF_OK;
 }
 
-/* --- stretches --------------------------------------------------------------------------------- */
+/* --- stretches -------------------------------------------------------------------------------- */
 
-/* sums[l]: of the squares of the first l columns of prototypes of unit length; some are enough. */
+/* sums[l]: the squares of the first l columns of prototypes of unit length, summed over a
+ * sample. */
 static void profile(const kf_position_finder *f, double *sums) {
   memset(sums, 0, (f->most + 1) * sizeof *sums);
   uint64_t step = f->n / PROFILED + 1;
@@ -92,13 +93,14 @@ static void profile(const kf_position_finder *f, double *sums) {
   for (uint32_t l = 0; l < f->most; l++) sums[l + 1] += sums[l];
 }
 
-/* What columns [from, to) may add to a cosine of the first `all`, for rows of even columns. */
+/* What columns [from, to) may add to a cosine of the first `all` columns, for rows whose columns
+ * are equally large. */
 static double slack(const double *sums, uint32_t from, uint32_t to, uint32_t all) {
   double share = (sums[to] - sums[from]) * (double)(to - from);
   return sqrt(share / (sums[all] * (double)all));
 }
 
-/* The stretch that begins at this setting: of 1, 2, 4, … settings. */
+/* The stretch that begins at a setting, of 1, 2, 4, … settings. */
 static kf_stretch stretch_from(const kf_position_finder *f, const double *sums, size_t first) {
   kf_stretch s = {.first = first, .last = first + 1, .at = first};
   for (size_t width = 2; width <= KF_STRETCH && first + width <= f->n_dims; width *= 2) {
@@ -121,7 +123,8 @@ static kf_status plan(kf_position_finder *f, kf_err *err) {
   return KF_OK;
 }
 
-/* Stretches in which a prototype grows much become single settings; false if there are none. */
+/* Splits stretches in which a prototype grows too much into single settings; false if there are
+ * none. */
 static bool divide(kf_position_finder *f, kf_stretch *workspace) {
   size_t n = 0;
   for (size_t s = 0; s < f->n_stretches; s++) {
@@ -139,10 +142,10 @@ static bool divide(kf_position_finder *f, kf_stretch *workspace) {
   return divided;
 }
 
-/* --- what is known of prototypes --------------------------------------------------------------- */
+/* --- lengths of prototypes -------------------------------------------------------------------- */
 
-/* 1 / the length of a prototype. If it is all but orthogonal to the first directions, it may be too
- * short there for f32; then only canonical scores can tell. */
+/* 1 / the length of a prototype. If it is nearly orthogonal to the first directions, it may be too
+ * short for f32; then only canonical scores can tell. */
 static float inverse_length(double length2, bool zero, double *steepest) {
   bool held = length2 > 0x1p-240;
   double scale = held ? 1 / sqrt(length2) : 0;
@@ -154,8 +157,8 @@ static float part_length(double length2, double of_all) {
   return (float)(sqrt(fmax(length2, 0) + LENGTH_ERROR * of_all) * ROUNDED_UP);
 }
 
-/* Prototype j at all settings of a stretch; length2: of its first dims[first - 1] columns. Returns
- * that of its first dims[last - 1]. */
+/* Measures prototype j at all settings of a stretch. length2: of its first dims[first - 1] columns.
+ * Returns that of its first dims[last - 1] columns. */
 static double measure_stretch(const making *m, size_t number, uint32_t j, double length2,
                               bool *zero, size_t worker) {
   const kf_position_finder *f = m->f;
@@ -185,7 +188,7 @@ static double measure_stretch(const making *m, size_t number, uint32_t j, double
   return length2;
 }
 
-static kf_status measure_some(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status measure_prototypes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
   const making *m = argument;
   const kf_position_finder *f = m->f;
@@ -229,7 +232,7 @@ static kf_status measure(making *m) {
   memset(m->longest, 0, m->ctx->threads * n_dims * sizeof *m->longest);
   memset(m->steepest, 0, m->ctx->threads * n_dims * sizeof *m->steepest);
   memset(m->growth, 0, m->ctx->threads * n_dims * sizeof *m->growth);
-  KF_TRY(kf_parallel(m->ctx, (f->n + KF_MAP_ROWS - 1) / KF_MAP_ROWS, measure_some, m));
+  KF_TRY(kf_parallel(m->ctx, (f->n + KF_MAP_ROWS - 1) / KF_MAP_ROWS, measure_prototypes, m));
   for (size_t t = 0; t < n_dims; t++) {
     f->longest[t] = f->steepest[t] = 0;
     if (t < f->n_stretches) f->stretches[t].growth = 1;
@@ -242,7 +245,7 @@ static kf_status measure(making *m) {
   return KF_OK;
 }
 
-/* --- together ---------------------------------------------------------------------------------- */
+/* --- together --------------------------------------------------------------------------------- */
 
 static kf_status prepare(making *m, const unsigned char *mask, kf_arena *workspace) {
   kf_position_finder *f = m->f;

@@ -28,9 +28,9 @@ static inline void kf_row_list_add(kf_row_list *rows, uint64_t row, int32_t labe
 static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
   return t < n && (kf_i128)(t + 1) * share / n > (kf_i128)t * share / n;
 }
-/* Samples about `most` (0: KF_DEFAULT_SAMPLE) of the labelled rows, spread evenly over the data set:
- * the same share of every class, as nearly as possible, and at least one row of each. *labelled:
- * how many rows have a label. */
+/* Samples about `most` (0: KF_DEFAULT_SAMPLE) of the labelled rows, spread evenly over the data
+ * set: the same share of every class, as nearly as possible, and at least one row of each.
+ * *labelled: how many rows have a label. */
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 
@@ -59,8 +59,8 @@ kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint6
 
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 
-/* Assigns each row a fold in [0, folds). Folds are stratified: as nearly as possible they have equal
- * sizes and equal shares of every class. */
+/* Assigns each row a fold in [0, folds). Folds are stratified: as nearly as possible they have
+ * equal sizes and equal shares of every class. */
 kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
                        unsigned char **out, kf_err *err);
 /* Assigns whole groups to folds. groups: one for every row of the data set. */
@@ -69,8 +69,8 @@ kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32
 /* The rows of a fold or, with `others`, all other rows. */
 kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_row_list *out, kf_err *err);
-/* Subtracts the statistics of a fold from `rest`, a copy of those of all rows made by kf_stats_copy.
- * Merging *taken restores it. Both are exact. */
+/* Subtracts the statistics of a fold from `rest`, a copy of those of all rows made by
+ * kf_stats_copy. Merging *taken restores it. Both are exact. */
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
 
 typedef struct kf_fold {
@@ -96,8 +96,8 @@ kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_p
 /* The rows of a fold that are in the sample and whose class has rows outside the fold. */
 kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
                           kf_err *err);
-/* Calls `work` for one fold of the labelled rows after the other. KF_ERR_ARG and KF_ERR_MATH get the
- * number of the fold in their messages. Errors go to the context. */
+/* Calls `work` for one fold of the labelled rows after the other. KF_ERR_ARG and KF_ERR_MATH get
+ * the number of the fold in their messages. Errors go to the context. */
 kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *folding, uint64_t *labelled);
 /* Folds have fewer rows and less scatter, so an absolute lambda is made relative to the mean
  * eigenvalue of all rows. */

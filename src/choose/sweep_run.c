@@ -1,16 +1,16 @@
 /* sweep_run.c - runs the plan of a sweep on one set of training and test rows.
  *
- * Shared work is done once: S_w is decomposed once for all lambdas; the alphas of all lambdas
- * are chosen in one pass over the training rows; a model or gallery serves all passes of its
- * group; one pass ranks all numbers of dimensions, one search serves all k. */
+ * Shared work is done once: S_w is decomposed once for all lambdas, the alphas of all lambdas are
+ * chosen together, a model or gallery serves all passes that need it, one pass handles all numbers
+ * of dimensions, and one search serves all k. */
 #include "choose/sweep.h"
 #include "choose/left_out.h"
 
 #include <stdlib.h>
 
-/* What a group shares besides the model of its lambda. */
+/* Objects that cells share, besides the model of their lambda. */
 typedef struct shared {
-  kf_model *map;   /* with the dimensions of the group */
+  kf_model *map;   /* with their number of dimensions */
   kf_model *model; /* of text, or fused */
   kf_gallery *gallery;
 } shared;
@@ -30,7 +30,7 @@ static const kf_class_set *set_of(const kf_sweep_job *j, const kf_sweep_work *w)
 
 /* --- results --------------------------------------------------------------------------------- */
 
-/* Hits of folds add up; lambda and alpha are those of the first fold that counts. */
+/* Adds up the hits of folds. Lambda and alpha are those of the first fold with rows. */
 static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, uint64_t top1,
                      uint64_t top5) {
   kf_sweep_cell *c = &j->sweep->cells[w->cell];
@@ -45,7 +45,7 @@ static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, 
   c->top5 += top5;
 }
 
-/* With test data, the counts of rows are those of prototypes, or else of neighbours, or else of
+/* With test data, takes the counts of rows from prototypes or, in this order, neighbours or
  * text. */
 static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval_result *counts) {
   const kf_sweep_options *o = &j->plan->options;
@@ -60,7 +60,7 @@ static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval
 
 /* --- passes over the test rows --------------------------------------------------------------- */
 
-/* Nearest prototypes of one model. */
+/* Evaluates the nearest prototypes of one model. */
 static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep_work *w,
                           size_t n) {
   const kf_sweep_cell *c = setting_of(j, w);
@@ -78,7 +78,7 @@ static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep
   return KF_OK;
 }
 
-/* All k at once. */
+/* Evaluates all k at once. */
 static kf_status run_neighbours(kf_sweep_job *j, const kf_gallery *gallery, const kf_sweep_work *w,
                                 size_t n) {
   const kf_sweep_options *o = &j->plan->options;
@@ -103,7 +103,7 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The different numbers of dimensions, rising, and how many there are. */
+/* Lists the distinct numbers of dimensions, rising, and returns how many there are. */
 static size_t list_dims(const kf_sweep_job *j, const kf_sweep_work *w, size_t n, uint32_t *dims) {
   size_t n_dims = 0;
   for (size_t i = 0; i < n; i++) dims[i] = setting_of(j, &w[i])->dim;
@@ -127,7 +127,7 @@ static kf_status place_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_ju
   return kf_check_scored(judge, counts, &j->ctx->err);
 }
 
-/* All numbers of dimensions at once. */
+/* Evaluates all numbers of dimensions at once. */
 static kf_status run_dims(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   kf_arena arena = {0};
   uint32_t *dims;
@@ -152,8 +152,8 @@ static kf_status run_dims(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   return status;
 }
 
-/* Whether a fold has rows of the classes that take part and have other rows. (If test data have
- * none, the evaluation says so.) */
+/* Whether a fold has rows of classes that take part and have other rows. (If test data have none,
+ * the evaluation fails.) */
 static kf_status fold_counts(kf_sweep_job *j, const shared *s, const kf_sweep_work *w,
                              bool *counts) {
   const kf_row_list *fold = j->fold;
@@ -185,7 +185,7 @@ static kf_status run_pass(kf_sweep_job *j, const shared *s, const kf_sweep_work 
   return kf_stage_step(j->stage);
 }
 
-/* --- what groups share ----------------------------------------------------------------------- */
+/* --- shared objects -------------------------------------------------------------------------- */
 
 static kf_status fit_lambda(kf_sweep_job *j, size_t lambda) {
   const kf_sweep_options *o = &j->plan->options;
@@ -199,7 +199,7 @@ static kf_status fit_lambda(kf_sweep_job *j, size_t lambda) {
   return kf_fitter_fit(j->fitter, o->lambdas[lambda], most, o->centre, &j->model);
 }
 
-/* The weight of prototypes next to text at each lambda, by the training rows. */
+/* Chooses alpha at each lambda from the training rows. */
 static kf_status choose_alphas(kf_sweep_job *j) {
   const kf_sweep_options *o = &j->plan->options;
   if (j->alphas != NULL) return KF_OK;
@@ -215,7 +215,7 @@ static kf_status choose_alphas(kf_sweep_job *j) {
   return kf_stage_step(j->stage);
 }
 
-/* Fused maps are centred on the mean, as those of kf_fit with text are. */
+/* Fused maps are centred on the mean, as in kf_fit with text. */
 static kf_status make_fused(kf_sweep_job *j, const kf_sweep_work *w, shared *s) {
   KF_TRY(choose_alphas(j));
   KF_TRY(kf_fitter_shorten(j->fitter, j->model, setting_of(j, w)->dim, KF_CENTRE_MEAN, &s->map));
@@ -236,7 +236,7 @@ static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s)
   return KF_OK;
 }
 
-static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
+static kf_status run_sharing(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   shared s = {0};
   kf_status status = make_shared(j, w, &s);
   for (size_t i = 0, next; status == KF_OK && i < n; i = next) {
@@ -251,7 +251,7 @@ static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 
 /* --- leave-one-out --------------------------------------------------------------------------- */
 
-/* Hits at one lambda of rows left out. */
+/* Counts hits of rows left out at one lambda. */
 static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_work *w) {
   kf_sweep_cell *c = &j->sweep->cells[w->cell];
   double mean = j->sweep->mean_eigenvalue;
@@ -265,7 +265,7 @@ static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_wo
   return KF_OK;
 }
 
-/* All lambdas at once; the rows that are left out are training rows. */
+/* Leaves training rows out at all lambdas. */
 static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   const kf_sweep_options *o = &j->plan->options;
   kf_left_out_options by = {.metric = setting_of(j, w)->metric,
@@ -292,10 +292,10 @@ kf_status kf_sweep_run(kf_sweep_job *j) {
       kf_fitter_new(j->ctx, j->stats, plan->options.between, plan->options.method, &j->fitter);
   if (status == KF_OK) status = kf_fitter_set_priors(j->fitter, plan->options.priors);
   for (size_t i = 0, n; status == KF_OK && i < plan->n_cells; i += n) {
-    const kf_sweep_work *group = plan->work + i;
-    n = kf_sweep_agreeing(group, plan->n_cells - i, KF_SWEEP_SHARED);
+    const kf_sweep_work *same = plan->work + i;
+    n = kf_sweep_agreeing(same, plan->n_cells - i, KF_SWEEP_SHARED);
     status =
-        kind_of(group) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(j, group, n) : run_group(j, group, n);
+        kind_of(same) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(j, same, n) : run_sharing(j, same, n);
   }
   kf_model_free(j->model);
   kf_fitter_free(j->fitter);
