@@ -5,29 +5,29 @@
  *
  *     C = R^-T S_b R^-1 = U^T diag(gamma) U        T = the rows of U R^-T
  *
- * Models are made this way, which needs no eigenvectors of S_w. A is taken in units of a power of
- * two (squared), which makes its largest element about one, so no lambda is too large or too small.
+ * Models are made this way, which needs no eigenvectors of S_w. S_w + lambda I is scaled by an even
+ * power of two that makes its largest element about one, so no lambda is too large or too small.
  *
  * By the eigenvectors of S_w,
  *
  *     S_w = V^T diag(w) V       C = diag(w + lambda)^(-1/2) V S_b V^T diag(w + lambda)^(-1/2)
  *     C = U^T diag(gamma) U     T = the rows of U diag(w + lambda)^(-1/2) V
  *
- * where V is found once for all lambdas. This costs less for each of many lambdas, and leaving rows
- * out needs V anyway, so the curve over lambda is made this way. So are models at lambda 0, or
- * where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda I:
- * rounding errors matter there, and eigenvalues show which directions are only rounding.
+ * where V is found once for all lambdas. This is cheaper for each of many lambdas, and
+ * leave-one-out needs V anyway, so the curve over lambda is made this way. So are models at lambda
+ * 0, or where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda
+ * I: there rounding errors matter, and eigenvalues show which directions are nothing else.
  *
- * Both give the same T up to rounding and signs. Which one makes a model depends on the statistics
- * and lambda alone, not on whether lambda was given or chosen. Leaving rows out at the lambda of
- * the model uses the map of the model; U in the basis of V is then T V^T diag(w + lambda)^(1/2). */
+ * Both give the same T up to rounding and signs. Which one makes a model depends only on the
+ * statistics and lambda, not on whether lambda was given or chosen. Leave-one-out at the lambda of
+ * a model uses its map; U in the basis of V is then T V^T diag(w + lambda)^(1/2). */
 #include "model/fitter.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define LEAST_PIVOT   0x1p-30 /* next to the largest diagonal element */
+#define LEAST_PIVOT   0x1p-30 /* relative to the largest diagonal element */
 #define LEAST_SCATTER 1e-290  /* the inverse of a smaller unit would overflow */
 
 void kf_directions_take(kf_fitter *f) {
@@ -51,14 +51,14 @@ void kf_directions_take(kf_fitter *f) {
 
 /* --- S_w -------------------------------------------------------------------------------------- */
 
-/* Sets rank and noise. S_w is positive semi-definite by construction. */
+/* Sets noise and matrix rank. S_w is positive semi-definite by construction. */
 static kf_status judge_values(kf_fitter *f) {
   double largest = fabs(f->values[0]), smallest = f->values[f->dim - 1];
   f->noise = f->dim * DBL_EPSILON * largest;
   for (f->dims_within = 0; f->dims_within < f->dim && f->values[f->dims_within] > f->noise;)
     f->dims_within++;
   for (uint32_t i = f->dims_within; i < f->dim; i++) f->values[i] = 0;
-  /* Far beyond rounding: the file was made up. */
+  /* Far beyond rounding errors: the file is not genuine. */
   if (smallest < -1e-6 * largest)
     return kf_fail_file(&f->ctx->err, f->within->from,
                         "no rows have these statistics: their scatter within classes has a "
@@ -104,8 +104,8 @@ kf_status kf_fitter_between(kf_fitter *f) {
 
 /* --- by the eigenvectors of S_w --------------------------------------------------------------- */
 
-/* Rows of c := C, divided by the square of the largest scale, so that no lambda makes it overflow;
- * and the columns of the same numbers. */
+/* Sets rows of C, divided by the square of the largest scale so that no lambda makes it overflow,
+ * and the columns that mirror them. */
 static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -121,7 +121,7 @@ static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err
   return KF_OK;
 }
 
-/* Eigenvalues in units of a square; those that are rounding become 0. */
+/* Converts eigenvalues from units of root^2; those that are rounding errors become 0. */
 static kf_status set_gamma(kf_fitter *f, double lambda, double root) {
   double noise = f->dim * DBL_EPSILON * fabs(f->gamma[0]);
   for (uint32_t i = 0; i < f->dim; i++)
@@ -161,7 +161,7 @@ static kf_status map_by_vectors(kf_fitter *f, double lambda) {
 
 /* --- by a triangular factor ------------------------------------------------------------------- */
 
-/* S_w + lambda I in units of 2^(2 power), for a task. */
+/* S_w + lambda I in units of 2^(2 power). */
 typedef struct shifted {
   const kf_fitter *fitter;
   double lambda, unit, *to;
@@ -181,7 +181,7 @@ static kf_status shift_rows(void *argument, size_t block, size_t worker, kf_err 
   return KF_OK;
 }
 
-/* *good: whether there is a factor, in units of 2^(2 power). */
+/* Factorizes S_w + lambda I in units of 2^(2 power). *good: whether all pivots are large enough. */
 static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) {
   uint64_t n = f->dim;
   double largest = 0;
@@ -195,7 +195,7 @@ static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) 
   return kf_factorize(f->ctx, s.to, LEAST_PIVOT * largest * s.unit, &f->factor, good);
 }
 
-/* Rows of u to columns of the map, times a power of two. */
+/* Copies rows of u to columns of the map, times a power of two. */
 typedef struct columns {
   const kf_fitter *fitter;
   double unit;

@@ -1,20 +1,20 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
  * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below
- * it, on the CPU that the BLAS detects, and on the number of threads. We do what LAPACK's dsyevd
- * does: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide and conquer
- * (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step is matrix
- * products.
+ * it, on the CPU that the BLAS detects, and on the number of threads. The method is that of
+ * LAPACK's dsyevd: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide
+ * and conquer (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step
+ * is matrix products.
  *
- * Every sum is either canonical (eight lanes) or runs in a fixed order; rows and columns are shared
- * out among threads, sums never are. */
+ * Every sum is either canonical (eight lanes) or runs in a fixed order. Threads share rows and
+ * columns, never a sum. */
 #include "model/eigen.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64u /* rows copied together */
+#define BLOCK 64u /* rows copied in a task */
 
 typedef struct indexed {
   double value;
@@ -32,7 +32,7 @@ typedef struct eigen {
   double *vectors;
 } eigen;
 
-/* The power of two that brings the largest element near 1; exact to divide by and to undo. */
+/* The power of two that scales the largest element to about 1, without rounding. */
 static int power_of(const double *a, size_t n) {
   double largest = 0;
   for (size_t i = 0; i < n * n; i++) largest = fabs(a[i]) > largest ? fabs(a[i]) : largest;
@@ -57,7 +57,7 @@ static kf_status take_rows(void *argument, size_t block, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* Columns of z to rows of the result, in order. */
+/* Copies columns of z to rows of the result, in order. */
 static kf_status give_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -75,7 +75,7 @@ static int falling(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
-/* Of the tridiagonal matrix, and back. */
+/* Solves the tridiagonal problem and transforms its eigenvectors back. */
 static kf_status solve(eigen *g, double *values) {
   size_t n = g->t.n;
   bool vectors = g->vectors != NULL;
@@ -90,7 +90,7 @@ static kf_status solve(eigen *g, double *values) {
 
 static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
 
-/* Of a row; never a large power of two. */
+/* The length of a row in memory, never a large power of two. */
 static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
 
 uint64_t kf_eigen_workspace(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }

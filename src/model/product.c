@@ -1,5 +1,5 @@
-/* product.c - matrix products in f64, divided among threads by rows of the result. No sum is
- * divided, so the bits do not depend on the number of threads. */
+/* product.c - matrix products in f64. Threads share the rows of the result and never a sum, so the
+ * bits do not depend on their number. */
 #include "model/model.h"
 
 #include <string.h>

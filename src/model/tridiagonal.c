@@ -7,9 +7,9 @@
  *
  * The updates of PANEL reflections are deferred and applied as one matrix product (Dongarra,
  * Hammarling and Sorensen). Until then A stands for A - sum (v w^T + w v^T), both in its product
- * with v and in the next row. Half of the work is these products with v, each of which reads the
- * lower triangle once and is bound by memory. They are split into parts whose number depends on the
- * size alone; each part has its own sum, and the parts are added in order.
+ * with v and in the next row. These products with v are half of the work. Each reads the lower
+ * triangle once and is bound by memory. They are split into parts whose number depends on the size
+ * alone; each part has its own sum, and the parts are added in order.
  *
  * To apply Q, the product of a block of reflections H_1 H_2 … H_k is I - V T V^T with T upper
  * triangular (Schreiber and Van Loan), which takes two matrix products to apply. */
@@ -21,7 +21,7 @@
 #define PANEL     32u /* reflections made together */
 #define ROW_BLOCK 96u /* rows of A updated together */
 #define BACK      96u /* reflections applied together */
-#define PARTS     8u  /* of a product with a vector, at most */
+#define PARTS     8u  /* most parts of a product with a vector */
 
 typedef struct reduction {
   kf_ctx *ctx;
@@ -29,13 +29,14 @@ typedef struct reduction {
   double *updates,
       *swapped; /* [2 PANEL][ld] v, -w, v, -w, … and -w, v, -w, v, …, their ends zero */
   size_t n_updates;
-  size_t size;      /* of the matrix not reduced yet */
-  const double *x;  /* it is multiplied with */
+  size_t size;      /* of the matrix that is not reduced yet */
+  const double *x;  /* the vector to multiply it with */
   double *products; /* [PARTS][ld] */
 } reduction;
 
-/* Turns x[0 … n) into the reflector, with 1 at its end, that takes it to (0, …, 0, alpha); returns
- * alpha. The matrix is scaled to 1, so anything below 1e-30 is far below rounding errors. */
+/* Turns x[0 … n) into the reflector, with 1 at its end, that maps it to (0, …, 0, alpha), and
+ * returns alpha. The matrix is scaled to 1, so anything below 1e-30 is far below rounding
+ * errors. */
 static double reflector(const kf_kernels *kernels, size_t n, double *x, double *tau) {
   double cleared2 = kernels->dot(n - 1, x, x), last = x[n - 1];
   *tau = 0;
@@ -53,7 +54,7 @@ static double reflector(const kf_kernels *kernels, size_t n, double *x, double *
 
 /* --- the product with a vector --------------------------------------------------------------- */
 
-/* The first row of a part: parts have about the same number of elements, a multiple of 8 rows. */
+/* The first row of a part, a multiple of 8. Parts have about the same number of elements. */
 static size_t part_start(size_t size, size_t parts, size_t part) {
   if (part == parts) return (size + 7) / 8 * 8;
   return (size_t)((double)size * sqrt((double)part / (double)parts)) / 8 * 8;
@@ -121,8 +122,8 @@ static kf_status reduce_row(reduction *r, size_t i) {
   return KF_OK;
 }
 
-/* The i-th block of 96 rows of A from below, up to the end of its block on the diagonal: the
- * longest rows first, so that threads end together. */
+/* Updates the i-th block of rows of A from below, up to the end of its block on the diagonal. The
+ * longest rows come first, so that threads finish together. */
 static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -166,7 +167,7 @@ typedef struct back {
   const kf_tridiagonal *t;
   double *z;
   size_t columns;
-  size_t share;   /* columns to which a thread applies them */
+  size_t share;   /* columns of a task */
   double *y;      /* [n][ld]; block b: -V T in columns [BACK b, BACK b + BACK) */
   double *square; /* [blocks][BACK][BACK] -T */
   double *inner;  /* [threads][BACK][share] */

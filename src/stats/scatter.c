@@ -1,26 +1,26 @@
-/* scatter.c - from exact moments to the scatter matrices in f64.
+/* scatter.c - computes the scatter matrices in f64 from exact moments.
  *
  * With s_k, n_k the sum and count of class k, s and N those of all rows, M the second moments:
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * Both are small differences of large numbers: rows of a class are alike, and CLIP embeddings have
- * a large common mean. So the large terms are subtracted as integers. With g_k = round(s_k / n_k)
- * and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
+ * Both are small differences of large numbers: rows of a class are similar, and CLIP embeddings
+ * have a large common mean. So the large terms are subtracted as integers. With g_k = round(s_k /
+ * n_k) and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
  *
  *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
  * The first term is an integer matrix and the second is small: A = sum_k n_k g_k g_k^T is computed
- * exactly, F = sum_k h_k r_k^T in f64. With E = F + F^T, and g and r the same for all rows,
+ * exactly, F = sum_k h_k r_k^T in f64. With E = F + F^T, and g and r defined likewise for all rows,
  *
  *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
  *
- * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is
+ * where the brackets are exact. If all rows of each class are equal, r_k = 0 and M = A, so S_w is
  * zero and not rounding noise.
  *
- * A comes from the kernel of the second moments, whose rows have no weights. Classes with the same
- * number of rows are summed together if they are many, and that sum is added n_k times; every other
- * class takes part once for each bit of n_k, and the sum of bit b is added 2^b times. */
+ * A comes from the kernel for second moments, whose rows have no weights. If many classes have the
+ * same number of rows they are summed together, and the sum is added n_k times. Every other class
+ * takes part once for each bit of n_k, and the sum of bit b is added 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@
 #define CLASS_BLOCK ((uint64_t)192)
 #define TILE        8u   /* rows and columns finished together; a cache line */
 #define AHEAD       128u /* elements to prefetch */
-#define SAVED       256u /* rows: adding a sum to the totals costs about as much */
+#define FLUSH_COST  256u /* rows that take as long as adding a sum to the totals */
 
 typedef struct counted {
   int64_t count;
@@ -45,9 +45,9 @@ typedef struct scatter {
   bool *inexact;       /* [K] r_k is not zero */
   kf_i128 *a;          /* triangle of A */
   int64_t *g, *r;      /* [dim] of all rows */
-  counted *by_count;   /* [K] classes that have not been summed */
+  counted *by_count;   /* [n_counted] classes not summed yet; memory for [K] */
   uint32_t n_counted;
-  uint32_t *chosen; /* [K] classes of one sum, each counting `weight` times */
+  uint32_t *chosen; /* [n_chosen] classes of one sum, which count `weight` times; memory for [K] */
   size_t n_chosen;
   int64_t weight;
   size_t block;
@@ -56,13 +56,13 @@ typedef struct scatter {
   /* F, class block by class block. */
   double *h, *rest; /* [CLASS_BLOCK][dim] h_k, r_k */
   size_t depth;
-  size_t share; /* rows of f for a task */
+  size_t share; /* rows of f in a task */
   double *f;    /* [dim][dim] */
   double *s_w, *s_b;
 } scatter;
 
-/* Rounds a / n to the nearest integer, n > 0: ties go up. inverse: 1 / n in f64, with which
- * the quotient, at most 2^22, is off by one at most. Integer division is several times slower. */
+/* Rounds a / n to the nearest integer, n > 0, ties up. inverse: 1 / n in f64, with which the
+ * quotient, at most 2^22, is off by at most one. Integer division is several times slower. */
 static int64_t divide_rounded(int64_t a, int64_t n, double inverse) {
   int64_t q = (int64_t)((double)a * inverse), twice = 2 * (a - n * q);
   return q + (twice >= n) - (twice < -n);
@@ -136,7 +136,7 @@ static int by_rising_count(const void *a, const void *b) {
   return x->class < y->class ? -1 : 1;
 }
 
-/* Sums classes with the same number of rows where that pays; lists the others. */
+/* Sums classes with the same number of rows where that pays, and lists the others. */
 static kf_status sum_equal_counts(scatter *t) {
   const kf_stats *s = t->stats;
   uint32_t left = 0, end;
@@ -146,7 +146,7 @@ static kf_status sum_equal_counts(scatter *t) {
     int64_t count = t->by_count[i].count;
     for (end = i; end < s->n_classes && t->by_count[end].count == count;) end++;
     uint64_t bits = (uint64_t)__builtin_popcountll((unsigned long long)count);
-    bool alone = bits > 1 && (bits - 1) * (end - i) >= SAVED;
+    bool alone = bits > 1 && (bits - 1) * (end - i) >= FLUSH_COST;
     for (uint32_t k = i; k < end; k++)
       if (alone)
         t->chosen[t->n_chosen++] = t->by_count[k].class;
@@ -172,7 +172,7 @@ static kf_status sum_class_means(scatter *t) {
 
 /* --- F ---------------------------------------------------------------------------------------- */
 
-/* The rows of a task of f += h^T r; zeros at first. */
+/* Rows of f += h^T r; sets them to zero first for the first block. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -185,7 +185,7 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* h and r of the class at `at` in the block. */
+/* Sets h and r of class `at` of the block. */
 static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -224,13 +224,13 @@ static kf_status sum_remainders(scatter *t) {
 
 /* --- together --------------------------------------------------------------------------------- */
 
-/* Rounded to nearest; most integers here fit 64 bits, whose conversion is one instruction. */
+/* Rounds to nearest. Most integers here fit 64 bits, whose conversion is one instruction. */
 static double to_double(kf_i128 x) {
   int64_t low = (int64_t)x;
   return low == x ? (double)low : (double)x;
 }
 
-/* Elements i, j and j, i of the two matrices in real units. */
+/* Sets elements i, j and j, i of the two matrices, in real units. */
 static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit) {
   const kf_stats *s = t->stats;
   uint64_t dim = s->dim, at = kf_triangle_at(s->dim, (uint32_t)i, (uint32_t)j);
@@ -245,7 +245,7 @@ static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit
   }
 }
 
-static void finish_some(const scatter *t, uint64_t i, uint64_t column, double unit) {
+static void finish_tile_row(const scatter *t, uint64_t i, uint64_t column, double unit) {
   uint64_t dim = t->stats->dim, next = column + TILE;
   if (next + TILE <= dim) {
     uint64_t at = kf_triangle_at(t->stats->dim, (uint32_t)i, (uint32_t)next);
@@ -258,7 +258,7 @@ static void finish_some(const scatter *t, uint64_t i, uint64_t column, double un
     finish_element(t, i, j, unit);
 }
 
-/* Rows from the diagonal on, and with them as many columns. */
+/* Sets rows from the diagonal on, and the columns that mirror them. */
 static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -267,7 +267,7 @@ static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err
   uint64_t end = first + TILE < dim ? first + TILE : dim;
   double unit = ldexp(1.0, -2 * t->stats->exponent);
   for (uint64_t column = first; column < dim; column += TILE)
-    for (uint64_t i = first; i < end; i++) finish_some(t, i, column, unit);
+    for (uint64_t i = first; i < end; i++) finish_tile_row(t, i, column, unit);
   return KF_OK;
 }
 

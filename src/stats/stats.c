@@ -1,4 +1,4 @@
-/* stats.c - makes, fills, merges and subtracts sets of statistics. */
+/* stats.c - makes, fills, merges and subtracts statistics. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -64,11 +64,11 @@ kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char
 
 typedef struct check_job {
   const kf_stats *stats;
-  const kf_data *data; /* over the rows */
+  const kf_data *data; /* the rows */
   const int32_t *labels;
 } check_job;
 
-/* Checks everything that could make adding these rows fail half-way. */
+/* Checks everything that could make adding these rows fail halfway. */
 static kf_status check_rows(void *argument, const kf_batch *b, kf_err *err) {
   const check_job *j = argument;
   const kf_stats *s = j->stats;
@@ -93,7 +93,7 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
-  data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
+  data->skip_bad = true; /* unlabelled rows may hold anything; others are checked here */
   check_job j = {stats, data, labels};
   kf_pass pass = {.rows_only = true, .work = check_rows, .argument = &j};
   kf_status status = kf_each_batch(ctx, data, &pass);
@@ -159,7 +159,7 @@ static kf_status fail_without_label(const kf_data *data, kf_err *err) {
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "no row of the data set has a label");
 }
 
-/* Empty statistics of the classes and the unit of a data set. */
+/* Makes empty statistics with the classes of a data set and an exponent that fits its values. */
 static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_options *o,
                          kf_stats **out) {
   kf_err *err = &ctx->err;
@@ -212,7 +212,7 @@ static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) 
       a->exponent, b->exponent);
 }
 
-/* The sorted union of two lists of names; the result points into them. */
+/* The sorted union of two lists of names, which the result points into. */
 static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, kf_err *err) {
   uint32_t n = a->n + b->n, kept = 0;
   char **list = kf_alloc(n, sizeof *list);
@@ -271,7 +271,7 @@ static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) 
   return status;
 }
 
-/* An empty set that can take the classes of both. */
+/* Makes empty statistics with the classes of both. */
 static kf_status new_for_both(const kf_stats *a, const kf_stats *b, kf_stats **out, kf_err *err) {
   if (a->names.n == 0 || kf_names_equal(&a->names, &b->names)) {
     uint32_t n = a->n_classes > b->n_classes ? a->n_classes : b->n_classes;
@@ -296,7 +296,7 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   if (status == KF_OK) status = match_and_add(sum, into, err);
   if (status == KF_OK) status = match_and_add(sum, other, err);
   if (status == KF_OK) {
-    kf_stats old = *into; /* swap the contents, so that sum carries the old ones away */
+    kf_stats old = *into; /* swap the contents; the old ones are freed with `sum` */
     *into = *sum;
     *sum = old;
   }
@@ -304,7 +304,7 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   return status;
 }
 
-/* Whether the difference could be statistics of rows: |X| <= 2^22 bounds every sum by its count. */
+/* Whether the difference may be statistics of rows: since |X| <= 2^22, counts bound all sums. */
 static bool difference_fits(const kf_stats *a, const int32_t *place, const kf_stats *b) {
   for (uint32_t k = 0; k < b->n_classes; k++) {
     if (b->counts[k] == 0) continue;
@@ -385,7 +385,7 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
   KF_TRY(kf_origin_agree(&data->origin, &stats->origin, err));
   if (!data->has_labels)
     return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABELS, "the rows have no labels");
-  bool bad = data->skip_bad; /* then rows may be fewer */
+  bool bad = data->skip_bad; /* there may be fewer rows */
   if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
       !kf_names_equal(&stats->names, &data->names) ||
       (bad ? stats->rows > data->rows : stats->rows != data->rows - data->unlabelled))

@@ -295,7 +295,7 @@ def rows_alone_in_their_class(box):
     equal([line.split("\t")[1] for line in right], [f"class {k}" for k in range(4)], "every row is its own class")
     box.works("stats", "y.safetensors", "-o", "s.safetensors", "-q")
     check(instead + "30x" in box.works("fit", "s.safetensors", "-o", "b.safetensors").err, "from statistics")
-    box.refuses(BAD_DATA, "fit", *words, "--lambda", 0, naming="the scatter of all rows has rank 3 of 8")
+    box.refuses(BAD_DATA, "fit", *words, "--lambda", 0, naming="the scatter of all rows has matrix rank 3 of 8")
 
 
 @test
