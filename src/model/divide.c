@@ -379,14 +379,6 @@ static kf_status solve_leaf(void *argument, size_t i, size_t worker, kf_err *err
   return KF_OK;
 }
 
-static kf_status zero_rows(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const divide *g = argument;
-  memset(g->q + i * g->ld, 0, g->ld * sizeof *g->q);
-  return KF_OK;
-}
-
 /* Cuts T between leaves. */
 static kf_status cut(divide *g) {
   double largest = 0;
@@ -419,7 +411,7 @@ static void transpose(const divide *g) {
 
 static kf_status conquer(divide *g) {
   KF_TRY(cut(g));
-  if (!g->values_alone) KF_TRY(kf_parallel(g->ctx, g->n, zero_rows, g));
+  if (!g->values_alone) memset(g->q, 0, g->n * g->ld * sizeof *g->q);
   KF_TRY(kf_parallel(g->ctx, (size_t)1 << g->depth, solve_leaf, g));
   if (g->depth == 0 && !g->values_alone) transpose(g);
   for (unsigned height = 1; height <= g->depth; height++) {

@@ -307,28 +307,20 @@ double kf_fitter_kappa(const kf_fitter *f) {
 typedef struct classes_job {
   const kf_fitter *fitter;
   kf_model *model;
-  uint32_t share; /* classes of a task */
 } classes_job;
 
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const classes_job *j = argument;
-  uint32_t first = (uint32_t)i * j->share, left = j->model->n_classes - first;
+  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
   return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
-                              left < j->share ? left : j->share, j->fitter->between, first, err);
-}
-
-/* Equal shares in whole tiles of every product, so that threads finish together. */
-static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
-  uint64_t turn = (uint64_t)KF_MAP_ROWS * ctx->threads, turns = (n + turn - 1) / turn, tile = 12;
-  uint64_t tasks = turns * ctx->threads, share = ((n + tasks - 1) / tasks + tile - 1) / tile * tile;
-  return (uint32_t)share;
+                              left < KF_MAP_ROWS ? left : KF_MAP_ROWS, j->fitter->between, first,
+                              err);
 }
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
-  classes_job j = {.fitter = f, .model = m, .share = share_classes(f->ctx, m->n_classes)};
-  size_t tasks = (m->n_classes + j.share - 1) / j.share;
-  return kf_parallel(f->ctx, tasks, set_classes, &j);
+  size_t tasks = (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
+  return kf_parallel(f->ctx, tasks, set_classes, &(classes_job){.fitter = f, .model = m});
 }
 
 /* Sets the version and the checksum of the statistics, of both if they differ. */

@@ -116,7 +116,7 @@ static kf_status take_file(plan *p, const char *path) {
   kf_status status = kf_stats_read_part(path, &covers, &s, &why);
   bool fits = status == KF_OK && s->dim == p->stats->dim && s->n_classes == p->stats->n_classes;
   if (fits && mark_covered(covers, p->n, done)) {
-    kf_stats_add_sums(p->stats, s);
+    kf_stats_add_same(p->stats, s);
     memcpy(p->done, done, p->n);
   } else if (status != KF_ERR_MEM) {
     kf_log(p->ctx, "%s: ignored: %s", path,
@@ -219,7 +219,7 @@ static kf_status accumulate(plan *p, const char *what) {
   uint64_t found = log_found(p);
   kf_share_begin(ctx, ctx->ranks.rank == 0 ? found : 0);
   KF_TRY(kf_agree_on(ctx, add_pieces(p, what)));
-  kf_stats_add_sums(p->stats, p->own);
+  kf_stats_add_same(p->stats, p->own);
   return kf_stats_add_ranks(ctx, KF_OK, p->stats);
 }
 

@@ -385,7 +385,7 @@ static kf_status add_or_nothing(job *j, kf_stats *stats) {
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized, stats->exponent,
                          &part, &j->ctx->err));
   kf_status status = add_on_devices(j, part);
-  if (status == KF_OK) kf_stats_add_sums(stats, part);
+  if (status == KF_OK) kf_stats_add_same(stats, part);
   kf_stats_free(part);
   return status;
 }

@@ -18,24 +18,16 @@
  * where the brackets are exact. If all rows of each class are equal, r_k = 0 and M = A, so S_w is
  * zero and not rounding noise.
  *
- * A comes from the kernel for second moments, whose rows have no weights. If many classes have the
- * same number of rows they are summed together, and the sum is added n_k times. Every other class
- * takes part once for each bit of n_k, and the sum of bit b is added 2^b times. */
+ * A comes from the kernel for second moments, whose rows have no weights. So every class takes part
+ * once for each bit of n_k, and the sum of bit b is added 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CLASS_BLOCK ((uint64_t)192)
 #define TILE        8u   /* rows and columns finished together; a cache line */
 #define AHEAD       128u /* elements to prefetch */
-#define FLUSH_COST  256u /* rows that take as long as adding a sum to the totals */
-
-typedef struct counted {
-  int64_t count;
-  uint32_t class;
-} counted;
 
 typedef struct scatter {
   kf_ctx *ctx;
@@ -45,8 +37,6 @@ typedef struct scatter {
   bool *inexact;       /* [K] r_k is not zero */
   kf_i128 *a;          /* triangle of A */
   int64_t *g, *r;      /* [dim] of all rows */
-  counted *by_count;   /* [n_counted] classes not summed yet; memory for [K] */
-  uint32_t n_counted;
   uint32_t *chosen; /* [n_chosen] classes of one sum, which count `weight` times; memory for [K] */
   size_t n_chosen;
   int64_t weight;
@@ -130,41 +120,13 @@ static kf_status sum_chosen(scatter *t, int64_t weight) {
   return kf_moments_flush(t->moments, weight);
 }
 
-static int by_rising_count(const void *a, const void *b) {
-  const counted *x = a, *y = b;
-  if (x->count != y->count) return x->count < y->count ? -1 : 1;
-  return x->class < y->class ? -1 : 1;
-}
-
-/* Sums classes with the same number of rows where that pays, and lists the others. */
-static kf_status sum_equal_counts(scatter *t) {
-  const kf_stats *s = t->stats;
-  uint32_t left = 0, end;
-  for (uint32_t k = 0; k < s->n_classes; k++) t->by_count[k] = (counted){s->counts[k], k};
-  qsort(t->by_count, s->n_classes, sizeof *t->by_count, by_rising_count);
-  for (uint32_t i = 0; i < s->n_classes; i = end) {
-    int64_t count = t->by_count[i].count;
-    for (end = i; end < s->n_classes && t->by_count[end].count == count;) end++;
-    uint64_t bits = (uint64_t)__builtin_popcountll((unsigned long long)count);
-    bool alone = bits > 1 && (bits - 1) * (end - i) >= FLUSH_COST;
-    for (uint32_t k = i; k < end; k++)
-      if (alone)
-        t->chosen[t->n_chosen++] = t->by_count[k].class;
-      else
-        t->by_count[left++] = t->by_count[k];
-    if (alone) KF_TRY(sum_chosen(t, count));
-  }
-  t->n_counted = left;
-  return KF_OK;
-}
-
 static kf_status sum_class_means(scatter *t) {
-  KF_TRY(sum_equal_counts(t));
+  const kf_stats *s = t->stats;
   int64_t all_bits = 0;
-  for (uint32_t i = 0; i < t->n_counted; i++) all_bits |= t->by_count[i].count;
+  for (uint32_t k = 0; k < s->n_classes; k++) all_bits |= s->counts[k];
   for (unsigned bit = 0; all_bits >> bit != 0; bit++) {
-    for (uint32_t i = 0; i < t->n_counted; i++)
-      if (t->by_count[i].count >> bit & 1) t->chosen[t->n_chosen++] = t->by_count[i].class;
+    for (uint32_t k = 0; k < s->n_classes; k++)
+      if (s->counts[k] >> bit & 1) t->chosen[t->n_chosen++] = k;
     KF_TRY(sum_chosen(t, (int64_t)1 << bit));
   }
   return KF_OK;
@@ -282,7 +244,6 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->g, dim);
   KF_TAKE_ZERO(&t->arena, t->r, dim);
   KF_TAKE(&t->arena, t->chosen, k);
-  KF_TAKE(&t->arena, t->by_count, k);
   KF_TAKE(&t->arena, t->inexact, k);
   KF_TAKE(&t->arena, t->h, CLASS_BLOCK * dim);
   KF_TAKE(&t->arena, t->rest, CLASS_BLOCK * dim);

@@ -242,9 +242,10 @@ static void add_class(kf_stats *to, int32_t at, const kf_stats *from, uint32_t k
   for (uint32_t i = 0; i < to->dim; i++) sum[i] += sign * other[i];
 }
 
+/* place NULL: the classes are the same. */
 static void add_all(kf_stats *to, const int32_t *place, const kf_stats *from, int sign) {
   for (uint32_t k = 0; k < from->n_classes; k++)
-    if (from->counts[k] != 0) add_class(to, place[k], from, k, sign);
+    if (from->counts[k] != 0) add_class(to, place != NULL ? place[k] : (int32_t)k, from, k, sign);
   uint64_t n = kf_triangle(to->dim);
   for (uint64_t i = 0; i < n; i++) to->moments[i] += sign * from->moments[i];
   to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
@@ -256,12 +257,7 @@ void kf_stats_clear(kf_stats *s) {
   memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
 }
 
-void kf_stats_add_sums(kf_stats *to, const kf_stats *from) {
-  uint64_t n_sums = (uint64_t)to->n_classes * to->dim, n_moments = kf_triangle(to->dim);
-  for (uint64_t i = 0; i < to->n_classes; i++) to->counts[i] += from->counts[i];
-  for (uint64_t i = 0; i < n_sums; i++) to->sums[i] += from->sums[i];
-  for (uint64_t i = 0; i < n_moments; i++) to->moments[i] += from->moments[i];
-}
+void kf_stats_add_same(kf_stats *to, const kf_stats *from) { add_all(to, NULL, from, 1); }
 
 static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) {
   int32_t *place;

@@ -31,8 +31,8 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
 
 /* Sets counts, sums and moments to zero. */
 void kf_stats_clear(kf_stats *stats);
-/* Adds counts, sums and moments of statistics with the same classes, but not the number of rows. */
-void kf_stats_add_sums(kf_stats *to, const kf_stats *from);
+/* Adds statistics with the same classes, which are not checked. */
+void kf_stats_add_same(kf_stats *to, const kf_stats *from);
 
 /* Sets `from`; NULL: none. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
