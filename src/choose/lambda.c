@@ -177,18 +177,6 @@ static bool still_rising(const lambda_search *s) {
   return true;
 }
 
-static kf_status try_below(lambda_search *s) {
-  KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
-  s->first_half -= MORE_HALVES;
-  return KF_OK;
-}
-
-static kf_status try_above(lambda_search *s) {
-  KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
-  s->last_half += MORE_HALVES;
-  return KF_OK;
-}
-
 static bool is_on_curve(const kf_lambda_choice *c, double relative) {
   double lambda = relative * c->mean_eigenvalue;
   for (size_t i = 0; i < c->n_points; i++)
@@ -199,8 +187,10 @@ static bool is_on_curve(const kf_lambda_choice *c, double relative) {
 /* Extends the grid while the best is at an end, and refines it around the best. */
 static kf_status complete_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
-  while (best_half(s) == s->first_half && s->first_half > LEAST_HALF) KF_TRY(try_below(s));
-  while (still_rising(s) && s->last_half < MOST_HALF) KF_TRY(try_above(s));
+  for (; best_half(s) == s->first_half && s->first_half > LEAST_HALF; s->first_half -= MORE_HALVES)
+    KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
+  for (; still_rising(s) && s->last_half < MOST_HALF; s->last_half += MORE_HALVES)
+    KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
   int half = best_half(s);
   double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
   size_t n = 0;

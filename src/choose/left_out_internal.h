@@ -103,6 +103,9 @@ uint64_t kf_view_most_directions(const kf_left_out *l);
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
 /* Sets the view to a lambda (absolute). fast: products of cosines may be in f32. */
 kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast);
+/* Turns m whitened rows, given in columns [D][m], to the directions: out [m][n_dirs]. floats:
+ * workspace for `fast`, [m][D + n_dirs]. On any thread. */
+void kf_view_turn(const kf_view *v, const double *columns, size_t m, float *floats, double *out);
 /* c [m][n] = a^T b in f32, a [depth][m], b [depth][n]. On any thread. */
 void kf_times_f32(const kf_kernels *kernels, const float *a, size_t m, const float *b, size_t n,
                   size_t depth, float *c);

@@ -25,14 +25,14 @@ typedef struct kf_left_out_workspace {
   double *z;          /* [rows][n_dirs] along the directions of class means */
   double *columns;    /* [n_dirs][2 rows] z, then the means of `classes`, in columns */
   double *product[3]; /* [2 rows][n] */
-  /* The same for products in f32. All but z share the memory of the f64 arrays. */
-  float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
-  double *wide;                 /* [2 r][D] of a block */
-  double *u;                    /* [2 r][n_dirs] of a block */
-  double *scores;               /* [r][n] */
-  double *text;                 /* [rows][n] */
-  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
-  double *weights;              /* [n] */
+  float *columns_f32, *product_f32[3]; /* for products in f32, in the same memory */
+  float *floats;                       /* [rows][D + n_dirs] for kf_view_turn */
+  double *wide;                        /* [2 r][D] of a block */
+  double *u;                           /* [2 r][n_dirs] of a block */
+  double *scores;                      /* [r][n] */
+  double *text;                        /* [rows][n] */
+  double *both, *powers, *seen;        /* [n], [2n], [n_classes] */
+  double *weights;                     /* [n] */
   kf_block block;
 } kf_left_out_workspace;
 
@@ -74,8 +74,7 @@ static void make_workspace(const kf_left_out *l, kf_left_out_workspace *b, kf_ar
   KF_TAKE(arena, b->whitened, rows * dim);
   KF_TAKE(arena, b->z, rows * n_dirs);
   KF_TAKE(arena, b->columns, 2 * rows * n_dirs);
-  if (!l->euclidean) KF_TAKE(arena, b->z_f32, rows * n_dirs);
-  b->whitened_f32 = (float *)(void *)b->whitened;
+  if (!l->euclidean) KF_TAKE(arena, b->floats, rows * (dim + n_dirs));
   b->columns_f32 = (float *)(void *)b->columns;
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
@@ -114,83 +113,42 @@ static uint32_t class_in_batch(kf_left_out_workspace *b, uint32_t place, uint32_
   return (*n_classes)++;
 }
 
-/* Products of the rows and classes of a batch with all class means. */
-static void multiply_exact(const kf_view *v, kf_left_out_workspace *b, uint64_t n,
-                           uint32_t n_classes) {
-  size_t n_dirs = v->n_dirs, stride = n + n_classes;
-  for (size_t d = 0; d < n_dirs; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * n_dirs + d];
-    for (uint32_t k = 0; k < n_classes; k++)
-      b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * n_dirs + d];
-  }
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    kf_matrix by = {.depth = n_dirs, .n = v->l->n, .b = v->columns[m]};
-    kf_matrix_times(v->l->ctx->kernels, &by, b->columns, stride, b->product[m]);
-  }
-}
-
-/* The same in f32. */
-static void multiply_fast(const kf_view *v, kf_left_out_workspace *b, uint64_t n,
-                          uint32_t n_classes) {
-  size_t n_dirs = v->n_dirs, stride = n + n_classes;
-  for (size_t d = 0; d < n_dirs; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * n_dirs + d];
-    for (uint32_t k = 0; k < n_classes; k++)
-      b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * n_dirs + d];
-  }
-  for (uint32_t m = 0; m < v->metrics; m++)
-    kf_times_f32(v->l->ctx->kernels, b->columns_f32, stride, v->columns_f32[m], v->l->n, n_dirs,
-                 b->product_f32[m]);
-}
-
-/* Without shrinking, rows are whitened but not turned. */
-static void whiten_rows(const kf_view *v, kf_left_out_workspace *b, uint64_t n) {
+/* Turns the n rows of a batch to the directions of class means. Without shrinking they are only
+ * whitened. */
+static void turn_rows(const kf_view *v, kf_left_out_workspace *b, uint64_t n) {
   size_t dim = v->l->dim;
-  for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->z[i * dim + d] = v->l->turned[b->at[i]][d] * v->root[d];
-}
-
-/* Turns the n rows of a batch to the directions of class means. */
-static void turn_exact(const kf_view *v, kf_left_out_workspace *b, uint64_t n) {
-  const kf_left_out *l = v->l;
-  size_t dim = l->dim;
-  if (!v->shrunk) {
-    whiten_rows(v, b, n);
-    return;
-  }
-  for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
-  kf_matrix turn = {.depth = dim, .n = v->n_dirs, .b = v->directions};
-  kf_matrix_times(l->ctx->kernels, &turn, b->whitened, n, b->z);
-}
-
-/* The same in f32. */
-static void turn_fast(const kf_view *v, kf_left_out_workspace *b, uint64_t n) {
-  const kf_left_out *l = v->l;
-  size_t dim = l->dim, n_dirs = v->n_dirs;
-  if (!v->shrunk) {
-    whiten_rows(v, b, n);
-    for (size_t i = 0; i < n * n_dirs; i++) b->z_f32[i] = (float)b->z[i];
-    return;
-  }
-  for (uint64_t i = 0; i < n; i++)
+  for (uint64_t i = 0; i < n; i++) {
+    const double *x = v->l->turned[b->at[i]];
     for (size_t d = 0; d < dim; d++)
-      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
-  kf_times_f32(l->ctx->kernels, b->whitened_f32, n, v->directions_f32, n_dirs, dim, b->z_f32);
-  for (size_t i = 0; i < n * n_dirs; i++) b->z[i] = (double)b->z_f32[i];
+      *(v->shrunk ? &b->whitened[d * n + i] : &b->z[i * dim + d]) = x[d] * v->root[d];
+  }
+  if (v->shrunk) kf_view_turn(v, b->whitened, n, b->floats, b->z);
 }
 
+/* Multiplies the rows of a batch, and the means of its classes, with all class means. */
 static void multiply(const kf_left_out *l, kf_left_out_workspace *b, uint64_t n) {
   const kf_view *v = &l->view;
+  size_t n_dirs = v->n_dirs;
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
-  if (v->fast) {
-    turn_fast(v, b, n);
-    multiply_fast(v, b, n, n_classes);
-  } else {
-    turn_exact(v, b, n);
-    multiply_exact(v, b, n, n_classes);
+  turn_rows(v, b, n);
+  uint64_t all = n + n_classes;
+  for (uint64_t i = 0; i < all; i++) {
+    const double *x = i < n ? b->z + i * n_dirs : v->means + (size_t)b->classes[i - n] * n_dirs;
+    for (size_t d = 0; d < n_dirs; d++)
+      if (v->fast)
+        b->columns_f32[d * all + i] = (float)x[d];
+      else
+        b->columns[d * all + i] = x[d];
+  }
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    kf_matrix by = {.depth = n_dirs, .n = l->n, .b = v->columns[m]};
+    if (v->fast)
+      kf_times_f32(l->ctx->kernels, b->columns_f32, all, v->columns_f32[m], l->n, n_dirs,
+                   b->product_f32[m]);
+    else
+      kf_matrix_times(l->ctx->kernels, &by, b->columns, all, b->product[m]);
   }
 }
 
@@ -207,21 +165,15 @@ static void multiply_text(const kf_left_out *l, kf_left_out_workspace *b, uint64
 /* Sets the products of row k of a block, which is row i of a batch of n. */
 static void set_products(const kf_view *v, kf_left_out_workspace *b, uint64_t i, uint64_t n,
                          uint64_t k) {
-  uint64_t classes = v->l->n, own = n + b->own[i], r = b->block.r;
+  uint64_t classes = v->l->n, row = i * classes, mean = (n + b->own[i]) * classes;
   for (uint32_t m = 0; m < v->metrics; m++) {
-    double *within = b->block.product[m] + k * classes, *whole = within + r * classes;
-    if (v->fast) {
-      const float *row = b->product_f32[m] + i * classes, *mean = b->product_f32[m] + own * classes;
-      for (uint64_t j = 0; j < classes; j++) {
-        whole[j] = (double)row[j];
-        within[j] = (double)row[j] - (double)mean[j];
-      }
-      continue;
+    double *within = b->block.product[m] + k * classes, *whole = within + b->block.r * classes;
+    const double *exact = b->product[m];
+    const float *fast = b->product_f32[m];
+    for (uint64_t j = 0; j < classes; j++) {
+      whole[j] = v->fast ? (double)fast[row + j] : exact[row + j];
+      within[j] = whole[j] - (v->fast ? (double)fast[mean + j] : exact[mean + j]);
     }
-    const double *row = b->product[m] + i * classes;
-    const double *mean = b->product[m] + own * classes;
-    for (uint64_t j = 0; j < classes; j++) within[j] = row[j] - mean[j];
-    memcpy(whole, row, classes * sizeof *row);
   }
 }
 

@@ -47,7 +47,6 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
     KF_TAKE(arena, v->columns[m], n_dirs * n);
     v->columns_f32[m] = (float *)(void *)v->columns[m];
   }
-  if (v->shrunk && n > dim) v->whitened = v->columns[0]; /* set only after `whitened` was used */
   if (v->shrunk && l->n_kinds >= LEAST_KINDS)
     KF_TAKE(arena, v->narrowings, n_dirs * 2 * (uint64_t)l->n_kinds);
 }
@@ -122,75 +121,62 @@ static kf_status each_span(const kf_left_out *l, kf_task_fn task, void *argument
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, task, argument);
 }
 
-/* Turns class means to the directions, in f32. */
-static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  const kf_view *v = argument;
-  const kf_left_out *l = v->l;
-  span s = span_of(l, i);
-  uint64_t n_dirs = v->n_dirs, dim = l->dim;
-  float *turned = kf_alloc(s.n * (n_dirs + dim), sizeof *turned);
-  if (turned == NULL) return kf_fail_memory(err);
-  float *whitened = turned + s.n * n_dirs; /* in columns */
-  for (uint64_t j = 0; j < s.n; j++)
-    for (uint64_t d = 0; d < dim; d++)
-      whitened[d * s.n + j] = (float)(l->means[(s.first + j) * dim + d] * v->root[d]);
-  kf_times_f32(l->ctx->kernels, whitened, s.n, v->directions_f32, n_dirs, dim, turned);
-  for (uint64_t k = 0; k < s.n * n_dirs; k++) v->means[s.first * n_dirs + k] = (double)turned[k];
-  kf_free(turned);
-  return KF_OK;
+void kf_view_turn(const kf_view *v, const double *columns, size_t m, float *floats, double *out) {
+  size_t dim = v->l->dim, n_dirs = v->n_dirs;
+  kf_matrix turn = {.depth = dim, .n = n_dirs, .b = v->directions};
+  if (!v->fast) {
+    kf_matrix_times(v->l->ctx->kernels, &turn, columns, m, out);
+    return;
+  }
+  float *turned = floats + m * dim;
+  narrow(columns, m * dim, floats);
+  kf_times_f32(v->l->ctx->kernels, floats, m, v->directions_f32, n_dirs, dim, turned);
+  for (size_t i = 0; i < m * n_dirs; i++) out[i] = (double)turned[i];
 }
 
-/* Whitens class means, in columns. */
-static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
+/* Turns class means to the directions. Without shrinking they are only whitened. */
+static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  (void)err;
   const kf_view *v = argument;
-  const kf_left_out *l = v->l;
-  span s = span_of(l, i);
-  for (uint64_t d = 0; d < l->dim; d++)
-    for (uint64_t j = s.first; j < s.first + s.n; j++)
-      v->whitened[d * l->n + j] = l->means[j * l->dim + d] * v->root[d];
+  span s = span_of(v->l, i);
+  uint64_t dim = v->l->dim;
+  double *columns;
+  float *floats;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, columns, s.n * dim);
+  KF_TAKE(&arena, floats, s.n * (dim + v->n_dirs));
+  if (arena.failed) {
+    kf_arena_free(&arena);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t j = 0; j < s.n; j++) {
+    const double *mean = v->l->means + (s.first + j) * dim;
+    for (uint64_t d = 0; d < dim; d++)
+      *(v->shrunk ? &columns[d * s.n + j] : &v->means[(s.first + j) * dim + d]) =
+          mean[d] * v->root[d];
+  }
+  if (v->shrunk) kf_view_turn(v, columns, s.n, floats, v->means + s.first * v->n_dirs);
+  kf_arena_free(&arena);
   return KF_OK;
 }
 
 /* With more classes than columns, directions come from the fitter. */
 static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
-  uint64_t dim = l->dim, n = l->n;
+  uint64_t dim = l->dim;
   KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve));
   memcpy(v->gamma, l->fitter->gamma, dim * sizeof *v->gamma);
   v->n_dirs = count_dirs(v->gamma, l->dim);
   kf_transpose(v->n_dirs, dim, l->fitter->u, v->directions);
   narrow_directions(v);
-  if (v->fast) return each_span(l, turn_fast, v);
-  KF_TRY(each_span(l, whiten, v));
-  return kf_multiply(l->ctx, (kf_product){.a = v->whitened,
-                                          .b = v->directions,
-                                          .c = v->means,
-                                          .m = n,
-                                          .n = v->n_dirs,
-                                          .depth = dim});
-}
-
-/* Without shrinking, whitened class means are all that is needed. */
-static kf_status whiten_means(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const kf_view *v = argument;
-  uint64_t dim = v->l->dim;
-  span s = span_of(v->l, i);
-  for (uint64_t j = s.first; j < s.first + s.n; j++)
-    for (uint64_t d = 0; d < dim; d++)
-      v->means[j * dim + d] = v->l->means[j * dim + d] * v->root[d];
-  return KF_OK;
+  return each_span(l, turn_means, v);
 }
 
 static kf_status set_directions(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   if (v->shrunk) return l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve);
   v->n_dirs = l->dim;
-  return each_span(l, whiten_means, v);
+  return each_span(l, turn_means, v);
 }
 
 /* Points of_class[j] to D^-1 [n_dirs] of each class of a span; classes of equal size share it. */

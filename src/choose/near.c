@@ -36,9 +36,7 @@ typedef struct near_job {
   uint64_t *ends;         /* [n_classes] where the rows of each class end */
   uint64_t queries;
   double near, copy;   /* squared distances */
-  uint64_t *n_near;    /* [n_classes] */
-  uint64_t *n_copies;  /* [n_classes] */
-  uint64_t *n_queries; /* [n_classes] */
+  kf_near_rows *found; /* [n_classes] */
   kf_arena arena;
 } near_job;
 
@@ -108,9 +106,9 @@ static kf_status search_class(void *argument, size_t k, size_t worker, kf_err *e
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     if (!kf_takes(begin + i, j->queries, j->rows.n)) continue;
     double distance = nearest_to(j, rows, begin, n, i);
-    j->n_queries[k]++;
-    j->n_near[k] += distance <= j->near;
-    j->n_copies[k] += distance <= j->copy;
+    j->found[k].n++;
+    j->found[k].near += distance <= j->near;
+    j->found[k].copies += distance <= j->copy;
   }
   kf_arena_free(&arena);
   return status;
@@ -123,9 +121,7 @@ static kf_status search(near_job *j, const kf_stats *stats) {
   uint32_t k = stats->n_classes;
   KF_TAKE(&j->arena, j->most, k);
   KF_TAKE(&j->arena, j->ends, k);
-  KF_TAKE_ZERO(&j->arena, j->n_near, k);
-  KF_TAKE_ZERO(&j->arena, j->n_copies, k);
-  KF_TAKE_ZERO(&j->arena, j->n_queries, k);
+  KF_TAKE_ZERO(&j->arena, j->found, k);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
   choose_classes(j, stats);
   KF_TRY(kf_first_rows(ctx, j->data, j->most, j->ends, &j->rows));
@@ -151,9 +147,9 @@ static kf_status count(near_job *j, const kf_stats *stats, double trace, double 
   bool any = set_distances(j, stats, trace, norm2);
   kf_status status = any ? search(j, stats) : KF_OK;
   for (uint32_t k = 0; status == KF_OK && any && k < stats->n_classes; k++) {
-    found.n += j->n_queries[k];
-    found.near += j->n_near[k];
-    found.copies += j->n_copies[k];
+    found.n += j->found[k].n;
+    found.near += j->found[k].near;
+    found.copies += j->found[k].copies;
   }
   double low, high;
   kf_interval95(found.near, found.n, &low, &high);
