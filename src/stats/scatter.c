@@ -26,8 +26,7 @@
 #include <string.h>
 
 #define CLASS_BLOCK ((uint64_t)192)
-#define TILE        8u   /* rows and columns finished together; a cache line */
-#define AHEAD       128u /* elements to prefetch */
+#define TILE        8u /* rows and columns finished together; a cache line */
 
 typedef struct scatter {
   kf_ctx *ctx;
@@ -158,10 +157,6 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
   double half_inverse = 0.5 / (double)n;
   for (uint32_t i = 0; i < s->dim; i++) {
     int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
-    if (i % TILE == 0) { /* another thread read it last */
-      __builtin_prefetch(t->h + to + i + AHEAD, 1);
-      __builtin_prefetch(t->rest + to + i + AHEAD, 1);
-    }
     t->h[to + i] = (double)mean + (double)rest * half_inverse;
     t->rest[to + i] = (double)rest;
   }
@@ -207,19 +202,6 @@ static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit
   }
 }
 
-static void finish_tile_row(const scatter *t, uint64_t i, uint64_t column, double unit) {
-  uint64_t dim = t->stats->dim, next = column + TILE;
-  if (next + TILE <= dim) {
-    uint64_t at = kf_triangle_at(t->stats->dim, (uint32_t)i, (uint32_t)next);
-    for (uint64_t j = 0; j < TILE; j += TILE / 2) {
-      __builtin_prefetch(t->stats->moments + at + j);
-      __builtin_prefetch(t->a + at + j);
-    }
-  }
-  for (uint64_t j = column > i ? column : i; j < dim && j < next; j++)
-    finish_element(t, i, j, unit);
-}
-
 /* Sets rows from the diagonal on, and the columns that mirror them. */
 static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
@@ -229,7 +211,9 @@ static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err
   uint64_t end = first + TILE < dim ? first + TILE : dim;
   double unit = ldexp(1.0, -2 * t->stats->exponent);
   for (uint64_t column = first; column < dim; column += TILE)
-    for (uint64_t i = first; i < end; i++) finish_tile_row(t, i, column, unit);
+    for (uint64_t i = first; i < end; i++)
+      for (uint64_t j = column > i ? column : i; j < dim && j < column + TILE; j++)
+        finish_element(t, i, j, unit);
   return KF_OK;
 }
 
