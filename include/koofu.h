@@ -297,8 +297,8 @@ typedef struct kf_fit_report kf_fit_report;
  * of all rows takes its place, with a lambda of 30 times its mean eigenvalue unless one is given;
  * in the paper's method this is KF_ERR_MATH unless lambda is absolute.
  *
- * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message names its rank and a
- * lambda that works), fewer than two classes with rows, groups so large that no row can be left
+ * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message names its matrix
+ * rank and a lambda that works), fewer than two classes with rows, groups so large that no row can be left
  * out, or a lambda so small that numbers overflow double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);

@@ -154,13 +154,13 @@ TEST(fold_statistics) {
 TEST(good_enough) {
   kf_arena arena = {0};
   kf_score_card card;
-  kf_dim_point settings[4];
+  kf_k_point settings[4];
   size_t best;
   const unsigned hits[] = {50, 90, 96, 96};
-  card = kf_score_card_take(&arena, 100, 4, 1);
+  card = kf_score_card_take(&arena, 100, 4);
   assert_false(arena.failed);
   for (size_t p = 0; p < 4; p++)
-    for (unsigned i = 0; i < hits[p]; i++) kf_score_card_add(&card, 0, p == 3 ? 99 - i : i, p, 0);
+    for (unsigned i = 0; i < hits[p]; i++) kf_score_card_add(&card, p == 3 ? 99 - i : i, p, 0);
   assert_int_equal(kf_first_good_enough(&card, 0, settings, &best), 2); /* 96 less 1.96 */
   assert_int_equal(best, 2);
   assert_int_equal(kf_first_good_enough(&card, 0.06, settings, &best), 1);

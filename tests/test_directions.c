@@ -174,12 +174,13 @@ static kf_stats *make_stats(kf_ctx *ctx, uint32_t dim, uint64_t rows) {
 }
 
 /* T of the curve, U diag(scale) V, up to signs. */
-static void map_of_curve(const kf_directions *d, const double *vectors, size_t n, double *t) {
+static void map_of_curve(const kf_fitter *f, double *t) {
+  size_t n = f->dim;
   memset(t, 0, n * n * sizeof *t);
   for (size_t l = 0; l < n; l++)
     for (size_t k = 0; k < n; k++)
       for (size_t i = 0; i < n; i++)
-        t[l * n + i] += d->u[l * n + k] * d->scale[k] * vectors[k * n + i];
+        t[l * n + i] += f->u[l * n + k] * f->scale[k] * f->vectors[k * n + i];
 }
 
 /* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the same
@@ -192,15 +193,14 @@ TEST(two_ways) {
   const double relative[] = {1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 0.3, 30, 1e6};
   for (size_t i = 0; i < sizeof relative / sizeof *relative; i++) {
     AUTO(kf_fitter) *fitter = NULL;
-    kf_directions found;
     AUTO(kf_model) *m = NULL;
     double lambda;
     assert_ok(ctx, kf_stats_scatter(ctx, stats, s_w, NULL, NULL));
     assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(ctx, kf_fitter_lambda(fitter, (kf_lambda){relative[i], KF_LAMBDA_RELATIVE}, &lambda));
-    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, true, &found));
-    memcpy(gamma, found.gamma, sizeof gamma);
-    map_of_curve(&found, fitter->vectors, D, t);
+    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, true));
+    memcpy(gamma, fitter->gamma, sizeof gamma);
+    map_of_curve(fitter, t);
     for (size_t d = 0; d < D; d++) s_w[d * D + d] += lambda;
     double by_vectors = off_diagonal(t, s_w, D, D, NULL);
     assert_ok(ctx, kf_fitter_fit(fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, 0,
@@ -210,8 +210,8 @@ TEST(two_ways) {
     for (size_t d = 0; d < D; d++)
       assert_true(fabs(m->between[d] - gamma[d]) < 1e-12 * gamma[0] + by_vectors * gamma[d]);
     /* The model's way in the basis of V: T is the same but for signs. */
-    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, false, &found));
-    map_of_curve(&found, fitter->vectors, D, t);
+    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, false));
+    map_of_curve(fitter, t);
     for (size_t l = 0; l < D; l++) {
       double size = 0, plus = 0, minus = 0;
       for (size_t d = 0; d < D; d++) {
@@ -238,17 +238,15 @@ TEST(whatever_came_before) {
     kf_lambda lambda = {relative[i], KF_LAMBDA_RELATIVE};
     for (int before = 0; before < 6; before++) {
       AUTO(kf_fitter) *fitter = NULL;
-      kf_directions found;
-      const double *between;
       double value, unit;
       assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_SHRUNK, &fitter));
       unit = fitter->mean_eigenvalue;
       value = relative[i] * unit;
       if (before == 1) assert_ok(ctx, kf_fitter_turn(fitter));
-      if (before == 2) assert_ok(ctx, kf_fitter_decompose(fitter, value, true, &found));
-      if (before == 3) assert_ok(ctx, kf_fitter_decompose(fitter, value, false, &found));
-      if (before == 4) assert_ok(ctx, kf_fitter_decompose(fitter, 2 * unit, true, &found));
-      if (before == 5) assert_ok(ctx, kf_fitter_between(fitter, &between));
+      if (before == 2) assert_ok(ctx, kf_fitter_decompose(fitter, value, true));
+      if (before == 3) assert_ok(ctx, kf_fitter_decompose(fitter, value, false));
+      if (before == 4) assert_ok(ctx, kf_fitter_decompose(fitter, 2 * unit, true));
+      if (before == 5) assert_ok(ctx, kf_fitter_between(fitter));
       assert_ok(ctx, kf_fitter_fit(fitter, lambda, 0, KF_CENTRE_DEFAULT, &m));
       if (first == NULL) {
         first = m;

@@ -327,7 +327,7 @@ TEST(weighted_loss) {
         all += weights[k] * exp(at[j] * (scores[i][k] - scores[i][i % K]));
       sum[j] += log(all / weights[i % K]) / ROWS;
     }
-  assert_true(fabs((double)s.loss[3] * 0x1p-40 / ROWS - sum[0]) < 1e-9);
+  assert_true(fabs((double)s.sums.loss[3] * 0x1p-40 / ROWS - sum[0]) < 1e-9);
   assert_true(p.temperature > 2 && p.temperature < 512 && fabs(p.loss - sum[1]) < 2e-3 * sum[1]);
 }
 
@@ -771,9 +771,9 @@ TEST(far_away) {
   double workspace[6], scores[3] = {-1e30, 0, -1};
   for (int i = 0; i < 1000; i++) kf_likelihood_add(&s, scores, NULL, 3, 0, workspace);
   kf_likelihood_find(&s, &p);
-  assert_true(s.n == 1000 && s.top1 == 0 && s.top5 == 1000);
+  assert_true(s.sums.n == 1000 && s.sums.top1 == 0 && s.sums.top5 == 1000);
   assert_true(p.temperature == 0x1p-8 && p.loss > 1e15 && isfinite(p.loss));
-  for (int i = 0; i < 9; i++) assert_true(s.slope[i] > 0 && s.square[i] > 0);
+  for (int i = 0; i < 9; i++) assert_true(s.sums.slope[i] > 0 && s.sums.square[i] > 0);
   scores[1] = INFINITY; /* 0 * infinity is no number */
   kf_likelihood_add(&s, scores, NULL, 3, 0, workspace);
   kf_likelihood_find(&s, &p);

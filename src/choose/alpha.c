@@ -1,14 +1,15 @@
-/* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
+/* alpha.c - chooses alpha, the weight of prototypes relative to text, by leave-one-out.
  *
- * A prototype that a row is left out of keeps its length (left_out_block.c says why). On ImageNet with two rows per class that makes the difference between alpha = 0 to 0.01 and
- * 0.07, which is two points better on test rows (docs/choosing.md).
+ * A prototype keeps its length when a row is left out of it (left_out_block.c says why). On
+ * ImageNet with two rows per class this moves alpha from at most 0.01 to 0.07, which gains two
+ * points on test rows (docs/choosing.md).
  *
- * By likelihood, few rows are enough to choose lambda. Three are usual. Where an outer one is best, or
- * would be for prototypes alone, others are tried further out: text must not hide what rows can do.
- * They count if they are better by more than a standard error. At the best lambda, the alphas that came
- * near the best one are tried again with all rows of the sample.
+ * By likelihood, few rows are enough to choose lambda. Three lambdas are usual. If an outer one is
+ * best, with any alpha or with the largest, where prototypes count most, more are tried beyond it.
+ * These must be better by more than a standard error. At the best lambda, alphas near the best are
+ * tried again with the whole sample.
  *
- * Classes without text have it predicted from their means (model/fused_model.c), as in the final
+ * Text that a class lacks is predicted from its mean (model/fused_model.c), as in the final
  * model. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 
 #define CAUTIOUS_ALPHA 0.03
-#define NEAR           2.0 /* alphas that are tried again: up to this many times larger or smaller */
+#define NEAR           2.0 /* alphas within this factor of the best are tried again */
 
 static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
                                           {0.1, KF_LAMBDA_RELATIVE},
@@ -41,16 +42,15 @@ typedef struct fuse_job {
   kf_fuse_options options;
   const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
-  bool more_lambdas; /* beyond these, where they might be better */
+  bool more_lambdas; /* may try others beyond these */
   bool every_lambda; /* an alpha is wanted for each */
-  bool by_hits;      /* alone, as in the paper's method: every point on all rows of the sample */
+  bool by_hits;      /* only hits are counted, as in the paper's method, on the whole sample */
   kf_left_out *left_out;
   kf_fuse_choice *choice;
 } fuse_job;
 
-/* Hands the text of every class, as the fused model has it, to `use`. It is in the space of the rows
- * and needs no map: one that takes everything to zero will do, and no eigenproblem is solved for
- * it. */
+/* Calls `use` with the text of every class, as in the fused model. That is in the space of the
+ * rows, so a map to zero will do, which needs no eigenproblem. */
 static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const float *text)) {
   kf_ctx *ctx = j->ctx;
   uint32_t dim = j->stats->dim;
@@ -67,7 +67,7 @@ static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const floa
   return status;
 }
 
-/* Of equally good points the smaller alpha, then the larger lambda is taken. */
+/* On a tie the smaller alpha is better, then the larger lambda. */
 static bool is_better(const kf_fuse_choice *c, const kf_fuse_point *p, const kf_fuse_point *b) {
   if (c->criterion == KF_CRITERION_LIKELIHOOD && p->loss != b->loss) return p->loss < b->loss;
   if (c->criterion == KF_CRITERION_ACCURACY && p->top1 != b->top1) return p->top1 > b->top1;
@@ -98,7 +98,7 @@ static kf_status list_points(fuse_job *j) {
 
 static void take_best(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
-  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
+  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides */
     if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
   c->chosen = best_point(c, c->points, c->n_points);
   c->standard_error = kf_standard_error(c->points[c->chosen].top1, c->n);
@@ -106,7 +106,7 @@ static void take_best(fuse_job *j) {
   c->alpha = c->points[c->chosen].alpha;
 }
 
-/* The n points of one lambda; most: rows, 0 for all of the sample. */
+/* Evaluates the n points of one lambda on `most` rows; 0: the whole sample. */
 static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64_t most) {
   kf_left_out_point *tried = kf_alloc_zero(n, sizeof *tried);
   if (tried == NULL) return kf_fail_memory(&j->ctx->err);
@@ -114,7 +114,7 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   kf_left_out_trial trial = {.lambda = points[0].lambda,
                              .most = most,
                              .curve = most > 0,
-                             .fast = most > 0 || (j->by_hits && kf_left_out_is_large(j->left_out)),
+                             .fast = most > 0,
                              .hits = j->by_hits,
                              .what = "fusion"};
   kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
@@ -129,7 +129,7 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   return status;
 }
 
-/* The best point, and one of the usual lambdas, the first n points, unless it is clearly worse. */
+/* The best point of the usual lambdas, the first n points, unless another is clearly better. */
 static kf_fuse_point best_with_usual(const kf_fuse_choice *c, size_t n) {
   const kf_fuse_point *any = &c->points[best_point(c, c->points, c->n_points)];
   const kf_fuse_point *usual = &c->points[best_point(c, c->points, n)];
@@ -140,7 +140,7 @@ static kf_fuse_point best_with_usual(const kf_fuse_choice *c, size_t n) {
   return worse ? *any : *usual;
 }
 
-/* Keeps the points of a lambda whose alpha is near that of the best one, and 0. */
+/* Keeps the points of the best lambda with an alpha near the best, and with alpha 0. */
 static void keep_near(kf_fuse_choice *c, kf_fuse_point best) {
   size_t kept = 0;
   for (size_t i = 0; i < c->n_points; i++) {
@@ -152,17 +152,16 @@ static void keep_near(kf_fuse_choice *c, kf_fuse_point best) {
 }
 
 static kf_status start_left_out(fuse_job *j, const float *text) {
-  uint64_t sample = j->options.sample;
   kf_left_out_options by = {.metric = KF_METRIC_COSINE,
                             .centre = j->options.centre,
-                            .sample =
-                                j->by_hits ? kf_hits_sample(sample, j->stats->n_classes) : sample,
+                            .sample = j->options.sample,
                             .groups = j->options.groups,
-                            .text = text};
+                            .text = text,
+                            .by_hits = j->by_hits};
   return kf_left_out_new(j->fitter, j->data, &by, &j->left_out);
 }
 
-/* The lambda of the best point with an alpha of at least this, above 0. */
+/* The lambda of the best point with a positive alpha of at least `alpha`. */
 static double best_lambda(const kf_fuse_choice *c, double alpha) {
   const kf_fuse_point *best = NULL;
   for (size_t i = 0; i < c->n_points; i++) {
@@ -172,8 +171,8 @@ static double best_lambda(const kf_fuse_choice *c, double alpha) {
   return best != NULL ? best->lambda : (double)NAN;
 }
 
-/* Goes on from lambda `end` while that is the best, with any alpha or with the largest. */
-static kf_status go_on(fuse_job *j, double end, const double *relative, size_t n, uint64_t most) {
+/* Tries more lambdas beyond `end` while that is the best, with any alpha or with the largest. */
+static kf_status extend(fuse_job *j, double end, const double *relative, size_t n, uint64_t most) {
   kf_fuse_choice *c = j->choice;
   size_t each = j->options.n_alphas;
   double largest = 0;
@@ -192,7 +191,7 @@ static kf_status go_on(fuse_job *j, double end, const double *relative, size_t n
 
 static kf_status leave_out(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
-  /* An alpha for every lambda is the one that a fit with this lambda takes: by all rows. */
+  /* An alpha for each lambda must be the one that a fit at this lambda chooses: by all rows. */
   bool all_rows = j->every_lambda || j->by_hits;
   uint64_t most = all_rows ? 0 : kf_curve_rows(j->stats->n_classes);
   size_t each = j->options.n_alphas;
@@ -207,8 +206,8 @@ static kf_status leave_out(fuse_job *j) {
   for (size_t l = 0; l < j->n_lambdas; l++) KF_TRY(try_alphas(j, c->points + l * each, each, most));
   if (j->more_lambdas) {
     double first = c->points[0].lambda, last = c->points[c->n_points - 1].lambda;
-    KF_TRY(go_on(j, first, lambdas_below, COUNT_OF(lambdas_below), most));
-    KF_TRY(go_on(j, last, lambdas_above, COUNT_OF(lambdas_above), most));
+    KF_TRY(extend(j, first, lambdas_below, COUNT_OF(lambdas_below), most));
+    KF_TRY(extend(j, last, lambdas_above, COUNT_OF(lambdas_above), most));
   }
   if (!all_rows) {
     keep_near(c, best_with_usual(c, j->n_lambdas * each));
@@ -218,10 +217,10 @@ static kf_status leave_out(fuse_job *j) {
   return KF_OK;
 }
 
-static kf_status run(fuse_job *j) {
+static kf_status try_all(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
-  bool pairs = false;
-  for (uint32_t k = 0; k < j->stats->n_classes; k++) pairs |= j->stats->counts[k] > 1;
+  bool any_two = false; /* rows of one class */
+  for (uint32_t k = 0; k < j->stats->n_classes; k++) any_two |= j->stats->counts[k] > 1;
   c->mean_eigenvalue = j->fitter->mean_eigenvalue;
   c->criterion = kf_criterion_for(j->options.criterion, j->fitter->method);
   c->alpha = CAUTIOUS_ALPHA;
@@ -230,7 +229,7 @@ static kf_status run(fuse_job *j) {
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
   if (j->fitter->total) KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
-  if (!pairs || !(c->mean_eigenvalue > 0) || j->fitter->total) return KF_OK;
+  if (!any_two || !(c->mean_eigenvalue > 0) || j->fitter->total) return KF_OK;
   bool hits = c->criterion == KF_CRITERION_ACCURACY && j->fitter->method == KF_METHOD_PAPER;
   j->by_hits = hits && j->options.groups == NULL;
   KF_TRY(list_points(j));
@@ -254,12 +253,12 @@ static kf_status check_options(fuse_job *j) {
   return kf_check_statistics_of(j->stats, j->data, err);
 }
 
-/* Makes j->choice, which the caller frees. */
+/* Sets j->choice, which the caller frees. */
 static kf_status choose(fuse_job *j) {
   KF_TRY(check_options(j));
   j->choice = kf_alloc_tail(sizeof *j->choice, (j->n_lambdas + MORE_LAMBDAS) * j->options.n_alphas,
                             sizeof *j->choice->points);
-  kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
+  kf_status status = j->choice != NULL ? try_all(j) : kf_fail_memory(&j->ctx->err);
   kf_left_out_free(j->left_out);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);

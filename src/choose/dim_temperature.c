@@ -1,16 +1,16 @@
 /* dim_temperature.c - the temperature of a model with fewer dimensions.
  *
- * Rows lose length with every direction that is left out, and prototypes hardly do beyond K - 1 of
- * them, so cosines grow and the temperature of all dimensions makes probabilities too sure. There is
- * no closed form (dims.c says why); so the rows of each fold get their scores from a model of the
- * others. With very many classes a fit costs more than the scores of some hundred rows, so these come
- * from one fold. */
+ * Rows lose length with every direction that is dropped, while prototypes lose little beyond the
+ * first K - 1. So cosines grow, and the temperature of all dimensions gives overconfident
+ * probabilities. There is no closed form (dims.c says why), so the rows of each fold are scored by
+ * a model of the others. With very many classes a fit costs more than the scores of some hundred
+ * rows, so one fold is used. */
 #include "choose/choose.h"
 #include "choose/left_out_internal.h"
 
 #define BATCH        64u
 #define MANY_CLASSES 4096u
-#define FEW_ROWS     512u /* enough for an error of a few per cent; each is compared with all classes */
+#define FEW_ROWS     512u   /* give an error of a few per cent; each is compared with all classes */
 #define FIRST_SHARE  0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
 
 typedef struct folds_job {
@@ -19,15 +19,15 @@ typedef struct folds_job {
   const kf_dim_temperature *options;
   kf_lambda lambda;
   kf_row_list sample;
-  bool many;           /* classes */
-  bool weighs;         /* larger classes are likelier by cosine */
+  bool many_classes;
+  bool weighs;         /* priors by cosine, as in kf_fitter_weighs */
   kf_likelihood *sums; /* [threads] */
   kf_stage stage;
-  /* Of one fold. */
+  /* For one fold. */
   double unit; /* of scores: distances shrink with the number of rows */
   const kf_prototypes *prototypes;
   kf_prototypes_use use;
-  double *weights; /* [prototypes] rows of each class, as priors next to cosines; NULL: none */
+  double *weights; /* [prototypes] rows of each class, as priors by cosine; NULL: none */
 } folds_job;
 
 static double unit_of(const kf_stats *stats) {
@@ -69,7 +69,7 @@ static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
   return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
 }
 
-/* Priors of the fold's model. */
+/* Sets the priors of the fold's model. */
 static kf_status weigh_classes(folds_job *j, const kf_fold *fold) {
   const kf_prototypes *p = j->prototypes;
   if (!j->weighs) return KF_OK;
@@ -79,7 +79,7 @@ static kf_status weigh_classes(folds_job *j, const kf_fold *fold) {
   return KF_OK;
 }
 
-/* The rows of the fold that are in the sample. */
+/* Scores the rows of the fold that are in the sample. */
 static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *model) {
   kf_err *err = &j->ctx->err;
   kf_prototypes *p = NULL;
@@ -89,7 +89,7 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
       kf_prototypes_new(j->ctx, model, KF_METRIC_DEFAULT, false,
                         model->text != NULL ? KF_PART_FUSED : KF_PART_IMAGES, NULL, &p);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, err);
-  if (status == KF_OK && j->many) kf_row_list_keep(&rows, FEW_ROWS);
+  if (status == KF_OK && j->many_classes) kf_row_list_keep(&rows, FEW_ROWS);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, err);
   j->prototypes = p;
   j->unit = unit_of(fold->without);
@@ -125,13 +125,13 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
-static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
+static kf_status score_folds(folds_job *j, const kf_fitter *fitter, double *out) {
   const kf_stats *stats = fitter->within;
   kf_ctx *ctx = j->ctx;
   const kf_dim_temperature *o = j->options;
   uint64_t labelled, most = o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE;
-  j->many = stats->n_classes > MANY_CLASSES && o->sample == 0 && o->groups == NULL;
-  if (j->many) most = UINT64_MAX; /* few of one fold are kept */
+  j->many_classes = stats->n_classes > MANY_CLASSES && o->sample == 0 && o->groups == NULL;
+  if (j->many_classes) most = UINT64_MAX; /* of one fold FEW_ROWS are kept */
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
   for (unsigned i = 0; i < ctx->threads; i++) {
     j->sums[i] = kf_likelihood_new(!stats->normalized);
@@ -140,11 +140,11 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = KF_DEFAULT_FOLDS,
-                        .taken = j->many ? 1 : 0,
+                        .taken = j->many_classes ? 1 : 0,
                         .groups = j->options->groups,
                         .work = score_fold,
                         .argument = j};
-  kf_stage_begin(&j->stage, ctx, "temperature", j->many ? 1 : folding.folds);
+  kf_stage_begin(&j->stage, ctx, "temperature", j->many_classes ? 1 : folding.folds);
   kf_status status = kf_each_fold(ctx, &folding, &labelled);
   kf_stage_end(&j->stage);
   KF_TRY(status);
@@ -163,7 +163,7 @@ kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
   j.lambda =
       kf_fold_lambda((kf_lambda){options->lambda, KF_LAMBDA_ABSOLUTE}, fitter->mean_eigenvalue);
   j.sums = kf_alloc_zero(ctx->threads, sizeof *j.sums);
-  kf_status status = j.sums != NULL ? run(&j, fitter, out) : kf_fail_memory(&ctx->err);
+  kf_status status = j.sums != NULL ? score_folds(&j, fitter, out) : kf_fail_memory(&ctx->err);
   kf_row_list_clear(&j.sample);
   kf_free(j.sums);
   return status;

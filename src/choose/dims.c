@@ -1,35 +1,36 @@
-/* dims.c - choosing the number of dimensions by cross-validation.
+/* dims.c - chooses the number of dimensions by cross-validation.
  *
- * There is no closed form: leaving a row out turns all directions. So the rows are divided into
- * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its
- * rows are ranked for every number of dimensions at once (ranks.c).
+ * There is no closed form, since leaving a row out turns all directions. So the rows are divided
+ * into stratified folds. The statistics of a fold are subtracted from the whole, exactly, and its
+ * rows are classified with every number of dimensions at once (positions.c).
  *
- * A number of dimensions is good enough if it is shown not to be inferior: the upper bound of what
- * it loses against all of them, on the same rows, is within the margin. Numbers are tried downwards
- * until one fails. In such a fixed order the chance to accept any number that loses more than the
- * margin is that of the first such number alone, 5 %; taking the smallest that passes would give
- * chance hundreds of attempts.
+ * A number of dimensions is accepted if it is shown not to be inferior: the upper bound of its loss
+ * against all dimensions, on the same rows, is within the margin. Numbers are tested downwards
+ * until one fails. In this fixed order the risk of accepting any number that loses more than the
+ * margin is that of the first such number, 5 %. Taking the smallest that passes would give chance
+ * hundreds of attempts.
  *
- * Class means less their mean lie in K - 1 directions, those of S_b. On the others all prototypes
+ * Class means minus their mean lie in K - 1 directions, those of S_b. In the others all prototypes
  * agree, which adds the same to every squared distance, and nothing at all if rows are centred on
- * the mean: there no rows are needed to show that K - 1 are as good as all. Without centring it
- * changes the lengths of prototypes, and so cosines. The order of these other directions means
- * nothing; so K - 1 is tried first, and only if it fails the numbers between it and D. */
+ * the mean. Then K - 1 dimensions need no rows to show that they are as good as all. Without
+ * centring it changes the lengths of prototypes, and so cosines. These other directions have no
+ * meaningful order, so K - 1 is tested first, and the numbers between it and D only if that
+ * fails. */
 #include "choose/choose.h"
 
 #include <math.h>
+#include <string.h>
 
 #define DEFAULT_MARGIN 0.005
-/* Maps from fewer rows gain more from fewer dimensions, so few folds make the loss look smaller than
- * it is (Flowers, 16 rows per class: with five folds 0.0 said, 0.7 on test rows; with ten 0.0 and
- * 0.1). But if a fold has a row of some classes only, these have fewer rows left than others, a
- * handicap that grows with the dimensions (ImageNet, 4 rows per class: with ten folds -0.5 said,
- * 1.7 on test rows; with four -0.4 and -0.7). */
+/* A map fitted to fewer rows gains more from fewer dimensions, so few folds underestimate the loss
+ * (Flowers, 16 rows per class: with five folds 0.0 estimated, 0.7 on test rows; with ten 0.0 and
+ * 0.1). But if a fold has a row of only some classes, these have fewer rows left than others, a
+ * handicap that grows with the dimensions (ImageNet, 4 rows per class: with ten folds -0.5
+ * estimated, 1.7 on test rows; with four -0.4 and -0.7). */
 #define MOST_FOLDS 10u
-/* Pairs of a row and a class, about: each costs the products of all dimensions. With more than some
- * ten thousand classes fewer rows are left out than elsewhere; what the rule guarantees is the same,
- * but it takes a few dimensions more to show it. */
-#define MOST_PAIRS (UINT64_C(1) << 29)
+/* Each score costs the products of all dimensions. With more than about ten thousand classes this
+ * leaves fewer rows; the guarantee is the same, but takes a few more dimensions. */
+#define MOST_SCORES (UINT64_C(1) << 29)
 
 typedef struct dim_job {
   kf_ctx *ctx;
@@ -38,50 +39,29 @@ typedef struct dim_job {
   bool euclidean;
   uint32_t *dims;       /* [D] 1, 2, … */
   kf_row_list sample;   /* rows to be classified */
-  kf_dim_point *counts; /* [threads][D] */
+  kf_dim_point *points; /* [D] */
   uint64_t n_scored;    /* rows that have been classified */
-  uint32_t rank;        /* of S_b, at most */
+  uint32_t matrix_rank; /* of S_b, at most */
   kf_stage stage;
   kf_arena arena;
 } dim_job;
 
 /* --- one fold -------------------------------------------------------------------------------- */
 
-static void take_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
-  const dim_job *j = argument;
-  (void)row;
-  uint32_t dim = j->data->dim;
-  kf_dim_point *counts = j->counts + worker * dim;
-  bool all = ranks[dim - 1] == 0;
-  for (uint32_t l = 0; l < dim; l++) {
-    bool here = ranks[l] == 0;
-    counts[l].top1 += here;
-    counts[l].top5 += ranks[l] < KF_RANKS;
-    counts[l].lost += all && !here;
-    counts[l].won += here && !all;
-  }
-}
-
-static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *ranker,
-                           const kf_data *data) {
+static kf_status place_rows(dim_job *j, const kf_model *model, const kf_stats *without,
+                            const kf_data *data) {
   kf_judge judge;
   kf_eval_result counts;
+  kf_position_finder *finder;
+  KF_TRY(kf_position_finder_new(j->ctx, model, without, j->euclidean, NULL, j->dims, j->data->dim,
+                                &finder));
   kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(model, KF_PART_IMAGES), NULL,
                                     data, data->rows, NULL);
-  if (status == KF_OK) status = kf_rank_data(j->ctx, ranker, data, &judge, take_ranks, j, &counts);
-  kf_judge_clear(&judge);
-  j->n_scored += data->rows; /* all of them, see kf_fold_sampled */
-  return status;
-}
-
-/* The map without a fold; the ranker maps class means itself. */
-static kf_status map_without(const dim_job *j, const kf_fold *fold, kf_model **out) {
-  kf_fitter *fitter;
-  KF_TRY(kf_fitter_new(j->ctx, fold->without, NULL, j->options.method, &fitter));
-  kf_status status = kf_fitter_set_priors(fitter, j->options.priors);
   if (status == KF_OK)
-    status = kf_fitter_fit_map(fitter, j->options.lambda, j->options.centre, out);
-  kf_fitter_free(fitter);
+    status = kf_count_positions(j->ctx, finder, data, &judge, j->points, &counts);
+  kf_judge_clear(&judge);
+  kf_position_finder_free(finder);
+  j->n_scored += data->rows; /* all of them, see kf_fold_sampled */
   return status;
 }
 
@@ -89,43 +69,42 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   dim_job *j = argument;
   kf_ctx *ctx = j->ctx;
   kf_model *model = NULL;
-  kf_ranker *ranker = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status = map_without(j, fold, &model);
-  if (status == KF_OK)
-    status = kf_ranker_new(ctx, model, fold->without, j->euclidean, NULL, j->dims, j->data->dim,
-                           &ranker);
+  kf_status status = kf_fold_model(ctx, fold, j->options.method, j->options.priors,
+                                   j->options.lambda, 0, j->options.centre, &model);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
-  if (status == KF_OK) status = rank_fold(j, model, ranker, data);
+  if (status == KF_OK) status = place_rows(j, model, fold->without, data);
   kf_data_free(data);
   kf_row_list_clear(&rows);
-  kf_ranker_free(ranker);
   kf_model_free(model);
   return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static uint64_t rows_to_rank(const kf_dim_options *o, const kf_stats *stats) {
+static uint64_t rows_to_place(const kf_dim_options *o, const kf_stats *stats) {
   if (o->sample > 0) return o->sample;
-  uint64_t most = MOST_PAIRS / stats->n_classes;
+  uint64_t most = MOST_SCORES / stats->n_classes;
   return most < KF_DEFAULT_SAMPLE ? most : KF_DEFAULT_SAMPLE;
 }
 
-static kf_status run(dim_job *j, const kf_stats *stats) {
+static kf_status try_folds(dim_job *j, const kf_stats *stats) {
   kf_ctx *ctx = j->ctx;
   kf_dim_options *o = &j->options;
   uint64_t labelled;
   double trace;
-  KF_TRY(kf_trace_within(ctx, stats, &trace));
+  KF_TRY(kf_measure_within(ctx, stats, &trace, NULL));
   o->lambda = kf_fold_lambda(o->lambda, trace / (double)stats->dim);
-  KF_TRY(kf_sample_rows(ctx, j->data, rows_to_rank(o, stats), &j->sample, &labelled));
+  KF_TRY(kf_sample_rows(ctx, j->data, rows_to_place(o, stats), &j->sample, &labelled));
   KF_TAKE(&j->arena, j->dims, stats->dim);
-  KF_TAKE_ZERO(&j->arena, j->counts, (uint64_t)ctx->threads * stats->dim);
+  KF_TAKE(&j->arena, j->points, stats->dim);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint32_t l = 0; l < stats->dim; l++) j->dims[l] = l + 1;
+  for (uint32_t l = 0; l < stats->dim; l++) {
+    j->dims[l] = l + 1;
+    j->points[l] = (kf_dim_point){.dim = l + 1};
+  }
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = o->folds,
@@ -138,48 +117,12 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   return status;
 }
 
-/* The counts of all workers of all ranks, in those of worker 0. */
-static kf_status add_over_ranks(dim_job *j, uint64_t dim) {
-  enum { EACH = 4 };
-  if (!kf_is_shared(&j->ctx->ranks)) return KF_OK;
-  uint64_t *all;
-  KF_TAKE_ZERO(&j->arena, all, dim * EACH);
-  kf_status status = j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
-  for (uint64_t i = 0; status == KF_OK && i < j->ctx->threads * dim; i++) {
-    kf_dim_point *p = &j->counts[i];
-    const uint64_t counted[EACH] = {p->top1, p->top5, p->lost, p->won};
-    for (unsigned e = 0; e < EACH; e++) all[i % dim * EACH + e] += counted[e];
-    *p = (kf_dim_point){0};
-  }
-  KF_TRY(kf_sum_u64(j->ctx, status, all, dim * EACH));
-  for (uint64_t l = 0; l < dim; l++) {
-    const uint64_t *sum = all + l * EACH;
-    j->counts[l] = (kf_dim_point){.top1 = sum[0], .top5 = sum[1], .lost = sum[2], .won = sum[3]};
-  }
-  return KF_OK;
-}
-
-static void add_up(const dim_job *j, kf_dim_choice *c) {
-  for (size_t l = 0; l < c->n_points; l++) {
-    kf_dim_point *p = &c->points[l];
-    *p = (kf_dim_point){.dim = j->dims[l]};
-    for (unsigned t = 0; t < j->ctx->threads; t++) {
-      const kf_dim_point *part = &j->counts[t * c->n_points + l];
-      p->top1 += part->top1;
-      p->top5 += part->top5;
-      p->lost += part->lost;
-      p->won += part->won;
-    }
-    if (p->top1 > c->points[c->best - 1].top1) c->best = p->dim;
-  }
-}
-
 double kf_dim_upper95(const kf_dim_choice *c, size_t i) {
   if (c == NULL || i >= c->n_points) return NAN;
   const kf_dim_point *p = &c->points[i];
   if (p->dim >= c->same && p->lost == 0 && p->won == 0) return 0;
   if (c->independent >= c->n) return kf_loss_upper95(p->lost, p->won, c->n);
-  /* Rows of a group go right or wrong together: counts as if each group were one row. */
+  /* Rows of a group tend to be right or wrong together, so each group counts as one row. */
   double share = (double)c->independent / (double)c->n;
   uint64_t lost = (uint64_t)ceil((double)p->lost * share);
   return kf_loss_upper95(lost, (uint64_t)((double)p->won * share), c->independent);
@@ -213,16 +156,19 @@ static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
                        .points = (kf_dim_point *)(c + 1),
                        .margin = j->options.margin,
                        .independent = independent,
-                       .same = cannot_matter ? j->rank : dim};
-  add_up(j, c);
-  bool by_rank = kf_dim_upper95(c, j->rank - 1) <= c->margin;
-  c->dim = by_rank ? walk_down(c, j->rank, 1) : walk_down(c, dim, j->rank);
+                       .same = cannot_matter ? j->matrix_rank : dim};
+  memcpy(c->points, j->points, dim * sizeof *c->points);
+  for (uint32_t l = 1; l < dim; l++)
+    if (c->points[l].top1 > c->points[c->best - 1].top1) c->best = l + 1;
+  uint32_t matrix_rank = j->matrix_rank;
+  bool beyond_is_noise = kf_dim_upper95(c, matrix_rank - 1) <= c->margin;
+  c->dim = beyond_is_noise ? walk_down(c, matrix_rank, 1) : walk_down(c, dim, matrix_rank);
   *out = c;
   return KF_OK;
 }
 
-/* MOST_FOLDS, or so few that most classes have a row in each; without three rows per class the
- * usual number, since two folds would leave single rows. */
+/* MOST_FOLDS, or so few that half the classes have a row in each. With fewer than three rows per
+ * class the usual number, since two folds would leave single rows. */
 static uint32_t usual_folds(const kf_stats *stats) {
   for (uint32_t folds = MOST_FOLDS; folds > 2; folds--) {
     uint64_t with_rows = 0, enough = 0;
@@ -235,7 +181,7 @@ static uint32_t usual_folds(const kf_stats *stats) {
   return KF_DEFAULT_FOLDS;
 }
 
-/* How many directions can tell prototypes apart. */
+/* The number of directions that can tell prototypes apart. */
 static uint32_t rank_between(const kf_stats *stats) {
   uint32_t with_rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) with_rows += stats->counts[k] > 0;
@@ -265,9 +211,8 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   if (!(o.margin > 0)) o.margin = DEFAULT_MARGIN;
   dim_job j = {.ctx = ctx, .data = data, .options = o};
   j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
-  j.rank = rank_between(stats);
-  kf_status status = run(&j, stats);
-  if (status == KF_OK) status = add_over_ranks(&j, stats->dim);
+  j.matrix_rank = rank_between(stats);
+  kf_status status = try_folds(&j, stats);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);

@@ -1,9 +1,9 @@
-/* folds.c - stratified folds of labelled rows, and all rows but those of a fold.
+/* folds.c - stratified folds of labelled rows, and statistics without a fold.
  *
- * The t-th row of class k, in the order of the data set, is in fold (t + b_k) mod F; the b_k
- * make each class begin where the one before it ended. Groups go, the largest first, to the fold
- * that has the fewest rows. No random numbers are needed. Statistics without a fold are the whole
- * minus those of the fold, exactly. */
+ * Row t of class k, in the order of the data set, is in fold (t + b_k) mod F; each class begins in
+ * the fold after the last row of the class before it. Groups go to the fold with the fewest rows,
+ * the largest group first. No random numbers are needed. Statistics without a fold are those of all
+ * rows minus those of the fold, exactly. */
 #include "choose/rows.h"
 
 #include <stdlib.h>
@@ -117,7 +117,7 @@ static kf_status fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uin
                       folds, reason.message);
 }
 
-/* --- one after the other --------------------------------------------------------------------- */
+/* --- each fold ------------------------------------------------------------------------------- */
 
 static kf_status take_fold(const kf_folding *f, const kf_row_list *all, const unsigned char *of,
                            kf_fold *fold, kf_row_list *others, kf_err *err) {
@@ -128,7 +128,7 @@ static kf_status take_fold(const kf_folding *f, const kf_row_list *all, const un
   return kf_data_new_pick(f->data, others->row, others->n, &fold->others, err);
 }
 
-static kf_status run_fold(kf_ctx *ctx, const kf_folding *f, kf_stats *rest, const kf_fold *fold) {
+static kf_status use_fold(kf_ctx *ctx, const kf_folding *f, kf_stats *rest, const kf_fold *fold) {
   kf_stats *taken;
   KF_TRY(kf_fold_take_out(ctx, rest, fold->data, &taken));
   kf_status status = f->work(f->argument, fold);
@@ -155,7 +155,7 @@ kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
     kf_fold fold = {.number = number, .without = rest};
     kf_row_list others = {0};
     status = take_fold(f, &all, of, &fold, &others, err);
-    if (status == KF_OK) status = run_fold(ctx, f, rest, &fold);
+    if (status == KF_OK) status = use_fold(ctx, f, rest, &fold);
     kf_data_free(fold.data);
     kf_data_free(fold.others);
     kf_row_list_clear(&fold.rows);

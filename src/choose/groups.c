@@ -1,4 +1,5 @@
-/* groups.c - the rows of a list by their groups: what is left out, or in a fold, together. */
+/* groups.c - sorts the rows of a list by the groups that are left out, or go to a fold,
+ * together. */
 #include "choose/rows.h"
 
 #include <stdlib.h>

@@ -1,20 +1,20 @@
-/* lambda.c - choosing lambda from the training rows alone, by leaving rows out.
+/* lambda.c - chooses lambda from the training rows by leave-one-out.
  *
- * By accuracy, over a grid: half decades first, extended while the best value is at an end, then
- * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
- * nothing. In the paper's method this is done with a part of the sample first, and the rows are doubled until the
- * best loses no more than MOST_LOSS against any other that was tried (lambda_hits.c).
+ * By accuracy, over a grid: first half decades, extended while the best is at an end, then eighths
+ * of a decade around the best. The curve is flat near its top, so a finer grid gains nothing. The
+ * paper's method starts with part of the sample and doubles the rows until the best loses no more
+ * than MOST_LOSS against any other lambda tried (lambda_hits.c).
  *
- * By likelihood: the loss is smooth and has one minimum. Half decades from 0.3 and 0.1 times the mean
- * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
- * loss is flat where it still falls, so the search ends there. If it still falls at a tenth, it mostly
- * falls as far as that, so the end is looked at before what lies between. With many classes some
- * hundred rows are enough for that; the temperature then comes from all rows of the sample.
+ * By likelihood, the loss is smooth and has one minimum. Half decades, starting from 0.3 and 0.1
+ * times the mean eigenvalue, bracket it, and a parabola finds it to an eighth of a decade. Below
+ * 0.001x the loss is flat where it still falls, so the search ends there. If the loss still falls
+ * at 0.1x it usually falls to the end, so the end is tried next. With many classes some hundred
+ * rows are enough for the search; the temperature then comes from all rows of the sample.
  *
- * Distances are used for rows in units of their own, often many rows of few columns, where the
- * method without lambda is sound. There the smallest lambda counts whose loss is within a standard error
- * of the least or, if that is asked for, the largest, also by cosines. Such searches start from 1 and 0.3,
- * and skip no half decade. */
+ * Distances are used for rows in their own units, often many rows of few columns, where no lambda
+ * is needed. Then the smallest lambda is chosen whose loss is within a standard error of the least
+ * or, on request, the largest, also by cosine. Such searches start from 1x and 0.3x and skip no
+ * half decade. */
 #include "choose/choose.h"
 #include "choose/lambda_hits.h"
 #include "choose/left_out.h"
@@ -23,30 +23,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_POINTS KF_LAMBDAS_MOST
-#define MOST_LOSS   0.001 /* of accuracy, with 95 % confidence: one row in a thousand */
-#define GOOD_ERROR  0.03  /* of ln(temperature): docs/choosing.md says what it costs */
-#define MANY_SCORES 300000u
+#define MOST_LOSS          0.001 /* of accuracy, with 95 % confidence: one row in a thousand */
+#define TEMPERATURE_ERROR  0.03  /* of ln(temperature), docs/choosing.md says what it costs */
+#define TEMPERATURE_SCORES 300000u
 
-/* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
+/* By accuracy, in half decades: the grid goes from 0.003x to 30x, and is extended by two at a time,
+ * at most to about 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
-/* Eighths of a decade. */
-enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40, FAR_EIGHTH = -8 };
+/* By likelihood, in eighths of a decade: half a decade, the ends, and 0.1x. */
+enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40, TENTH = -8 };
 
 typedef struct lambda_search {
   kf_ctx *ctx;
   kf_fitter *fitter;
-  bool by_hits; /* alone, as in the paper's method */
+  bool by_hits; /* only hits are counted, as in the paper's method */
   kf_lambda_hits hits;
-  int first_half, last_half;                /* of the grid so far */
-  bool refined[MOST_HALF - LEAST_HALF + 1]; /* eighths around each have been tried */
+  int first_half, last_half; /* ends of the grid so far */
   kf_left_out *left_out;
   kf_left_out_trial trial; /* how rows are left out for a point of the curve */
-  bool whole_sample;       /* its size was asked for */
-  bool largest;            /* of those that are good enough is chosen */
-  uint64_t enough;         /* rows for the temperature at the best point; 0: all of the sample */
-  double settled;          /* the lambda that choice->all is of; NaN: of none */
+  bool whole_sample;       /* the caller gave its size */
+  bool largest;            /* choose the largest good lambda */
+  uint64_t enough;         /* rows for the temperature at the best point; 0: the whole sample */
+  double settled;          /* the lambda of choice->all; NaN: none yet */
   kf_lambda_choice *choice;
 } lambda_search;
 
@@ -74,12 +73,11 @@ static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
                            .loss_error = p->loss_error};
 }
 
-/* Rows that bring the standard error of ln(temperature) down to GOOD_ERROR, as n rows foretell it; but
- * where classes are many and rows few, no more than a sixth of them, since each is compared with
- * all classes. */
+/* Estimates from n rows how many are needed for a standard error of TEMPERATURE_ERROR. Each row is
+ * compared with all classes, so with many classes at most a sixth of the rows is used. */
 static uint64_t rows_enough(const kf_stats *stats, const kf_left_out_point *p, uint64_t n) {
-  double ratio = p->temperature_error / GOOD_ERROR, rows = (double)n * ratio * ratio;
-  uint64_t most = stats->rows / 6, cheap = MANY_SCORES / stats->n_classes;
+  double ratio = p->temperature_error / TEMPERATURE_ERROR, rows = (double)n * ratio * ratio;
+  uint64_t most = stats->rows / 6, cheap = TEMPERATURE_SCORES / stats->n_classes;
   if (most < cheap) most = cheap;
   return rows < (double)most ? (uint64_t)rows + 1 : most;
 }
@@ -96,8 +94,8 @@ static kf_status add_point(lambda_search *s, double lambda, const char *what,
   return KF_OK;
 }
 
-/* What is told of a lambda, and its temperature: in f64, with as many rows as the temperature needs.
- * Those of the curve are among them; of_curve: the result with these alone. */
+/* Finds the accuracy and temperature at a lambda, in f64 and with as many rows as the temperature
+ * needs. These include the rows of the curve; of_curve: the result for those alone. */
 static kf_status settle(lambda_search *s, double lambda, kf_left_out_point *of_curve) {
   kf_left_out_point p = {0};
   kf_left_out_trial trial = {.lambda = lambda,
@@ -129,7 +127,7 @@ static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n,
   return KF_OK;
 }
 
-/* 10^(n / 8), by multiplication alone: the pow of C libraries differs in its last bit. */
+/* 10^(eighths / 8), by multiplication: pow differs between C libraries in the last bit. */
 static double tenth_power(int eighths) {
   static const double fraction[8] = {1,
                                      1.3335214321633240,
@@ -164,7 +162,7 @@ static uint64_t hits_at(const lambda_search *s, int half) {
   return c->points[i].top1;
 }
 
-/* Of the half decades, the larger one of equals. */
+/* The best half decade, the larger one on a tie. */
 static int best_half(const lambda_search *s) {
   int best = s->first_half;
   for (int half = best + 1; half <= s->last_half; half++)
@@ -172,26 +170,13 @@ static int best_half(const lambda_search *s) {
   return best;
 }
 
-/* Whether the largest of them is better than all others, and not only as good. */
+/* Whether the largest half decade is strictly better than all others. */
 static bool still_rising(const lambda_search *s) {
   for (int half = s->first_half; half < s->last_half; half++)
     if (hits_at(s, half) >= hits_at(s, s->last_half)) return false;
   return true;
 }
 
-static kf_status try_below(lambda_search *s) {
-  KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
-  s->first_half -= MORE_HALVES;
-  return KF_OK;
-}
-
-static kf_status try_above(lambda_search *s) {
-  KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
-  s->last_half += MORE_HALVES;
-  return KF_OK;
-}
-
-/* A neighbouring half decade that was refined shares one of the four eighths. */
 static bool is_on_curve(const kf_lambda_choice *c, double relative) {
   double lambda = relative * c->mean_eigenvalue;
   for (size_t i = 0; i < c->n_points; i++)
@@ -199,14 +184,14 @@ static bool is_on_curve(const kf_lambda_choice *c, double relative) {
   return false;
 }
 
-/* Extends the grid where the best is at an end, and makes it finer around the best. */
+/* Extends the grid while the best is at an end, and refines it around the best. */
 static kf_status complete_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
-  while (best_half(s) == s->first_half && s->first_half > LEAST_HALF) KF_TRY(try_below(s));
-  while (still_rising(s) && s->last_half < MOST_HALF) KF_TRY(try_above(s));
+  for (; best_half(s) == s->first_half && s->first_half > LEAST_HALF; s->first_half -= MORE_HALVES)
+    KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
+  for (; still_rising(s) && s->last_half < MOST_HALF; s->last_half += MORE_HALVES)
+    KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
   int half = best_half(s);
-  if (s->refined[half - LEAST_HALF]) return KF_OK;
-  s->refined[half - LEAST_HALF] = true;
   double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
   size_t n = 0;
   for (int i = 0; i < 4; i++) {
@@ -223,7 +208,7 @@ static kf_status try_grid(lambda_search *s) {
   return complete_grid(s);
 }
 
-/* Takes more rows while another lambda may still be better by more than MOST_LOSS. */
+/* Takes more rows while another lambda may be better by more than MOST_LOSS. */
 static kf_status take_enough_rows(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
   while (kf_lambda_hits_has_more(&s->hits)) {
@@ -240,11 +225,11 @@ static kf_status take_enough_rows(lambda_search *s) {
 
 /* --- by likelihood ---------------------------------------------------------------------------- */
 
-/* Lambdas that were tried, as eighths of a decade, rising, with their losses. */
+/* The lambdas tried, in eighths of a decade, rising, with their losses. */
 typedef struct descent {
   size_t n, best;
-  int eighth[MOST_POINTS];
-  double loss[MOST_POINTS];
+  int eighth[KF_LAMBDAS_MOST];
+  double loss[KF_LAMBDAS_MOST];
 } descent;
 
 static void add_loss(descent *d, int eighth, double loss) {
@@ -270,7 +255,7 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   return KF_OK;
 }
 
-/* The lowest point of the parabola through the least loss and its neighbours, as an eighth. */
+/* The minimum of the parabola through the least loss and its neighbours, rounded to an eighth. */
 static int lowest_eighth(const descent *d) {
   size_t i = d->best;
   if (i == 0 || i == d->n - 1) return d->eighth[i];
@@ -290,10 +275,10 @@ static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
   return (double)p->top1 >= (double)best->top1 - c->standard_error * (double)c->n;
 }
 
-/* Goes on to smaller lambdas while they are good enough. */
+/* Tries smaller lambdas while they are good enough. */
 static kf_status go_down(lambda_search *s, descent *d) {
   kf_lambda_choice *c = s->choice;
-  while (d->n < MOST_POINTS && d->eighth[0] > LEAST_EIGHTH && good_enough(c, &c->points[0])) {
+  while (d->n < KF_LAMBDAS_MOST && d->eighth[0] > LEAST_EIGHTH && good_enough(c, &c->points[0])) {
     KF_TRY(descend_at(s, d, d->eighth[0] - STEP));
     find_best(c);
   }
@@ -306,8 +291,8 @@ static bool was_tried(const descent *d, int eighth) {
   return false;
 }
 
-/* The lambda that is tried last, as a rule. By cosines it is settled at once, and the curve gets its
- * share of that. */
+/* Tries a lambda that is probably the last. By cosine it is settled at once, and the curve gets the
+ * result for its own rows. */
 static kf_status descend_last(lambda_search *s, descent *d, int eighth) {
   kf_lambda_choice *c = s->choice;
   if (!s->trial.fast) return descend_at(s, d, eighth);
@@ -319,23 +304,22 @@ static kf_status descend_last(lambda_search *s, descent *d, int eighth) {
   return KF_OK;
 }
 
-/* Whether half decades are tried one after the other, from 1 on. Where a lambda other than the best may be
- * chosen, none is skipped. */
+/* Whether no half decade is skipped, because a lambda other than the best may be chosen. */
 static bool in_turn(const lambda_search *s) {
   return s->largest || s->choice->metric == KF_METRIC_EUCLIDEAN;
 }
 
-/* Half a decade below the least loss. If some may be skipped, and the loss falls as far as a tenth: next to
- * the end first; and if it falls as far as that, the end is the last. */
+/* Tries half a decade below the least loss. If the loss still falls at 0.1x and half decades may be
+ * skipped, goes to the last but one, from which the next is the end. */
 static kf_status descend_below(lambda_search *s, descent *d) {
   int at = d->eighth[d->best], next = at - STEP;
-  if (!in_turn(s) && at == FAR_EIGHTH && d->best == 0) next = LEAST_EIGHTH + STEP;
+  if (!in_turn(s) && at == TENTH && d->best == 0) next = LEAST_EIGHTH + STEP;
   return next == LEAST_EIGHTH ? descend_last(s, d, next) : descend_at(s, d, next);
 }
 
-/* Goes on until the least loss lies between those half a decade away, or at an end. */
+/* Continues until both neighbours of the least loss, half a decade away, were tried. */
 static kf_status bracket(lambda_search *s, descent *d) {
-  while (d->n < MOST_POINTS) {
+  while (d->n < KF_LAMBDAS_MOST) {
     int at = d->eighth[d->best];
     if (at > LEAST_EIGHTH && !was_tried(d, at - STEP))
       KF_TRY(descend_below(s, d));
@@ -357,7 +341,7 @@ static kf_status descend(lambda_search *s) {
   bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
   s->trial.most = kf_curve_rows(s->fitter->within->n_classes);
   s->trial.fast = !distances;
-  int first = in_turn(s) ? 0 : FAR_EIGHTH + STEP;
+  int first = in_turn(s) ? 0 : TENTH + STEP;
   KF_TRY(descend_at(s, &d, first));
   KF_TRY(descend_at(s, &d, first - STEP));
   KF_TRY(bracket(s, &d));
@@ -368,7 +352,8 @@ static kf_status descend(lambda_search *s) {
 
 /* --- together --------------------------------------------------------------------------------- */
 
-/* The point to take: the best, the largest that is good enough, or by distances the smallest. */
+/* The point to choose: the best or, of the good ones, the largest on request and by distance the
+ * smallest. */
 static size_t pick(const kf_lambda_choice *c, bool largest) {
   bool smallest = c->metric == KF_METRIC_EUCLIDEAN && c->criterion == KF_CRITERION_LIKELIHOOD;
   size_t chosen = c->best;
@@ -379,8 +364,8 @@ static size_t pick(const kf_lambda_choice *c, bool largest) {
   return chosen;
 }
 
-/* Where larger classes are likelier by cosine, hits depend on the temperature: they are counted once
- * it is known, on the same rows. */
+/* With priors by cosine hits depend on the temperature, so they are counted again on the same rows
+ * once it is known. */
 static kf_status count_with_priors(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
   bool whole = s->whole_sample || c->n_all == kf_left_out_counts(s->left_out).n;
@@ -436,17 +421,17 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
   if ((unsigned)o->criterion > KF_CRITERION_ACCURACY)
     return kf_fail(err, KF_ERR_ARG, "invalid criterion %d", (int)o->criterion);
   if (o->grid == NULL) return KF_OK;
-  if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
+  if (o->n_grid < 1 || o->n_grid > KF_LAMBDAS_MOST)
     return kf_fail(err, KF_ERR_ARG, "the grid has %zu lambdas, but must have 1 to %u", o->n_grid,
-                   MOST_POINTS);
+                   KF_LAMBDAS_MOST);
   for (size_t i = 0; i < o->n_grid; i++)
     if (!(o->grid[i] >= 0 && isfinite(o->grid[i])) || (i > 0 && o->grid[i] <= o->grid[i - 1]))
       return kf_fail(err, KF_ERR_ARG, "the grid of lambdas must rise and not be negative");
   return KF_OK;
 }
 
-static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
-                     const kf_lambda_options *o) {
+static kf_status search(lambda_search *s, kf_fitter *fitter, const kf_data *data,
+                        const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
   c->metric = kf_metric_for(o->metric, fitter->within->normalized);
   c->points = (kf_lambda_point *)(c + 1);
@@ -455,15 +440,15 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   if (kf_fitter_weighs(fitter)) KF_TRY(kf_check_weighing(c->metric, c->criterion, &s->ctx->err));
   bool hits = c->criterion == KF_CRITERION_ACCURACY && fitter->method == KF_METHOD_PAPER;
   s->by_hits = hits && o->groups == NULL;
-  uint32_t n_classes = fitter->within->n_classes;
   kf_left_out_options by = {.metric = c->metric,
                             .centre = o->centre,
-                            .sample = s->by_hits ? kf_hits_sample(o->sample, n_classes) : o->sample,
-                            .groups = o->groups};
+                            .sample = o->sample,
+                            .groups = o->groups,
+                            .by_hits = s->by_hits};
   KF_TRY(kf_left_out_new(fitter, data, &by, &s->left_out));
   c->rows = kf_left_out_counts(s->left_out).rows;
   c->n_single = kf_left_out_counts(s->left_out).n_single;
-  /* What is within a standard error of the best depends on the number of rows. */
+  /* The largest good lambda depends on the standard error, and so on the number of rows. */
   bool at_once = o->sample > 0 || o->grid != NULL || s->largest;
   if (s->by_hits) KF_TRY(kf_lambda_hits_start(&s->hits, s->ctx, s->left_out, at_once));
   return choose(s, o);
@@ -497,14 +482,15 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                      .whole_sample = options->sample > 0,
                      .largest = options->one_se != 0,
                      .settled = (double)NAN};
-  s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
-  kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
+  s.choice = kf_alloc_tail(sizeof *s.choice, KF_LAMBDAS_MOST, sizeof *s.choice->points);
+  kf_status status =
+      s.choice != NULL ? search(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_lambda_hits_clear(&s.hits);
   kf_left_out_free(s.left_out);
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
 }
 
-/* Few rows tell how many are needed. */
+/* A few rows show how many are needed. */
 static kf_status measure(kf_left_out *l, const kf_stats *stats, const kf_lambda_options *o,
                          uint64_t few, double lambda, kf_left_out_point *p) {
   kf_left_out_trial trial = {.lambda = lambda, .most = few, .fast = true, .what = "temperature"};

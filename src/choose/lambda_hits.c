@@ -1,15 +1,15 @@
 /* lambda_hits.c - hits at many lambdas, in as many rows as it takes to choose one of them.
  *
- * All lambdas are tried on the same rows, so two of them are compared by the rows on which they
- * differ, which are few. The caller begins with an eighth of the sample, or FIRST_ROWS, and doubles
- * the rows while it is in doubt. Which rows were hits at which lambda is kept, a bit for each. */
+ * All lambdas are tried on the same rows, so two of them are compared by the few rows on which they
+ * differ. The caller begins with an eighth of the sample, at least FIRST_ROWS, and doubles the rows
+ * while it is in doubt. One bit for each row and lambda records which rows were hits. */
 #include "choose/lambda_hits.h"
 
 #include <math.h>
 #include <string.h>
 
-#define FIRST_ROWS 6250u /* at least; a sample with fewer than twice as many is taken at once */
-#define FIRST_PART 8u    /* of the sample, one in so many rows */
+#define FIRST_ROWS 6250u /* at least; a sample of less than twice this is taken at once */
+#define FIRST_PART 8u    /* one in this many rows of the sample */
 
 kf_status kf_lambda_hits_start(kf_lambda_hits *h, kf_ctx *ctx, kf_left_out *left_out,
                                bool at_once) {
@@ -17,7 +17,6 @@ kf_status kf_lambda_hits_start(kf_lambda_hits *h, kf_ctx *ctx, kf_left_out *left
   uint64_t all = h->count.planned, first = all / FIRST_PART;
   if (first < FIRST_ROWS) first = FIRST_ROWS;
   h->taken = at_once || all < 2 * first ? all : first;
-  h->fast = kf_left_out_is_large(left_out);
   h->right = kf_alloc_zero(all + 1, sizeof *h->right);
   return kf_agree_on(ctx, h->right != NULL ? KF_OK : kf_fail_memory(&ctx->err));
 }
@@ -27,7 +26,8 @@ void kf_lambda_hits_clear(kf_lambda_hits *h) {
   h->right = NULL;
 }
 
-/* Adds the hits at a lambda in the rows up to `most` that are not among the first `skip`. */
+/* Adds the hits at a lambda in the rows of a sample of `most` that a sample of `skip` does not
+ * have. */
 static kf_status count(kf_lambda_hits *h, size_t lambda, uint64_t skip, uint64_t most,
                        const char *what, kf_lambda_point *point, uint64_t *n) {
   kf_left_out_point hits = {0};
@@ -37,7 +37,6 @@ static kf_status count(kf_lambda_hits *h, size_t lambda, uint64_t skip, uint64_t
                              .hits = true,
                              .right = h->right,
                              .bit = (unsigned)lambda,
-                             .fast = h->fast,
                              .what = what};
   KF_TRY(kf_left_out_try(h->left_out, &trial, &hits, 1, n));
   point->top1 += hits.top1;
@@ -52,17 +51,17 @@ kf_status kf_lambda_hits_try(kf_lambda_hits *h, const char *what, kf_lambda_poin
   return count(h, h->n_lambdas - 1, 0, h->taken, what, point, &h->n);
 }
 
-static unsigned number_of(const kf_lambda_hits *h, double lambda) {
-  unsigned g = 0;
-  while (g + 1 < h->n_lambdas && h->lambda[g] != lambda) g++;
-  return g;
+static unsigned bit_of(const kf_lambda_hits *h, double lambda) {
+  unsigned bit = 0;
+  while (bit + 1 < h->n_lambdas && h->lambda[bit] != lambda) bit++;
+  return bit;
 }
 
 kf_status kf_lambda_hits_take_more(kf_lambda_hits *h, const char *what, kf_lambda_point *points,
                                    size_t n) {
   uint64_t more = 0, most = 2 * h->taken;
   for (size_t i = 0; i < n; i++)
-    KF_TRY(count(h, number_of(h, points[i].lambda), h->taken, most, what, &points[i], &more));
+    KF_TRY(count(h, bit_of(h, points[i].lambda), h->taken, most, what, &points[i], &more));
   h->taken = most < h->count.planned ? most : h->count.planned;
   h->n += more;
   return KF_OK;
@@ -70,16 +69,16 @@ kf_status kf_lambda_hits_take_more(kf_lambda_hits *h, const char *what, kf_lambd
 
 kf_status kf_lambda_hits_loss(const kf_lambda_hits *h, const kf_lambda_point *points, size_t n,
                               size_t best, double *out) {
-  /* A row may be left out on different ranks at different lambdas; each bit is set on one at most. */
+  /* Different ranks may leave out a row at different lambdas; each bit is set on at most one. */
   uint64_t *right = kf_alloc(h->count.planned, sizeof *right);
   kf_status status = right != NULL ? KF_OK : kf_fail_memory(&h->ctx->err);
   if (status == KF_OK) memcpy(right, h->right, h->count.planned * sizeof *right);
   status = kf_sum_u64(h->ctx, status, right, h->count.planned);
-  unsigned of_best = number_of(h, points[best].lambda);
+  unsigned of_best = bit_of(h, points[best].lambda);
   *out = 0;
   for (size_t p = 0; status == KF_OK && p < n; p++) {
-    unsigned of_other = number_of(h, points[p].lambda);
-    uint64_t gains = 0, losses = 0; /* rows that are hits at the other alone, at the best alone */
+    unsigned of_other = bit_of(h, points[p].lambda);
+    uint64_t gains = 0, losses = 0; /* rows that are hits only at the other, only at the best */
     for (uint64_t i = 0; i < h->count.planned; i++) {
       bool other = (right[i] >> of_other & 1) != 0, own = (right[i] >> of_best & 1) != 0;
       gains += other && !own;

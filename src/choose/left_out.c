@@ -1,8 +1,8 @@
-/* left_out.c - rows left out in groups (or each alone), exactly: the scores of all classes, without
- * fitting again (docs/choosing.md has the algebra at length).
+/* left_out.c - exact leave-one-out, for single rows or groups: the scores of all classes without
+ * fitting again. docs/choosing.md derives the formulas.
  *
- * In the mapped space T (S_w + lambda I) T^T = I and T S_b T^T = Gamma. Take out a group of rows
- * with mapped rows z_i (centred on the mean of all N rows) and v_i = z_i - mean of their class:
+ * In the mapped space T (S_w + lambda I) T^T = I and T S_b T^T = Gamma. Remove a group of rows that
+ * map to z_i (centred on the mean of all N rows), and let v_i = z_i - the mean of their class:
  *
  *     W = I - V^T Omega V             V: rows v_i;  Omega = I + 11^T / (n_k - a_k) for each class k
  *                                     that loses a_k of its n_k rows
@@ -18,29 +18,35 @@
  *     W^-1 = I + V^T (Omega^-1 - V V^T)^-1 V          C^-1 = D^-1 - D^-1 U^T E U D^-1
  *     E = (I + Phi U D^-1 U^T)^-1 Phi,    Phi = diag((n kappa - 1) Omega, -n kappa Psi).
  *
- * Everything is then made of products of rows of U with class means, in the metrics I, D^-1 and
- * D^-2: three products of matrices for a batch of rows, and little algebra for each row and class.
- * The mean of all rows moves, too; that adds a multiple of the group's mean to every class mean.
+ * All that remains are products of the rows of U with class means in the metrics I, D^-1 and D^-2:
+ * three matrix products for a batch of rows, and a little algebra for each row and class. The mean
+ * of all rows also moves, which adds a multiple of the group's mean to every class mean.
  *
  * Rows are turned to the eigenvectors of S_w once. For each lambda they are scaled to the whitened
- * space, and turned to the directions of Gamma that class means have a part in, at most K - 1. In
- * all other directions D is 1.
+ * space and turned to the directions of Gamma in which class means lie, at most K - 1. In all other
+ * directions D is 1.
  *
- * Without shrinking, as in the paper, S_b has no part in the scores: no directions are found, and
- * the metric I is all that is needed. Then rows need not be centred either, and no mean moves.
+ * Without shrinking, as in the paper, scores do not depend on S_b: no directions are needed, and
+ * only the metric I. Then rows need not be centred either, and no mean moves.
  *
- * Held at their values of all rows are the scales of columns and kappa. Rows are the integers that
- * the statistics were made of. */
+ * The scales of the columns and kappa keep their values for all rows. Rows are used as the integers
+ * that the statistics were made of. */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MEANS       96u /* class means, or rows, that are turned together */
+#define MEANS       96u /* class means or rows turned together */
 #define MANY_SCORES (1u << 22)
 
-/* --- making it --------------------------------------------------------------------------------- */
+/* If only hits are counted, the default number of rows gives about HIT_SCORES scores, within these
+ * limits. */
+#define MOST_HIT_ROWS  50000u
+#define LEAST_HIT_ROWS 1000u
+#define HIT_SCORES     (1u << 24)
+
+/* --- making it -------------------------------------------------------------------------------- */
 
 typedef struct counted_class {
   int64_t count;
@@ -79,7 +85,7 @@ static kf_status list_classes(kf_left_out *l) {
   return KF_OK;
 }
 
-/* Class means to the basis of eigenvectors. */
+/* Turns class means to the eigenvectors of S_w. */
 static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const kf_left_out *l = argument;
@@ -93,7 +99,7 @@ static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err
   return KF_OK;
 }
 
-/* The eigenvectors of S_w, the mean of all rows and class means. */
+/* Sets `turn`, and turns the mean of all rows and the class means. */
 static kf_status turn_classes(kf_left_out *l) {
   uint64_t dim = l->dim;
   const double *vectors = l->fitter->vectors, *column = l->fitter->column;
@@ -113,7 +119,7 @@ static kf_status turn_classes(kf_left_out *l) {
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
 }
 
-/* x.t = (x S) (t / S) with the scales S of columns, so text is turned by their inverse. */
+/* x.t = (x S).(t / S) for the scales S of the columns, so text is turned with their inverse. */
 static kf_status turn_text(kf_left_out *l, const float *text) {
   uint64_t dim = l->dim;
   const double *vectors = l->fitter->vectors, *column = l->fitter->column;
@@ -145,12 +151,12 @@ static kf_status weigh_classes(kf_left_out *l) {
   return KF_OK;
 }
 
-/* --- reading the rows, each once --------------------------------------------------------------- */
+/* --- reading each row once -------------------------------------------------------------------- */
 
 typedef struct reading {
   const kf_left_out *l;
-  const uint64_t *at;  /* the rows to read, by their place in the plan */
-  const kf_data *data; /* the same as a data set */
+  const uint64_t *at;  /* the rows to read, by their index in the plan */
+  const kf_data *data; /* the same rows as a data set */
 } reading;
 
 typedef struct reading_workspace {
@@ -167,7 +173,7 @@ static void take_workspace(const void *argument, void *workspace, kf_arena *aren
   KF_TAKE(arena, s->columns, (uint64_t)r->l->dim * MEANS);
 }
 
-/* Rows as the statistics saw them, turned. */
+/* Quantises rows as the statistics did, and turns them. */
 static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
   const reading *r = argument;
   const kf_left_out *l = r->l;
@@ -224,10 +230,17 @@ kf_status kf_left_out_read(kf_left_out *l, const bool *blocks) {
   return status;
 }
 
+static uint64_t usual_sample(const kf_left_out *l, bool by_hits) {
+  uint64_t rows = HIT_SCORES / l->stats->n_classes;
+  if (!by_hits) return KF_LEFT_OUT_SAMPLE;
+  return rows < LEAST_HIT_ROWS ? LEAST_HIT_ROWS : rows < MOST_HIT_ROWS ? rows : MOST_HIT_ROWS;
+}
+
 static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TRY(kf_fitter_turn(l->fitter));
   KF_TRY(list_classes(l));
-  KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE));
+  KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : usual_sample(l, o->by_hits)));
+  l->fast_hits = o->by_hits && !l->euclidean && l->rows.n * l->n > MANY_SCORES;
   KF_TRY(turn_classes(l));
   if (o->text != NULL) KF_TRY(turn_text(l, o->text));
   if (kf_fitter_weighs(l->fitter) && !l->euclidean && o->text == NULL) KF_TRY(weigh_classes(l));
@@ -235,7 +248,7 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TAKE(&l->arena, l->read, l->rows.n * l->dim);
   if (l->with_text) KF_TAKE(&l->arena, l->length, l->rows.n);
   kf_view_make(&l->view, l, &l->arena);
-  kf_benches_make(l, &l->arena);
+  kf_left_out_make_workspaces(l, &l->arena);
   return l->arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;
 }
 
@@ -276,6 +289,3 @@ void kf_left_out_free(kf_left_out *l) {
 }
 
 kf_left_out_count kf_left_out_counts(const kf_left_out *l) { return l->count; }
-bool kf_left_out_is_large(const kf_left_out *l) {
-  return !l->euclidean && l->rows.n * l->n > MANY_SCORES;
-}

@@ -1,23 +1,22 @@
-/* left_out_again.c - a large group left out by fitting again: the formulas of left_out_block.c solve
- * 2r equations for r rows, for every number of rows that a class may have, so they pay for small
- * groups only.
+/* left_out_again.c - leaves out a large group by fitting again. The formulas of left_out_block.c
+ * solve 2r equations for r rows and every size of class, so they pay for small groups only.
  *
- * In the whitened space (left_out.c has the names) W = I - V^T Omega V and B = S_b - Z^T Psi Z + V^T
- * Omega V are formed, and a map T with T W T^T = I and T B T^T = Gamma is found by two eigenproblems.
- * There every class mean is shrunk as in the final model. The work does not grow with more than the
- * first power of r. It is done on the caller's thread, with products on all threads. */
+ * In the whitened space (left_out.c has the formulas) W = I - V^T Omega V and B = S_b - Z^T Psi Z +
+ * V^T Omega V are formed, and two eigenproblems give a map T with T W T^T = I and T B T^T = Gamma.
+ * With it class means are shrunk as in the final model. The time is linear in r. It runs on the
+ * caller's thread; products use all threads. */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LEAST_VALUE 0x1p-44 /* of W, whose eigenvalues are 1 without the group */
-#define MUCH        4.0     /* fitting again costs as much as this many systems of D equations */
+#define LEAST_EIGENVALUE 0x1p-44 /* of W; with the group they are 1 */
+#define SYSTEMS_OF_A_FIT 4.0 /* fitting again takes as long as solving this many D x D systems */
 
 bool kf_again_pays(const kf_left_out *l, uint64_t r) {
   double systems = l->fitter->method == KF_METHOD_SHRUNK ? (double)l->n_kinds : 1;
   double rows = (double)r, dim = l->dim;
-  return r > 1 && systems * rows * rows * rows > MUCH * dim * dim * dim;
+  return r > 1 && systems * rows * rows * rows > SYSTEMS_OF_A_FIT * dim * dim * dim;
 }
 
 typedef struct again {
@@ -26,14 +25,14 @@ typedef struct again {
   const int32_t *label;           /* [r] */
   double inverse_left;            /* 1 / (N - r) */
   uint64_t *lost;                 /* [n] rows that each class loses */
-  double *z, *within;             /* [r][D] rows, and less their class means */
+  double *z, *within;             /* [r][D] Z and V */
   double *z_sum;                  /* [D] */
   double *sums;                   /* [n][D] of `within` by class; zeros for others */
   double *psi_z, *omega;          /* [r][D] Psi Z, Omega V */
   double *w, *b;                  /* [D][D] */
   double *values, *gamma;         /* [D] */
   double *map;                    /* [D][D] T in columns */
-  double *rows, *means, *removed; /* [r][D], [n][D], [n][D] mapped; removed: the sums */
+  double *rows, *means, *removed; /* [r][D], [n][D], [n][D] mapped; `removed`: of the sums */
   double *a1, *a2, *a3;           /* [D][D] workspace */
   double *row_columns, *columns;  /* [D][r], [D][n] workspace */
   double *row2, *mean2;           /* [r], [n] squared lengths */
@@ -73,7 +72,7 @@ static double count_of(const again *a, uint64_t j) {
   return (double)a->v->l->stats->counts[a->v->l->number[j]];
 }
 
-/* Z, V and what Psi and Omega make of them. */
+/* Sets Z, V, Psi Z and Omega V. */
 static void set_rows(again *a, const double *turned) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
@@ -98,12 +97,12 @@ static void set_rows(again *a, const double *turned) {
   }
 }
 
-/* W and B without the group. */
+/* Forms W and B. */
 static kf_status set_scatter(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  const double *between, *root = a->v->root;
-  KF_TRY(kf_fitter_between(l->fitter, &between));
+  KF_TRY(kf_fitter_between(l->fitter));
+  const double *between = l->fitter->between_in_v, *root = a->v->root;
   kf_product product = {
       .a = a->within, .b = a->omega, .c = a->a1, .m = dim, .n = dim, .depth = a->r};
   KF_TRY(kf_multiply(l->ctx, product));
@@ -121,12 +120,7 @@ static kf_status set_scatter(again *a) {
   return KF_OK;
 }
 
-static void transpose(const double *from, uint64_t rows, uint64_t columns, double *to) {
-  for (uint64_t i = 0; i < rows; i++)
-    for (uint64_t j = 0; j < columns; j++) to[j * rows + i] = from[i * columns + j];
-}
-
-/* T, in columns, and Gamma. */
+/* Finds T, in columns, and Gamma. */
 static kf_status set_map(again *a) {
   kf_ctx *ctx = a->v->l->ctx;
   uint64_t dim = a->v->l->dim;
@@ -134,10 +128,10 @@ static kf_status set_map(again *a) {
   kf_product product = {.m = dim, .n = dim, .depth = dim};
   KF_TRY(kf_eigen(ctx, a->v->l->dim, a->w, a->values, whiten));
   for (uint64_t i = 0; i < dim; i++) {
-    double scale = 1 / sqrt(a->values[i] > LEAST_VALUE ? a->values[i] : LEAST_VALUE);
+    double scale = 1 / sqrt(fmax(a->values[i], LEAST_EIGENVALUE));
     for (uint64_t d = 0; d < dim; d++) whiten[i * dim + d] *= scale;
   }
-  transpose(whiten, dim, dim, columns);
+  kf_transpose(dim, dim, whiten, columns);
   if (!a->v->shrunk) { /* any T with T W T^T = I will do */
     memcpy(a->map, columns, dim * dim * sizeof *columns);
     return KF_OK;
@@ -153,14 +147,14 @@ static kf_status set_map(again *a) {
   for (uint64_t i = 0; i < dim; i++)
     for (uint64_t j = 0; j < i; j++) a->w[i * dim + j] = a->w[j * dim + i];
   KF_TRY(kf_eigen(ctx, a->v->l->dim, a->w, a->gamma, a->b));
-  transpose(a->b, dim, dim, a->a3);
+  kf_transpose(dim, dim, a->b, a->a3);
   product.a = whiten;
   product.b = a->a3;
   product.c = a->map;
   return kf_multiply(ctx, product);
 }
 
-/* n rows in columns [D][n] to out [n][D]. */
+/* Maps n rows, given in columns [D][n], to out [n][D]. */
 static kf_status map_columns(const again *a, const double *columns, uint64_t n, double *out) {
   uint64_t dim = a->v->l->dim;
   return kf_multiply(
@@ -168,22 +162,23 @@ static kf_status map_columns(const again *a, const double *columns, uint64_t n, 
       (kf_product){.a = columns, .b = a->map, .c = out, .m = n, .n = dim, .depth = dim});
 }
 
-/* Rows and class means less the mean without the group; class means still have all their rows. */
+/* Maps rows and class means, centred on the mean without the group. Class means still contain all
+ * their rows. */
 static kf_status map_all(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  transpose(a->psi_z, a->r, dim, a->row_columns);
+  kf_transpose(a->r, dim, a->psi_z, a->row_columns);
   KF_TRY(map_columns(a, a->row_columns, a->r, a->rows));
   for (uint64_t j = 0; j < l->n; j++)
     for (uint64_t d = 0; d < dim; d++)
       a->columns[d * l->n + j] =
           l->means[j * dim + d] * a->v->root[d] + a->inverse_left * a->z_sum[d];
   KF_TRY(map_columns(a, a->columns, l->n, a->means));
-  transpose(a->sums, l->n, dim, a->columns);
+  kf_transpose(l->n, dim, a->sums, a->columns);
   return map_columns(a, a->columns, l->n, a->removed);
 }
 
-/* Class means, shrunk, in columns, and the squared lengths that they count with: next to text those
+/* Sets the shrunk class means, in columns, and their squared lengths, with text those of the means
  * of all their rows (left_out_block.c says why). */
 static void shrink(again *a) {
   const kf_left_out *l = a->v->l;
@@ -206,7 +201,7 @@ static void shrink(again *a) {
 static kf_status score(again *a, double *scores) {
   const kf_left_out *l = a->v->l;
   shrink(a);
-  transpose(a->rows, a->r, l->dim, a->row_columns);
+  kf_transpose(a->r, l->dim, a->rows, a->row_columns);
   KF_TRY(kf_multiply(l->ctx, (kf_product){.a = a->row_columns,
                                           .b = a->columns,
                                           .c = scores,
@@ -225,7 +220,7 @@ static kf_status score(again *a, double *scores) {
   return KF_OK;
 }
 
-static kf_status run(again *a, const double *turned, double *scores) {
+static kf_status fit_and_score(again *a, const double *turned, double *scores) {
   set_rows(a, turned);
   KF_TRY(set_scatter(a));
   KF_TRY(set_map(a));
@@ -239,7 +234,8 @@ kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, con
   again a = {.v = v, .r = r, .label = label};
   a.inverse_left = v->l->centred ? 1 / (double)(v->l->stats->rows - r) : 0;
   take(&a, &arena);
-  kf_status status = arena.failed ? kf_fail_memory(&v->l->ctx->err) : run(&a, turned, scores);
+  kf_status status =
+      arena.failed ? kf_fail_memory(&v->l->ctx->err) : fit_and_score(&a, turned, scores);
   kf_arena_free(&arena);
   return status;
 }

@@ -1,5 +1,5 @@
-/* left_out_block.c - a group of rows left out: the scores of all classes (left_out.c has the
- * formulas, and the names). */
+/* left_out_block.c - the scores of all classes for a block of rows that are left out together
+ * (left_out.c has the formulas). */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #define LEAST_PIVOT 0x1p-44
 
-void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_arena *arena) {
+void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t n_dirs, kf_arena *arena) {
   uint64_t r2 = 2 * r;
   KF_TAKE(arena, b->omega, r * r);
   KF_TAKE(arena, b->b, r * r);
@@ -26,15 +26,18 @@ void kf_block_make(kf_block *b, const kf_view *v, uint64_t r, uint64_t rank, kf_
     KF_TAKE(arena, m->g0c, r2);
     KF_TAKE(arena, m->g1c, r2);
   }
-  KF_TAKE(arena, b->weighted, rank * r2);
-  KF_TAKE(arena, b->columns, rank * r2);
+  KF_TAKE(arena, b->weighted, n_dirs * r2);
+  KF_TAKE(arena, b->columns, n_dirs * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
-  kf_counts_take(v, rank, arena, &b->grams);
+  if (v->narrowings != NULL) {
+    KF_TAKE(arena, b->squares, n_dirs * 3);
+    KF_TAKE(arena, b->of_kinds, 3 * 2 * (uint64_t)v->l->n_kinds);
+  }
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
 
-/* right := left^-1 right, both [n][n], by elimination with pivots. left is destroyed. A pivot that
- * rounding has made too small is raised. */
+/* right := left^-1 right, both [n][n], by Gaussian elimination with partial pivoting. Destroys
+ * left. Pivots that rounding made too small are raised. */
 static void solve(uint32_t n, double *left, double *right) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = i;
@@ -70,37 +73,37 @@ static double sum_of(uint32_t n, const double *a, const double *b) {
   return sum;
 }
 
-/* out = a x, a [rows][columns]. */
+/* out = a x, a [rows][stride]. */
 static void times(uint32_t rows, uint32_t columns, const double *a, size_t stride, const double *x,
                   double *out) {
   for (uint32_t i = 0; i < rows; i++) out[i] = sum_of(columns, a + i * stride, x);
 }
 
-/* --- what rows of the block have in common ----------------------------------------------------- */
+/* --- what the rows of a block share ----------------------------------------------------------- */
 
-/* g1, g2 = U D^-1 U^T, U D^-2 U^T: D is 1 beyond the directions of class means. */
+/* g1 = U D^-1 U^T and g2 = U D^-2 U^T; D is 1 outside the directions of class means. */
 static void grams(const kf_view *v, kf_block *b, double count) {
   uint32_t r2 = 2 * b->r;
   double *const to[] = {b->g1, b->g2};
   for (int power = 1; power <= 2; power++) {
     memcpy(to[power - 1], b->g0, (size_t)r2 * r2 * sizeof *b->g0);
-    for (uint32_t d = 0; d < v->rank; d++) {
+    for (uint32_t d = 0; d < v->n_dirs; d++) {
       double scale = kf_view_narrowing(v, count, d);
       scale = (power == 2 ? scale * scale : scale) - 1;
       for (uint32_t i = 0; i < r2; i++)
         b->weighted[(size_t)d * r2 + i] = b->columns[(size_t)d * r2 + i] * scale;
     }
     v->l->ctx->kernels->gemm_tn(b->weighted, r2, b->columns, r2, to[power - 1], r2, r2, r2,
-                                v->rank);
+                                v->n_dirs);
   }
 }
 
-/* The same of one row, where a call of the kernel would take longer than the sums. */
+/* The same for one row, where calling the kernel would take longer than the sums. */
 static void grams_of_row(const kf_view *v, kf_block *b, double count) {
   double one[4], two[4];
   memcpy(one, b->g0, sizeof one);
   memcpy(two, b->g0, sizeof two);
-  for (uint32_t d = 0; d < v->rank; d++) {
+  for (uint32_t d = 0; d < v->n_dirs; d++) {
     double x = b->columns[2 * d], y = b->columns[2 * d + 1];
     double scale = kf_view_narrowing(v, count, d), first = scale - 1, second = scale * scale - 1;
     double x1 = x * first, y1 = y * first, x2 = x * second, y2 = y * second;
@@ -117,26 +120,54 @@ static void grams_of_row(const kf_view *v, kf_block *b, double count) {
   memcpy(b->g2, two, sizeof two);
 }
 
+/* The same for one row and all kinds, as one product: v v, v z and z z in each direction times
+ * D^-1 - 1 and D^-2 - 1 of each kind. */
+static void sum_kinds(const kf_view *v, kf_block *b) {
+  uint64_t n2 = 2 * (uint64_t)v->l->n_kinds;
+  for (uint64_t d = 0; d < v->n_dirs; d++) {
+    double x = b->columns[2 * d], y = b->columns[2 * d + 1];
+    b->squares[3 * d] = x * x;
+    b->squares[3 * d + 1] = x * y;
+    b->squares[3 * d + 2] = y * y;
+  }
+  const double start[3] = {b->g0[0], b->g0[1], b->g0[3]};
+  for (uint64_t i = 0; i < 3; i++)
+    for (uint64_t k = 0; k < n2; k++) b->of_kinds[i * n2 + k] = start[i];
+  v->l->ctx->kernels->gemm_tn(b->squares, 3, v->narrowings, n2, b->of_kinds, n2, 3, n2, v->n_dirs);
+}
+
+/* After sum_kinds. */
+static void grams_of_kind(const kf_view *v, kf_block *b, uint32_t kind) {
+  uint64_t n = v->l->n_kinds;
+  double *const to[] = {b->g1, b->g2};
+  for (uint64_t power = 0; power < 2; power++) {
+    const double *from = b->of_kinds + power * n + kind;
+    to[power][0] = from[0];
+    to[power][1] = to[power][2] = from[2 * n];
+    to[power][3] = from[4 * n];
+  }
+}
+
 static void set_gram(const kf_view *v, kf_block *b) {
   uint32_t r2 = 2 * b->r, dim = v->l->dim;
   for (uint32_t i = 0; i < r2; i++) {
     for (uint32_t j = i; j < r2; j++)
       b->g0[(size_t)i * r2 + j] = b->g0[(size_t)j * r2 + i] =
           v->l->ctx->kernels->dot(dim, b->wide + (size_t)i * dim, b->wide + (size_t)j * dim);
-    for (uint32_t d = 0; d < v->rank; d++)
-      b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->rank + d];
+    for (uint32_t d = 0; d < v->n_dirs; d++)
+      b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->n_dirs + d];
   }
 }
 
-/* How many rows of a class are in the block. */
+/* The number of rows that a class loses. */
 static double rows_lost(const kf_block *b, int32_t label) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->r; i++) n += b->label[i] == label;
   return n;
 }
 
-/* Omega, and (Omega^-1 - V V^T)^-1; Omega^-1 = I - 11^T / n_k. A class that loses all its rows has
- * neither term: its v_i add up to 0. */
+/* Omega and (Omega^-1 - V V^T)^-1, with Omega^-1 = I - 11^T / n_k. For a class that loses all its
+ * rows both terms are left out, since its v_i add up to 0. */
 static void set_within(const kf_view *v, kf_block *b) {
   uint32_t r = b->r;
   for (uint32_t i = 0; i < r; i++) {
@@ -152,7 +183,7 @@ static void set_within(const kf_view *v, kf_block *b) {
   solve(r, b->left, b->b);
 }
 
-/* The rows as queries: centred on the mean without the group. */
+/* The rows as queries, centred on the mean without the block. */
 static void set_queries(kf_block *b) {
   uint32_t r = b->r, r2 = 2 * r;
   for (uint32_t i = 0; i < r; i++) {
@@ -168,14 +199,7 @@ static void set_queries(kf_block *b) {
   }
 }
 
-static void set_grams(const kf_view *v, kf_block *b, double count) {
-  if (b->r == 1)
-    grams_of_row(v, b, count);
-  else
-    grams(v, b, count);
-}
-
-/* The rest of what depends on the number of rows of a class: E and the queries. */
+/* E and the queries, which also depend on the number of rows of a class. */
 static void set_narrowed(const kf_view *v, kf_block *b, double count) {
   uint32_t r = b->r, r2 = 2 * r;
   double n_kappa = count * v->kappa;
@@ -207,18 +231,10 @@ static void set_narrowed(const kf_view *v, kf_block *b, double count) {
 
 static void set_count(const kf_view *v, kf_block *b, double count) {
   if (!v->shrunk) return;
-  set_grams(v, b, count);
-  set_narrowed(v, b, count);
-}
-
-/* The same for a kind, of which there may be many. */
-static void set_kind(const kf_view *v, kf_block *b, uint32_t kind, bool summed) {
-  double count = v->l->kinds[kind].count;
-  if (!summed) {
-    set_count(v, b, count);
-    return;
-  }
-  kf_counts_grams(v, &b->grams, kind, b->g1, b->g2);
+  if (b->r == 1)
+    grams_of_row(v, b, count);
+  else
+    grams(v, b, count);
   set_narrowed(v, b, count);
 }
 
@@ -232,7 +248,7 @@ static void set_moved(const kf_view *v, const kf_block *b, kf_moved_mean *m) {
   m->c_g1_c = sum_of(r2, m->c, m->g1c);
 }
 
-/* --- scores ------------------------------------------------------------------------------------ */
+/* --- scores ----------------------------------------------------------------------------------- */
 
 /* A class mean: its products with U in the three metrics, h[m][i * stride], and its squares. */
 typedef struct class_mean {
@@ -242,15 +258,15 @@ typedef struct class_mean {
   const kf_moved_mean *moved;
 } class_mean;
 
-/* What rows are multiplied with: U m and U D^-1 m, [2r]. */
+/* U m and U D^-1 m, [2r]. */
 typedef struct mean_products {
   double *um0, *um1;
 } mean_products;
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The squared length of the (shrunk) mean; fills in its products. r: b->r, as a constant where it is
- * one. p, y: workspace, [2r]. */
+/* The squared length of the (shrunk) mean; sets its products. r: b->r, a constant if that is 1. p,
+ * y: workspace, [2r]. */
 INLINE double mean_length2(const kf_view *v, const kf_block *b, uint32_t r, const class_mean *m,
                            mean_products *to, double *p, double *y) {
   uint32_t r2 = 2 * r;
@@ -301,7 +317,7 @@ INLINE double product_with(const kf_view *v, const kf_block *b, uint32_t r, uint
   return sum;
 }
 
-/* Class j as if it lost no row. */
+/* The mean of class j with all its rows. */
 static class_mean mean_of(const kf_view *v, const kf_block *b, uint32_t j) {
   class_mean m = {.stride = v->l->n, .moved = &b->moved};
   for (uint32_t k = 0; k < v->metrics; k++) {
@@ -311,7 +327,7 @@ static class_mean mean_of(const kf_view *v, const kf_block *b, uint32_t j) {
   return m;
 }
 
-/* Classes of one kind, as if they lost no row: scores [r][n]. */
+/* Scores [r][n] of the classes of one kind, as if they lost no row. */
 INLINE void score_kind_of(const kf_view *v, const kf_block *b, uint32_t r,
                           const kf_class_kind *kind, mean_products *products, double *p, double *y,
                           double *scores) {
@@ -346,7 +362,7 @@ static void set_own(const kf_view *v, kf_block *b, uint32_t j, double count) {
   set_moved(v, b, &b->own);
 }
 
-/* A class with `count` rows. length2: if it is not that of the mean; NULL otherwise. */
+/* Scores of class j with `count` rows. length2: replaces that of the mean; NULL: does not. */
 static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double count,
                         const class_mean *m, const double *length2, double *scores) {
   mean_products products = {b->t[0], b->t[1]};
@@ -358,12 +374,13 @@ static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double 
         kf_view_score(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
 }
 
-/* Squares and products of the mean of class j with all its rows, in the metrics of `count` rows. */
+/* Squared lengths and products of the mean of class j with all its rows, in the metrics of a class
+ * with `count` rows. */
 static void measure_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *square) {
   uint32_t r2 = 2 * b->r;
-  const double *z = v->means + (uint64_t)j * v->rank;
+  const double *z = v->means + (uint64_t)j * v->n_dirs;
   memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
-  for (uint32_t d = 0; d < v->rank; d++) {
+  for (uint32_t d = 0; d < v->n_dirs; d++) {
     double inverse = kf_view_narrowing(v, count, d), part = z[d];
     for (uint32_t k = 0; k < v->metrics; k++) {
       square[k] += part * z[d];
@@ -374,7 +391,7 @@ static void measure_own(const kf_view *v, kf_block *b, uint32_t j, double count,
   }
 }
 
-/* Class j, which loses rows and has `count` left. */
+/* Scores of class j, which loses rows and keeps `count`. */
 static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *scores) {
   class_mean m = {.stride = 1, .moved = &b->own};
   measure_own(v, b, j, count, m.square);
@@ -384,10 +401,10 @@ static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, d
   score_class(v, b, j, count, &m, NULL, scores);
 }
 
-/* The same next to text. A mean of fewer rows is shrunk more and has more noise, so its cosines are
- * smaller; among prototypes that matters little, but next to text, which loses nothing, it would
- * make prototypes look worse than they are, and alpha too small. So the class is shrunk, and scaled
- * to unit length, as it is with all its rows. */
+/* The same with text. A mean of fewer rows is shrunk more and noisier, so its cosines are smaller.
+ * Among prototypes that hardly matters. But text loses nothing, so prototypes would look worse than
+ * they are, and alpha would be too small. So the class is shrunk and scaled as with all its
+ * rows. */
 static void score_own_level(const kf_view *v, kf_block *b, uint32_t j, double all, double count,
                             double *scores) {
   mean_products products = {b->t[0], b->t[1]};
@@ -415,9 +432,14 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   set_queries(b);
   for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
   bool summed = b->r == 1 && v->narrowings != NULL;
-  if (summed) kf_counts_sum(v, b->columns, b->g0, &b->grams);
+  if (summed) sum_kinds(v, b);
   for (uint32_t k = 0; k < l->n_kinds; k++) {
-    set_kind(v, b, k, summed);
+    if (summed) {
+      grams_of_kind(v, b, k);
+      set_narrowed(v, b, l->kinds[k].count);
+    } else {
+      set_count(v, b, l->kinds[k].count);
+    }
     set_moved(v, b, &b->moved);
     score_kind(v, b, &l->kinds[k], scores);
   }

@@ -1,5 +1,5 @@
-/* left_out_plan.c - which rows are left out, and which of them together: single rows, a sample with
- * the same share of each class; or groups, taken whole. */
+/* left_out_plan.c - which rows are left out, and which of them together: a stratified sample of
+ * single rows, or whole groups. */
 #include "choose/left_out_internal.h"
 
 static bool can_leave_out(const kf_left_out *l, int32_t label) {
@@ -12,7 +12,7 @@ static kf_status plan_single_rows(kf_left_out *l, uint64_t sample) {
   uint64_t usable = 0, seen = 0, kept = 0;
   for (uint64_t i = 0; i < all.n; i++) usable += can_leave_out(l, all.label[i]);
   l->count.n_single = all.n - usable;
-  /* A sample has a row of each class at least, which may be more than was asked for. */
+  /* A sample has at least one row of each class, which may be more than was asked for. */
   uint64_t wanted = usable < sample ? usable : sample;
   for (uint64_t i = 0; i < all.n; i++) {
     if (!can_leave_out(l, all.label[i]) || !kf_takes(seen++, wanted, usable)) continue;
@@ -28,8 +28,8 @@ static kf_status plan_single_rows(kf_left_out *l, uint64_t sample) {
   return KF_OK;
 }
 
-/* How many rows of a group can be judged: those whose class has rows outside it. lost: [n_classes]
- * zeros, before and after. */
+/* Counts the rows of a group that can be judged: those whose class has rows outside the group.
+ * lost: [n_classes] zeros, before and after. */
 static uint64_t count_judged(const kf_left_out *l, const kf_row_list *all,
                              const kf_grouped_row *group, uint64_t *lost) {
   uint64_t judged = 0, n = group->size;
@@ -54,8 +54,8 @@ static kf_status add_group(kf_left_out *l, const kf_row_list *all, const kf_grou
   return KF_OK;
 }
 
-/* Takes groups from the sorted rows, spread evenly, until about `sample` rows are taken. Groups
- * without a row that can be judged are of no use. */
+/* Takes groups, spread evenly over the sorted rows, with about `sample` rows in all. Groups in
+ * which no row can be judged are skipped. */
 static kf_status take_groups(kf_left_out *l, const kf_row_list *all, const kf_grouped_row *sorted,
                              uint64_t sample, uint64_t *lost) {
   uint64_t n_groups = 0, rows = 0, seen = 0;

@@ -1,80 +1,80 @@
-/* left_out_trial.c - rows left out at one lambda: in batches, for the products with all class means,
- * then block by block (left_out_block.c), then row by row into the likelihood (left_out.c has the
- * formulas, and the names). */
+/* left_out_trial.c - leave-one-out at one lambda: products with all class means for a batch of
+ * rows, scores block by block (left_out_block.c), then the likelihood row by row (left_out.c has
+ * the formulas). */
 #include "choose/left_out_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#define PRODUCTS    (1u << 17) /* numbers in a product of matrices, about */
-#define WIDE_BATCH  64u        /* rows, however many classes: each call packs all class means */
-#define LEAST_BATCH 16u        /* rows, unless there are fewer */
-#define MOST_BATCH  512u       /* rows, unless a group has more */
+/* Rows of a batch. */
+#define BATCH_PRODUCTS (1u << 17) /* about this many products with class means, but */
+#define WIDE_BATCH     64u        /* no fewer rows than this: each call packs all class means */
+#define LEAST_BATCH    16u        /* at least, unless there are fewer rows */
+#define MOST_BATCH     512u       /* at most, unless a group has more */
 
 typedef struct batch {
-  uint64_t first, last; /* blocks, in the list of those chosen */
+  uint64_t first, last; /* of the chosen blocks */
 } batch;
 
-/* A worker's memory; rows: of the largest batch. */
-typedef struct kf_bench {
-  uint64_t *at;       /* [rows] in the plan */
-  uint32_t *own;      /* [rows] place of the row's class among `classes` */
-  uint32_t *classes;  /* [rows] different ones, by place */
+/* rows: of the largest batch. */
+typedef struct kf_left_out_workspace {
+  uint64_t *at;       /* [rows] indices in the plan */
+  uint32_t *own;      /* [rows] index of the row's class in `classes` */
+  uint32_t *classes;  /* [rows] the different classes of the batch */
   double *whitened;   /* [D][rows] in columns */
-  double *z;          /* [rows][rank] along the directions of class means */
-  double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
+  double *z;          /* [rows][n_dirs] along the directions of class means */
+  double *columns;    /* [n_dirs][2 rows] z, then the means of `classes`, in columns */
   double *product[3]; /* [2 rows][n] */
-  /* The same, if products are in f32, in the same memory but for z. */
-  float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
-  double *wide;                 /* [2 r][D] of a block */
-  double *u;                    /* [2 r][rank] of a block */
-  double *scores;               /* [r][n] */
-  double *text;                 /* [rows][n] */
-  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
-  double *weights;              /* [n] */
+  float *columns_f32, *product_f32[3]; /* for products in f32, in the same memory */
+  float *floats;                       /* [rows][D + n_dirs] for kf_view_turn */
+  double *wide;                        /* [2 r][D] of a block */
+  double *u;                           /* [2 r][n_dirs] of a block */
+  double *scores;                      /* [r][n] */
+  double *text;                        /* [rows][n] */
+  double *both, *powers, *seen;        /* [n], [2n], [n_classes] */
+  double *weights;                     /* [n] */
   kf_block block;
-} kf_bench;
+} kf_left_out_workspace;
 
 typedef struct trial {
   kf_left_out *l;
   const kf_left_out_trial *asked;
   const kf_left_out_point *points;
   size_t n_points;
-  bool *chosen;    /* [n_blocks of the plan] */
-  bool *in_part;   /* the same */
-  uint64_t *large; /* [n_large] blocks to fit again without */
+  bool *chosen;    /* [blocks of the plan] */
+  bool *in_part;   /* [blocks of the plan] */
+  uint64_t *large; /* [n_large] chosen blocks to fit again without */
   uint64_t n_large;
-  uint64_t *blocks; /* [n_blocks] the others that were chosen */
+  uint64_t *blocks; /* [n_blocks] the other chosen blocks */
   uint64_t n_blocks;
   batch *batches;
   uint64_t n_batches;
-  kf_range own;           /* batches of this rank */
-  kf_range own_large;     /* large blocks of this rank */
-  kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
+  kf_range own;               /* batches of this rank */
+  kf_range own_large;         /* large blocks of this rank */
+  kf_likelihood *likelihoods; /* [threads][2][n_points]: other rows, then those of the part */
   kf_arena arena;
 } trial;
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
-/* Rows of a batch: many for the products, but enough batches for all threads of all ranks. */
+/* Many rows make products fast, but all threads of all ranks need batches. */
 static uint64_t batch_limit(const kf_left_out *l) {
-  uint64_t limit = PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->ranks.threads);
+  uint64_t limit = BATCH_PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->ranks.threads);
   if (limit < WIDE_BATCH) limit = WIDE_BATCH;
   if (limit > each) limit = each;
   return limit > MOST_BATCH ? MOST_BATCH : limit < LEAST_BATCH ? LEAST_BATCH : limit;
 }
 
-static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
+static void make_workspace(const kf_left_out *l, kf_left_out_workspace *b, kf_arena *arena) {
   uint64_t dim = l->dim, rows = l->most_rows, n = l->n, r2 = 2 * l->largest;
-  uint64_t rank = kf_view_most_directions(l);
+  uint64_t n_dirs = kf_view_most_directions(l);
   KF_TAKE(arena, b->at, rows);
   KF_TAKE(arena, b->own, rows);
   KF_TAKE(arena, b->classes, rows);
   KF_TAKE(arena, b->whitened, rows * dim);
-  KF_TAKE(arena, b->z, rows * rank);
-  KF_TAKE(arena, b->columns, 2 * rows * rank);
-  if (!l->euclidean) KF_TAKE(arena, b->z_f32, rows * rank);
-  b->whitened_f32 = (float *)(void *)b->whitened;
+  KF_TAKE(arena, b->z, rows * n_dirs);
+  KF_TAKE(arena, b->columns, 2 * rows * n_dirs);
+  if (!l->euclidean) KF_TAKE(arena, b->floats, rows * (dim + n_dirs));
   b->columns_f32 = (float *)(void *)b->columns;
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
@@ -82,7 +82,7 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
     KF_TAKE(arena, b->block.product[m], r2 * n);
   }
   KF_TAKE(arena, b->wide, r2 * dim);
-  KF_TAKE(arena, b->u, r2 * rank);
+  KF_TAKE(arena, b->u, r2 * n_dirs);
   KF_TAKE(arena, b->scores, l->largest * n);
   if (l->with_text) {
     KF_TAKE(arena, b->text, rows * n);
@@ -91,108 +91,69 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->powers, 2 * n);
   KF_TAKE(arena, b->seen, l->stats->n_classes);
   if (l->weights != NULL) KF_TAKE(arena, b->weights, n);
-  kf_block_make(&b->block, &l->view, l->largest, rank, arena);
+  kf_block_make(&b->block, &l->view, l->largest, n_dirs, arena);
 }
 
-void kf_benches_make(kf_left_out *l, kf_arena *arena) {
+void kf_left_out_make_workspaces(kf_left_out *l, kf_arena *arena) {
   uint64_t limit = batch_limit(l);
   l->most_rows = limit < l->largest ? l->largest : limit < l->rows.n ? limit : l->rows.n;
-  KF_TAKE_ZERO(arena, l->benches, l->ctx->threads);
+  KF_TAKE_ZERO(arena, l->workspaces, l->ctx->threads);
   for (unsigned i = 0; !arena->failed && i < l->ctx->threads; i++)
-    bench_make(l, &l->benches[i], arena);
+    make_workspace(l, &l->workspaces[i], arena);
 }
 
-/* --- products ---------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
-/* The class of the i-th row of the batch among those of the batch; rows of a class follow one
- * another as a rule, so the last one is looked at first. */
-static uint32_t class_in_batch(kf_bench *b, uint32_t place, uint32_t *n_classes) {
+/* The index of a class in `classes`, to which it is added if it is new. Rows of a class usually
+ * follow each other, so the search begins at the end. */
+static uint32_t class_in_batch(kf_left_out_workspace *b, uint32_t place, uint32_t *n_classes) {
   for (uint32_t k = *n_classes; k > 0; k--)
     if (b->classes[k - 1] == place) return k - 1;
   b->classes[*n_classes] = place;
   return (*n_classes)++;
 }
 
-/* Products of the batch's rows, and of its classes, with all class means. */
-static void multiply_exact(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
-  size_t rank = v->rank, stride = n + n_classes;
-  for (size_t d = 0; d < rank; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * rank + d];
-    for (uint32_t k = 0; k < n_classes; k++)
-      b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * rank + d];
-  }
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    kf_matrix by = {.depth = rank, .n = v->l->n, .b = v->columns[m]};
-    kf_matrix_times(v->l->ctx->kernels, &by, b->columns, stride, b->product[m]);
-  }
-}
-
-/* The same in f32. */
-static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
-  size_t rank = v->rank, stride = n + n_classes;
-  for (size_t d = 0; d < rank; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * rank + d];
-    for (uint32_t k = 0; k < n_classes; k++)
-      b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * rank + d];
-  }
-  for (uint32_t m = 0; m < v->metrics; m++)
-    kf_times_f32(v->l->ctx->kernels, b->columns_f32, stride, v->columns_f32[m], v->l->n, rank,
-                 b->product_f32[m]);
-}
-
-/* Without shrinking, rows are not turned. */
-static void whiten_rows(const kf_view *v, kf_bench *b, uint64_t n) {
+/* Turns the n rows of a batch to the directions of class means. Without shrinking they are only
+ * whitened. */
+static void turn_rows(const kf_view *v, kf_left_out_workspace *b, uint64_t n) {
   size_t dim = v->l->dim;
-  for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->z[i * dim + d] = v->l->turned[b->at[i]][d] * v->root[d];
-}
-
-/* The n rows of a batch to the directions of class means. */
-static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
-  const kf_left_out *l = v->l;
-  size_t dim = l->dim;
-  if (!v->shrunk) {
-    whiten_rows(v, b, n);
-    return;
-  }
-  for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d] * v->root[d];
-  kf_matrix turn = {.depth = dim, .n = v->rank, .b = v->directions};
-  kf_matrix_times(l->ctx->kernels, &turn, b->whitened, n, b->z);
-}
-
-/* The same in f32. */
-static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
-  const kf_left_out *l = v->l;
-  size_t dim = l->dim, rank = v->rank;
-  if (!v->shrunk) {
-    whiten_rows(v, b, n);
-    for (size_t i = 0; i < n * rank; i++) b->z_f32[i] = (float)b->z[i];
-    return;
-  }
-  for (uint64_t i = 0; i < n; i++)
+  for (uint64_t i = 0; i < n; i++) {
+    const double *x = v->l->turned[b->at[i]];
     for (size_t d = 0; d < dim; d++)
-      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i]][d] * v->root[d]);
-  kf_times_f32(l->ctx->kernels, b->whitened_f32, n, v->directions_f32, rank, dim, b->z_f32);
-  for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
+      *(v->shrunk ? &b->whitened[d * n + i] : &b->z[i * dim + d]) = x[d] * v->root[d];
+  }
+  if (v->shrunk) kf_view_turn(v, b->whitened, n, b->floats, b->z);
 }
 
-static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
+/* Multiplies the rows of a batch, and the means of its classes, with all class means. */
+static void multiply(const kf_left_out *l, kf_left_out_workspace *b, uint64_t n) {
   const kf_view *v = &l->view;
+  size_t n_dirs = v->n_dirs;
   uint32_t n_classes = 0;
   for (uint64_t i = 0; i < n; i++)
     b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
-  if (v->fast) {
-    turn_fast(v, b, n);
-    multiply_fast(v, b, n, n_classes);
-  } else {
-    turn_exact(v, b, n);
-    multiply_exact(v, b, n, n_classes);
+  turn_rows(v, b, n);
+  uint64_t all = n + n_classes;
+  for (uint64_t i = 0; i < all; i++) {
+    const double *x = i < n ? b->z + i * n_dirs : v->means + (size_t)b->classes[i - n] * n_dirs;
+    for (size_t d = 0; d < n_dirs; d++)
+      if (v->fast)
+        b->columns_f32[d * all + i] = (float)x[d];
+      else
+        b->columns[d * all + i] = x[d];
+  }
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    kf_matrix by = {.depth = n_dirs, .n = l->n, .b = v->columns[m]};
+    if (v->fast)
+      kf_times_f32(l->ctx->kernels, b->columns_f32, all, v->columns_f32[m], l->n, n_dirs,
+                   b->product_f32[m]);
+    else
+      kf_matrix_times(l->ctx->kernels, &by, b->columns, all, b->product[m]);
   }
 }
 
-/* The cosines of rows with text; `whitened` is used for their columns. */
-static void multiply_text(const kf_left_out *l, kf_bench *b, uint64_t n) {
+/* The cosines of rows with text. `whitened` holds the rows in columns. */
+static void multiply_text(const kf_left_out *l, kf_left_out_workspace *b, uint64_t n) {
   size_t dim = l->dim;
   for (uint64_t i = 0; i < n; i++)
     for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i]][d];
@@ -201,31 +162,26 @@ static void multiply_text(const kf_left_out *l, kf_bench *b, uint64_t n) {
     for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
 }
 
-/* Products with class means of the k-th row of a block, the i-th of a batch of n. */
-static void set_products(const kf_view *v, kf_bench *b, uint64_t i, uint64_t n, uint64_t k) {
-  uint64_t classes = v->l->n, own = n + b->own[i], r = b->block.r;
+/* Sets the products of row k of a block, which is row i of a batch of n. */
+static void set_products(const kf_view *v, kf_left_out_workspace *b, uint64_t i, uint64_t n,
+                         uint64_t k) {
+  uint64_t classes = v->l->n, row = i * classes, mean = (n + b->own[i]) * classes;
   for (uint32_t m = 0; m < v->metrics; m++) {
-    double *within = b->block.product[m] + k * classes, *whole = within + r * classes;
-    if (v->fast) {
-      const float *row = b->product_f32[m] + i * classes, *mean = b->product_f32[m] + own * classes;
-      for (uint64_t j = 0; j < classes; j++) {
-        whole[j] = (double)row[j];
-        within[j] = (double)row[j] - (double)mean[j];
-      }
-      continue;
+    double *within = b->block.product[m] + k * classes, *whole = within + b->block.r * classes;
+    const double *exact = b->product[m];
+    const float *fast = b->product_f32[m];
+    for (uint64_t j = 0; j < classes; j++) {
+      whole[j] = v->fast ? (double)fast[row + j] : exact[row + j];
+      within[j] = whole[j] - (v->fast ? (double)fast[mean + j] : exact[mean + j]);
     }
-    const double *row = b->product[m] + i * classes;
-    const double *mean = b->product[m] + own * classes;
-    for (uint64_t j = 0; j < classes; j++) within[j] = row[j] - mean[j];
-    memcpy(whole, row, classes * sizeof *row);
   }
 }
 
-/* U of a block whose first row is the i-th of a batch of n, with its products. */
-static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n) {
+/* Sets U and the products of a block whose first row is row i of a batch of n. */
+static void set_block(const kf_left_out *l, kf_left_out_workspace *b, uint64_t i, uint64_t n) {
   const kf_view *v = &l->view;
   kf_block *to = &b->block;
-  uint64_t dim = l->dim, rank = v->rank, r = to->r;
+  uint64_t dim = l->dim, n_dirs = v->n_dirs, r = to->r;
   to->label = l->rows.label + b->at[i];
   to->wide = b->wide;
   to->u = b->u;
@@ -237,31 +193,32 @@ static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n)
       b->wide[(r + k) * dim + d] = x[d] * v->root[d];
     }
     set_products(v, b, i + k, n, k);
-    const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
-    for (uint64_t d = 0; d < rank; d++) {
-      b->u[k * rank + d] = z[d] - of_class[d];
-      b->u[(r + k) * rank + d] = z[d];
+    const double *z = b->z + (i + k) * n_dirs, *of_class = v->means + place * n_dirs;
+    for (uint64_t d = 0; d < n_dirs; d++) {
+      b->u[k * n_dirs + d] = z[d] - of_class[d];
+      b->u[(r + k) * n_dirs + d] = z[d];
     }
   }
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-static void show_scores(const trial *t, kf_bench *b, uint64_t at, const double *scores) {
+static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at,
+                        const double *scores) {
   const kf_left_out *l = t->l;
   for (uint32_t k = 0; k < l->stats->n_classes; k++)
     b->seen[k] = l->place[k] >= 0 ? scores[l->place[k]] : NAN;
   t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen);
 }
 
-/* Priors without the block. */
-static void set_weights(const kf_left_out *l, kf_bench *b) {
+/* The number of rows of each class without the block. */
+static void set_weights(const kf_left_out *l, kf_left_out_workspace *b) {
   memcpy(b->weights, l->weights, l->n * sizeof *b->weights);
   for (uint32_t k = 0; k < b->block.r; k++) b->weights[l->place[b->block.label[k]]]--;
 }
 
-/* Scores of the block's rows, with priors. */
-static void lower_scores(const kf_left_out *l, kf_bench *b, double prior) {
+/* Subtracts priors from the scores of the block's rows. */
+static void lower_scores(const kf_left_out *l, kf_left_out_workspace *b, double prior) {
   for (uint32_t j = 0; j < l->n; j++) {
     if (!(b->weights[j] > 0)) continue; /* NaN already */
     double less = kf_prior2(prior, l->view.largest, b->weights[j]);
@@ -269,10 +226,11 @@ static void lower_scores(const kf_left_out *l, kf_bench *b, double prior) {
   }
 }
 
-/* The rows of a block, the i-th of the batch and those after it. */
-static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, size_t worker) {
+/* Adds the rows of a block, whose first row is row i of the batch, to the sums. */
+static void judge_block(const trial *t, kf_left_out_workspace *b, uint64_t i, bool in_part,
+                        size_t worker) {
   const kf_left_out *l = t->l;
-  kf_likelihood *sums = t->softmax + (2 * worker + in_part) * t->n_points;
+  kf_likelihood *sums = t->likelihoods + (2 * worker + in_part) * t->n_points;
   bool lowered = l->weights != NULL && t->asked->prior > 0;
   if (l->weights != NULL) set_weights(l, b);
   if (lowered) lower_scores(l, b, t->asked->prior);
@@ -301,7 +259,7 @@ static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, s
 
 static uint64_t n_in(kf_range range) { return range.last - range.first; }
 
-/* Blocks and batches that this rank has done, and with them those of the others. */
+/* Reports the blocks and batches that this rank has done, together with those of other ranks. */
 static kf_status report(const trial *t, uint64_t done, size_t worker, kf_err *err) {
   uint64_t all = t->n_large + t->n_batches, own = n_in(t->own_large) + n_in(t->own);
   if (worker == 0 && t->asked->see == NULL) done = kf_done_by_all(t->l->ctx, done, own, all);
@@ -312,7 +270,7 @@ static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err 
   const trial *t = argument;
   const kf_left_out *l = t->l;
   uint64_t i = t->own.first + number;
-  kf_bench *b = &l->benches[worker];
+  kf_left_out_workspace *b = &l->workspaces[worker];
   uint64_t n = 0, row = 0;
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
     for (uint64_t r = l->start[t->blocks[k]]; r < l->start[t->blocks[k] + 1]; r++) b->at[n++] = r;
@@ -332,7 +290,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   const kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
   kf_arena arena = {0};
-  kf_bench b = {0};
+  kf_left_out_workspace b = {0};
   uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first;
   b.block.r = (uint32_t)r;
   b.block.label = l->rows.label + first;
@@ -359,16 +317,16 @@ static kf_status try_large(trial *t, uint64_t i) {
   return status;
 }
 
-/* --- together ---------------------------------------------------------------------------------- */
+/* --- together --------------------------------------------------------------------------------- */
 
-/* How many of the blocks make about this many rows; 0: all. */
+/* The number of blocks that have about this many rows; 0: all. */
 static uint64_t blocks_for(const kf_left_out *l, uint64_t rows) {
   if (rows == 0 || rows >= l->rows.n) return l->n_blocks;
   uint64_t share = (uint64_t)((kf_i128)l->n_blocks * rows / l->rows.n);
   return share > 0 ? share : 1;
 }
 
-/* Which blocks are left out: the part, spread evenly, and others, spread evenly. */
+/* Chooses the blocks of the part and then other blocks, each spread evenly. */
 static void choose_blocks(trial *t) {
   const kf_left_out *l = t->l;
   uint64_t part = t->asked->part > 0 ? blocks_for(l, t->asked->part) : 0, seen = 0;
@@ -381,7 +339,7 @@ static void choose_blocks(trial *t) {
   }
 }
 
-/* Rows of a batch of this trial, at most: all threads have equally many batches, about. */
+/* The most rows of a batch in this trial, so that all threads get about equally many batches. */
 static uint64_t rows_of_batch(const trial *t) {
   const kf_left_out *l = t->l;
   uint64_t rows = 0, threads = l->ctx->ranks.threads;
@@ -423,16 +381,16 @@ static kf_status plan_trial(trial *t) {
   KF_TAKE(&t->arena, t->large, l->n_blocks);
   KF_TAKE(&t->arena, t->blocks, l->n_blocks);
   KF_TAKE(&t->arena, t->batches, l->n_blocks);
-  KF_TAKE(&t->arena, t->softmax, 2 * l->ctx->threads * t->n_points);
+  KF_TAKE(&t->arena, t->likelihoods, 2 * l->ctx->threads * t->n_points);
   if (t->arena.failed) return kf_fail_memory(&l->ctx->err);
   for (size_t i = 0; i < 2 * l->ctx->threads * t->n_points; i++)
-    t->softmax[i] = kf_likelihood_new(l->euclidean);
+    t->likelihoods[i] = kf_likelihood_new(l->euclidean);
   choose_blocks(t);
   make_batches(t);
   return kf_left_out_read(t->l, t->chosen);
 }
 
-/* Blocks and batches are shared out among ranks, unless the caller wants to see every row. */
+/* Ranks share blocks and batches, unless the caller wants to see every row. */
 static kf_status try_own(trial *t) {
   kf_ctx *ctx = t->l->ctx;
   const kf_ranks alone = {.size = 1}, *ranks = t->asked->see == NULL ? &ctx->ranks : &alone;
@@ -448,26 +406,28 @@ static void find_point(const trial *t, const kf_likelihood *sums, kf_left_out_po
     kf_likelihood_find(sums, point);
     return;
   }
-  point->top1 = sums->top1;
-  point->top5 = sums->top5;
+  point->top1 = (uint64_t)sums->sums.top1;
+  point->top5 = (uint64_t)sums->sums.top5;
 }
 
-static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
+static kf_status score_all(trial *t, kf_left_out_point *points, uint64_t *n) {
   kf_left_out *l = t->l;
   kf_ctx *ctx = l->ctx;
   size_t n_points = t->n_points;
   KF_TRY(plan_trial(t));
-  kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
-  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, t->asked->fast));
+  kf_likelihood *others = t->likelihoods, *part = t->likelihoods + n_points;
+  bool fast = t->asked->fast || l->fast_hits;
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->curve, fast));
   KF_TRY(try_own(t));
   for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
-    kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
-  if (t->asked->see == NULL) KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->softmax, 2 * n_points));
+    kf_likelihood_join(&t->likelihoods[i % (2 * n_points)], &t->likelihoods[i]);
+  if (t->asked->see == NULL)
+    KF_TRY(kf_likelihood_add_ranks(ctx, KF_OK, t->likelihoods, 2 * n_points));
   for (size_t p = 0; p < n_points; p++) {
     if (t->asked->of_part != NULL) find_point(t, &part[p], &t->asked->of_part[p]);
     kf_likelihood_join(&others[p], &part[p]);
     find_point(t, &others[p], &points[p]);
-    *n = others[p].n;
+    *n = (uint64_t)others[p].sums.n;
   }
   return KF_OK;
 }
@@ -475,7 +435,7 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
 kf_status kf_left_out_try(kf_left_out *l, const kf_left_out_trial *asked, kf_left_out_point *points,
                           size_t n_points, uint64_t *n) {
   trial t = {.l = l, .asked = asked, .points = points, .n_points = n_points};
-  kf_status status = run_trial(&t, points, n);
+  kf_status status = score_all(&t, points, n);
   kf_arena_free(&t.arena);
   return status;
 }

@@ -1,5 +1,5 @@
-/* left_out_view.c - what leaving rows out needs at one lambda: the directions of class means, and
- * class means along them in the three metrics (left_out.c has the formulas, and the names).
+/* left_out_view.c - what leave-one-out needs at one lambda: the directions in which class means
+ * lie, and class means along them in the three metrics (left_out.c has the formulas).
  *
  * Memory is taken once for all lambdas. */
 #include "choose/left_out_internal.h"
@@ -7,20 +7,21 @@
 #include <math.h>
 #include <string.h>
 
-#define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
-#define MEANS      96u   /* class means that are turned together */
+#define NO_SCATTER  1e-10 /* gamma this small, next to the largest, is rounding */
+#define MEANS       96u   /* class means turned together */
+#define LEAST_KINDS 4u    /* fewer are handled one by one */
 
 uint64_t kf_view_most_directions(const kf_left_out *l) {
   bool fewer = l->n < l->dim && l->fitter->method == KF_METHOD_SHRUNK;
   return fewer ? l->n : l->dim;
 }
 
-/* What finding directions takes. */
-static void take_directions(kf_view *v, uint64_t rank, kf_arena *arena) {
+/* Memory for finding directions. */
+static void take_directions(kf_view *v, uint64_t n_dirs, kf_arena *arena) {
   uint64_t dim = v->l->dim, n = v->l->n;
   KF_TAKE(arena, v->gamma, dim);
-  KF_TAKE(arena, v->directions, dim * rank);
-  if (!v->l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
+  KF_TAKE(arena, v->directions, dim * n_dirs);
+  if (!v->l->euclidean) KF_TAKE(arena, v->directions_f32, dim * n_dirs);
   if (n <= dim) {
     KF_TAKE(arena, v->whitened, dim * n);
     KF_TAKE(arena, v->weighted, n * dim);
@@ -30,7 +31,7 @@ static void take_directions(kf_view *v, uint64_t rank, kf_arena *arena) {
 }
 
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
-  uint64_t dim = l->dim, n = l->n, rank = kf_view_most_directions(l);
+  uint64_t dim = l->dim, n = l->n, n_dirs = kf_view_most_directions(l);
   v->l = l;
   v->shrunk = l->fitter->method == KF_METHOD_SHRUNK;
   v->metrics = v->shrunk ? 3 : 1;
@@ -39,22 +40,22 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   v->prior = l->euclidean ? kf_fitter_prior(l->fitter) : 0;
   v->largest = kf_largest_count(l->stats->counts, l->stats->n_classes);
   KF_TAKE(arena, v->root, dim);
-  KF_TAKE(arena, v->means, n * rank);
-  if (v->shrunk) take_directions(v, rank, arena);
+  KF_TAKE(arena, v->means, n * n_dirs);
+  if (v->shrunk) take_directions(v, n_dirs, arena);
   for (uint32_t m = 0; m < v->metrics; m++) {
     KF_TAKE(arena, v->squares[m], n);
-    KF_TAKE(arena, v->columns[m], rank * n);
+    KF_TAKE(arena, v->columns[m], n_dirs * n);
     v->columns_f32[m] = (float *)(void *)v->columns[m];
   }
-  if (v->shrunk && n > dim) v->whitened = v->columns[0]; /* which are set after it was used */
-  kf_counts_make(v, arena);
+  if (v->shrunk && l->n_kinds >= LEAST_KINDS)
+    KF_TAKE(arena, v->narrowings, n_dirs * 2 * (uint64_t)l->n_kinds);
 }
 
-/* How many of the eigenvalues, which fall, are more than rounding. */
-static uint32_t count_directions(const double *gamma, uint32_t n) {
-  uint32_t rank = 0;
-  while (rank < n && gamma[rank] > NO_SCATTER * gamma[0]) rank++;
-  return rank;
+/* The number of eigenvalues above rounding errors; they fall. */
+static uint32_t count_dirs(const double *gamma, uint32_t n) {
+  uint32_t n_dirs = 0;
+  while (n_dirs < n && gamma[n_dirs] > NO_SCATTER * gamma[0]) n_dirs++;
+  return n_dirs;
 }
 
 static void narrow(const double *from, uint64_t n, float *to) {
@@ -62,7 +63,7 @@ static void narrow(const double *from, uint64_t n, float *to) {
 }
 
 static void narrow_directions(kf_view *v) {
-  if (v->fast) narrow(v->directions, (uint64_t)v->l->dim * v->rank, v->directions_f32);
+  if (v->fast) narrow(v->directions, (uint64_t)v->l->dim * v->n_dirs, v->directions_f32);
 }
 
 void kf_times_f32(const kf_kernels *kernels, const float *a, size_t m, const float *b, size_t n,
@@ -71,9 +72,9 @@ void kf_times_f32(const kf_kernels *kernels, const float *a, size_t m, const flo
   kernels->gemm_tn_f32(a, m, b, n, c, n, m, n, depth);
 }
 
-/* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
- * its eigenvectors y they are sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class k lies at sqrt(gamma /
- * n_k) y_k along them. */
+/* With fewer classes than columns, directions come from the matrix sqrt(n_i n_j) m_i.m_j. For an
+ * eigenvector y the direction is sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class mean k has the
+ * coordinate sqrt(gamma / n_k) y_k along it. */
 static kf_status few_classes(kf_view *v) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
@@ -88,23 +89,25 @@ static kf_status few_classes(kf_view *v) {
   KF_TRY(kf_multiply(
       ctx, (kf_product){.a = columns, .b = columns, .c = v->square, .m = n, .n = n, .depth = dim}));
   KF_TRY(kf_eigen(ctx, l->n, v->square, v->gamma, v->vectors));
-  v->rank = count_directions(v->gamma, l->n);
-  double *turned = v->square; /* [n][rank] the vectors in columns, over sqrt(gamma) */
+  v->n_dirs = count_dirs(v->gamma, l->n);
+  double *turned = v->square; /* [n][n_dirs] vectors in columns, divided by sqrt(gamma) */
   for (uint64_t j = 0; j < n; j++)
-    for (uint64_t i = 0; i < v->rank; i++) {
+    for (uint64_t i = 0; i < v->n_dirs; i++) {
       double root = sqrt(v->gamma[i]), y = v->vectors[i * n + j];
-      turned[j * v->rank + i] = y / root;
-      v->means[j * v->rank + i] = y * root / sqrt((double)l->stats->counts[l->number[j]]);
+      turned[j * v->n_dirs + i] = y / root;
+      v->means[j * v->n_dirs + i] = y * root / sqrt((double)l->stats->counts[l->number[j]]);
     }
-  KF_TRY(kf_multiply(
-      ctx,
-      (kf_product){
-          .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n}));
+  KF_TRY(kf_multiply(ctx, (kf_product){.a = v->weighted,
+                                       .b = turned,
+                                       .c = v->directions,
+                                       .m = dim,
+                                       .n = v->n_dirs,
+                                       .depth = n}));
   narrow_directions(v);
   return KF_OK;
 }
 
-/* Class means [first, first + n) of a task. */
+/* The class means [first, first + n) of a task. */
 typedef struct span {
   uint64_t first, n;
 } span;
@@ -118,77 +121,65 @@ static kf_status each_span(const kf_left_out *l, kf_task_fn task, void *argument
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, task, argument);
 }
 
-/* Class means along the directions, in f32. */
-static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
+void kf_view_turn(const kf_view *v, const double *columns, size_t m, float *floats, double *out) {
+  size_t dim = v->l->dim, n_dirs = v->n_dirs;
+  kf_matrix turn = {.depth = dim, .n = n_dirs, .b = v->directions};
+  if (!v->fast) {
+    kf_matrix_times(v->l->ctx->kernels, &turn, columns, m, out);
+    return;
+  }
+  float *turned = floats + m * dim;
+  narrow(columns, m * dim, floats);
+  kf_times_f32(v->l->ctx->kernels, floats, m, v->directions_f32, n_dirs, dim, turned);
+  for (size_t i = 0; i < m * n_dirs; i++) out[i] = (double)turned[i];
+}
+
+/* Turns class means to the directions. Without shrinking they are only whitened. */
+static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const kf_view *v = argument;
-  const kf_left_out *l = v->l;
-  span s = span_of(l, i);
-  uint64_t rank = v->rank, dim = l->dim;
-  float *turned = kf_alloc(s.n * (rank + dim), sizeof *turned);
-  if (turned == NULL) return kf_fail_memory(err);
-  float *whitened = turned + s.n * rank; /* in columns */
-  for (uint64_t j = 0; j < s.n; j++)
+  span s = span_of(v->l, i);
+  uint64_t dim = v->l->dim;
+  double *columns;
+  float *floats;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, columns, s.n * dim);
+  KF_TAKE(&arena, floats, s.n * (dim + v->n_dirs));
+  if (arena.failed) {
+    kf_arena_free(&arena);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t j = 0; j < s.n; j++) {
+    const double *mean = v->l->means + (s.first + j) * dim;
     for (uint64_t d = 0; d < dim; d++)
-      whitened[d * s.n + j] = (float)(l->means[(s.first + j) * dim + d] * v->root[d]);
-  kf_times_f32(l->ctx->kernels, whitened, s.n, v->directions_f32, rank, dim, turned);
-  for (uint64_t k = 0; k < s.n * rank; k++) v->means[s.first * rank + k] = (double)turned[k];
-  kf_free(turned);
+      *(v->shrunk ? &columns[d * s.n + j] : &v->means[(s.first + j) * dim + d]) =
+          mean[d] * v->root[d];
+  }
+  if (v->shrunk) kf_view_turn(v, columns, s.n, floats, v->means + s.first * v->n_dirs);
+  kf_arena_free(&arena);
   return KF_OK;
 }
 
-/* Whitened class means, in columns. */
-static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const kf_view *v = argument;
-  const kf_left_out *l = v->l;
-  span s = span_of(l, i);
-  for (uint64_t d = 0; d < l->dim; d++)
-    for (uint64_t j = s.first; j < s.first + s.n; j++)
-      v->whitened[d * l->n + j] = l->means[j * l->dim + d] * v->root[d];
-  return KF_OK;
-}
-
-/* With more, they are those of the fitter. */
+/* With more classes than columns, directions come from the fitter. */
 static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
-  uint64_t dim = l->dim, n = l->n;
-  kf_directions found;
-  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve, &found));
-  memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
-  v->rank = count_directions(v->gamma, l->dim);
-  kf_transpose(v->rank, dim, found.u, v->directions);
+  uint64_t dim = l->dim;
+  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve));
+  memcpy(v->gamma, l->fitter->gamma, dim * sizeof *v->gamma);
+  v->n_dirs = count_dirs(v->gamma, l->dim);
+  kf_transpose(v->n_dirs, dim, l->fitter->u, v->directions);
   narrow_directions(v);
-  if (v->fast) return each_span(l, turn_fast, v);
-  KF_TRY(each_span(l, whiten, v));
-  return kf_multiply(
-      l->ctx,
-      (kf_product){
-          .a = v->whitened, .b = v->directions, .c = v->means, .m = n, .n = v->rank, .depth = dim});
-}
-
-/* Without shrinking the whitened class means are all there is. */
-static kf_status whiten_means(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const kf_view *v = argument;
-  uint64_t dim = v->l->dim;
-  span s = span_of(v->l, i);
-  for (uint64_t j = s.first; j < s.first + s.n; j++)
-    for (uint64_t d = 0; d < dim; d++)
-      v->means[j * dim + d] = v->l->means[j * dim + d] * v->root[d];
-  return KF_OK;
+  return each_span(l, turn_means, v);
 }
 
 static kf_status set_directions(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   if (v->shrunk) return l->n <= l->dim ? few_classes(v) : many_classes(v, lambda, curve);
-  v->rank = l->dim;
-  return each_span(l, whiten_means, v);
+  v->n_dirs = l->dim;
+  return each_span(l, turn_means, v);
 }
 
-/* D^-1 of each class of a span, [rank]; classes of one count share it. */
+/* Points of_class[j] to D^-1 [n_dirs] of each class of a span; classes of equal size share it. */
 static void find_narrowings(const kf_view *v, span s, double *room, const double **of_class) {
   const kf_left_out *l = v->l;
   for (uint64_t j = 0; j < s.n; j++) {
@@ -197,27 +188,27 @@ static void find_narrowings(const kf_view *v, span s, double *room, const double
       of_class[j] = of_class[j - 1];
       continue;
     }
-    double *to = room + j * v->rank;
-    for (uint64_t d = 0; d < v->rank; d++) to[d] = kf_view_narrowing(v, (double)count, d);
+    double *to = room + j * v->n_dirs;
+    for (uint64_t d = 0; d < v->n_dirs; d++) to[d] = kf_view_narrowing(v, (double)count, d);
     of_class[j] = to;
   }
 }
 
-/* Class means in the three metrics. */
+/* Sets class means and their squared lengths in the three metrics. */
 static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const kf_view *v = argument;
   uint64_t n = v->l->n;
   span s = span_of(v->l, i);
   const double *narrowing[MEANS];
-  double *room = kf_alloc(s.n * v->rank, sizeof *room);
+  double *room = kf_alloc(s.n * v->n_dirs, sizeof *room);
   if (room == NULL) return kf_fail_memory(err);
   find_narrowings(v, s, room, narrowing);
   for (uint32_t m = 0; m < v->metrics; m++)
     memset(v->squares[m] + s.first, 0, s.n * sizeof *v->squares[m]);
-  for (uint64_t d = 0; d < v->rank; d++)
+  for (uint64_t d = 0; d < v->n_dirs; d++)
     for (uint64_t j = s.first; j < s.first + s.n; j++) {
-      double z = v->means[j * v->rank + d], part = z, inverse = narrowing[j - s.first][d];
+      double z = v->means[j * v->n_dirs + d], part = z, inverse = narrowing[j - s.first][d];
       for (uint32_t m = 0; m < v->metrics; m++) {
         if (v->fast)
           v->columns_f32[m][d * n + j] = (float)part;
@@ -228,6 +219,21 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
       }
     }
   kf_free(room);
+  return KF_OK;
+}
+
+/* D^-1 - 1 and D^-2 - 1 of each kind in direction d. */
+static kf_status set_narrowings(void *argument, size_t d, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_view *v = argument;
+  uint64_t n = v->l->n_kinds;
+  double *to = v->narrowings + d * 2 * n;
+  for (uint64_t k = 0; k < n; k++) {
+    double narrowing = kf_view_narrowing(v, v->l->kinds[k].count, d);
+    to[k] = narrowing - 1;
+    to[n + k] = narrowing * narrowing - 1;
+  }
   return KF_OK;
 }
 
@@ -245,5 +251,5 @@ kf_status kf_view_set(kf_view *v, double lambda, bool curve, bool fast) {
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
   KF_TRY(set_directions(v, lambda, curve));
   KF_TRY(each_span(l, set_metrics, v));
-  return kf_counts_set(v);
+  return v->narrowings != NULL ? kf_parallel(ctx, v->n_dirs, set_narrowings, v) : KF_OK;
 }

@@ -1,43 +1,42 @@
-/* near.c - training rows that are all but copies of others: the same photo twice, frames of a video.
+/* near.c - counts training rows that are nearly copies of others: the same photo twice, frames of a
+ * video.
  *
- * Such a row is easy to classify while its twin stays in, so leaving rows out one by one is too
- * hopeful and lambda comes out too small. Looking at a sample of rows is enough to warn: up to
- * QUERIES rows, each against the rows of its class.
+ * Such a row is easy to classify while its twin stays in, so leave-one-out is optimistic and lambda
+ * comes out too small. A sample is enough for a warning: up to QUERIES rows, each compared with the
+ * rows of its class.
  *
- * What is near? Two rows of a class are 2 trace(S_w) / (N - K) apart on average (squared). On real
- * CLIP embeddings (ImageNet, Pets, Caltech-101, Flowers, textures; ViT-B/32 and RN50) the nearest
- * row of a class is about half that far away, and below 0.15 of it for 0.1 to 3.5 % of the rows,
- * most of which are indeed the same picture. Measured this way the unit of the rows does not matter.
- * It does not work where rows vary in a few directions only, since there some rows come close by
- * chance: the directions in use are counted as trace(S_w)^2 / |S_w|^2 (47 to 112 for the sets above),
- * and if they are too few, only copies are counted. */
+ * Two rows of a class are 2 trace(S_w) / (N - K) apart on average (squared). On real CLIP
+ * embeddings (ImageNet, Pets, Caltech-101, Flowers, textures; ViT-B/32 and RN50) the nearest row of
+ * the class is about half as far, and below 0.15 of that for 0.1 to 3.5 % of the rows, most of
+ * which are indeed the same picture. This measure does not depend on the unit of the rows. It fails
+ * where rows vary in few directions only, since some rows then come close by chance. The number of
+ * directions in use is estimated as trace(S_w)^2 / |S_w|^2 (47 to 112 for these sets); if it is too
+ * small, only copies are counted. */
 #include "choose/choose.h"
 
 #include <math.h>
 
-#define QUERIES         1000u  /* rows that look for their nearest */
-#define MOST_ROWS       32768u /* of the classes that are looked at */
-#define MOST_OF_A_CLASS 2048u  /* its first rows: frames of a video follow one another */
+#define QUERIES         1000u  /* rows whose nearest row is found */
+#define MOST_ROWS       32768u /* of the classes that are searched */
+#define MOST_OF_A_CLASS 2048u  /* the first ones: frames of a video follow each other */
 #define NEAR            0.15   /* of the mean squared distance between two rows of a class */
 #define COPY            1e-9
 #define LEAST_IN_USE    20.0 /* directions */
-#define MANY            0.05 /* share of rows; must be exceeded beyond doubt */
-#define AT_ONCE         64u  /* distances */
+#define WARNING_SHARE   0.05 /* of near rows, which must be exceeded with 95 % confidence */
+#define AT_ONCE         64u  /* distances computed by one call */
 
 typedef struct near_job {
   kf_ctx *ctx;
   const kf_data *data;
   const uint32_t *groups; /* NULL: none */
   bool unit;              /* rows are scaled to unit length */
-  uint64_t *most;         /* [n_classes] rows of each class to look at; 0: not this class */
-  kf_row_list rows;       /* by class, rising in each */
-  kf_data *chosen;        /* the same as a data set */
-  uint64_t *ends;         /* [n_classes] of the rows of each class */
-  uint64_t queries;       /* of all rows */
-  double near, copy;      /* squared distances */
-  uint64_t *n_near;       /* [n_classes] */
-  uint64_t *n_copies;     /* [n_classes] */
-  uint64_t *n_looked_up;  /* [n_classes] */
+  uint64_t *most;         /* [n_classes] rows of each class to search; 0: skip the class */
+  kf_row_list rows;       /* class by class, rising in each */
+  kf_data *chosen;        /* the same rows as a data set */
+  uint64_t *ends;         /* [n_classes] where the rows of each class end */
+  uint64_t queries;
+  double near, copy;   /* squared distances */
+  kf_near_rows *found; /* [n_classes] */
   kf_arena arena;
 } near_job;
 
@@ -57,35 +56,14 @@ static void choose_classes(near_job *j, const kf_stats *stats) {
     if (j->most[k] > 0 && !kf_takes(seen++, share, classes)) j->most[k] = 0;
 }
 
-/* Brings the rows of each class together; the order in a class stays. */
-static kf_status sort_by_class(near_job *j, uint32_t n_classes) {
-  kf_row_list sorted;
-  KF_TRY(kf_row_list_make(&sorted, j->rows.n, &j->ctx->err));
-  uint64_t begin = 0;
-  for (uint64_t i = 0; i < j->rows.n; i++) j->ends[j->rows.label[i]]++;
-  for (uint32_t k = 0; k < n_classes; k++) { /* where the next row of each class goes */
-    uint64_t n = j->ends[k];
-    j->ends[k] = begin;
-    begin += n;
-  }
-  for (uint64_t i = 0; i < j->rows.n; i++) {
-    uint64_t at = j->ends[j->rows.label[i]]++;
-    sorted.row[at] = j->rows.row[i];
-    sorted.label[at] = j->rows.label[i];
-  }
-  sorted.n = j->rows.n;
-  kf_row_list_clear(&j->rows);
-  j->rows = sorted;
-  return KF_OK;
-}
-
 /* --- one class -------------------------------------------------------------------------------- */
 
 static bool same_group(const near_job *j, uint64_t a, uint64_t b) {
   return j->groups != NULL && j->groups[j->rows.row[a]] == j->groups[j->rows.row[b]];
 }
 
-/* Among the n rows of a class from `begin` on; infinite if there is none outside its group. */
+/* The squared distance from a row to the nearest other row of its class outside its group, among n
+ * rows from `begin` on; infinite if there is none. */
 static double nearest_to(const near_job *j, const float *rows, uint64_t begin, uint64_t n,
                          uint64_t row) {
   uint32_t dim = j->data->dim;
@@ -113,7 +91,7 @@ static kf_status fetch_class(const near_job *j, uint64_t begin, uint64_t n, floa
   return status;
 }
 
-static kf_status look_at_class(void *argument, size_t k, size_t worker, kf_err *err) {
+static kf_status search_class(void *argument, size_t k, size_t worker, kf_err *err) {
   const near_job *j = argument;
   (void)worker;
   uint64_t begin = k > 0 ? j->ends[k - 1] : 0, n = j->ends[k] - begin;
@@ -128,9 +106,9 @@ static kf_status look_at_class(void *argument, size_t k, size_t worker, kf_err *
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     if (!kf_takes(begin + i, j->queries, j->rows.n)) continue;
     double distance = nearest_to(j, rows, begin, n, i);
-    j->n_looked_up[k]++;
-    j->n_near[k] += distance <= j->near;
-    j->n_copies[k] += distance <= j->copy;
+    j->found[k].n++;
+    j->found[k].near += distance <= j->near;
+    j->found[k].copies += distance <= j->copy;
   }
   kf_arena_free(&arena);
   return status;
@@ -138,25 +116,22 @@ static kf_status look_at_class(void *argument, size_t k, size_t worker, kf_err *
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static kf_status look(near_job *j, const kf_stats *stats) {
+static kf_status search(near_job *j, const kf_stats *stats) {
   kf_ctx *ctx = j->ctx;
   uint32_t k = stats->n_classes;
   KF_TAKE(&j->arena, j->most, k);
-  KF_TAKE_ZERO(&j->arena, j->ends, k);
-  KF_TAKE_ZERO(&j->arena, j->n_near, k);
-  KF_TAKE_ZERO(&j->arena, j->n_copies, k);
-  KF_TAKE_ZERO(&j->arena, j->n_looked_up, k);
+  KF_TAKE(&j->arena, j->ends, k);
+  KF_TAKE_ZERO(&j->arena, j->found, k);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
   choose_classes(j, stats);
-  KF_TRY(kf_first_rows(ctx, j->data, j->most, &j->rows));
-  KF_TRY(sort_by_class(j, k));
+  KF_TRY(kf_first_rows(ctx, j->data, j->most, j->ends, &j->rows));
   KF_TRY(kf_data_new_collected(ctx, j->data, j->rows.row, j->rows.n, &j->chosen));
   j->queries = j->rows.n < QUERIES ? j->rows.n : QUERIES;
-  return kf_parallel(ctx, k, look_at_class, j);
+  return kf_parallel(ctx, k, search_class, j);
 }
 
-/* Whether there can be any. */
-static bool measure(near_job *j, const kf_stats *stats, double trace, double norm2) {
+/* Sets the distances that count as near and as a copy; false if there is no scatter. */
+static bool set_distances(near_job *j, const kf_stats *stats, double trace, double norm2) {
   uint64_t with_rows = 0;
   for (uint32_t k = 0; k < stats->n_classes; k++) with_rows += stats->counts[k] > 0;
   if (!(trace > 0 && stats->rows > with_rows)) return false;
@@ -169,16 +144,16 @@ static bool measure(near_job *j, const kf_stats *stats, double trace, double nor
 static kf_status count(near_job *j, const kf_stats *stats, double trace, double norm2,
                        kf_near_rows *out) {
   kf_near_rows found = {0};
-  bool any = measure(j, stats, trace, norm2);
-  kf_status status = any ? look(j, stats) : KF_OK;
+  bool any = set_distances(j, stats, trace, norm2);
+  kf_status status = any ? search(j, stats) : KF_OK;
   for (uint32_t k = 0; status == KF_OK && any && k < stats->n_classes; k++) {
-    found.n += j->n_looked_up[k];
-    found.near += j->n_near[k];
-    found.copies += j->n_copies[k];
+    found.n += j->found[k].n;
+    found.near += j->found[k].near;
+    found.copies += j->found[k].copies;
   }
   double low, high;
   kf_interval95(found.near, found.n, &low, &high);
-  found.many = found.n > 0 && low > MANY;
+  found.many = found.n > 0 && low > WARNING_SHARE;
   kf_data_free(j->chosen);
   kf_row_list_clear(&j->rows);
   kf_arena_free(&j->arena);

@@ -1,16 +1,16 @@
-/* neighbours.c - choosing k. The neighbours of a smaller k are the first of those of a larger one,
+/* neighbours.c - chooses k. The neighbours for a smaller k are the first of those for a larger one,
  * so one search serves all k.
  *
- * In the original space each row of a gallery in turn is left out, and its neighbours vote. If a map
- * was fitted on these rows, it has pulled the rows of each class together, also the one that is left
- * out afterwards; so its nearest neighbours are right too often, and a small k looks better than it
- * is. Then the rows are divided into folds, as for dimensions: the statistics of a fold are taken
- * out of the whole, the map is fitted without them, and they look for neighbours among the rest. */
+ * In the original space each row of a gallery is left out in turn, and its neighbours vote. A map
+ * that was fitted to these rows has pulled the rows of each class together, including the one left
+ * out, so its neighbours are right too often and a small k looks better than it is. Then the rows
+ * are divided into folds, as for dimensions: the map is fitted without a fold, whose rows look for
+ * neighbours among the others. */
 #include "choose/choose.h"
 
 #include <string.h>
 
-#define MOST       50u
+#define MOST_K     50u
 #define FOLD_BATCH 1024u
 
 typedef struct k_job {
@@ -19,8 +19,8 @@ typedef struct k_job {
   kf_k_options options;
   uint32_t most;
   uint64_t n;     /* rows that have a label */
-  uint64_t taken; /* of them: every (n / taken)-th */
-  uint64_t batch; /* rows */
+  uint64_t taken; /* of them, spread evenly */
+  uint64_t batch; /* rows searched at a time */
   kf_poll poll;
   float *rows;     /* [batch][dim] */
   int64_t *number; /* [batch] */
@@ -33,17 +33,26 @@ typedef struct k_job {
   const kf_data *data;
   const kf_model *model; /* fitted again without each fold */
   kf_lambda lambda;
-  kf_row_list sample; /* rows that look for neighbours */
+  kf_row_list sample; /* the rows to classify */
   kf_stage stage;
 } k_job;
 
-/* The votes on row i of a batch. */
+/* Records the votes on row i of a batch. */
 static void count_votes(k_job *j, uint64_t i, int32_t label) {
   for (uint32_t k = 0; k < j->most; k++) {
     kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-    kf_score_card_add(&j->card, 0, j->scored, k, kf_poll_position(&j->poll, label));
+    kf_score_card_add(&j->card, j->scored, k, kf_poll_position(&j->poll, label));
   }
   j->scored++;
+}
+
+/* Takes memory for batches of rows of `dim` columns, and a card for `rows` rows. */
+static kf_status take_memory(k_job *j, uint64_t rows, uint32_t dim) {
+  KF_TAKE(&j->arena, j->rows, j->batch * dim);
+  KF_TAKE(&j->arena, j->found, j->batch * j->most);
+  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
+  j->card = kf_score_card_take(&j->arena, rows, j->most);
+  return j->arena.failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
 }
 
 /* --- leaving out rows of a gallery ------------------------------------------------------------ */
@@ -85,24 +94,20 @@ static kf_status prepare(k_job *j) {
   const kf_k_options *o = &j->options;
   KF_TRY(kf_poll_start(&j->poll, g, o->weighted, o->temperature, err));
   j->most = o->most;
-  if (j->most == 0) j->most = g->rows - 1 < MOST ? (uint32_t)(g->rows - 1) : MOST;
+  if (j->most == 0) j->most = g->rows - 1 < MOST_K ? (uint32_t)(g->rows - 1) : MOST_K;
   KF_TRY(kf_check_neighbours(j->most, g->rows - 1, err));
   for (uint64_t row = 0; row < g->rows; row++) j->n += g->labels[row] >= 0;
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   j->taken = j->n < most ? j->n : most;
   if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
   j->batch = kf_gallery_batch(j->ctx, g);
-  KF_TAKE(&j->arena, j->rows, j->batch * g->space.dim);
   KF_TAKE(&j->arena, j->number, j->batch);
-  KF_TAKE(&j->arena, j->found, j->batch * j->most);
-  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
-  j->card = kf_score_card_take(&j->arena, j->taken, j->most, 1);
-  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
+  return take_memory(j, j->taken, g->space.dim);
 }
 
 /* --- leaving out folds ------------------------------------------------------------------------ */
 
-/* Rows of a fold among all others. */
+/* Classifies the rows of a fold by their neighbours among all others. */
 static kf_status search_fold(k_job *j, const kf_gallery *gallery, const kf_data *rows,
                              const int32_t *labels) {
   kf_err *err = &j->ctx->err;
@@ -141,7 +146,7 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
-/* The rows that remain without a fold are at least these. */
+/* The fewest rows that remain without a fold. */
 static uint64_t least_left(uint64_t rows, uint32_t folds) {
   return rows - (rows + folds - 1) / folds;
 }
@@ -152,18 +157,14 @@ static kf_status prepare_folds(k_job *j, const kf_stats *stats) {
   uint64_t labelled, left = least_left(stats->rows, o->folds);
   j->lambda = kf_fold_lambda((kf_lambda){j->model->map.lambda, KF_LAMBDA_ABSOLUTE},
                              j->model->mean_eigenvalue);
-  j->most = o->most > 0 ? o->most : left < MOST ? (uint32_t)left : MOST;
+  j->most = o->most > 0 ? o->most : left < MOST_K ? (uint32_t)left : MOST_K;
   KF_TRY(kf_check_neighbours(j->most, left, err));
   KF_TRY(kf_sample_rows(j->ctx, j->data, o->sample, &j->sample, &labelled));
   j->batch = FOLD_BATCH;
-  KF_TAKE(&j->arena, j->rows, j->batch * j->data->dim);
-  KF_TAKE(&j->arena, j->found, j->batch * j->most);
-  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
-  j->card = kf_score_card_take(&j->arena, j->sample.n, j->most, 1);
-  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
+  return take_memory(j, j->sample.n, j->data->dim);
 }
 
-static kf_status run_folds(k_job *j, const kf_stats *stats) {
+static kf_status search_folds(k_job *j, const kf_stats *stats) {
   uint64_t labelled;
   KF_TRY(prepare_folds(j, stats));
   kf_folding folding = {.stats = stats,
@@ -183,20 +184,16 @@ static kf_status run_folds(k_job *j, const kf_stats *stats) {
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status hand_out(k_job *j, kf_k_choice **out) {
-  kf_dim_point *points;
-  if (KF_TAKE(&j->arena, points, j->most) == NULL) return kf_fail_memory(&j->ctx->err);
   kf_k_choice *c = kf_alloc_tail(sizeof *c, j->most, sizeof *c->points);
   if (c == NULL) return kf_fail_memory(&j->ctx->err);
   c->points = (kf_k_point *)(c + 1);
   j->card.n = j->scored; /* rows alone in their class are not scored */
-  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
+  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, c->points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
   c->folds = j->gallery == NULL ? j->options.folds : 0;
-  for (const kf_dim_point *p = points; p < points + j->most; p++)
-    c->points[p - points] = (kf_k_point){p->dim, p->top1, p->top5, p->lost, p->won};
   *out = c;
   return KF_OK;
 }
@@ -230,7 +227,7 @@ kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_
   KF_TRY(kf_check_tolerance(o.tolerance, err));
   KF_TRY(kf_check_statistics_of(stats, data, err));
   KF_TRY(kf_map_check_data(&model->map, data, err));
-  kf_status status = run_folds(&j, stats);
+  kf_status status = search_folds(&j, stats);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);
@@ -239,7 +236,7 @@ kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_
 
 /* --- for rows of any kind --------------------------------------------------------------------- */
 
-/* Whether a model can have been fitted on these rows: the same classes, with as many rows each. */
+/* Whether a model may have been fitted to these rows: it has the same classes with as many rows. */
 static bool may_be_of(const kf_model *model, const kf_stats *stats) {
   bool same = model->n_classes == stats->n_classes && model->rows == stats->rows &&
               model->names.n == stats->names.n;
@@ -254,7 +251,7 @@ static kf_status choose_in_turn(kf_ctx *ctx, const kf_data *data, const kf_model
   kf_k_options o = *options;
   kf_gallery *gallery;
   KF_TRY(kf_gallery_new(ctx, data, model, &(kf_gallery_options){.metric = o.metric}, &gallery));
-  o.metric = KF_METRIC_DEFAULT; /* the gallery has it */
+  o.metric = KF_METRIC_DEFAULT; /* that of the gallery */
   o.folds = 0;
   kf_status status = kf_k_choice_new(ctx, gallery, &o, out);
   kf_gallery_free(gallery);

@@ -1,18 +1,17 @@
 /* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no
- * further below the best one is good enough. (Settings are compared on the same rows, and a test
- * of the rows that only one of them gets right would see far smaller losses; it would keep
- * hundreds of dimensions for a tenth of a point.) */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n). A setting no further below
+ * the best one is good enough. (Settings are compared on the same rows, so a test on the rows that
+ * only one of them gets right would detect far smaller losses, and keep a large k for a tenth of a
+ * point.) */
 #include "choose/choose.h"
 
 #include <math.h>
 
-kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points, unsigned workers) {
-  kf_score_card card = {
-      .n = n, .n_points = n_points, .stride = (n_points + 7) / 8, .workers = workers};
+kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points) {
+  kf_score_card card = {.n = n, .n_points = n_points, .stride = (n_points + 7) / 8};
   card.right = kf_arena_take_zero(arena, n, card.stride);
-  KF_TAKE_ZERO(arena, card.top5, workers * (uint64_t)n_points);
+  KF_TAKE_ZERO(arena, card.top5, n_points);
   return card;
 }
 
@@ -31,19 +30,16 @@ double kf_standard_error(uint64_t hits, uint64_t n) {
   return sqrt(p * (1 - p) / (double)n);
 }
 
-/* The fewest hits that will do. */
+/* The fewest hits that are good enough. */
 static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
   double loss = tolerance > 0 ? tolerance : kf_standard_error(best, n);
   return (double)best - loss * (double)n;
 }
 
-size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_dim_point *points,
+size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_k_point *points,
                             size_t *best) {
-  for (size_t p = 0; p < card->n_points; p++) {
-    points[p] = (kf_dim_point){.dim = (uint32_t)p + 1};
-    for (unsigned t = 0; t < card->workers; t++)
-      points[p].top5 += card->top5[t * card->n_points + p];
-  }
+  for (size_t p = 0; p < card->n_points; p++)
+    points[p] = (kf_k_point){.k = (uint32_t)p + 1, .top5 = card->top5[p]};
   for (uint64_t row = 0; row < card->n; row++)
     for (size_t p = 0; p < card->n_points; p++) points[p].top1 += was_right(card, row, p);
   *best = 0;

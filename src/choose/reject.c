@@ -1,9 +1,9 @@
-/* reject.c - the score below which a row is of no known class, from training rows alone.
+/* reject.c - the score below which a row is of no known class, from the training rows.
  *
- * Each row in turn is left out, and the score of its best class is noted, whichever that is: known
- * rows to come will have such scores. The threshold is the strictest one that the wanted share of
- * them reaches, an exact quantile. docs/probabilities.md says why the score, and not the
- * probability or the margin. */
+ * Each row is left out in turn, and the score of its best class, right or wrong, is recorded: new
+ * rows of known classes will have such scores. The threshold is the largest one that the given
+ * share reaches, an exact quantile. docs/probabilities.md explains why it is on the score and not
+ * on the probability or the margin. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -23,7 +23,7 @@ double kf_score_reached_by(double *scores, uint64_t n, double share) {
   return scores[kept < n ? n - kept : 0];
 }
 
-/* The largest of some scores, without NaN; NaN if there is none. */
+/* The largest of n scores, ignoring NaN; NaN if there is none. */
 static double best_of(const double *scores, uint32_t n) {
   double best = (double)NAN;
   for (uint32_t k = 0; k < n; k++)
@@ -31,7 +31,7 @@ static double best_of(const double *scores, uint32_t n) {
   return best;
 }
 
-/* Rounding can make a square of nearly 0 negative; NaN stays NaN. */
+/* Rounding may make a square near 0 negative. NaN stays NaN. */
 static double root_of(double square) { return square < 0 ? 0 : sqrt(square); }
 
 typedef struct best_scores {
@@ -72,7 +72,7 @@ static kf_status leave_out(best_scores *best, kf_fitter *fitter, const kf_data *
   return status;
 }
 
-/* A threshold among the scores there can be: leaving out by formula may go past them by rounding. */
+/* Clamps a threshold to the possible scores, which leave-one-out may exceed by rounding. */
 static double limit(double score, const kf_reject_options *o) {
   if (o->metric == KF_METRIC_EUCLIDEAN) return fmin(-score, DBL_MAX);
   double most = o->text != NULL ? 1 + o->alpha : 1, least = o->prior > 0 ? score : -most;

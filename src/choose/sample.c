@@ -1,7 +1,7 @@
 /* sample.c - stratified samples of labelled rows, without random numbers.
  *
- * Of the n_k rows of class k, in the order of the data set, the t-th is in a sample of s_k if
- * floor((t + 1) s_k / n_k) is more than floor(t s_k / n_k), which spreads the sample evenly. */
+ * Row t of the n_k rows of class k, in the order of the data set, is in a sample of s_k rows if
+ * floor((t + 1) s_k / n_k) exceeds floor(t s_k / n_k), which spreads the sample evenly. */
 #include "choose/rows.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static kf_status take_labels(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-/* Each rank reads its share of the rows, for 4 bytes a row. */
+/* Each rank reads its share of the rows. Takes 4 bytes of memory for each row. */
 static kf_status each_label_read(kf_ctx *ctx, const kf_data *data, label_fn work, void *argument) {
   int32_t *labels = kf_alloc(data->rows, sizeof *labels);
   kf_status status = labels != NULL ? KF_OK : kf_fail_memory(&ctx->err);
@@ -29,7 +29,7 @@ static kf_status each_label_read(kf_ctx *ctx, const kf_data *data, label_fn work
   return status;
 }
 
-/* One pass over the labels, in order. To leave bad rows out, rows have to be read. */
+/* One pass over the labels, in order. Rows are read only to find bad ones. */
 static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn work, void *argument) {
   if (data->skip_bad && kf_is_shared(&ctx->ranks))
     return each_label_read(ctx, data, work, argument);
@@ -53,8 +53,8 @@ void kf_row_list_clear(kf_row_list *rows) {
 /* --- samples --------------------------------------------------------------------------------- */
 
 typedef struct sampling {
-  uint64_t *count; /* [classes] rows there are */
-  uint64_t *seen;  /* [classes] so far */
+  uint64_t *count; /* [classes] rows, or where rows of the class begin */
+  uint64_t *seen;  /* [classes] rows so far */
   uint64_t *share; /* [classes] rows to take */
   kf_row_list out;
   kf_arena arena;
@@ -68,7 +68,7 @@ static kf_status count_labels(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status take_some(void *argument, const kf_batch *b, kf_err *err) {
+static kf_status take_share(void *argument, const kf_batch *b, kf_err *err) {
   sampling *s = argument;
   (void)err;
   for (uint64_t i = 0; i < b->n; i++) {
@@ -101,7 +101,7 @@ static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, samplin
   }
   *labelled = all;
   KF_TRY(kf_row_list_make(&s->out, taken, err));
-  return each_label(ctx, data, take_some, s);
+  return each_label(ctx, data, take_share, s);
 }
 
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
@@ -132,20 +132,25 @@ static kf_status take_first(void *argument, const kf_batch *b, kf_err *err) {
   for (uint64_t i = 0; i < b->n; i++) {
     int32_t label = b->labels[i];
     if (label < 0 || s->seen[label] >= s->share[label]) continue;
-    s->seen[label]++;
-    kf_row_list_add(&s->out, b->first + i, label);
+    s->out.row[s->count[label] + s->seen[label]++] = b->first + i;
   }
   return KF_OK;
 }
 
-kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out) {
-  sampling s = {.share = most};
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, uint64_t *ends,
+                        kf_row_list *out) {
+  sampling s = {.share = most, .count = ends};
   uint64_t n = 0;
-  for (uint32_t k = 0; k < data->n_classes; k++) n += most[k];
+  for (uint32_t k = 0; k < data->n_classes; n += most[k++]) ends[k] = n;
   KF_TAKE_ZERO(&s.arena, s.seen, data->n_classes);
   kf_status status = s.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK) status = kf_row_list_make(&s.out, n, &ctx->err);
   if (status == KF_OK) status = each_label(ctx, data, take_first, &s);
+  for (uint32_t k = 0; status == KF_OK && k < data->n_classes; k++) {
+    for (uint64_t i = 0; i < s.seen[k]; i++) /* gaps: the file has changed */
+      kf_row_list_add(&s.out, s.out.row[ends[k] + i], (int32_t)k);
+    ends[k] = s.out.n;
+  }
   kf_arena_free(&s.arena);
   if (status == KF_OK)
     *out = s.out;

@@ -1,11 +1,12 @@
-/* shots.c - accuracy against the number of training rows of each class.
+/* shots.c - accuracy as a function of the number of training rows per class.
  *
- * Every row has a number that depends only on the seed and its place in the data set; the rows of
- * each class with the smallest numbers are drawn. So a draw is the same on every machine and for
- * any number of threads, and the draws of one seed are nested: the rows of two shots are among
- * those of four, and a curve shows what more rows add, not what other rows would have given.
+ * Every row gets a number that depends only on the seed and on its index in the data set, and the
+ * rows with the smallest numbers of each class are drawn. So a draw is the same on every machine
+ * and for any number of threads, and draws of one seed are nested: the rows of two shots are among
+ * those of four, and a curve shows the effect of more rows rather than of other rows.
  *
- * Lambda and alpha are chosen from the drawn rows; the test rows are used after the last choice. */
+ * Lambda and alpha are chosen from the drawn rows. Test rows are used only after the last
+ * choice. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -72,7 +73,6 @@ typedef struct shots_job {
   kf_stage stage;
 } shots_job;
 
-/* What one draw needs. */
 typedef struct draw {
   kf_row_list rows;
   kf_data *data;
@@ -95,8 +95,8 @@ static void draw_clear(draw *d) {
   kf_row_list_clear(&d->rows);
 }
 
-/* Unless a class has two different rows, there is no scatter within classes and nothing to leave
- * out. In the paper's method the map is a rotation then, whatever lambda is. */
+/* If no class has two different rows, there is no scatter within classes and nothing to leave out.
+ * In the paper's method the map is then a rotation, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
   if (d->fitter->total) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
@@ -114,7 +114,7 @@ static void set_point(draw *d, kf_shots_classifier classifier, uint64_t n, uint6
   p->top5 = top5;
 }
 
-/* Fits of images are judged in the original space as well. */
+/* A fit of images is also judged in the original space. */
 static kf_status judge(shots_job *j, draw *d, const kf_model *model, kf_part part,
                        kf_shots_classifier classifier) {
   bool images = classifier == KF_SHOTS_KOOFU;
@@ -127,7 +127,7 @@ static kf_status judge(shots_job *j, draw *d, const kf_model *model, kf_part par
   return KF_OK;
 }
 
-/* Text alone is the same for all draws and judged once. */
+/* Text alone is the same for all draws, so it is judged once. */
 static kf_status judge_text(shots_job *j, draw *d) {
   const kf_shots_point *first = j->out->points;
   if (d->points == first) return judge(j, d, d->fused, KF_PART_TEXT, KF_SHOTS_TEXT);
@@ -169,18 +169,7 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   return kf_stage_step(&j->stage);
 }
 
-/* --- all of them ----------------------------------------------------------------------------- */
-
-/* All rows were drawn, as in the draw before. */
-static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
-  for (size_t c = 0; c < j->out->n_classifiers; c++) {
-    kf_shots_point p = *(&points[c] - j->out->n_classifiers);
-    p.shots = points[c].shots;
-    p.seed = points[c].seed;
-    points[c] = p;
-  }
-  return kf_stage_step(&j->stage);
-}
+/* --- all draws ------------------------------------------------------------------------------- */
 
 static kf_status try_draws(shots_job *j) {
   kf_shots *s = j->out;
@@ -190,17 +179,15 @@ static kf_status try_draws(shots_job *j) {
       for (size_t c = 0; c < s->n_classifiers; c++)
         points[c] = (kf_shots_point){
             .shots = s->sizes[i].shots, .seed = seed, .classifier = (kf_shots_classifier)c};
-      bool same = s->sizes[i].rows == j->all.n && points > s->points &&
-                  (seed > 0 || s->sizes[i - 1].rows == j->all.n);
       draw d = {.points = points};
-      kf_status status = same ? repeat_draw(j, points) : try_draw(j, &d, s->sizes[i].shots, seed);
+      kf_status status = try_draw(j, &d, s->sizes[i].shots, seed);
       draw_clear(&d);
       KF_TRY(status);
     }
   return KF_OK;
 }
 
-/* How many rows each number of shots draws; the same for all seeds. */
+/* Counts the rows that each number of shots draws, the same for all seeds. */
 static kf_status count_rows(shots_job *j) {
   kf_shots *s = j->out;
   uint64_t *count = kf_alloc_zero(j->data->n_classes, sizeof *count);
@@ -263,7 +250,7 @@ static kf_status check_options(shots_job *j) {
   return kf_text_match(j->ctx, j->text, "the training data", &j->data->names, j->data->n_classes);
 }
 
-static kf_status run(shots_job *j) {
+static kf_status try_all(shots_job *j) {
   kf_ctx *ctx = j->ctx;
   const kf_shots_options *o = &j->options;
   kf_shots *s = j->out;
@@ -297,7 +284,7 @@ kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, co
   j.out = kf_alloc_tail(sizeof *j.out, c->n_shots, of_a_size);
   if (j.out == NULL) return kf_fail_memory(err);
   j.out->n_classifiers = classifiers;
-  kf_status status = run(&j);
+  kf_status status = try_all(&j);
   kf_row_list_clear(&j.all);
   KF_HAND_OUT(status, out, j.out, kf_shots_free);
 }

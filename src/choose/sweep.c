@@ -1,6 +1,5 @@
-/* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets: a plan (sweep_plan.c)
- * that is run once on test rows, once by leaving training rows out, or on every fold, whose hits
- * add up. */
+/* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets. A plan (sweep_plan.c) is
+ * run on test rows, by leave-one-out, or on every fold, whose hits are added up. */
 #include "choose/sweep.h"
 
 #include <string.h>
@@ -58,7 +57,7 @@ static kf_status run_folds(kf_sweep_job *j) {
 
 /* --- kf_sweep_new ---------------------------------------------------------------------------- */
 
-static kf_status run(kf_sweep_job *j) {
+static kf_status run_plan(kf_sweep_job *j) {
   uint32_t folds = j->sweep->folds;
   uint64_t steps = j->plan->passes + kf_sweep_chooses_alpha(j->plan);
   kf_stage_begin(j->stage, j->ctx, "sweep", folds > 0 ? steps * folds : steps);
@@ -72,7 +71,7 @@ static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan 
   kf_ctx *ctx = j->ctx;
   bool folds = j->test == NULL && !o->leave_one_out;
   double mean;
-  KF_TRY(kf_trace_within(ctx, j->stats, &mean));
+  KF_TRY(kf_measure_within(ctx, j->stats, &mean, NULL));
   mean /= (double)j->stats->dim;
   KF_TRY(kf_sweep_plan_make(ctx, plan, o, j->stats, j->train != NULL, folds, mean));
   kf_sweep *s = j->sweep = kf_alloc_tail(sizeof *s, plan->n_cells, sizeof *s->cells);
@@ -82,7 +81,7 @@ static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan 
   s->n_cells = plan->n_cells;
   s->cells = (kf_sweep_cell *)(s + 1);
   memcpy(s->cells, plan->cells, plan->n_cells * sizeof *s->cells);
-  KF_HAND_OUT(run(j), out, s, kf_sweep_free);
+  KF_HAND_OUT(run_plan(j), out, s, kf_sweep_free);
 }
 
 kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,

@@ -1,7 +1,7 @@
-/* sweep_plan.c - the cells of a sweep with their settings, and the order of the work.
+/* sweep_plan.c - the cells of a sweep and the order of the work.
  *
- * Cells are listed in the documented order. Each has a key that says what has to be made for it and
- * which pass over the test rows it needs; sorted by key, cells that share work are neighbours. */
+ * Cells are listed in the documented order. The keys of a cell say which objects and which pass
+ * over the test rows it needs. Sorted by key, cells that share work are neighbours. */
 #include "choose/sweep.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int by_key(const void *a, const void *b) {
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-/* Counts a cell, and once there is room lists it. */
+/* Counts a cell and, once there is memory, lists it. */
 static void add_cell(kf_sweep_plan *p, const kf_sweep_cell *cell, size_t lambda) {
   size_t i = p->n_cells++;
   if (p->cells == NULL) return;
@@ -153,7 +153,7 @@ static kf_status take_metrics(kf_sweep_plan *p, const kf_stats *stats, kf_err *e
   return KF_OK;
 }
 
-/* Folds have fewer rows and less scatter, so absolute lambdas become relative ones there. */
+/* With folds, absolute lambdas become relative (kf_fold_lambda). */
 static kf_status take_lambdas(kf_sweep_plan *p, bool folds, double mean_eigenvalue, kf_err *err) {
   kf_sweep_options *o = &p->options;
   const kf_lambda *given = o->lambdas;

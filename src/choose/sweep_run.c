@@ -1,16 +1,16 @@
 /* sweep_run.c - runs the plan of a sweep on one set of training and test rows.
  *
- * Shared work is done once: S_w is decomposed once for all lambdas; the alphas of all lambdas
- * are chosen in one pass over the training rows; a model or gallery serves all passes of its
- * group; one pass ranks all numbers of dimensions, one search serves all k. */
+ * Shared work is done once: S_w is decomposed once for all lambdas, the alphas of all lambdas are
+ * chosen together, a model or gallery serves all passes that need it, one pass handles all numbers
+ * of dimensions, and one search serves all k. */
 #include "choose/sweep.h"
 #include "choose/left_out.h"
 
 #include <stdlib.h>
 
-/* What a group shares besides the model of its lambda. */
+/* Objects that cells share, besides the model of their lambda. */
 typedef struct shared {
-  kf_model *map;   /* with the dimensions of the group */
+  kf_model *map;   /* with their number of dimensions */
   kf_model *model; /* of text, or fused */
   kf_gallery *gallery;
 } shared;
@@ -30,7 +30,7 @@ static const kf_class_set *set_of(const kf_sweep_job *j, const kf_sweep_work *w)
 
 /* --- results --------------------------------------------------------------------------------- */
 
-/* Hits of folds add up; lambda and alpha are those of the first fold that counts. */
+/* Adds up the hits of folds. Lambda and alpha are those of the first fold with rows. */
 static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, uint64_t top1,
                      uint64_t top5) {
   kf_sweep_cell *c = &j->sweep->cells[w->cell];
@@ -45,7 +45,7 @@ static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, 
   c->top5 += top5;
 }
 
-/* With test data, the counts of rows are those of prototypes, or else of neighbours, or else of
+/* With test data, takes the counts of rows from prototypes or, in this order, neighbours or
  * text. */
 static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval_result *counts) {
   const kf_sweep_options *o = &j->plan->options;
@@ -60,7 +60,7 @@ static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval
 
 /* --- passes over the test rows --------------------------------------------------------------- */
 
-/* Nearest prototypes of one model. */
+/* Evaluates the nearest prototypes of one model. */
 static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep_work *w,
                           size_t n) {
   const kf_sweep_cell *c = setting_of(j, w);
@@ -78,7 +78,7 @@ static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep
   return KF_OK;
 }
 
-/* All k at once. */
+/* Evaluates all k at once. */
 static kf_status run_neighbours(kf_sweep_job *j, const kf_gallery *gallery, const kf_sweep_work *w,
                                 size_t n) {
   const kf_sweep_options *o = &j->plan->options;
@@ -98,86 +98,53 @@ static kf_status run_neighbours(kf_sweep_job *j, const kf_gallery *gallery, cons
   return status;
 }
 
-typedef struct rank_hits {
-  uint32_t *dims; /* [n_dims], rising */
-  size_t n_dims;
-  uint64_t *top1, *top5; /* [threads][n_dims] */
-} rank_hits;
-
-static void count_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
-  (void)row;
-  const rank_hits *h = argument;
-  uint64_t *top1 = h->top1 + worker * h->n_dims, *top5 = h->top5 + worker * h->n_dims;
-  for (size_t t = 0; t < h->n_dims; t++) {
-    top1[t] += ranks[t] == 0;
-    top5[t] += ranks[t] < KF_RANKS;
-  }
-}
-
 static int by_number(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   return (x > y) - (x < y);
 }
 
-static kf_status make_hits(const kf_sweep_job *j, const kf_sweep_work *w, size_t n, rank_hits *h,
-                           kf_arena *arena) {
-  KF_TAKE(arena, h->dims, n);
-  if (arena->failed) return kf_fail_memory(&j->ctx->err);
-  for (size_t i = 0; i < n; i++) h->dims[i] = setting_of(j, &w[i])->dim;
-  qsort(h->dims, n, sizeof *h->dims, by_number);
+/* Lists the distinct numbers of dimensions, rising, and returns how many there are. */
+static size_t list_dims(const kf_sweep_job *j, const kf_sweep_work *w, size_t n, uint32_t *dims) {
+  size_t n_dims = 0;
+  for (size_t i = 0; i < n; i++) dims[i] = setting_of(j, &w[i])->dim;
+  qsort(dims, n, sizeof *dims, by_number);
   for (size_t i = 0; i < n; i++)
-    if (i == 0 || h->dims[i] != h->dims[h->n_dims - 1]) h->dims[h->n_dims++] = h->dims[i];
-  KF_TAKE_ZERO(arena, h->top1, (uint64_t)j->ctx->threads * h->n_dims);
-  KF_TAKE_ZERO(arena, h->top5, (uint64_t)j->ctx->threads * h->n_dims);
-  return arena->failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
+    if (i == 0 || dims[i] != dims[n_dims - 1]) dims[n_dims++] = dims[i];
+  return n_dims;
 }
 
-/* The hits of all ranks, in those of worker 0. */
-static kf_status add_over_ranks(kf_ctx *ctx, rank_hits *h) {
-  if (!kf_is_shared(&ctx->ranks)) return KF_OK;
-  for (size_t i = h->n_dims; i < ctx->threads * h->n_dims; i++) {
-    h->top1[i % h->n_dims] += h->top1[i];
-    h->top5[i % h->n_dims] += h->top5[i];
-    h->top1[i] = h->top5[i] = 0;
-  }
-  KF_TRY(kf_sum_u64(ctx, KF_OK, h->top1, h->n_dims));
-  return kf_sum_u64(ctx, KF_OK, h->top5, h->n_dims);
-}
-
-static kf_status rank_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_judge *judge,
-                           rank_hits *h, kf_eval_result *counts) {
+static kf_status place_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_judge *judge,
+                            const uint32_t *dims, size_t n_dims, kf_dim_point *points,
+                            kf_eval_result *counts) {
   const kf_stats *between = j->plan->options.between;
-  kf_ranker *ranker = NULL;
-  KF_TRY(kf_ranker_new(j->ctx, j->model, between != NULL ? between : j->stats,
-                       setting_of(j, w)->metric == KF_METRIC_EUCLIDEAN, judge->known.mask, h->dims,
-                       h->n_dims, &ranker));
-  kf_status status = kf_rank_data(j->ctx, ranker, j->test, judge, count_ranks, h, counts);
-  kf_ranker_free(ranker);
-  if (status == KF_OK) status = add_over_ranks(j->ctx, h);
+  kf_position_finder *finder;
+  KF_TRY(kf_position_finder_new(j->ctx, j->model, between != NULL ? between : j->stats,
+                                setting_of(j, w)->metric == KF_METRIC_EUCLIDEAN, judge->known.mask,
+                                dims, n_dims, &finder));
+  kf_status status = kf_count_positions(j->ctx, finder, j->test, judge, points, counts);
+  kf_position_finder_free(finder);
   if (status != KF_OK || j->fold != NULL) return status;
   return kf_check_scored(judge, counts, &j->ctx->err);
 }
 
-/* All numbers of dimensions at once. */
-static kf_status run_ranks(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
-  const kf_data *test = j->test;
+/* Evaluates all numbers of dimensions at once. */
+static kf_status run_dims(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   kf_arena arena = {0};
-  rank_hits h = {0};
+  uint32_t *dims;
+  kf_dim_point *points;
   kf_judge judge;
   kf_eval_result counts;
   kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(j->model, KF_PART_IMAGES),
-                                    set_of(j, w), test, test->rows, j->plan->options.truth);
-  if (status == KF_OK) status = make_hits(j, w, n, &h, &arena);
-  if (status == KF_OK) status = rank_rows(j, w, &judge, &h, &counts);
+                                    set_of(j, w), j->test, j->test->rows, j->plan->options.truth);
+  KF_TAKE(&arena, dims, n);
+  KF_TAKE_ZERO(&arena, points, n);
+  if (status == KF_OK && arena.failed) status = kf_fail_memory(&j->ctx->err);
+  if (status == KF_OK)
+    status = place_rows(j, w, &judge, dims, list_dims(j, w, n, dims), points, &counts);
   for (size_t i = 0; status == KF_OK && i < n; i++) {
-    uint64_t top1 = 0, top5 = 0;
     size_t t = 0;
-    while (h.dims[t] != setting_of(j, &w[i])->dim) t++;
-    for (; t < j->ctx->threads * h.n_dims; t += h.n_dims) {
-      top1 += h.top1[t];
-      top5 += h.top5[t];
-    }
-    add_hits(j, &w[i], counts.n, top1, top5);
+    while (dims[t] != setting_of(j, &w[i])->dim) t++;
+    add_hits(j, &w[i], counts.n, points[t].top1, points[t].top5);
   }
   if (status == KF_OK) take_counts(j, kind_of(w), &counts);
   kf_judge_clear(&judge);
@@ -185,8 +152,8 @@ static kf_status run_ranks(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   return status;
 }
 
-/* Whether a fold has rows of the classes that take part and have other rows. (If test data have
- * none, the evaluation says so.) */
+/* Whether a fold has rows of classes that take part and have other rows. (If test data have none,
+ * the evaluation fails.) */
 static kf_status fold_counts(kf_sweep_job *j, const shared *s, const kf_sweep_work *w,
                              bool *counts) {
   const kf_row_list *fold = j->fold;
@@ -212,13 +179,13 @@ static kf_status run_pass(kf_sweep_job *j, const shared *s, const kf_sweep_work 
   if (s->gallery != NULL)
     KF_TRY(run_neighbours(j, s->gallery, w, n));
   else if (kind_of(w) == KF_SWEEP_PROTOTYPES)
-    KF_TRY(run_ranks(j, w, n));
+    KF_TRY(run_dims(j, w, n));
   else
     KF_TRY(run_eval(j, s->model != NULL ? s->model : j->model, w, n));
   return kf_stage_step(j->stage);
 }
 
-/* --- what groups share ----------------------------------------------------------------------- */
+/* --- shared objects -------------------------------------------------------------------------- */
 
 static kf_status fit_lambda(kf_sweep_job *j, size_t lambda) {
   const kf_sweep_options *o = &j->plan->options;
@@ -232,7 +199,7 @@ static kf_status fit_lambda(kf_sweep_job *j, size_t lambda) {
   return kf_fitter_fit(j->fitter, o->lambdas[lambda], most, o->centre, &j->model);
 }
 
-/* The weight of prototypes next to text at each lambda, by the training rows. */
+/* Chooses alpha at each lambda from the training rows. */
 static kf_status choose_alphas(kf_sweep_job *j) {
   const kf_sweep_options *o = &j->plan->options;
   if (j->alphas != NULL) return KF_OK;
@@ -248,7 +215,7 @@ static kf_status choose_alphas(kf_sweep_job *j) {
   return kf_stage_step(j->stage);
 }
 
-/* Fused maps are centred on the mean, as those of kf_fit with text are. */
+/* Fused maps are centred on the mean, as in kf_fit with text. */
 static kf_status make_fused(kf_sweep_job *j, const kf_sweep_work *w, shared *s) {
   KF_TRY(choose_alphas(j));
   KF_TRY(kf_fitter_shorten(j->fitter, j->model, setting_of(j, w)->dim, KF_CENTRE_MEAN, &s->map));
@@ -269,7 +236,7 @@ static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s)
   return KF_OK;
 }
 
-static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
+static kf_status run_sharing(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   shared s = {0};
   kf_status status = make_shared(j, w, &s);
   for (size_t i = 0, next; status == KF_OK && i < n; i = next) {
@@ -284,53 +251,37 @@ static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 
 /* --- leave-one-out --------------------------------------------------------------------------- */
 
-/* Hits at the lambda of each point, of `rows` rows. */
-static kf_status count_hits(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
-                            uint64_t *rows) {
-  const kf_sweep_options *o = &j->plan->options;
-  bool paper = j->fitter->method == KF_METHOD_PAPER;
-  kf_left_out_options by = {.metric = metric,
-                            .centre = o->centre,
-                            .sample =
-                                paper ? kf_hits_sample(o->sample, j->stats->n_classes) : o->sample};
-  kf_left_out *l;
-  KF_TRY(kf_left_out_new(j->fitter, j->train, &by, &l));
-  kf_status status = KF_OK;
-  *rows = kf_left_out_counts(l).n;
-  j->sweep->counts.rows = kf_left_out_counts(l).rows;
-  for (size_t i = 0; status == KF_OK && *rows > 0 && i < n; i++) {
-    kf_left_out_point p = {0};
-    kf_left_out_trial trial = {.lambda = points[i].lambda,
-                               .hits = true,
-                               .fast = paper && kf_left_out_is_large(l),
-                               .what = "sweep"};
-    status = kf_left_out_try(l, &trial, &p, 1, rows);
-    points[i].top1 = p.top1;
-    points[i].top5 = p.top5;
-  }
-  kf_left_out_free(l);
-  return status;
+/* Counts hits of rows left out at one lambda. */
+static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_work *w) {
+  kf_sweep_cell *c = &j->sweep->cells[w->cell];
+  double mean = j->sweep->mean_eigenvalue;
+  uint64_t rows;
+  kf_left_out_point p = {0};
+  KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w->lambda], &c->lambda));
+  kf_left_out_trial trial = {.lambda = c->lambda, .hits = true, .what = "sweep"};
+  KF_TRY(kf_left_out_try(l, &trial, &p, 1, &rows));
+  c->relative = mean > 0 ? c->lambda / mean : 0;
+  add_hits(j, w, rows, p.top1, p.top5);
+  return KF_OK;
 }
 
-/* All lambdas at once; the rows that are left out are training rows. */
+/* Leaves training rows out at all lambdas. */
 static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
-  kf_fuse_point *points;
-  uint64_t rows = 0;
-  kf_metric metric = setting_of(j, w)->metric;
-  if (KF_TAKE_ZERO(&j->arena, points, n) == NULL) return kf_fail_memory(&j->ctx->err);
-  for (size_t i = 0; i < n; i++)
-    KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w[i].lambda], &points[i].lambda));
-  KF_TRY(count_hits(j, metric, points, n, &rows));
-  if (rows == 0)
-    return kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
-  double mean = j->sweep->mean_eigenvalue;
-  for (size_t i = 0; i < n; i++) {
-    kf_sweep_cell *c = &j->sweep->cells[w[i].cell];
-    c->lambda = points[i].lambda;
-    c->relative = mean > 0 ? c->lambda / mean : 0;
-    add_hits(j, &w[i], rows, points[i].top1, points[i].top5);
-  }
-  return kf_stage_step(j->stage);
+  const kf_sweep_options *o = &j->plan->options;
+  kf_left_out_options by = {.metric = setting_of(j, w)->metric,
+                            .centre = o->centre,
+                            .sample = o->sample,
+                            .by_hits = j->fitter->method == KF_METHOD_PAPER};
+  kf_left_out *l;
+  KF_TRY(kf_left_out_new(j->fitter, j->train, &by, &l));
+  kf_left_out_count count = kf_left_out_counts(l);
+  j->sweep->counts.rows = count.rows;
+  kf_status status = KF_OK;
+  if (count.n == 0)
+    status = kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
+  for (size_t i = 0; status == KF_OK && i < n; i++) status = leave_out_at(j, l, &w[i]);
+  kf_left_out_free(l);
+  return status == KF_OK ? kf_stage_step(j->stage) : status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -341,10 +292,10 @@ kf_status kf_sweep_run(kf_sweep_job *j) {
       kf_fitter_new(j->ctx, j->stats, plan->options.between, plan->options.method, &j->fitter);
   if (status == KF_OK) status = kf_fitter_set_priors(j->fitter, plan->options.priors);
   for (size_t i = 0, n; status == KF_OK && i < plan->n_cells; i += n) {
-    const kf_sweep_work *group = plan->work + i;
-    n = kf_sweep_agreeing(group, plan->n_cells - i, KF_SWEEP_SHARED);
+    const kf_sweep_work *same = plan->work + i;
+    n = kf_sweep_agreeing(same, plan->n_cells - i, KF_SWEEP_SHARED);
     status =
-        kind_of(group) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(j, group, n) : run_group(j, group, n);
+        kind_of(same) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(j, same, n) : run_sharing(j, same, n);
   }
   kf_model_free(j->model);
   kf_fitter_free(j->fitter);

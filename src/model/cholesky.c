@@ -3,24 +3,24 @@
  * A = R^T R with R upper triangular. Whitened, S becomes R^-T S R^-1, which is symmetric, and a
  * direction u of the whitened space is R^-1 u before.
  *
- * All of it is solving equations with R, row by row of the unknowns:
+ * All of this is solving equations with R, one row of unknowns after the other:
  *
  *     R^T X = B:    x_i = (b_i - sum_{k < i} R[k][i] x_k) / R[i][i],      i = 0, 1, …
  *     R X = B:      x_i = (b_i - sum_{k > i} R[i][k] x_k) / R[i][i],      i = n - 1, n - 2, …
  *
  * and row i of R itself solves the first with b_i = a_i, from the diagonal on, up to a square root.
- * Rows are split in halves recursively: the first half is solved, a matrix product subtracts it
- * from the second, and that is solved. So nearly all work is in products, and the sum of the first
+ * Rows are halved recursively: the first half is solved, a matrix product subtracts it from the
+ * second half, and that is solved. So nearly all work is in products, and the sum in the first
  * equation still runs over k in order. Threads share the columns of the unknowns. */
 #include "model/model.h"
 
 #include <math.h>
 #include <string.h>
 
-#define SMALL 24u /* rows that are solved one by one */
-#define BLOCK 8u  /* rows and columns that are transposed together */
+#define SMALL 24u /* rows solved one by one */
+#define BLOCK 8u  /* rows and columns transposed together */
 
-/* Of n > SMALL rows; a multiple of SMALL. */
+/* Half of n > SMALL rows, rounded to a multiple of SMALL. */
 static size_t half_of(size_t n) {
   size_t blocks = (n + SMALL - 1) / SMALL;
   return (blocks + 1) / 2 * SMALL;
@@ -28,7 +28,7 @@ static size_t half_of(size_t n) {
 
 /* --- equations ------------------------------------------------------------------------------- */
 
-/* Unknowns of a task: `columns` columns of a matrix. */
+/* The unknowns of a task: some columns of a matrix. */
 typedef struct unknowns {
   const kf_kernels *kernels;
   const kf_factor *f;
@@ -89,12 +89,12 @@ typedef struct factorization {
   double *work; /* [n][n] A, then R, from the diagonal on */
   double least; /* of a pivot */
   bool good;
-  size_t first, half, n; /* of the rows in hand */
-  size_t share;          /* columns or rows for a task */
+  size_t first, half, n; /* of the current rows */
+  size_t share;          /* columns or rows of a task */
 } factorization;
 
-/* Rows [first, end) of R in columns [from, to), negated, also below the diagonal. */
-static void give(const factorization *g, size_t first, size_t end, size_t from, size_t to) {
+/* Stores -R, rows [first, end) and columns [from, to), on both sides of the diagonal. */
+static void store(const factorization *g, size_t first, size_t end, size_t from, size_t to) {
   size_t n = g->f->n;
   for (size_t row = first; row < end; row += BLOCK)
     for (size_t c = from; c < to; c++)
@@ -118,11 +118,11 @@ static void factorize_few(factorization *g, size_t first, size_t n) {
     g->f->inverse[i] = inverse;
     row[i] = root;
     for (size_t c = i + 1; c < end; c++) row[c] *= inverse;
-    give(g, i, i + 1, i, end);
+    store(g, i, i + 1, i, end);
   }
 }
 
-/* The first half of the rows in columns beyond them. */
+/* Solves for the first half of the rows in columns beyond that half. */
 static kf_status solve_beyond(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -135,12 +135,12 @@ static kf_status solve_beyond(void *argument, size_t i, size_t worker, kf_err *e
                 .ld = g->f->n,
                 .columns = to - from};
   solve_down(&u, g->first, g->half);
-  give(g, g->first, g->first + g->half, from, to);
+  store(g, g->first, g->first + g->half, from, to);
   return KF_OK;
 }
 
 /* Subtracts the first half from rows of the second, from the diagonal on. */
-static kf_status take_in(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status subtract_half(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const factorization *g = argument;
@@ -164,7 +164,7 @@ static kf_status factorize_rows(factorization *g, size_t first, size_t n) {
   g->n = n;
   g->share = kf_task_rows(g->ctx, rest);
   KF_TRY(kf_parallel(g->ctx, (rest + g->share - 1) / g->share, solve_beyond, g));
-  KF_TRY(kf_parallel(g->ctx, (rest + g->share - 1) / g->share, take_in, g));
+  KF_TRY(kf_parallel(g->ctx, (rest + g->share - 1) / g->share, subtract_half, g));
   return factorize_rows(g, first + half, rest);
 }
 
@@ -211,8 +211,8 @@ static kf_status whiten_left(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* Columns of c down to the diagonal; mirror fills in the rest. The longest first, so that threads
- * end together. */
+/* Solves for columns of c down to the diagonal; mirror fills in the rest. The longest come first,
+ * so that threads finish together. */
 static kf_status whiten_right(void *argument, size_t task, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -229,7 +229,7 @@ static kf_status whiten_right(void *argument, size_t task, size_t worker, kf_err
   return KF_OK;
 }
 
-/* Rows [8 i, 8 i + 8) of c left of the diagonal. */
+/* Sets rows [8 i, 8 i + 8) of c left of the diagonal. */
 static kf_status mirror(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;

@@ -5,61 +5,60 @@
  *
  *     C = R^-T S_b R^-1 = U^T diag(gamma) U        T = the rows of U R^-T
  *
- * Models are made this way, which needs no eigenvectors of S_w. A is taken in units of a power of
- * two (squared), which makes its largest element about one, so no lambda is too large or too small.
+ * Models are made this way, which needs no eigenvectors of S_w. S_w + lambda I is scaled by an even
+ * power of two that makes its largest element about one, so no lambda is too large or too small.
  *
  * By the eigenvectors of S_w,
  *
  *     S_w = V^T diag(w) V       C = diag(w + lambda)^(-1/2) V S_b V^T diag(w + lambda)^(-1/2)
  *     C = U^T diag(gamma) U     T = the rows of U diag(w + lambda)^(-1/2) V
  *
- * where V is found once for all lambdas. This costs less for each of many lambdas, and leaving rows
- * out needs V anyway, so the curve over lambda is made this way. So are models at lambda 0, or
- * where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda I:
- * rounding errors matter there, and eigenvalues show which directions are only rounding.
+ * where V is found once for all lambdas. This is cheaper for each of many lambdas, and
+ * leave-one-out needs V anyway, so the curve over lambda is made this way. So are models at lambda
+ * 0, or where a pivot of the factor is below 2^-30 of the largest diagonal element of S_w + lambda
+ * I: there rounding errors matter, and eigenvalues show which directions are nothing else.
  *
- * Both give the same T up to rounding and signs. Which one makes a model depends on the statistics
- * and lambda alone, not on whether lambda was given or chosen. Leaving rows out at the lambda of
- * the model uses the map of the model; U in the basis of V is then T V^T diag(w + lambda)^(1/2). */
+ * Both give the same T up to rounding and signs. Which one makes a model depends only on the
+ * statistics and lambda, not on whether lambda was given or chosen. Leave-one-out at the lambda of
+ * a model uses its map; U in the basis of V is then T V^T diag(w + lambda)^(1/2). */
 #include "model/fitter.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define LEAST_PIVOT   0x1p-30 /* next to the largest diagonal element */
+#define LEAST_PIVOT   0x1p-30 /* relative to the largest diagonal element */
 #define LEAST_SCATTER 1e-290  /* the inverse of a smaller unit would overflow */
 
 void kf_directions_take(kf_fitter *f) {
-  uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, room = kf_eigen_room(f->dim);
-  uint64_t u = kf_eigen_room_of_values(f->dim);
+  uint64_t n = f->dim, matrix = (n * n + 7) / 8 * 8, workspace = kf_eigen_workspace(f->dim);
   double *all; /* the matrices in one piece, for large pages */
   KF_TAKE(&f->arena, f->values, n);
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
   KF_TAKE(&f->arena, f->factor.inverse, n);
-  KF_TAKE(&f->arena, all, 3 * matrix + u + room);
+  KF_TAKE(&f->arena, all, 4 * matrix + workspace);
   if (f->arena.failed) return;
   f->s_w = all;
   f->s_b = all + matrix;
   f->factor.r = all + 2 * matrix;
   f->u = all + 3 * matrix;
-  f->room = f->u + u;
+  f->workspace = all + 4 * matrix;
   f->factor.n = n;
-  f->c = f->map = f->room + (room - n * n);
+  f->c = f->map = f->workspace + (workspace - n * n);
   f->mapped = f->turned = (double)NAN;
 }
 
 /* --- S_w -------------------------------------------------------------------------------------- */
 
-/* Sets rank and noise. S_w is positive semi-definite by construction. */
+/* Sets noise and matrix rank. S_w is positive semi-definite by construction. */
 static kf_status judge_values(kf_fitter *f) {
   double largest = fabs(f->values[0]), smallest = f->values[f->dim - 1];
   f->noise = f->dim * DBL_EPSILON * largest;
   for (f->dims_within = 0; f->dims_within < f->dim && f->values[f->dims_within] > f->noise;)
     f->dims_within++;
   for (uint32_t i = f->dims_within; i < f->dim; i++) f->values[i] = 0;
-  /* Far beyond rounding: the file was made up. */
+  /* Far beyond rounding errors: the file is not genuine. */
   if (smallest < -1e-6 * largest)
     return kf_fail_file(&f->ctx->err, f->within->from,
                         "no rows have these statistics: their scatter within classes has a "
@@ -69,10 +68,10 @@ static kf_status judge_values(kf_fitter *f) {
   return KF_OK;
 }
 
-/* The room of the eigensolver is also that of `map`. */
-static kf_status solve(kf_fitter *f, double *a, double *values, double *vectors) {
+/* The eigensolver works where `map` is. */
+static kf_status solve(kf_fitter *f, const double *a, double *values, double *vectors) {
   f->mapped = (double)NAN;
-  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->room, NULL);
+  return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->workspace);
 }
 
 kf_status kf_fitter_turn(kf_fitter *f) {
@@ -86,33 +85,27 @@ kf_status kf_fitter_turn(kf_fitter *f) {
   return KF_OK;
 }
 
-kf_status kf_fitter_between(kf_fitter *f, const double **out) {
+kf_status kf_fitter_between(kf_fitter *f) {
   uint64_t n = f->dim;
-  *out = NULL;
   KF_TRY(kf_fitter_turn(f));
+  if (f->has_between) return KF_OK;
   if (f->between_in_v == NULL && KF_TAKE(&f->arena, f->between_in_v, n * n) == NULL)
     return kf_fail_memory(&f->ctx->err);
-  if (!f->has_between) {
-    double *columns = f->u, *half = f->c; /* V^T and S_b V^T */
-    f->mapped = f->turned = (double)NAN;
-    kf_transpose(n, n, f->vectors, columns);
-    kf_product product = {.a = f->s_b, .b = columns, .c = half, .m = n, .n = n, .depth = n};
-    KF_TRY(kf_multiply(f->ctx, product));
-    product.a = columns;
-    product.b = half;
-    product.c = f->between_in_v;
-    product.upper = true;
-    KF_TRY(kf_multiply(f->ctx, product));
-    f->has_between = true;
-  }
-  *out = f->between_in_v;
+  double *columns = f->u, *half = f->c; /* V^T and S_b V^T */
+  f->mapped = f->turned = (double)NAN;
+  kf_transpose(n, n, f->vectors, columns);
+  kf_product product = {.a = f->s_b, .b = columns, .c = half, .m = n, .n = n, .depth = n};
+  KF_TRY(kf_multiply(f->ctx, product));
+  product = (kf_product){columns, half, f->between_in_v, n, n, n, .upper = true};
+  KF_TRY(kf_multiply(f->ctx, product));
+  f->has_between = true;
   return KF_OK;
 }
 
 /* --- by the eigenvectors of S_w --------------------------------------------------------------- */
 
-/* Rows of c := C, divided by the square of the largest scale, so that no lambda makes it overflow;
- * and the columns of the same numbers. */
+/* Sets rows of C, divided by the square of the largest scale so that no lambda makes it overflow,
+ * and the columns that mirror them. */
 static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -128,7 +121,7 @@ static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err
   return KF_OK;
 }
 
-/* Eigenvalues in units of a square; those that are rounding become 0. */
+/* Converts eigenvalues from units of root^2; those that are rounding errors become 0. */
 static kf_status set_gamma(kf_fitter *f, double lambda, double root) {
   double noise = f->dim * DBL_EPSILON * fabs(f->gamma[0]);
   for (uint32_t i = 0; i < f->dim; i++)
@@ -142,8 +135,7 @@ static void set_scale(kf_fitter *f, double lambda) {
 }
 
 static kf_status turn_by_vectors(kf_fitter *f, double lambda) {
-  const double *between;
-  KF_TRY(kf_fitter_between(f, &between));
+  KF_TRY(kf_fitter_between(f));
   f->mapped = f->turned = (double)NAN;
   set_scale(f, lambda);
   double largest = f->scale[f->dim - 1];
@@ -169,7 +161,7 @@ static kf_status map_by_vectors(kf_fitter *f, double lambda) {
 
 /* --- by a triangular factor ------------------------------------------------------------------- */
 
-/* S_w + lambda I in units of 2^(2 power), for a task. */
+/* S_w + lambda I in units of 2^(2 power). */
 typedef struct shifted {
   const kf_fitter *fitter;
   double lambda, unit, *to;
@@ -189,7 +181,7 @@ static kf_status shift_rows(void *argument, size_t block, size_t worker, kf_err 
   return KF_OK;
 }
 
-/* *good: whether there is a factor, in units of 2^(2 power). */
+/* Factorizes S_w + lambda I in units of 2^(2 power). *good: whether all pivots are large enough. */
 static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) {
   uint64_t n = f->dim;
   double largest = 0;
@@ -198,12 +190,12 @@ static kf_status factorize(kf_fitter *f, double lambda, int *power, bool *good) 
   if (!*good) return KF_OK;
   frexp(largest, power);
   *power /= 2;
-  shifted s = {.fitter = f, .lambda = lambda, .unit = ldexp(1, -2 * *power), .to = f->room};
+  shifted s = {.fitter = f, .lambda = lambda, .unit = ldexp(1, -2 * *power), .to = f->workspace};
   KF_TRY(kf_by_rows(f->ctx, n, shift_rows, &s));
   return kf_factorize(f->ctx, s.to, LEAST_PIVOT * largest * s.unit, &f->factor, good);
 }
 
-/* Rows of u to columns of the map, times a power of two. */
+/* Copies rows of u to columns of the map, times a power of two. */
 typedef struct columns {
   const kf_fitter *fitter;
   double unit;
@@ -222,12 +214,10 @@ static kf_status take_columns(void *argument, size_t block, size_t worker, kf_er
   return KF_OK;
 }
 
-/* Finds the eigenvectors of C and, at the same time, the eigenvalues of S_w, which a model
- * stores. */
-static kf_status solve_whitened(kf_fitter *f) {
-  if (f->has_values) return solve(f, f->c, f->gamma, f->u);
-  kf_eigen_values within = {.a = f->s_w, .values = f->values, .room = f->u};
-  KF_TRY(kf_eigen_in(f->ctx, f->dim, f->c, f->gamma, f->u, f->room, &within));
+/* Finds the eigenvalues of S_w, which a model stores. */
+static kf_status find_values(kf_fitter *f) {
+  if (f->has_values) return KF_OK;
+  KF_TRY(solve(f, f->s_w, f->values, NULL));
   return judge_values(f);
 }
 
@@ -236,8 +226,9 @@ static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   f->mapped = f->turned = (double)NAN;
   KF_TRY(factorize(f, lambda, &power, good));
   if (!*good) return KF_OK;
+  KF_TRY(find_values(f));
   KF_TRY(kf_whiten(f->ctx, &f->factor, f->s_b, f->u, f->c));
-  KF_TRY(solve_whitened(f));
+  KF_TRY(solve(f, f->c, f->gamma, f->u));
   KF_TRY(set_gamma(f, lambda, ldexp(1, -power)));
   columns t = {.fitter = f, .unit = ldexp(1, -power)};
   KF_TRY(kf_by_rows(f->ctx, f->dim, take_columns, &t));
@@ -269,11 +260,9 @@ static kf_status turn_map(kf_fitter *f, double lambda) {
   return KF_OK;
 }
 
-kf_status kf_fitter_decompose(kf_fitter *f, double lambda, bool curve, kf_directions *out) {
+kf_status kf_fitter_decompose(kf_fitter *f, double lambda, bool curve) {
   KF_TRY(kf_fitter_turn(f));
   if (!curve) KF_TRY(kf_find_map(f, lambda));
-  if (lambda != f->turned)
-    KF_TRY(lambda == f->mapped ? turn_map(f, lambda) : turn_by_vectors(f, lambda));
-  *out = (kf_directions){.scale = f->scale, .gamma = f->gamma, .u = f->u};
-  return KF_OK;
+  if (lambda == f->turned) return KF_OK;
+  return lambda == f->mapped ? turn_map(f, lambda) : turn_by_vectors(f, lambda);
 }

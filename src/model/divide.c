@@ -9,22 +9,22 @@
  * the two diagonal elements beside the coupling being smaller by |e|. With the halves solved, T_i =
  * Q_i D_i Q_i^T, this is a diagonal matrix plus one of rank one, D + rho z z^T with z = Q^T v:
  *
- *   1. Deflation. An element of z that is negligible leaves its eigenpair as it is. Two nearly
- *      equal elements of D are rotated into each other until one of their z vanishes. For most
- *      matrices this takes much of the work away.
- *   2. The secular equation (secular.c) has the eigenvalues as its roots.
- *   3. The eigenvectors are z_j / (d_j - lambda), normalised, with the z for which these roots are
+ * 1. Deflation. A negligible element of z leaves its eigenpair unchanged. Two nearly equal elements
+ *      of D are rotated so that one of their z vanishes. For most matrices this removes much of the
+ *      work.
+ * 2. The secular equation (secular.c) has the eigenvalues as its roots. 3. The eigenvectors are z_j
+ * / (d_j - lambda), normalised, with the z for which these roots are
  *      exact (Löwner's formula): z_j^2 = prod_i (lambda_i - d_j) / prod_{i != j} (d_i - d_j). This
  *      makes them orthogonal however close the roots are.
- *   4. They are multiplied by the eigenvectors of the halves: nearly all of the work. Rows
- *      are sorted by the half they come from, the rotated ones between, since the others are zero
- *      in the other half.
+ * 4. They are multiplied by the eigenvectors of the halves, which is nearly all of the work. Rows
+ *      are sorted by the half they come from, since they are zero in the other half; rotated rows
+ *      are in between.
  *
  * Vectors are rows of Q until the last product, which leaves them in columns. Small matrices are
- * solved by one thread each, large ones by all together; no sum depends on it.
+ * solved by one thread each, large ones by all threads together; no sum depends on this.
  *
- * Without eigenvectors only z is needed, and so the first and the last element of every vector of a
- * half: rows of Q then hold these two. The bits of the eigenvalues are the same. */
+ * Eigenvalues alone need only z, and so only the first and last element of every vector of a half,
+ * which the rows of Q then hold. The eigenvalues have the same bits. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -32,9 +32,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALONE     192u /* a merge of up to this size is done by one thread */
-#define ROW_BLOCK 96u  /* rows copied, or weights found together */
-#define VECTORS   8u   /* roots or vectors found together */
+#define ALONE     192u /* merges up to this size are done by one thread */
+#define ROW_BLOCK 96u  /* rows copied or weights found in a task */
+#define VECTORS   8u   /* roots or vectors found in a task */
 
 typedef struct indexed {
   double value;
@@ -45,9 +45,9 @@ typedef struct divide {
   kf_ctx *ctx;
   size_t n, ld;
   size_t q_ld;       /* of q and arranged */
-  bool values_alone; /* rows of these two are the ends of vectors */
+  bool values_alone; /* rows of these two hold the ends of vectors */
   unsigned depth;    /* T is cut into 2^depth leaves */
-  double negligible; /* a coupling */
+  double negligible; /* couplings of at most this size */
   double *d, *e;
   double *q;                 /* [n][q_ld] vectors in rows, each zero outside its part of T */
   double *arranged;          /* [n][q_ld] the same rows by kind */
@@ -56,13 +56,13 @@ typedef struct divide {
   double *origin, *x;        /* [n] roots */
   indexed *sorted;           /* [n] */
   size_t *live, *place;      /* [n] the rows of poles, and where they go in `arranged` */
-  unsigned char *kind;       /* [n] of rows: in which halves they are not zero */
+  unsigned char *kind;       /* [n] of rows: the halves in which they are not zero */
   double *rows;              /* [threads][VECTORS][ld] */
 } divide;
 
 enum { UPPER = 0, BOTH, LOWER, DEFLATED, KINDS };
 
-/* Merges two neighbours. The arrays are those of `divide` from their first row on. */
+/* Merges two neighbouring parts. Arrays are those of `divide` from the first row of these on. */
 typedef struct merge {
   divide *g;
   size_t half, n;                /* rows: `half` of the upper part, n of both */
@@ -72,7 +72,7 @@ typedef struct merge {
   size_t worker;                 /* otherwise */
   size_t share;                  /* rows of a product for a task */
   double rho;
-  size_t live;          /* that are not deflated */
+  size_t live;          /* eigenpairs that are not deflated */
   size_t counts[KINDS]; /* of rows */
   double *d, *z, *pole, *weight, *origin, *x;
   double *q, *arranged, *s; /* from their first column on */
@@ -81,7 +81,7 @@ typedef struct merge {
   unsigned char *kind;
 } merge;
 
-static kf_status run(merge *m, size_t tasks, kf_task_fn task, kf_err *err) {
+static kf_status run_tasks(merge *m, size_t tasks, kf_task_fn task, kf_err *err) {
   if (m->together) return kf_parallel(m->g->ctx, tasks, task, m);
   for (size_t i = 0; i < tasks; i++) KF_TRY(task(m, i, m->worker, err));
   return KF_OK;
@@ -101,8 +101,8 @@ static int rising(const void *a, const void *b) {
   return x->row < y->row ? -1 : 1;
 }
 
-/* The element of row r of q beside the cut. If rows hold only the ends of vectors, that end is
- * replaced by one of the other half. */
+/* The element of row r of q beside the cut. If rows hold only the ends of vectors, the end at the
+ * cut is replaced by 0, its value at the far end of the other half. */
 static double take_inner(const merge *m, size_t r) {
   bool upper = r < m->half;
   double *row = m->q + r * m->g->q_ld;
@@ -112,7 +112,7 @@ static double take_inner(const merge *m, size_t r) {
   return inner;
 }
 
-/* z, of length one, and rho. */
+/* Sets z, of unit length, and rho. */
 static void couple(merge *m, double coupling) {
   double root = sqrt(0.5), lower = coupling < 0 ? -root : root;
   for (size_t r = 0; r < m->n; r++) {
@@ -125,8 +125,8 @@ static void couple(merge *m, double coupling) {
   qsort(m->sorted, m->n, sizeof *m->sorted, rising);
 }
 
-/* Rotates row p, whose d is not larger, into row r if that changes T by no more than `least`; z_p
- * becomes zero. */
+/* Rotates row p, whose d is not larger, into row r if that changes T by at most `least`, so that
+ * z_p becomes 0. */
 static bool rotate_out(merge *m, size_t p, size_t r, double least) {
   double length = sqrt(m->z[p] * m->z[p] + m->z[r] * m->z[r]);
   double c = m->z[r] / length, s = m->z[p] / length, gap = m->d[r] - m->d[p];
@@ -156,7 +156,7 @@ static void deflate(merge *m) {
   double largest = 0;
   for (size_t r = 0; r < m->n; r++) largest = fmax(largest, fmax(fabs(m->d[r]), fabs(m->z[r])));
   double least = 8 * DBL_EPSILON * largest;
-  size_t last = m->n; /* the row to be kept next, unless another is rotated into it */
+  size_t last = m->n; /* the row to keep next, unless it is rotated into another */
   for (size_t i = 0; i < m->n; i++) {
     size_t r = m->sorted[i].row;
     if (m->rho * fabs(m->z[r]) <= least) {
@@ -174,7 +174,7 @@ static void deflate(merge *m) {
 
 /* --- rows by kind ----------------------------------------------------------------------------- */
 
-/* Completes `row` with the deflated rows, after those kept, and finds places in order of kind. */
+/* Appends deflated rows to `row`, after those kept, and finds places in order of kind. */
 static void sort_kinds(merge *m) {
   size_t all = m->live, next[KINDS] = {0};
   for (size_t i = 0; i < m->n; i++) {
@@ -208,7 +208,7 @@ static kf_status find_roots(void *argument, size_t i, size_t worker, kf_err *err
   return KF_OK;
 }
 
-/* Replaces z by the one for which the roots are exact. */
+/* Replaces z by the vector for which the roots are exact. */
 static kf_status find_weights(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -242,7 +242,7 @@ static kf_status find_vectors(void *argument, size_t i, size_t worker, kf_err *e
 
 /* --- eigenvectors of T ------------------------------------------------------------------------ */
 
-/* New rows of q, or deflated ones. */
+/* Sets rows of q: new vectors and deflated ones. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -265,7 +265,7 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* The same with vectors in columns, rows of one of the halves. */
+/* The same with vectors in columns, for rows of one of the halves. */
 static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -287,9 +287,9 @@ static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_er
 }
 
 static kf_status multiply(merge *m, kf_err *err) {
-  if (!m->top) return run(m, count_blocks(m->n, m->share), multiply_rows, err);
-  return run(m, count_blocks(m->half, m->share) + count_blocks(m->n - m->half, m->share),
-             multiply_columns, err);
+  if (!m->top) return run_tasks(m, count_blocks(m->n, m->share), multiply_rows, err);
+  return run_tasks(m, count_blocks(m->half, m->share) + count_blocks(m->n - m->half, m->share),
+                   multiply_columns, err);
 }
 
 static kf_status solve(merge *m, kf_err *err) {
@@ -297,11 +297,11 @@ static kf_status solve(merge *m, kf_err *err) {
     m->origin[0] = m->pole[0];
     m->x[0] = m->rho * m->weight[0] * m->weight[0];
   } else {
-    KF_TRY(run(m, count_blocks(m->live, VECTORS), find_roots, err));
+    KF_TRY(run_tasks(m, count_blocks(m->live, VECTORS), find_roots, err));
   }
   if (m->top && m->g->values_alone) return KF_OK;
-  KF_TRY(run(m, count_blocks(m->live, ROW_BLOCK), find_weights, err));
-  return run(m, count_blocks(m->live, VECTORS), find_vectors, err);
+  KF_TRY(run_tasks(m, count_blocks(m->live, ROW_BLOCK), find_weights, err));
+  return run_tasks(m, count_blocks(m->live, VECTORS), find_vectors, err);
 }
 
 static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
@@ -309,7 +309,7 @@ static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
   deflate(m);
   sort_kinds(m);
   bool vectors = !(m->top && m->g->values_alone);
-  if (vectors) KF_TRY(run(m, count_blocks(m->n, ROW_BLOCK), arrange_rows, err));
+  if (vectors) KF_TRY(run_tasks(m, count_blocks(m->n, ROW_BLOCK), arrange_rows, err));
   for (size_t j = m->live; j < m->n; j++) m->x[j] = m->d[m->row[j]];
   KF_TRY(solve(m, err));
   for (size_t j = 0; j < m->live; j++) m->x[j] += m->origin[j];
@@ -319,7 +319,7 @@ static kf_status merge_halves(merge *m, double coupling, kf_err *err) {
 
 /* --- the tree --------------------------------------------------------------------------------- */
 
-/* Where leaf i begins. */
+/* The first row of leaf i. */
 static size_t leaf_start(const divide *g, size_t i) {
   return (size_t)((uint64_t)g->n * i >> g->depth);
 }
@@ -379,15 +379,7 @@ static kf_status solve_leaf(void *argument, size_t i, size_t worker, kf_err *err
   return KF_OK;
 }
 
-static kf_status zero_rows(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const divide *g = argument;
-  memset(g->q + i * g->ld, 0, g->ld * sizeof *g->q);
-  return KF_OK;
-}
-
-/* Cuts T at the leaves. */
+/* Cuts T between leaves. */
 static kf_status cut(divide *g) {
   double largest = 0;
   for (size_t i = 0; i < g->n; i++) {
@@ -419,7 +411,7 @@ static void transpose(const divide *g) {
 
 static kf_status conquer(divide *g) {
   KF_TRY(cut(g));
-  if (!g->values_alone) KF_TRY(kf_parallel(g->ctx, g->n, zero_rows, g));
+  if (!g->values_alone) memset(g->q, 0, g->n * g->ld * sizeof *g->q);
   KF_TRY(kf_parallel(g->ctx, (size_t)1 << g->depth, solve_leaf, g));
   if (g->depth == 0 && !g->values_alone) transpose(g);
   for (unsigned height = 1; height <= g->depth; height++) {

@@ -1,20 +1,20 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
  * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below
- * it, on the CPU that the BLAS detects, and on the number of threads. We do what LAPACK's dsyevd
- * does: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide and conquer
- * (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step is matrix
- * products.
+ * it, on the CPU that the BLAS detects, and on the number of threads. The method is that of
+ * LAPACK's dsyevd: A = Q T Q^T by blocked reflections (tridiagonal.c), T = W diag(d) W^T by divide
+ * and conquer (divide.c, secular.c, ql.c), and the eigenvectors Q W. All but half of the first step
+ * is matrix products.
  *
- * Every sum is either canonical (eight lanes) or runs in a fixed order; rows and columns are shared
- * out among threads, sums never are. */
+ * Every sum is either canonical (eight lanes) or runs in a fixed order. Threads share rows and
+ * columns, never a sum. */
 #include "model/eigen.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64u /* rows copied together */
+#define BLOCK 64u /* rows copied in a task */
 
 typedef struct indexed {
   double value;
@@ -32,7 +32,7 @@ typedef struct eigen {
   double *vectors;
 } eigen;
 
-/* The power of two that brings the largest element near 1; exact to divide by and to undo. */
+/* The power of two that scales the largest element to about 1, without rounding. */
 static int power_of(const double *a, size_t n) {
   double largest = 0;
   for (size_t i = 0; i < n * n; i++) largest = fabs(a[i]) > largest ? fabs(a[i]) : largest;
@@ -57,7 +57,7 @@ static kf_status take_rows(void *argument, size_t block, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* Columns of z to rows of the result, in order. */
+/* Copies columns of z to rows of the result, in order. */
 static kf_status give_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -75,7 +75,7 @@ static int falling(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
-/* Of the tridiagonal matrix, and back. */
+/* Solves the tridiagonal problem and transforms its eigenvectors back. */
 static kf_status solve(eigen *g, double *values) {
   size_t n = g->t.n;
   bool vectors = g->vectors != NULL;
@@ -90,61 +90,44 @@ static kf_status solve(eigen *g, double *values) {
 
 static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
 
-/* Of a row; never a large power of two. */
+/* The length of a row in memory, never a large power of two. */
 static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
 
-uint64_t kf_eigen_room_of_values(uint32_t n) { return rounded(n) * (stride(n) + 3); }
-uint64_t kf_eigen_room(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
+uint64_t kf_eigen_workspace(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
 
-/* Sets up the matrix that becomes reflectors, and T, in the part of the workspace that eigenvalues
- * alone need. */
-static kf_status take(eigen *g, kf_ctx *ctx, uint32_t n, const double *a, double *room) {
+static kf_status decompose(eigen *g, double *values) {
+  KF_TRY(kf_parallel(g->ctx, (g->t.n + BLOCK - 1) / BLOCK, take_rows, g));
+  KF_TRY(kf_tridiagonalize(g->ctx, &g->t));
+  return solve(g, values);
+}
+
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors,
+                      double *workspace) {
   uint64_t whole = rounded(n), matrix = whole * stride(n);
-  *g = (eigen){.ctx = ctx,
-               .t = {.n = n,
-                     .ld = stride(n),
-                     .a = room,
-                     .d = room + matrix,
-                     .e = room + matrix + whole,
-                     .tau = room + matrix + 2 * whole},
-               .a = a,
-               .power = power_of(a, n)};
-  return kf_parallel(ctx, (n + BLOCK - 1) / BLOCK, take_rows, g);
-}
-
-static kf_status solve_both(kf_ctx *ctx, uint32_t n, const kf_eigen_values *other, double *a,
-                            double *values, double *vectors, double *room, indexed *order) {
-  uint64_t matrix = rounded(n) * stride(n);
-  double *rest = room + kf_eigen_room_of_values(n);
-  eigen g[KF_EIGEN_MOST];
-  kf_tridiagonal *t[KF_EIGEN_MOST] = {&g[0].t, &g[1].t};
-  KF_TRY(take(&g[0], ctx, n, a, room));
-  if (other != NULL) KF_TRY(take(&g[1], ctx, n, other->a, other->room));
-  KF_TRY(kf_tridiagonalize(ctx, t, other != NULL ? 2 : 1));
-  for (size_t i = other != NULL ? 2 : 1; i-- > 0;) { /* the other one first: they share workspace */
-    g[i].order = order;
-    g[i].z = rest;
-    g[i].workspace[0] = rest + matrix;
-    g[i].workspace[1] = rest + 2 * matrix;
-    g[i].vectors = i == 0 ? vectors : NULL;
-    KF_TRY(solve(&g[i], i == 0 ? values : other->values));
-  }
-  return KF_OK;
-}
-
-kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
-                      double *room, const kf_eigen_values *other) {
-  indexed *order = kf_alloc(n, sizeof *order);
-  kf_status status = order == NULL ? kf_fail_memory(&ctx->err)
-                                   : solve_both(ctx, n, other, a, values, vectors, room, order);
-  kf_free(order);
+  double *z = workspace + matrix + 3 * whole;
+  eigen g = {.ctx = ctx,
+             .t = {.n = n,
+                   .ld = stride(n),
+                   .a = workspace,
+                   .d = workspace + matrix,
+                   .e = workspace + matrix + whole,
+                   .tau = workspace + matrix + 2 * whole},
+             .a = a,
+             .power = power_of(a, n),
+             .z = z,
+             .workspace = {z + matrix, z + 2 * matrix},
+             .order = kf_alloc(n, sizeof *g.order),
+             .vectors = vectors};
+  kf_status status = g.order != NULL ? decompose(&g, values) : kf_fail_memory(&ctx->err);
+  kf_free(g.order);
   return status;
 }
 
-kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
-  double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece, for large pages */
-  kf_status status = room == NULL ? kf_fail_memory(&ctx->err)
-                                  : kf_eigen_in(ctx, n, a, values, vectors, room, NULL);
-  kf_free(room);
+kf_status kf_eigen(kf_ctx *ctx, uint32_t n, const double *a, double *values, double *vectors) {
+  /* In one piece, for large pages. */
+  double *workspace = kf_alloc(kf_eigen_workspace(n), sizeof *workspace);
+  kf_status status = workspace != NULL ? kf_eigen_in(ctx, n, a, values, vectors, workspace)
+                                       : kf_fail_memory(&ctx->err);
+  kf_free(workspace);
   return status;
 }

@@ -14,17 +14,15 @@ typedef struct kf_tridiagonal {
   double *e;    /* [n] e[i] couples i and i + 1; e[n - 1] = 0 */
   double *tau;  /* [n] */
 } kf_tridiagonal;
-/* Of `count` matrices of one size, at most KF_EIGEN_MOST. */
-#define KF_EIGEN_MOST 2u
-kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count);
+kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *t);
 /* z := Q z, vectors in the first `columns` columns of z [n][ld]; workspace [n][ld]. */
 kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t columns, double *z,
                               double *workspace);
 
 /* --- divide.c --------------------------------------------------------------------------------- */
 
-/* Eigenvalues d [n], in no order, and eigenvectors, the columns of q [n][ld] (NULL: none), of T. e
- * is destroyed; workspace: two of [n][ld], the second alone without vectors. */
+/* Finds the eigenvalues d [n] of T, in no order, and its eigenvectors, the columns of q [n][ld]; q
+ * NULL: values alone. Destroys e. workspace: two of [n][ld]; without vectors only the second. */
 kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, double *q,
                     double *workspace[2]);
 
@@ -32,14 +30,14 @@ kf_status kf_divide(kf_ctx *ctx, size_t n, size_t ld, double *d, double *e, doub
 
 #define KF_QL_MOST 32u
 /* The same for n <= KF_QL_MOST, with vectors in rows of q [n][ld]. Couplings of at most
- * `negligible` are taken as zero. */
+ * `negligible` count as zero. */
 kf_status kf_ql(const kf_kernels *kernels, size_t n, double negligible, double *d, double *e,
                 double *q, size_t ld, kf_err *err);
 
 /* --- secular.c -------------------------------------------------------------------------------- */
 
-/* Root i of 1 / rho + sum_j z_j^2 / (d_j - x), n >= 2, rho > 0, as a pole and the distance from it.
- * d rises strictly. */
+/* Finds root i of 1 / rho + sum_j z_j^2 / (d_j - x), n >= 2, rho > 0, d strictly rising, as a pole
+ * and the distance from it. */
 kf_status kf_secular_root(const kf_kernels *kernels, size_t n, const double *d, const double *z,
                           double rho, size_t i, double *origin, double *x, kf_err *err);
 

@@ -5,19 +5,20 @@
  * gamma falling: the directions that tell classes apart first. directions.c finds them. Beyond the
  * rank of S_b (at most K - 1) gamma is zero and directions are an orthonormal completion.
  *
- * By default columns are divided by s_i first, s_i^2 = S_w[i][i] / their mean, and the columns of T
- * at the end. Then lambda is added to a matrix with a constant diagonal: S_w is shrunk towards its
- * own diagonal, the units of the columns cancel, and the mean eigenvalue stays what it was.
+ * By default columns are first divided by s_i, with s_i^2 = S_w[i][i] / the mean of the diagonal,
+ * and so are the columns of T in the end. Lambda is then added to a matrix with a constant
+ * diagonal: S_w is shrunk towards its own diagonal, the units of the columns cancel, and the mean
+ * eigenvalue does not change.
  *
- * Class means are shrunk towards the mean of all rows, too. Along direction d, a row has the
- * variance 1 / (N - K) around its class mean, and the class means have gamma_d / (n_0 (K - 1)),
- * with n_0 = (N - sum n_k^2 / N) / (K - 1), their common number of rows. The mean of n rows is
- * best predicted by its share
+ * Class means are also shrunk, towards the mean of all rows. Along direction d a row has the
+ * variance 1 / (N - K) around its class mean, and class means have the variance gamma_d / (n_0 (K -
+ * 1)), with n_0 = (N - sum n_k^2 / N) / (K - 1), their effective number of rows. The best
+ * prediction of a class mean from the mean of n rows is the share
  *
  *     n g_d / (1 + n g_d),      g_d = kappa gamma_d,      kappa = (N - K) / (n_0 (K - 1)).
  *
- * Where no class has two different rows, S_w is 0. Then the scatter of all rows takes its place,
- * and class means are taken as they are. */
+ * If no class has two different rows, S_w is 0. Then the scatter of all rows takes its place, and
+ * class means are not shrunk. */
 #include "base/text.h"
 #include "model/fitter.h"
 
@@ -82,9 +83,9 @@ static kf_status scale_rows(void *argument, size_t block, size_t worker, kf_err 
   return KF_OK;
 }
 
-/* Divides rows and columns of S_w and S_b by the deviations within classes. A column that does not
- * vary within classes is divided by its deviation between them, and left alone if it is
- * constant. */
+/* Divides rows and columns of S_w and S_b by the standard deviations within classes. A column that
+ * is constant within classes is divided by its deviation between them, and a constant column is not
+ * changed. */
 static kf_status scale_columns(kf_fitter *f) {
   uint64_t n = f->dim;
   double *s_w = f->s_w, *s_b = f->s_b, mean = 0;
@@ -177,17 +178,18 @@ static kf_status fail_zero(const kf_stats *s, kf_err *err) {
                       (unsigned long long)s->rows, s->n_classes);
 }
 
-/* Without lambda S_w must have its full rank. */
-static kf_status check_rank(kf_fitter *f) {
+/* Without lambda, S_w must have full matrix rank. */
+static kf_status check_matrix_rank(kf_fitter *f) {
   kf_err *err = &f->ctx->err;
   KF_TRY(kf_fitter_turn(f));
   if (f->dims_within == 0) return fail_zero(f->within, err);
   if (f->dims_within == f->dim) return KF_OK;
-  return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
-                      "the scatter %s has rank %u of %u, so lambda must be above 0: %s is a good "
-                      "start, and %.2g about the smallest above rounding errors",
-                      f->total ? "of all rows" : "within classes", f->dims_within, f->dim,
-                      f->total ? "30x" : "0.3x", 1e6 * f->noise);
+  return kf_fail_hint(
+      err, KF_ERR_MATH, KF_HINT_LAMBDA,
+      "the scatter %s has matrix rank %u of %u, so lambda must be above 0: %s is a good "
+      "start, and %.2g about the smallest above rounding errors",
+      f->total ? "of all rows" : "within classes", f->dims_within, f->dim,
+      f->total ? "30x" : "0.3x", 1e6 * f->noise);
 }
 
 kf_status kf_fitter_lambda(kf_fitter *f, kf_lambda lambda, double *out) {
@@ -207,7 +209,7 @@ kf_status kf_fitter_lambda(kf_fitter *f, kf_lambda lambda, double *out) {
     value = f->mean_eigenvalue * f->dim / (double)others;
   }
   if (!isfinite(value)) return kf_fail(err, KF_ERR_ARG, "lambda is too large for double precision");
-  if (value == 0) KF_TRY(check_rank(f));
+  if (value == 0) KF_TRY(check_matrix_rank(f));
   *out = value;
   return KF_OK;
 }
@@ -217,8 +219,8 @@ typedef struct model_job {
   kf_model *model;
 } model_job;
 
-/* Rows of T out of the columns of the map, in the units of the columns, turned so that the largest
- * component (the first of equal ones) is positive; and the same transposed. */
+/* Copies columns of the map to rows of T, in the units of the columns, with the sign that makes the
+ * largest component (the first on a tie) positive, and transposes T. */
 static kf_status finish_directions(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -305,31 +307,23 @@ double kf_fitter_kappa(const kf_fitter *f) {
 typedef struct classes_job {
   const kf_fitter *fitter;
   kf_model *model;
-  uint32_t share; /* classes of a task */
 } classes_job;
 
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const classes_job *j = argument;
-  uint32_t first = (uint32_t)i * j->share, left = j->model->n_classes - first;
+  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
   return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
-                              left < j->share ? left : j->share, j->fitter->between, first, err);
-}
-
-/* Shares of equal size, in whole tiles of every product, so that threads end together. */
-static uint32_t share_classes(const kf_ctx *ctx, uint32_t n) {
-  uint64_t turn = (uint64_t)KF_MAP_ROWS * ctx->threads, turns = (n + turn - 1) / turn, tile = 12;
-  uint64_t tasks = turns * ctx->threads, share = ((n + tasks - 1) / tasks + tile - 1) / tile * tile;
-  return (uint32_t)share;
+                              left < KF_MAP_ROWS ? left : KF_MAP_ROWS, j->fitter->between, first,
+                              err);
 }
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
-  classes_job j = {.fitter = f, .model = m, .share = share_classes(f->ctx, m->n_classes)};
-  size_t tasks = (m->n_classes + j.share - 1) / j.share;
-  return kf_parallel(f->ctx, tasks, set_classes, &j);
+  size_t tasks = (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
+  return kf_parallel(f->ctx, tasks, set_classes, &(classes_job){.fitter = f, .model = m});
 }
 
-/* The version, and the checksum of the statistics: of both, if they differ. */
+/* Sets the version and the checksum of the statistics, of both if they differ. */
 static kf_status set_provenance(kf_fitter *f, kf_map *map) {
   if (f->checksum == 0) {
     uint64_t sums[2];
@@ -348,8 +342,7 @@ static kf_status set_provenance(kf_fitter *f, kf_map *map) {
   return KF_OK;
 }
 
-static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool classes,
-                           kf_model *m) {
+static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
   m->map.lambda = lambda;
@@ -364,15 +357,12 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, bool c
   KF_TRY(set_map(f, m));
   KF_TRY(set_signal(f, m));
   KF_TRY(kf_progress(f->ctx, "fit", 3, KF_FIT_STEPS));
-  if (classes)
-    KF_TRY(set_all_classes(f, m));
-  else
-    memcpy(m->counts, f->between->counts, m->n_classes * sizeof *m->counts);
+  KF_TRY(set_all_classes(f, m));
   return kf_progress(f->ctx, "fit", KF_FIT_STEPS, KF_FIT_STEPS);
 }
 
-static kf_status fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre, bool classes,
-                     kf_model **out) {
+kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
+                        kf_model **out) {
   kf_err *err = &f->ctx->err;
   if (dim > f->dim) return kf_fail_dim(dim, f->dim, err);
   if ((unsigned)centre > KF_CENTRE_MEAN)
@@ -384,16 +374,7 @@ static kf_status fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre cen
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
-  KF_HAND_OUT(fit_model(f, value, centre, classes, m), out, m, kf_model_free);
-}
-
-kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
-                        kf_model **out) {
-  return fit(f, lambda, dim, centre, true, out);
-}
-
-kf_status kf_fitter_fit_map(kf_fitter *f, kf_lambda lambda, kf_centre centre, kf_model **out) {
-  return fit(f, lambda, 0, centre, false, out);
+  KF_HAND_OUT(fit_model(f, value, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,

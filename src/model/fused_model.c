@@ -5,11 +5,10 @@
  *
  *     sum_k |(mean_k - m) - W^T (t_k - n)|^2 + r |W|^2.
  *
- * With X = [t_k - n], Y = [mean_k - m] and X^T X = V^T diag(g) V,
- * W = V^T diag(1 / (g + r)) V X^T Y. The strength r is the one with the least error when each class
- * in turn is left out, which follows from the errors e_k with it: e_k / (1 - h_k),
- * h_k = x_k^T (X^T X + r)^-1 x_k. If a class has rows and no text, its text is predicted in the
- * same way, with X and Y exchanged. */
+ * With X = [t_k - n], Y = [mean_k - m] and X^T X = V^T diag(g) V, W = V^T diag(1 / (g + r)) V X^T
+ * Y. The strength r is the one with the least leave-one-out error over classes, which follows from
+ * the errors e_k with all classes: e_k / (1 - h_k), with h_k = x_k^T (X^T X + r)^-1 x_k. If a class
+ * has rows and no text, its text is predicted in the same way, with X and Y exchanged. */
 #include "model/model.h"
 
 #include <math.h>
@@ -45,7 +44,7 @@ static void regression_make(regression *r, uint32_t n, uint32_t dim, kf_arena *a
   KF_TAKE(arena, r->predicted, d);
 }
 
-/* predicted = y from a turned x: sum_i turned[i] / (g_i + r) * cross[i][.]. */
+/* Predicts y from a turned x: sum_i turned[i] / (g_i + r) * cross[i][.]. */
 static void predict(const regression *r, const kf_kernels *kernels, const double *turned,
                     double strength) {
   for (uint32_t i = 0; i < r->dim; i++) r->weights[i] = turned[i] / (r->values[i] + strength);
@@ -99,7 +98,7 @@ static kf_status fit_regression(kf_ctx *ctx, regression *r) {
                  "text and images cannot be related: the classes that have both do not differ");
 }
 
-/* predicted = y from a centred x. */
+/* Predicts y from a centred x. */
 static void apply_regression(const regression *r, const kf_kernels *kernels, const double *x,
                              double *turned) {
   for (uint32_t i = 0; i < r->dim; i++)
@@ -113,7 +112,7 @@ typedef struct filling {
   kf_ctx *ctx;
   kf_model *model;
   int64_t only;      /* this class alone; -1: all */
-  double *text_mean; /* [D] of the text that was given */
+  double *text_mean; /* [D] of the given text */
   double *x;         /* [D] workspace, like the others */
   double *turned;    /* [D] */
   double *mapped;    /* [L] */
@@ -156,7 +155,7 @@ static void set_fused(const filling *f, uint64_t k, const double *centred) {
   kf_unit_row(f->ctx->kernels, f->mapped, map->dim_out, m->fused + k * map->dim_out);
 }
 
-/* Fits a regression from means to text (`text`) or from text to means over the classes that have
+/* Fits a regression from means to text (`text`) or from text to means, over the classes that have
  * both, and predicts what the others lack. */
 static kf_status predict_missing(const filling *f, regression *r, bool text) {
   const kf_model *m = f->model;
@@ -220,17 +219,17 @@ kf_status kf_model_complete(kf_ctx *ctx, kf_model *m, int64_t only) {
   return status;
 }
 
-/* The classes of the model, then those of the text that it lacks. */
+/* Makes a model with the classes of `model`, followed by those that only the text has. */
 typedef struct fusing {
   kf_ctx *ctx;
   const kf_model *model;
   const kf_text *text;
-  int32_t *place; /* [text classes] class of the result */
+  int32_t *place; /* [text classes] their numbers in the result */
   kf_model *out;
   kf_arena arena;
 } fusing;
 
-/* A copy of the model with room for all classes and their text. */
+/* Copies the model, with memory for all classes and their text. */
 static kf_status widen(fusing *f) {
   kf_err *err = &f->ctx->err;
   const kf_model *m = f->model;
@@ -267,7 +266,7 @@ static kf_status fuse(fusing *f, double alpha) {
   uint64_t values = (uint64_t)m->n_classes * m->map.dim_out;
   memcpy(f->out->fused, m->prototypes, values * sizeof *f->out->fused);
   f->out->alpha = alpha;
-  f->out->temperature = f->out->reject = f->out->reject_share = 0; /* were of other scores */
+  f->out->temperature = f->out->reject = f->out->reject_share = 0; /* of other scores */
   take_text(f);
   uint32_t both = 0;
   for (uint32_t k = 0; k < f->out->n_classes; k++) both += has_both(f->out, k);
@@ -288,7 +287,7 @@ static kf_status replace_text(fusing *f) {
   return KF_OK;
 }
 
-/* alpha NULL: the model has text, some of which is replaced. */
+/* alpha NULL: the model has text, some of which this replaces. */
 static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                          const double *alpha, kf_model **out) {
   KF_TRY(kf_text_check(text, model->map.dim_in, &model->map.origin, &ctx->err));

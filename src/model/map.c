@@ -1,8 +1,7 @@
-/* map.c - a map, and rows that go through it: f(x) = T (x / |x| - centre), scaled to unit length
- * again.
+/* map.c - maps rows: f(x) = T (x / |x| - centre), scaled to unit length again.
  *
- * Rows are taken KF_MAP_ROWS at a time, transposed into f64 (the product kernel reads both factors
- * by columns), multiplied, and rounded to f32 once, at the end. */
+ * KF_MAP_ROWS rows at a time are transposed into f64 (the product kernel reads both factors by
+ * columns), multiplied, and rounded to f32 once, at the end. */
 #include "model/model.h"
 
 #include <math.h>
@@ -86,7 +85,7 @@ kf_status kf_fail_range(const kf_map *map, kf_err *err) {
 
 uint64_t kf_map_workspace(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
 
-/* Rows less the centre, in columns. */
+/* Subtracts the centre from rows and transposes them. */
 static void centre_columns(const kf_map *map, const double *x, uint64_t n, double *columns) {
   size_t dim_in = map->dim_in;
   for (size_t k = 0; k < dim_in; k++) {
@@ -97,10 +96,9 @@ static void centre_columns(const kf_map *map, const double *x, uint64_t n, doubl
 
 void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *workspace, double *out) {
-  size_t dim_in = map->dim_in, dim_out = map->dim_out;
+  kf_matrix matrix = {.depth = map->dim_in, .n = map->dim_out, .b = map->transposed};
   centre_columns(map, x, n, workspace);
-  memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(workspace, n, map->transposed, dim_out, out, dim_out, n, dim_out, dim_in);
+  kf_matrix_times(kernels, &matrix, workspace, n, out);
 }
 
 void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
@@ -122,18 +120,16 @@ void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_s
                         uint32_t from, uint32_t n, double *workspace, double *means,
                         double *mapped) {
   uint64_t d = map->dim_in, l = map->dim_out;
-  kf_matrix matrix = {.depth = d, .n = l, .b = map->transposed};
   for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
-  centre_columns(map, means, n, workspace);
-  kf_matrix_times(kernels, &matrix, workspace, n, mapped);
-  for (uint64_t t = 0; t < n; t++) /* an empty class stays zero in the mapped space */
+  kf_map_f64(map, kernels, means, n, workspace, mapped);
+  for (uint64_t t = 0; t < n; t++) /* a class without rows gets zeros */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
 }
 
 /* --- f32 ------------------------------------------------------------------------------------- */
 
-/* Scales rows whose squared length would leave the range of f64 by a power of two first. Squares
- * and sums are rounded separately on every machine, without FMA. */
+/* For a row whose squared length is out of the range of f64: scales it by a power of two first.
+ * Squares and sums are rounded separately on every machine, without FMA. */
 static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
   double largest = 0, lane[8] = {0};
   for (uint32_t i = 0; i < dim; i++) largest = fmax(largest, fabs(x[i]));
@@ -157,11 +153,11 @@ double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, flo
   return sqrt(norm2);
 }
 
-/* At most KF_MAP_ROWS rows; false if a mapped value is too large for f32, or for f64 if rows are
- * scaled to unit length. */
-static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, const double *shift, uint64_t n, bool normalize,
-                     double *buffer, float *out) {
+/* Maps at most KF_MAP_ROWS rows. False if a mapped value overflows f32, or f64 if rows are scaled
+ * to unit length. */
+static bool map_together(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                         const double *norm2, const double *shift, uint64_t n, bool normalize,
+                         double *buffer, float *out) {
   uint32_t dim_out = map->dim_out;
   double *mapped = buffer + 2 * n * map->dim_in;
   kf_map_rows_f64(map, kernels, rows, norm2, shift, n, buffer, mapped);
@@ -187,17 +183,17 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
-    finite &= map_some(map, kernels, rows + i * map->dim_in, norm2 + i, shift,
-                       n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
-                       out + i * map->dim_out);
+    finite &= map_together(map, kernels, rows + i * map->dim_in, norm2 + i, shift,
+                           n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
+                           out + i * map->dim_out);
   kf_free(buffer);
   if (finite) return KF_OK;
-  /* No f32 row maps that far (rules.c), but a row less a caller's text mean may. */
+  /* No f32 row maps that far (rules.c), but a row minus a caller's text mean may. */
   if (normalize) return kf_fail(err, KF_ERR_MATH, "mapped rows overflow f64");
   return kf_fail_range(map, err);
 }
 
-/* Maps that keep raw norms are made for Euclidean distance, where lengths matter. */
+/* Maps of raw rows are made for Euclidean distance, where lengths matter. */
 static bool is_unit(const kf_model *model, const kf_transform_options *o) {
   return model->map.normalized && o->normalize != KF_OFF;
 }
@@ -270,7 +266,7 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
                        .map = transform_for_save,
                        .argument = &mapping};
   kf_status status = begin(ctx, model, &o, data->rows, &mapping);
-  if (!kf_is_shared(&ctx->ranks)) /* whose rounds must be alike on all ranks */
+  if (!kf_is_shared(&ctx->ranks)) /* otherwise all ranks need equal batches */
     spec.batch = kf_mapping_batch(&mapping, 0);
   if (status == KF_OK)
     status = kf_mapping_end(ctx, &mapping, kf_data_save_mapped(ctx, data, &spec, path));

@@ -1,25 +1,22 @@
-/* mapping.c - rows go through a map on devices where that pays, otherwise on the CPU, with the same
- * bits.
+/* mapping.c - maps rows on devices where that pays, otherwise on the CPU, with the same bits.
  *
- * The map is resident on the devices of the context; the threads of a pass hand them batches
- * (slots.c). A device computes what map.c does for ordinary rows. If the mapped length of a row
- * leaves the range of f64, or its numbers that of f32, the CPU maps the whole batch and handles
- * it. */
+ * The map is resident on the devices of the context, and the threads of a pass hand them batches
+ * (slots.c). A device computes what map.c does for ordinary rows. If the mapped length of a row is
+ * out of the range of f64, or its numbers out of that of f32, the CPU maps the whole batch. */
 #include "model/model.h"
 
 #include <math.h>
 #include <string.h>
 
-/* f64 products for each CPU thread that take as long as half a millisecond, as making the map
- * resident with its page-locked memory, and as opening a device (measured with
- * bench/cuda/worth.c). */
+/* The f64 products that a CPU thread computes in half a millisecond, while the map is made resident
+ * with its page-locked memory, and while a device is opened (measured with bench/cuda/worth.c). */
 #define WORTH_A_PUT   0x1p21
 #define WORTH_A_COPY  0x1p29
 #define WORTH_A_START 0x1p32
-/* Products for each number copied, for each thread: the CPU has finished a narrow map before its
+/* Least products for each number copied, per thread: the CPU finishes a narrower map before its
  * rows reach the device. */
 #define WORTH_COPYING 2.5
-/* Unless a device was asked for, only those whose f64 is not much slower than their f32 are
+/* Unless a device was requested, only those whose f64 is at most this much slower than f32 are
  * used. */
 #define MOST_RATIO 4u
 
@@ -49,8 +46,7 @@ static void drop(const kf_device *device, void *object) {
   device->api->map_free(device->dev, object);
 }
 
-/* A slot's memory has the squared lengths first, then the rows; its `object` knows how many there
- * are. */
+/* A slot's memory holds the squared lengths, then the rows; its object knows the sizes. */
 static kf_dev_status put(const kf_slot *slot, uint32_t n) {
   const double *norm2 = slot->in;
   const void *rows = norm2 + n;

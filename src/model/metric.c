@@ -1,4 +1,4 @@
-/* metric.c - names of metrics, and the errors for settings that cannot be. */
+/* metric.c - names of metrics, and errors for invalid metrics and dimensions. */
 #include "model/model.h"
 
 const char *kf_metric_name(kf_metric metric) {

@@ -1,4 +1,5 @@
-/* model.c - the life of a model, its classes, and one more class without refitting. */
+/* model.c - makes, copies and frees models, sets their classes, and adds a class without
+ * refitting. */
 #include "model/model.h"
 
 #include <math.h>
@@ -76,8 +77,8 @@ kf_status kf_model_make_text(kf_model *m, kf_err *err) {
   return m->arena.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* The checksum of two texts is that of both checksums, as with statistics. */
-static uint64_t both(uint64_t before, uint64_t added) {
+/* The checksum of two texts is that of their checksums, as with statistics. */
+static uint64_t join_checksums(uint64_t before, uint64_t added) {
   const uint64_t two[] = {before, added};
   kf_checksum sum;
   if (before == 0) return added;
@@ -89,8 +90,8 @@ static uint64_t both(uint64_t before, uint64_t added) {
 void kf_model_name_text(kf_model *m, const kf_text *text) {
   uint64_t made_with = kf_text_made_with(text);
   bool known = made_with != 0 && (m->text_from == 0 || m->text_made_with != 0);
-  m->text_made_with = known ? both(m->text_made_with, made_with) : 0;
-  m->text_from = both(m->text_from, kf_text_checksum(text));
+  m->text_made_with = known ? join_checksums(m->text_made_with, made_with) : 0;
+  m->text_from = join_checksums(m->text_from, kf_text_checksum(text));
 }
 
 void kf_model_copy_text(const kf_model *from, kf_model *to) {
@@ -131,7 +132,7 @@ void kf_shrink_means(const kf_model *m, const int64_t *counts, uint32_t n, doubl
   for (uint64_t t = 0; m->signal != NULL && t < n; t++)
     for (uint64_t i = 0; i < l; i++) {
       double share = (double)counts[t] * m->signal[i];
-      if (isfinite(share)) mapped[t * l + i] *= share / (1 + share); /* otherwise it is all of it */
+      if (isfinite(share)) mapped[t * l + i] *= share / (1 + share); /* otherwise the share is 1 */
     }
 }
 
@@ -158,7 +159,7 @@ kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t 
 
 /* --- one more class -------------------------------------------------------------------------- */
 
-/* The names of the model and one more; classes without names are called by their numbers. */
+/* The names of the model and another one. Classes without names are named by their numbers. */
 static kf_status names_with(const kf_model *model, const char *name, kf_names *out, kf_err *err) {
   enum { DIGITS = 12 };
   uint32_t n = model->n_classes + 1;
@@ -183,7 +184,7 @@ static kf_status names_with(const kf_model *model, const char *name, kf_names *o
   return status;
 }
 
-/* The exact sum of all rows of a data set, as statistics with a single class. */
+/* The exact sum of all rows of a data set, as statistics of one class. */
 static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *samples,
                                 kf_stats **out) {
   kf_err *err = &ctx->err;
@@ -201,8 +202,8 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
-/* Priors are relative to the largest class. If that is a new one, the scores of all others change
- * by the same amount, and so does the threshold. */
+/* Priors are relative to the largest class. If the new class is larger, the scores of all others
+ * change by the same amount, and so does the threshold. */
 static void move_threshold(const kf_model *model, kf_model *larger) {
   double before = kf_largest_count(model->counts, model->n_classes);
   double after = kf_largest_count(larger->counts, larger->n_classes);

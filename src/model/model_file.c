@@ -1,5 +1,5 @@
-/* model_file.c - a model as one .safetensors file with a checksum (docs/formats.md), and a map as
- * part of other files. */
+/* model_file.c - writes and reads a model as one .safetensors file with a checksum
+ * (docs/formats.md), and a map as part of other files. */
 #include "model/model.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct model_parts {
   bool signal, text;
 } model_parts;
 
-/* Every tensor of a model, in the order of the file. Returns how many there are. */
+/* Lists the tensors of a model in the order of the file, and returns how many there are. */
 static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fields[MOST_FIELDS]) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out, k = m->n_classes;
   const kf_st_field of_classes[CLASS_FIELDS] = {
@@ -135,7 +135,7 @@ static kf_status read_sum_if_there(const kf_st *st, const char *key, uint64_t *o
   return kf_fail_file(err, st->in.path, "metadata '%s' is not 16 hexadecimal digits", key);
 }
 
-/* The header has been checked (rules.c), except for what must be there. */
+/* The header has been checked (rules.c), but not for missing entries. */
 static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   int64_t normalized;
   KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
@@ -172,8 +172,8 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 
 /* --- reading a model ------------------------------------------------------------------------- */
 
-/* A model of the sizes in the file, with its names. All tensors must be in the file before memory
- * is taken for them. */
+/* Makes a model with the sizes and names in the file. Memory is taken only if all tensors are in
+ * the file. */
 static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_err *err) {
   kf_model sizes = {0};
   kf_names names;

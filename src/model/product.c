@@ -1,5 +1,5 @@
-/* product.c - matrix products in f64, divided among threads by rows of the result. No sum is
- * divided, so the bits do not depend on the number of threads. */
+/* product.c - matrix products in f64. Threads share the rows of the result and never a sum, so the
+ * bits do not depend on their number. */
 #include "model/model.h"
 
 #include <string.h>
@@ -48,8 +48,6 @@ void kf_matrix_times(const kf_kernels *kernels, const kf_matrix *matrix, const d
 
 void kf_turn_rows(const kf_kernels *kernels, const kf_matrix *turn, const double *x, size_t n,
                   double *columns, double *out) {
-  size_t dim = turn->depth;
-  for (size_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) columns[d * n + i] = x[i * dim + d];
+  kf_transpose(n, turn->depth, x, columns);
   kf_matrix_times(kernels, turn, columns, n, out);
 }

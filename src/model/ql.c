@@ -1,6 +1,6 @@
-/* ql.c - small tridiagonal matrices by implicit QL with Wilkinson's shift (Francis, Kublanovskaya).
- * These are the leaves of divide and conquer, where its bookkeeping would cost more than it
- * saves. */
+/* ql.c - solves small tridiagonal matrices by implicit QL with Wilkinson's shift (Francis,
+ * Kublanovskaya). These are the leaves of divide and conquer, which costs more than it saves
+ * there. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -13,8 +13,7 @@ typedef struct leaf {
   const kf_kernels *kernels;
   size_t n;
   double *d, *e;
-  double
-      rows[KF_QL_MOST * KF_QL_MOST]; /* the vectors; always of full width, which rotates faster */
+  double rows[KF_QL_MOST * KF_QL_MOST]; /* vectors, always of full width, which is faster */
 } leaf;
 
 /* The first m >= l at which T splits. */

@@ -6,14 +6,14 @@
  * poles, so root i lies between d_i and d_{i+1}, and the last one between d_{n-1} and d_{n-1} +
  * rho z.z.
  *
- * A root may be closer to a pole than the spacing of floating-point numbers there, and the
- * eigenvectors need its distance from every pole to full relative precision. So roots are kept as
- * distances from the nearer pole (Gu and Eisenstat). The iteration replaces w by c + s_1 / (d_p -
- * x) + s_2 / (d_{p+1} - x), p and p + 1 the poles around the root, which matches w and its slope at
- * the last iterate (Li, LAPACK Working Note 89): by 'fixed weight', where the nearer pole keeps its
- * z^2, and by the 'middle way', where each pole stands for the slope of all poles on its side, if
- * that has been slow. Every iterate narrows a bracket, and one that leaves the bracket is replaced
- * by a bisection; so the iteration ends whatever the rounding. */
+ * A root may be closer to a pole than the spacing of floating-point numbers there, and eigenvectors
+ * need its distance from every pole to full relative precision. So roots are kept as distances from
+ * the nearer pole (Gu and Eisenstat). The iteration replaces w by c + s_1 / (d_p - x) + s_2 /
+ * (d_{p+1} - x), where p and p + 1 are the poles around the root, which matches w and its slope at
+ * the last iterate (Li, LAPACK Working Note 89). It uses the 'fixed weight', where the nearer pole
+ * keeps its z^2, or if that is slow the 'middle way', where each pole has the slope of all poles on
+ * its side. Every iterate narrows a bracket, and one outside it is replaced by a bisection, so the
+ * iteration ends whatever the rounding errors. */
 #include "model/eigen.h"
 
 #include <float.h>
@@ -74,7 +74,7 @@ static void move_to(secular *s, double x) {
     bisect(s);
 }
 
-/* Takes the origin and the bracket, and a first x: the poles but two are taken as constant. */
+/* Sets the origin, the bracket and a first x, for which all poles but two are taken as constant. */
 static void start(secular *s, size_t i, double rho) {
   const double *d = s->d, *z = s->z;
   size_t p = s->p;
@@ -124,8 +124,8 @@ static double interpolate(const secular *s, bool middle) {
   return s->x + step;
 }
 
-/* Whether w is zero up to rounding, or the bracket cannot be narrowed further; narrows it
- * otherwise. */
+/* Whether w is zero up to rounding errors or the bracket cannot be narrowed further. Otherwise
+ * narrows it. */
 static bool found(secular *s) {
   double size = fabs(s->x), all = s->right_sum - s->left_sum;
   if (s->last) all = -(s->left_sum + s->right_sum);

@@ -1,14 +1,14 @@
 /* text_map.c - how text is mapped to the space of a model.
  *
- * T whitens by the scatter of images within classes, which says nothing about texts: it stretches
- * the columns in which images of one thing agree, not those in which words do. So text is rotated
- * to the directions of the map without stretching, by the orthogonal part of T = (T T^T)^(1/2) Q:
+ * T whitens by the scatter of images within classes, which says nothing about text: it stretches
+ * the directions in which images of one class agree, not those in which words do. So text is
+ * rotated to the directions of the map without stretching, by the orthogonal part of T = (T
+ * T^T)^(1/2) Q:
  *
  *     Q = (T T^T)^(-1/2) T = V^T diag(w^(-1/2)) V T,      T T^T = V^T diag(w) V.
  *
- * A text t and an image x then have the product t.(T^T T)^(1/2) x, half way between the original
- * space and the whitened one. docs/text.md has figures. The paper's method stretches text like
- * images. */
+ * The product of a text t and an image x is then t.(T^T T)^(1/2) x, half way between the original
+ * and the whitened space. docs/text.md has figures. The paper's method maps text like images. */
 #include "model/model.h"
 
 #include <float.h>

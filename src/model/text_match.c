@@ -1,5 +1,5 @@
-/* text_match.c - compares the classes of a text with those of training data or of a model: which
- * are missing on either side, and how the lists are joined. */
+/* text_match.c - compares the classes of a text with those of training data or a model: finds which
+ * are missing on either side, and joins the lists. */
 #include "model/model.h"
 
 #include <string.h>

@@ -1,11 +1,10 @@
-/* text_prototypes.c - classes by name: text prototypes, and zero-shot models that have them in
- * place of class means.
+/* text_prototypes.c - text prototypes, and zero-shot models that use them as class means.
  *
  * Text and image embeddings of the same thing differ by an offset that hardly depends on the thing:
- * the modality gap. Part of it lies in directions in which images hardly vary, and whitening blows
- * these up. A zero-shot model therefore subtracts its own mean from each modality. In terms of a
- * model that subtracts the image mean m from everything, a text t with text mean n is the class
- * mean t - n + m. */
+ * the modality gap. Part of it lies in directions in which images hardly vary, and whitening
+ * enlarges these. So a zero-shot model subtracts from each modality its own mean. In a model that
+ * subtracts the image mean m from everything, a text t with text mean n has the class mean
+ * t - n + m. */
 #include "model/model.h"
 
 #include <math.h>
@@ -16,7 +15,7 @@ struct kf_text {
   kf_names names; /* n = 0: no names */
   float *rows;    /* [n_classes][dim] */
   kf_origin origin;
-  uint64_t made_with; /* of encoder, prompts and classes, if it was made of such; 0: not known */
+  uint64_t made_with; /* checksum of encoder, prompts and classes; 0: not known */
 };
 
 /* --- averaging ------------------------------------------------------------------------------- */
@@ -24,7 +23,7 @@ struct kf_text {
 typedef struct averaging {
   const kf_text_options *options;
   uint32_t dim;
-  bool one;        /* all rows are of class 0 */
+  bool one;        /* all rows belong to class 0 */
   double *sum;     /* [n_classes][dim] */
   uint64_t *count; /* [n_classes] */
 } averaging;
@@ -48,14 +47,14 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-/* By one thread, in the order of the rows: they are few, and sums must not depend on threads. */
+/* On one thread, in the order of the rows: they are few, and sums must not depend on threads. */
 static kf_status add_rows(kf_ctx *ctx, const kf_data *data, averaging *a) {
   return kf_each_batch(ctx, data,
                        &(kf_pass){.what = "text", .workers = 1, .work = add_batch, .argument = a});
 }
 
 /* "class 'cat'", or "class 7" without names. */
-static void call_class(const kf_names *names, uint32_t k, char *text, size_t size) {
+static void describe_class(const kf_names *names, uint32_t k, char *text, size_t size) {
   if (k < names->n)
     snprintf(text, size, "class '%s'", names->name[k]);
   else
@@ -68,7 +67,7 @@ static kf_status take_means(const averaging *a, const kf_kernels *kernels, kf_te
   for (uint32_t k = 0; k < t->n_classes; k++) {
     double *mean = a->sum + (uint64_t)k * t->dim, length;
     float *row = t->rows + (uint64_t)k * t->dim;
-    call_class(&t->names, k, name, sizeof name);
+    describe_class(&t->names, k, name, sizeof name);
     if (a->count[k] == 0) return kf_fail(err, KF_ERR_DATA, "%s has no text embedding", name);
     for (uint32_t i = 0; i < t->dim; i++) mean[i] /= (double)a->count[k];
     if (a->options->unit_mean == KF_OFF) {
@@ -206,7 +205,7 @@ kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
   return status;
 }
 
-/* --- of a model ------------------------------------------------------------------------------ */
+/* --- the text of a model --------------------------------------------------------------------- */
 
 static kf_status take_from_model(const kf_model *m, kf_text *t, kf_err *err) {
   uint64_t d = m->map.dim_in;
@@ -244,7 +243,7 @@ kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
-/* shift = m - n, the means of images and of text; zeros on entry. */
+/* shift = m - n, the means of images and of text. It is zero on entry. */
 static void find_shift(const kf_text *t, const double *image_mean, double *shift) {
   for (uint32_t k = 0; k < t->n_classes; k++)
     for (uint32_t i = 0; i < t->dim; i++) shift[i] += (double)t->rows[(uint64_t)k * t->dim + i];
@@ -258,7 +257,7 @@ kf_status kf_text_check(const kf_text *t, uint32_t dim, const kf_origin *origin,
                  dim);
 }
 
-/* Prototypes are t + shift for each class, mapped. */
+/* Maps t + shift for each class. */
 static void set_prototypes(kf_model *m, const kf_map *map, const kf_kernels *kernels,
                            const kf_text *t, const double *shift, double *x, double *mapped,
                            double *workspace) {
@@ -314,7 +313,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   kf_model *m;
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_status status = kf_model_copy_map(model, m, err);
-  m->signal = NULL; /* these are for means of rows */
+  m->signal = NULL; /* signal and prior are for means of rows */
   m->prior = 0;
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
   kf_model_name_text(m, text);

@@ -7,11 +7,9 @@
  *
  * The updates of PANEL reflections are deferred and applied as one matrix product (Dongarra,
  * Hammarling and Sorensen). Until then A stands for A - sum (v w^T + w v^T), both in its product
- * with v and in the next row. Half of the work is these products with v, each of which reads the
- * lower triangle once and is bound by memory. They are split into parts whose number depends on the
- * size alone; each part has its own sum, and the parts are added in order. If there are as many
- * matrices as threads, each thread takes one, so they need not wait for each other at every
- * reflection.
+ * with v and in the next row. These products with v are half of the work. Each reads the lower
+ * triangle once and is bound by memory. They are split into parts whose number depends on the size
+ * alone; each part has its own sum, and the parts are added in order.
  *
  * To apply Q, the product of a block of reflections H_1 H_2 … H_k is I - V T V^T with T upper
  * triangular (Schreiber and Van Loan), which takes two matrix products to apply. */
@@ -23,23 +21,22 @@
 #define PANEL     32u /* reflections made together */
 #define ROW_BLOCK 96u /* rows of A updated together */
 #define BACK      96u /* reflections applied together */
-#define PARTS     8u  /* of a product with a vector, at most */
+#define PARTS     8u  /* most parts of a product with a vector */
 
 typedef struct reduction {
   kf_ctx *ctx;
   kf_tridiagonal *t;
-  bool alone;  /* on one thread */
-  size_t next; /* reflection */
   double *updates,
       *swapped; /* [2 PANEL][ld] v, -w, v, -w, … and -w, v, -w, v, …, their ends zero */
   size_t n_updates;
-  size_t size;      /* of the matrix not reduced yet */
-  const double *x;  /* it is multiplied with */
+  size_t size;      /* of the matrix that is not reduced yet */
+  const double *x;  /* the vector to multiply it with */
   double *products; /* [PARTS][ld] */
 } reduction;
 
-/* Turns x[0 … n) into the reflector, with 1 at its end, that takes it to (0, …, 0, alpha); returns
- * alpha. The matrix is scaled to 1, so anything below 1e-30 is far below rounding errors. */
+/* Turns x[0 … n) into the reflector, with 1 at its end, that maps it to (0, …, 0, alpha), and
+ * returns alpha. The matrix is scaled to 1, so anything below 1e-30 is far below rounding
+ * errors. */
 static double reflector(const kf_kernels *kernels, size_t n, double *x, double *tau) {
   double cleared2 = kernels->dot(n - 1, x, x), last = x[n - 1];
   *tau = 0;
@@ -57,7 +54,7 @@ static double reflector(const kf_kernels *kernels, size_t n, double *x, double *
 
 /* --- the product with a vector --------------------------------------------------------------- */
 
-/* The first row of a part: parts have about the same number of elements, a multiple of 8 rows. */
+/* The first row of a part, a multiple of 8. Parts have about the same number of elements. */
 static size_t part_start(size_t size, size_t parts, size_t part) {
   if (part == parts) return (size + 7) / 8 * 8;
   return (size_t)((double)size * sqrt((double)part / (double)parts)) / 8 * 8;
@@ -81,16 +78,10 @@ static kf_status multiply_part(void *argument, size_t part, size_t worker, kf_er
   return KF_OK;
 }
 
-static kf_status run(reduction *r, size_t tasks, kf_task_fn task, kf_err *err) {
-  if (!r->alone) return kf_parallel(r->ctx, tasks, task, r);
-  for (size_t i = 0; i < tasks; i++) KF_TRY(task(r, i, 0, err));
-  return KF_OK;
-}
-
 /* products[0] = A x, without the deferred updates. */
-static kf_status multiply(reduction *r, kf_err *err) {
+static kf_status multiply(reduction *r) {
   size_t parts = count_parts(r->size), ld = r->t->ld;
-  KF_TRY(run(r, parts, multiply_part, err));
+  KF_TRY(kf_parallel(r->ctx, parts, multiply_part, r));
   /* The last part covers all columns; the others are added to it. */
   double *y = r->products, *whole = y + (parts - 1) * ld;
   for (size_t part = 0; part + 1 < parts; part++) {
@@ -104,7 +95,7 @@ static kf_status multiply(reduction *r, kf_err *err) {
 /* --- to tridiagonal form --------------------------------------------------------------------- */
 
 /* Reflection i, with 2 n_updates deferred rows. */
-static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
+static kf_status reduce_row(reduction *r, size_t i) {
   const kf_kernels *kernels = r->ctx->kernels;
   kf_tridiagonal *t = r->t;
   size_t ld = t->ld, rows = 2 * r->n_updates;
@@ -116,7 +107,7 @@ static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   memset(row + i, 0, (ld - i) * sizeof *row);
   r->size = i;
   r->x = row;
-  KF_TRY(multiply(r, err));
+  KF_TRY(multiply(r));
   kernels->row_dots(r->updates, ld, rows, i, row, dots);
   for (size_t k = 0; k < rows; k++) factor[k ^ 1] = dots[k]; /* v goes with w, and w with v */
   kernels->add_rows(r->updates, ld, rows, i, factor, y);
@@ -131,8 +122,8 @@ static kf_status reduce_row(reduction *r, size_t i, kf_err *err) {
   return KF_OK;
 }
 
-/* The i-th block of 96 rows of A from below, up to the end of its block on the diagonal: the
- * longest rows first, so that threads end together. */
+/* Updates the i-th block of rows of A from below, up to the end of its block on the diagonal. The
+ * longest rows come first, so that threads finish together. */
 static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -144,45 +135,27 @@ static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
-/* The next reflections of a matrix. */
-static kf_status reduce_panel(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  reduction *r = (reduction *)argument + i;
-  for (r->n_updates = 0; r->n_updates < PANEL && r->next >= 1; r->next--)
-    KF_TRY(reduce_row(r, r->next, err));
-  r->size = r->next + 1; /* rows that are left */
-  return run(r, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, err);
-}
-
-static kf_status reduce(kf_ctx *ctx, reduction *r, size_t count) {
-  while (r->next >= 1) {
-    if (r->alone)
-      KF_TRY(kf_parallel(ctx, count, reduce_panel, r));
-    else
-      for (size_t i = 0; i < count; i++) KF_TRY(reduce_panel(r, i, 0, &ctx->err));
-    KF_TRY(kf_progress_again(ctx));
+static kf_status reduce(reduction *r) {
+  kf_tridiagonal *t = r->t;
+  for (size_t next = t->n - 1; next >= 1;) {
+    for (r->n_updates = 0; r->n_updates < PANEL && next >= 1; next--) KF_TRY(reduce_row(r, next));
+    r->size = next + 1; /* rows that are left */
+    KF_TRY(kf_parallel(r->ctx, (r->size + ROW_BLOCK - 1) / ROW_BLOCK, update_rows, r));
+    KF_TRY(kf_progress_again(r->ctx));
   }
-  for (size_t i = 0; i < count; i++) {
-    kf_tridiagonal *t = r[i].t;
-    t->d[0] = t->a[0];
-    t->e[t->n - 1] = t->tau[0] = 0;
-    memset(t->a, 0, t->ld * sizeof *t->a);
-  }
+  t->d[0] = t->a[0];
+  t->e[t->n - 1] = t->tau[0] = 0;
+  memset(t->a, 0, t->ld * sizeof *t->a);
   return KF_OK;
 }
 
-kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *const *t, size_t count) {
-  reduction r[KF_EIGEN_MOST] = {0};
+kf_status kf_tridiagonalize(kf_ctx *ctx, kf_tridiagonal *t) {
+  reduction r = {.ctx = ctx, .t = t};
   kf_arena arena = {0};
-  for (size_t i = 0; i < count; i++) {
-    uint64_t ld = t[i]->ld;
-    r[i] = (reduction){
-        .ctx = ctx, .t = t[i], .alone = count > 1 && ctx->threads <= count, .next = t[i]->n - 1};
-    KF_TAKE(&arena, r[i].updates, 2 * PANEL * ld);
-    KF_TAKE(&arena, r[i].swapped, 2 * PANEL * ld);
-    KF_TAKE(&arena, r[i].products, PARTS * ld);
-  }
-  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : reduce(ctx, r, count);
+  KF_TAKE(&arena, r.updates, 2 * PANEL * (uint64_t)t->ld);
+  KF_TAKE(&arena, r.swapped, 2 * PANEL * (uint64_t)t->ld);
+  KF_TAKE(&arena, r.products, PARTS * (uint64_t)t->ld);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : reduce(&r);
   kf_arena_free(&arena);
   return status;
 }
@@ -194,7 +167,7 @@ typedef struct back {
   const kf_tridiagonal *t;
   double *z;
   size_t columns;
-  size_t share;   /* columns to which a thread applies them */
+  size_t share;   /* columns of a task */
   double *y;      /* [n][ld]; block b: -V T in columns [BACK b, BACK b + BACK) */
   double *square; /* [blocks][BACK][BACK] -T */
   double *inner;  /* [threads][BACK][share] */

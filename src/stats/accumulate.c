@@ -1,17 +1,17 @@
-/* accumulate.c - from rows to exact moments.
+/* accumulate.c - adds rows to exact statistics.
  *
- * A row x becomes integers X = round(x * scale), with scale = 2^22 / |x| (or 2^exponent in raw-norm
- * mode), and from there on everything is integer addition:
+ * A row x becomes integers X = round(x * scale), with scale = 2^22 / |x| (2^exponent for raw rows),
+ * and from there on everything is integer addition:
  *
  *     counts[k] += 1,   sums[k] += X,   moments += X X^T
  *
- * so the order of rows, the number of threads and the split into files cannot matter.
+ * so the order of rows, the number of threads and the split into files do not matter.
  *
- * A worker fetches a small batch of rows, quantises it and hands it to its moments. Class sums are
- * shared, since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one
- * of a few locks, chosen by the class.
+ * A worker quantises a small batch of rows and passes it to its moments. Class sums are shared,
+ * since one copy may be 134 MB (21,841 classes, D = 768); each addition is guarded by one of a few
+ * locks, chosen by the class.
  *
- * Each rank takes its share of the rows, and the totals of all ranks are added up. */
+ * Each rank adds its share of the rows, and the totals of all ranks are added up. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ typedef struct job {
   kf_stats *stats;
   const kf_data *data;
   const int32_t *labels; /* instead of the data set's, or NULL */
-  kf_range range;        /* of rows, on this rank alone; last 0: all, shared out among ranks */
+  kf_range range;        /* of rows, on this rank only; last 0: all rows, shared among ranks */
   uint64_t batch;        /* rows */
   kf_moments *moments;
   pthread_mutex_t class_locks[N_LOCKS];
@@ -73,8 +73,8 @@ static void add_to_class(job *j, int32_t label, const int32_t *x) {
   pthread_mutex_unlock(lock);
 }
 
-/* Quantises the labelled rows of a batch, closing the gaps, and adds them to their classes and to
- * the moments. */
+/* Quantises the labelled rows of a batch, without gaps, and adds them to their classes and to the
+ * moments. */
 static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   job *j = argument;
   const kf_stats *stats = j->stats;
@@ -101,7 +101,7 @@ static void make_workspace(const void *argument, void *own, kf_arena *arena) {
   KF_TAKE(arena, *(int32_t **)own, j->batch * j->stats->dim);
 }
 
-static kf_status run(job *j, const char *what) {
+static kf_status add_all(job *j, const char *what) {
   uint64_t batches = (j->data->rows + j->batch - 1) / j->batch;
   KF_TRY(kf_moments_new(j->ctx, j->stats->dim, batches, j->stats->moments, &j->moments));
   KF_TRY(kf_each_batch(j->ctx, j->data,
@@ -118,7 +118,7 @@ static kf_status run(job *j, const char *what) {
   return kf_moments_flush(j->moments, 1);
 }
 
-/* As many rows as keep their floats and integers in the second-level cache. */
+/* As many rows as fit the second-level cache, in floats and integers. */
 uint64_t kf_stats_batch(uint32_t dim) {
   uint64_t steps = ((uint64_t)256 << 10) / (sizeof(float) * dim) / KF_MOMENT_ROWS;
   return KF_MOMENT_ROWS * (steps > 0 ? steps : 1);
@@ -139,7 +139,7 @@ static kf_status accumulate(job *j, const char *what) {
   j->batch = kf_stats_batch(stats->dim);
   for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j->class_locks[i], NULL);
 
-  kf_status status = run(j, what);
+  kf_status status = add_all(j, what);
 
   kf_moments_free(j->moments);
   for (int i = 0; i < N_LOCKS; i++) pthread_mutex_destroy(&j->class_locks[i]);
@@ -173,7 +173,7 @@ kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
   job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels};
   bool done = false;
   KF_TRY(check_rows(ctx, stats, data));
-  if (ctx->ranks.rank > 0) kf_stats_clear(stats); /* what was there is counted once */
+  if (ctx->ranks.rank > 0) kf_stats_clear(stats); /* rank 0 counts what was there */
   kf_status status = kf_stats_accumulate_on_device(ctx, stats, data, kf_share_of_rows(ctx, data),
                                                    labels, what, &done);
   /* Ranks with and without a device meet here. */

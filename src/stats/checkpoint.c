@@ -1,15 +1,14 @@
 /* checkpoint.c - statistics that survive an interrupted run.
  *
- * The rows are divided into pieces by their numbers alone. Each rank adds up its pieces one after
- * the other and from time to time writes its sums to a statistics file of its own, which lists the
- * pieces that it covers. A later run takes every file that it finds and divides the pieces that no
- * file covers among its ranks, however many there are. Statistics are sums of integers, so the bits
- * are the same.
+ * The rows are divided into pieces by their numbers. Each rank adds its pieces one after the other
+ * and now and then writes its sums to its own statistics file, which lists the pieces it covers. A
+ * later run adds every file it finds and divides the pieces that no file covers among its ranks,
+ * however many there are. Statistics are sums of integers, so the bits are the same.
  *
- * The name of a file holds a checksum of everything that the sums depend on: sizes and dates of the
- * data files, classes, units; so a file of other data is never taken for one of this run. The
- * number of the first piece that the file covers follows: no two files start at the same piece, and
- * a rank replaces its own file as it goes on. */
+ * The name of a file contains a checksum of everything that the sums depend on (sizes and dates of
+ * the data files, classes, units), so a file of other data is never used. Then comes the number of
+ * the first piece it covers: no two files begin with the same piece, and a rank replaces its own
+ * file as it continues. */
 #include "stats/stats.h"
 
 #include <errno.h>
@@ -20,9 +19,9 @@
 
 #define MOST_PIECES  1024u
 #define LEAST_PIECES 16u
-#define PIECE_ROWS   16384u /* the usual size; smaller pieces cost more */
+#define PIECE_ROWS   16384u /* the usual size; smaller pieces are less efficient */
 #define PIECE_STEP   64u
-#define WRITE_SHARE  10.0 /* writing takes at most about 1/10 of the time */
+#define WRITE_EVERY  10.0 /* times as long as writing a file takes */
 
 typedef struct plan {
   kf_ctx *ctx;
@@ -32,12 +31,12 @@ typedef struct plan {
   uint64_t key;
   uint64_t rows;       /* of a piece */
   uint32_t n;          /* pieces */
-  unsigned char *done; /* [n] 1: in `stats`, or in files that rank 0 has added */
-  uint32_t *left;      /* [n_left] the others */
+  unsigned char *done; /* [n] 1: covered by a file, which rank 0 has added to `stats` */
+  uint32_t *left;      /* [n_left] the other pieces */
   uint32_t n_left;
-  kf_stats *own;      /* of this rank's pieces */
-  uint32_t first;     /* of them */
-  kf_string covers;   /* their numbers */
+  kf_stats *own;      /* of the pieces of this rank */
+  uint32_t first;     /* the first of these pieces */
+  kf_string covers;   /* the numbers of these pieces */
   double wrote, cost; /* when the file was last written, and how long it took */
   kf_arena arena;
 } plan;
@@ -79,8 +78,8 @@ static bool take_number(const char **text, uint32_t n, uint32_t *out) {
   return found;
 }
 
-/* Marks the pieces listed in a text such as "0-3,7-7"; false: malformed, or a piece is marked
- * already. */
+/* Marks the pieces listed in a text such as "0-3,7-7". False if it is malformed or a piece is
+ * already marked. */
 static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
   while (*text != '\0') {
     uint32_t first = 0, last = 0;
@@ -98,7 +97,7 @@ static bool mark_covered(const char *text, uint32_t n, unsigned char *done) {
 
 /* --- files of earlier runs -------------------------------------------------------------------- */
 
-static bool is_ours(const plan *p, const char *name) {
+static bool is_of_this_run(const plan *p, const char *name) {
   char start[64];
   int n = snprintf(start, sizeof start, "stats-%016" PRIx64 "-", p->key);
   size_t length = strlen(name);
@@ -106,7 +105,7 @@ static bool is_ours(const plan *p, const char *name) {
          length > (size_t)n;
 }
 
-/* Adds a file, unless it is damaged or overlaps another one; then its rows are added up again. */
+/* Adds a file. A damaged or overlapping one is ignored, and its rows are read again. */
 static kf_status take_file(plan *p, const char *path) {
   kf_err why = {0};
   char *covers = NULL;
@@ -117,7 +116,7 @@ static kf_status take_file(plan *p, const char *path) {
   kf_status status = kf_stats_read_part(path, &covers, &s, &why);
   bool fits = status == KF_OK && s->dim == p->stats->dim && s->n_classes == p->stats->n_classes;
   if (fits && mark_covered(covers, p->n, done)) {
-    kf_stats_add_sums(p->stats, s);
+    kf_stats_add_same(p->stats, s);
     memcpy(p->done, done, p->n);
   } else if (status != KF_ERR_MEM) {
     kf_log(p->ctx, "%s: ignored: %s", path,
@@ -140,7 +139,7 @@ static kf_status take_files(plan *p) {
   const struct dirent *entry = NULL;
   kf_status status;
   while ((status = kf_next_entry(folder, p->folder, &entry, err)) == KF_OK && entry != NULL) {
-    if (!is_ours(p, entry->d_name)) continue;
+    if (!is_of_this_run(p, entry->d_name)) continue;
     char *path = kf_path_join(p->folder, entry->d_name);
     status = path != NULL ? take_file(p, path) : kf_fail_memory(err);
     kf_free(path);
@@ -178,14 +177,14 @@ static kf_status add_pieces(plan *p, const char *what) {
     if (i == own.first) p->first = piece;
     kf_string_addf(&p->covers, "%s%u-%u", i > own.first ? "," : "", piece, piece);
     if (p->covers.failed) return kf_fail_memory(&p->ctx->err);
-    written = kf_now() - p->wrote > WRITE_SHARE * p->cost;
+    written = kf_now() - p->wrote > WRITE_EVERY * p->cost;
     if (written) KF_TRY(write_own(p));
   }
   return written ? KF_OK : write_own(p);
 }
 
-/* Returns the number of rows found, and logs it. */
-static uint64_t say_found(const plan *p) {
+/* Logs and returns the number of rows that files cover. */
+static uint64_t log_found(const plan *p) {
   uint64_t rows = 0;
   for (uint32_t i = 0; i < p->n; i++)
     if (p->done[i]) rows += i + 1 < p->n ? p->rows : p->data->rows - (uint64_t)(p->n - 1) * p->rows;
@@ -210,17 +209,17 @@ static kf_status prepare(plan *p) {
   return KF_OK;
 }
 
-static kf_status run(plan *p, const char *what) {
+static kf_status accumulate(plan *p, const char *what) {
   kf_ctx *ctx = p->ctx;
   kf_status status = prepare(p);
   if (status == KF_OK && ctx->ranks.rank == 0) status = take_files(p);
   KF_TRY(kf_take_from_first(ctx, status, p->done, p->n));
   for (uint32_t i = 0; i < p->n; i++)
     if (!p->done[i]) p->left[p->n_left++] = i;
-  uint64_t found = say_found(p);
+  uint64_t found = log_found(p);
   kf_share_begin(ctx, ctx->ranks.rank == 0 ? found : 0);
   KF_TRY(kf_agree_on(ctx, add_pieces(p, what)));
-  kf_stats_add_sums(p->stats, p->own);
+  kf_stats_add_same(p->stats, p->own);
   return kf_stats_add_ranks(ctx, KF_OK, p->stats);
 }
 
@@ -229,7 +228,7 @@ kf_status kf_stats_accumulate_kept(kf_ctx *ctx, kf_stats *stats, const kf_data *
   if (data->identify == NULL)
     return kf_fail(&ctx->err, KF_ERR_ARG, "checkpoints are for rows in files");
   plan p = {.ctx = ctx, .stats = stats, .data = data, .folder = folder};
-  kf_status status = run(&p, what);
+  kf_status status = accumulate(&p, what);
   kf_stats_free(p.own);
   kf_string_clear(&p.covers);
   kf_arena_free(&p.arena);

@@ -1,47 +1,46 @@
-/* device_stats.c - exact moments on the devices of the context, with the integers of the CPU.
+/* device_stats.c - exact statistics on the devices of the context, with the integers of the CPU.
  *
- * All threads read: the rows of a batch, in the type that the files have, go to page-locked memory
- * in pieces, one task each. Whoever reads the last piece of a batch puts it on its device, which
- * adds it while the next ones are read; batches go round all devices. A device holds up to
- * KF_DEV_PUTS batches, so a piece may have to wait for an earlier batch. Tasks start in rising
+ * All threads read. The rows of a batch, in the type of the files, go to page-locked memory in
+ * pieces, one task each. The thread that reads the last piece of a batch sends it to its device,
+ * which adds it while the next ones are read; batches go to all devices in turn. A device holds up
+ * to KF_DEV_PUTS batches, so a piece may have to wait for an earlier batch. Tasks start in rising
  * order, and no batch waits for a later one.
  *
- * Errors are those of the CPU. A device leaves bad rows out and reports that there was one; the CPU
- * then checks the batch again, and fails with its usual message or, if bad rows are skipped, finds
+ * Errors are those of the CPU. A device skips bad rows and reports that there was one. The CPU then
+ * checks the batch again and fails with its usual message or, if bad rows are to be skipped, finds
  * nothing wrong. The lowest failing batch is reported.
  *
- * The sums of the devices are taken at the end. If a device fails, the statistics are as before,
- * and the CPU can still do it all. */
+ * The sums are fetched from the devices at the end. If a device fails, the statistics are
+ * unchanged, and the CPU can still add all rows. */
 #include "stats/stats.h"
 #include "device/device.h"
 
 #include <string.h>
 
-/* Of a batch and of a piece, in bytes of rows. */
 #define BATCH_BYTES ((uint64_t)8 << 20)
 #define PIECE_BYTES ((uint64_t)512 << 10)
-#define AHEAD       ((uint64_t)8 << 20) /* requested from the system before they are needed */
+#define AHEAD_BYTES ((uint64_t)8 << 20) /* requested from the system before they are needed */
 #define MOST_BATCH  ((uint64_t)1 << 18) /* rows, kf_dev_moments_plan */
-/* Unless a device was asked for, it is used only if each CPU thread would have to add more products
- * than these: about what a thread adds while a device is opened (half a second), or while an open
- * one allocates its memory (measured with bench/cuda/worth.c). */
+/* Unless a device was requested, it is used only if each CPU thread would add more products than
+ * these: about what it adds while a device is opened (half a second), or while an open one
+ * allocates memory (measured with bench/cuda/worth.c). */
 #define WHILE_OPENING  ((uint64_t)1 << 35)
 #define WHILE_STARTING ((uint64_t)1 << 31)
 
 typedef struct slot {
   void *rows; /* [batch][dim] */
   int32_t *labels;
-  uint64_t left; /* pieces to be read; 0: full */
-  bool locked;   /* the memory is the device's: page-locked */
+  uint64_t left; /* pieces still to be read; 0: full */
+  bool locked;   /* page-locked memory of the device */
 } slot;
 
-/* A device and its share of the batches, which it counts for itself. */
+/* A device and its share of the batches, which have their own numbers. */
 typedef struct feed {
   kf_device *device;
   kf_dev_moments *moments;
   slot slots[KF_DEV_PUTS];
-  uint64_t puts, waited; /* batches put, and waited for */
-  bool busy;             /* a thread talks to the device */
+  uint64_t puts, waited; /* batches sent, and waited for */
+  bool busy;             /* a thread is calling the device */
 } feed;
 
 typedef struct job {
@@ -50,7 +49,7 @@ typedef struct job {
   const kf_data *data;
   const int32_t *labels; /* instead of the data set's, or NULL */
   const char *what;
-  uint64_t start, rows; /* of the data set: those to be added */
+  uint64_t start, rows; /* the rows of the data set to add */
   kf_dev_moments_plan plan;
   uint64_t width;  /* bytes of a row */
   uint64_t piece;  /* rows */
@@ -59,8 +58,8 @@ typedef struct job {
   feed feeds[KF_MOST_DEVICES];
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint64_t failed; /* the lowest batch that has; UINT64_MAX: none */
-  bool checked;    /* its error is that of the CPU */
+  uint64_t failed; /* the lowest failed batch; UINT64_MAX: none */
+  bool checked;    /* its error comes from the CPU */
   bool lost;       /* a device has failed */
   kf_err err;      /* of the device, or of the batch */
 } job;
@@ -86,7 +85,7 @@ static void note_lost(job *j, const kf_err *err) {
   pthread_cond_broadcast(&j->changed);
 }
 
-/* Checks some rows as the CPU would. */
+/* Checks rows as the CPU would. */
 static kf_status check_rows(const job *j, uint64_t first, uint64_t n, const kf_batch *b,
                             kf_err *err) {
   const kf_stats *s = j->stats;
@@ -100,7 +99,7 @@ static kf_status check_rows(const job *j, uint64_t first, uint64_t n, const kf_b
   return KF_OK;
 }
 
-/* The same for a batch from row `from` on, in the steps of the CPU. */
+/* Checks a batch from row `from` on, in the steps of the CPU. */
 static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err *err) {
   uint64_t step = kf_stats_batch(j->plan.dim), start = j->start + batch * j->plan.batch;
   uint64_t first = start + from / step * step;
@@ -121,23 +120,23 @@ static kf_status check_batch(const job *j, uint64_t batch, uint64_t from, kf_err
 
 static uint64_t batch_count(const job *j) { return parts_of(j->rows, j->plan.batch); }
 
-/* Rows of a batch; 0 past the last. */
+/* The number of rows of a batch; 0 after the last. */
 static uint64_t batch_rows(const job *j, uint64_t batch) {
   uint64_t first = batch * j->plan.batch;
   return first < j->rows ? smaller(j->plan.batch, j->rows - first) : 0;
 }
 
-/* The batch of the whole that is number `own` of a feed. */
+/* The number, among all, of batch `own` of a feed. */
 static uint64_t batch_of(const job *j, const feed *f, uint64_t own) {
   return own * j->n_feeds + (uint64_t)(f - j->feeds);
 }
 
-/* Makes the slot of a batch ready to be read into. */
+/* Prepares the slot of a batch for reading. */
 static void empty_slot(const job *j, feed *f, uint64_t own) {
   f->slots[own % KF_DEV_PUTS].left = parts_of(batch_rows(j, batch_of(j, f, own)), j->piece);
 }
 
-/* Puts the next full batches on the device. Called with the lock, which is released meanwhile. */
+/* Sends the next full batches to the device. Called with the lock, which is released meanwhile. */
 static void start_puts(job *j, feed *f) {
   kf_device *d = f->device;
   kf_err err;
@@ -159,8 +158,8 @@ static void start_puts(job *j, feed *f) {
   }
 }
 
-/* Waits for the oldest put of a feed, which has one and is not busy. Called with the lock, which is
- * released meanwhile. */
+/* Waits for the oldest batch of a feed, which has one and is not busy. Called with the lock, which
+ * is released meanwhile. */
 static void wait_for_put(job *j, feed *f) {
   kf_device *d = f->device;
   uint64_t own = f->waited, batch = batch_of(j, f, own);
@@ -186,7 +185,7 @@ static void wait_for_put(job *j, feed *f) {
   if (wrong) note_failure(j, batch, &err, true);
 }
 
-/* Waits until a batch has a slot; false: it is no longer needed. */
+/* Waits for the slot of a batch. False if the batch is no longer needed. */
 static bool wait_for_slot(job *j, feed *f, uint64_t own) {
   uint64_t batch = batch_of(j, f, own);
   pthread_mutex_lock(&j->lock);
@@ -203,14 +202,14 @@ static bool wait_for_slot(job *j, feed *f, uint64_t own) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Rows [first, first + n), as row `at` of a slot and after it. */
+/* Reads rows [first, first + n) into a slot, from its row `at` on. */
 static kf_status read_rows(const job *j, const slot *s, uint64_t first, uint64_t n, uint64_t at,
                            kf_err *err) {
   const kf_data *data = j->data;
   const kf_kernels *kernels = j->ctx->kernels;
   void *rows = (char *)s->rows + at * j->width;
   int32_t *labels = s->labels + at;
-  uint64_t ahead = first + parts_of(AHEAD, j->width * j->piece) * j->piece;
+  uint64_t ahead = first + parts_of(AHEAD_BYTES, j->width * j->piece) * j->piece;
   uint64_t last = j->start + j->rows;
   if (data->ahead != NULL && ahead < last) data->ahead(data, ahead, smaller(n, last - ahead));
   KF_TRY(kf_data_fetch(data, kernels, first, n, NULL, labels, NULL, err));
@@ -219,7 +218,7 @@ static kf_status read_rows(const job *j, const slot *s, uint64_t first, uint64_t
   return data->fetch(data, kernels, first, n, rows, NULL, err);
 }
 
-/* Progress is that of all ranks, if all are as fast as this one. */
+/* Estimates the rows done on all ranks, assuming they are as fast as this one. */
 static uint64_t rows_done(const job *j, uint64_t done) {
   return (uint64_t)((kf_u128)done * j->data->rows / j->rows);
 }
@@ -269,7 +268,7 @@ static void free_feeds(job *j) {
   for (size_t i = 0; i < j->n_feeds; i++) free_feed(&j->feeds[i]);
 }
 
-/* Pieces and batches of about this many bytes, in whole steps of the CPU. */
+/* Plans pieces, and batches of about this many bytes, in whole steps of the CPU. */
 static void plan_batch(job *j, uint64_t bytes) {
   uint64_t step = kf_stats_batch(j->plan.dim), rows = parts_of(j->rows, step) * step;
   uint64_t most = smaller(bytes / j->width, smaller(rows, MOST_BATCH));
@@ -295,7 +294,7 @@ static bool make_slots(const job *j, feed *f) {
   return true;
 }
 
-/* *status: of the device, if that is what failed. */
+/* *status: the failure of a device, if any. */
 static kf_status make_feeds(job *j, kf_dev_status *status) {
   for (size_t i = 0; i < j->n_feeds; i++) {
     feed *f = &j->feeds[i];
@@ -311,7 +310,7 @@ static kf_status make_feeds(job *j, kf_dev_status *status) {
   return KF_OK;
 }
 
-/* With smaller batches where a device has little memory left. */
+/* Uses smaller batches if a device has little memory left. */
 static kf_status prepare(job *j) {
   for (uint64_t bytes = BATCH_BYTES;; bytes /= 4) {
     kf_dev_status status = KF_DEV_OK;
@@ -323,9 +322,9 @@ static kf_status prepare(job *j) {
   }
 }
 
-/* --- all together ----------------------------------------------------------------------------- */
+/* --- together --------------------------------------------------------------------------------- */
 
-/* Waits for what is on the devices, and finds out which error counts. */
+/* Waits for the devices and determines which error to report. */
 static kf_status settle(job *j) {
   kf_err err;
   pthread_mutex_lock(&j->lock);
@@ -341,7 +340,7 @@ static kf_status feed_all(job *j) {
   uint64_t rows = j->data->rows;
   if (j->what != NULL) KF_TRY(kf_progress(j->ctx, j->what, 0, rows));
   kf_status status = kf_parallel(j->ctx, (size_t)parts_of(j->rows, j->piece), run_piece, j);
-  kf_status settled = settle(j); /* more specific than the status of a task that gave up */
+  kf_status settled = settle(j); /* more specific than the status of a cancelled task */
   if (settled != KF_OK && !j->lost) j->ctx->err = j->err;
   if (settled != KF_OK) return settled;
   if (status != KF_OK) return status;
@@ -366,27 +365,27 @@ static kf_status take_all(job *j, kf_stats *part) {
   return KF_OK;
 }
 
-static kf_status run(job *j, kf_stats *part) {
+static kf_status add_on_devices(job *j, kf_stats *part) {
   kf_status status = prepare(j);
-  j->lost = status != KF_OK; /* memory of the host counts as that of the device */
+  j->lost = status != KF_OK; /* also if the host has no memory */
   if (status == KF_OK) status = feed_all(j);
   if (status == KF_OK) status = take_all(j, part);
   free_feeds(j);
   return status;
 }
 
-/* On failure the statistics are unchanged. */
-static kf_status run_apart(job *j, kf_stats *stats) {
+/* Leaves the statistics unchanged on failure. */
+static kf_status add_or_nothing(job *j, kf_stats *stats) {
   kf_stats *part = NULL;
   if (stats->rows == 0) {
-    kf_status status = run(j, stats);
+    kf_status status = add_on_devices(j, stats);
     if (status != KF_OK) kf_stats_clear(stats);
     return status;
   }
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, NULL, stats->normalized, stats->exponent,
                          &part, &j->ctx->err));
-  kf_status status = run(j, part);
-  if (status == KF_OK) kf_stats_add_sums(stats, part);
+  kf_status status = add_on_devices(j, part);
+  if (status == KF_OK) kf_stats_add_same(stats, part);
   kf_stats_free(part);
   return status;
 }
@@ -396,7 +395,7 @@ static kf_dev_type type_of(const kf_data *data) {
   return data->raw_type == KF_TYPE_F16 ? KF_DEV_F16 : KF_DEV_BF16;
 }
 
-/* Whether a device is worth it; opens none. */
+/* Whether using a device pays. Opens none. */
 static bool pays(const kf_ctx *ctx, uint64_t rows, uint32_t dim) {
   uint64_t square = (uint64_t)dim * dim, products;
   uint64_t least = kf_devices_known(ctx) ? WHILE_STARTING : WHILE_OPENING;
@@ -430,7 +429,7 @@ kf_status kf_stats_accumulate_on_device(kf_ctx *ctx, kf_stats *stats, const kf_d
   for (size_t i = 0; i < j->n_feeds; i++) j->feeds[i].device = devices->device[i];
   pthread_mutex_init(&j->lock, NULL);
   pthread_cond_init(&j->changed, NULL);
-  kf_status status = run_apart(j, stats);
+  kf_status status = add_or_nothing(j, stats);
   *done = status == KF_OK;
   if (j->lost) status = kf_devices_failed(ctx, &j->err);
   pthread_cond_destroy(&j->changed);

@@ -1,23 +1,23 @@
 /* moments.c - exact sums of X X^T over integer rows.
  *
- * Each worker collects rows in a block, packed for its kernel, and multiplies a full block panel by
- * panel into 64-bit sums: |X X'| <= 2^44, so 2^18 rows stay below 2^62. Before they could overflow,
- * the sums are added to 128-bit totals. */
+ * Each worker collects rows in a block, packed for its kernel, and multiplies full blocks, panel by
+ * panel, into 64-bit sums: |X X'| <= 2^44, so 2^18 rows stay below 2^62. The sums are added to
+ * 128-bit totals before they could overflow. */
 #include "stats/stats.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there
- * is only one. */
+/* Each worker takes slightly more than 4 dim^2 bytes. All of them together take at most this, but
+ * there is always one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
   char *packed;      /* [panels][panel_size]: a block */
   size_t filled;     /* rows in the block, a multiple of the kernel's step */
   int64_t *products; /* [tiles][edge][edge], see tile_at */
-  uint64_t pending;  /* rows in products and block */
+  uint64_t pending;  /* rows in products and in the block */
 } worker;
 
 struct kf_moments {
@@ -32,7 +32,7 @@ struct kf_moments {
   kf_arena arena;       /* of the workers */
 };
 
-/* The tile of panels p <= q; a row of tiles begins on the diagonal. */
+/* The offset of the tile of panels p <= q; a row of tiles begins on the diagonal. */
 static uint64_t tile_at(const kf_moments *m, uint64_t p, uint64_t q) {
   uint64_t before = p * m->panels - p * (p + 1) / 2;
   return (before + q) * m->kernel->edge * m->kernel->edge;
@@ -59,7 +59,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
   m->totals = totals;
   pthread_mutex_init(&m->lock, NULL);
   m->n_workers = worker_count(ctx, m, calls);
-  int64_t *products; /* of all workers in one piece: it takes large pages */
+  int64_t *products; /* of all workers in one piece, for large pages */
   KF_TAKE_ZERO(&m->arena, m->workers, m->n_workers);
   KF_TAKE_ZERO(&m->arena, products, m->n_workers * product_count(m));
   for (size_t t = 0; !m->arena.failed && t < m->n_workers; t++) {
@@ -79,17 +79,16 @@ void kf_moments_free(kf_moments *m) {
 
 size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
 
-/* Adds the products of the block to the sums and empties it. Groups of four panels are multiplied
- * with each panel to their right in turn, so that it is fetched from memory only for every fourth
- * tile. */
+/* Adds the products of the block to the sums and empties it. Four panels are multiplied with each
+ * panel to their right in turn, which is then read from memory for every fourth tile only. */
 static void multiply(const kf_moments *m, worker *w) {
-  enum { GROUP = 4 };
+  enum { TOGETHER = 4 };
   const kf_moment_kernel *kernel = m->kernel;
   size_t size = kernel->panel_size;
   if (kernel->begin != NULL) kernel->begin();
-  for (size_t first = 0; first < m->panels; first += GROUP)
+  for (size_t first = 0; first < m->panels; first += TOGETHER)
     for (size_t q = first; q < m->panels; q++)
-      for (size_t p = first; p < first + GROUP && p <= q; p++)
+      for (size_t p = first; p < first + TOGETHER && p <= q; p++)
         kernel->tile(w->packed + p * size, w->packed + q * size, w->filled,
                      w->products + tile_at(m, p, q), kernel->edge);
   if (kernel->end != NULL) kernel->end();
@@ -113,7 +112,7 @@ static void empty(const kf_moments *m, worker *w) {
   w->pending = 0;
 }
 
-/* Adds the sums of one worker to the totals while the others go on. */
+/* Adds the sums of one worker to the totals while other workers continue. */
 static void flush(kf_moments *m, worker *w, int64_t weight) {
   if (w->pending == 0) return;
   if (w->filled > 0) multiply(m, w);
@@ -123,7 +122,7 @@ static void flush(kf_moments *m, worker *w, int64_t weight) {
   empty(m, w);
 }
 
-/* --- all workers at the end, by all threads --------------------------------------------------- */
+/* --- adding the sums of all workers on all threads -------------------------------------------- */
 
 #define ROW_BLOCK 32u
 

@@ -1,41 +1,32 @@
-/* scatter.c - from exact moments to the scatter matrices in f64.
+/* scatter.c - computes the scatter matrices in f64 from exact moments.
  *
  * With s_k, n_k the sum and count of class k, s and N those of all rows, M the second moments:
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * Both are small differences of large numbers: rows of a class are alike, and CLIP embeddings have
- * a large common mean. So the large terms are subtracted as integers. With g_k = round(s_k / n_k)
- * and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
+ * Both are small differences of large numbers: rows of a class are similar, and CLIP embeddings
+ * have a large common mean. So the large terms are subtracted as integers. With g_k = round(s_k /
+ * n_k) and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
  *
  *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
  * The first term is an integer matrix and the second is small: A = sum_k n_k g_k g_k^T is computed
- * exactly, F = sum_k h_k r_k^T in f64. With E = F + F^T, and g and r the same for all rows,
+ * exactly, F = sum_k h_k r_k^T in f64. With E = F + F^T, and g and r defined likewise for all rows,
  *
  *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
  *
- * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is
+ * where the brackets are exact. If all rows of each class are equal, r_k = 0 and M = A, so S_w is
  * zero and not rounding noise.
  *
- * A comes from the kernel of the second moments, whose rows have no weights. Classes with the same
- * number of rows are summed together if they are many, and that sum is added n_k times; every other
- * class takes part once for each bit of n_k, and the sum of bit b is added 2^b times. */
+ * A comes from the kernel for second moments, whose rows have no weights. So every class takes part
+ * once for each bit of n_k, and the sum of bit b is added 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CLASS_BLOCK ((uint64_t)192)
-#define TILE        8u   /* rows and columns finished together; a cache line */
-#define AHEAD       128u /* elements to prefetch */
-#define SAVED       256u /* rows: adding a sum to the totals costs about as much */
-
-typedef struct counted {
-  int64_t count;
-  uint32_t class;
-} counted;
+#define TILE        8u /* rows and columns finished together; a cache line */
 
 typedef struct scatter {
   kf_ctx *ctx;
@@ -45,9 +36,7 @@ typedef struct scatter {
   bool *inexact;       /* [K] r_k is not zero */
   kf_i128 *a;          /* triangle of A */
   int64_t *g, *r;      /* [dim] of all rows */
-  counted *by_count;   /* [K] classes that have not been summed */
-  uint32_t n_counted;
-  uint32_t *chosen; /* [K] classes of one sum, each counting `weight` times */
+  uint32_t *chosen; /* [n_chosen] classes of one sum, which count `weight` times; memory for [K] */
   size_t n_chosen;
   int64_t weight;
   size_t block;
@@ -56,13 +45,13 @@ typedef struct scatter {
   /* F, class block by class block. */
   double *h, *rest; /* [CLASS_BLOCK][dim] h_k, r_k */
   size_t depth;
-  size_t share; /* rows of f for a task */
+  size_t share; /* rows of f in a task */
   double *f;    /* [dim][dim] */
   double *s_w, *s_b;
 } scatter;
 
-/* Rounds a / n to the nearest integer, n > 0: ties go up. inverse: 1 / n in f64, with which
- * the quotient, at most 2^22, is off by one at most. Integer division is several times slower. */
+/* Rounds a / n to the nearest integer, n > 0, ties up. inverse: 1 / n in f64, with which the
+ * quotient, at most 2^22, is off by at most one. Integer division is several times slower. */
 static int64_t divide_rounded(int64_t a, int64_t n, double inverse) {
   int64_t q = (int64_t)((double)a * inverse), twice = 2 * (a - n * q);
   return q + (twice >= n) - (twice < -n);
@@ -130,41 +119,13 @@ static kf_status sum_chosen(scatter *t, int64_t weight) {
   return kf_moments_flush(t->moments, weight);
 }
 
-static int by_rising_count(const void *a, const void *b) {
-  const counted *x = a, *y = b;
-  if (x->count != y->count) return x->count < y->count ? -1 : 1;
-  return x->class < y->class ? -1 : 1;
-}
-
-/* Sums classes with the same number of rows where that pays; lists the others. */
-static kf_status sum_equal_counts(scatter *t) {
-  const kf_stats *s = t->stats;
-  uint32_t left = 0, end;
-  for (uint32_t k = 0; k < s->n_classes; k++) t->by_count[k] = (counted){s->counts[k], k};
-  qsort(t->by_count, s->n_classes, sizeof *t->by_count, by_rising_count);
-  for (uint32_t i = 0; i < s->n_classes; i = end) {
-    int64_t count = t->by_count[i].count;
-    for (end = i; end < s->n_classes && t->by_count[end].count == count;) end++;
-    uint64_t bits = (uint64_t)__builtin_popcountll((unsigned long long)count);
-    bool alone = bits > 1 && (bits - 1) * (end - i) >= SAVED;
-    for (uint32_t k = i; k < end; k++)
-      if (alone)
-        t->chosen[t->n_chosen++] = t->by_count[k].class;
-      else
-        t->by_count[left++] = t->by_count[k];
-    if (alone) KF_TRY(sum_chosen(t, count));
-  }
-  t->n_counted = left;
-  return KF_OK;
-}
-
 static kf_status sum_class_means(scatter *t) {
-  KF_TRY(sum_equal_counts(t));
+  const kf_stats *s = t->stats;
   int64_t all_bits = 0;
-  for (uint32_t i = 0; i < t->n_counted; i++) all_bits |= t->by_count[i].count;
+  for (uint32_t k = 0; k < s->n_classes; k++) all_bits |= s->counts[k];
   for (unsigned bit = 0; all_bits >> bit != 0; bit++) {
-    for (uint32_t i = 0; i < t->n_counted; i++)
-      if (t->by_count[i].count >> bit & 1) t->chosen[t->n_chosen++] = t->by_count[i].class;
+    for (uint32_t k = 0; k < s->n_classes; k++)
+      if (s->counts[k] >> bit & 1) t->chosen[t->n_chosen++] = k;
     KF_TRY(sum_chosen(t, (int64_t)1 << bit));
   }
   return KF_OK;
@@ -172,14 +133,7 @@ static kf_status sum_class_means(scatter *t) {
 
 /* --- F ---------------------------------------------------------------------------------------- */
 
-/* h of a class with n rows. */
-static double middle_of(int64_t mean, int64_t rest, double half_inverse) {
-  return (double)mean + (double)rest * half_inverse;
-}
-
-static double half_inverse_of(int64_t n) { return 0.5 / (double)n; }
-
-/* The rows of a task of f += h^T r; zeros at first. */
+/* Rows of f += h^T r; sets them to zero first for the first block. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -192,7 +146,7 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* h and r of the class at `at` in the block. */
+/* Sets h and r of class `at` of the block. */
 static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -200,14 +154,10 @@ static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *er
   const kf_stats *s = t->stats;
   uint64_t k = t->chosen[t->n_chosen + at], from = k * s->dim, to = at * s->dim;
   int64_t n = s->counts[k];
-  double half_inverse = half_inverse_of(n);
+  double half_inverse = 0.5 / (double)n;
   for (uint32_t i = 0; i < s->dim; i++) {
     int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
-    if (i % TILE == 0) { /* another thread read it last */
-      __builtin_prefetch(t->h + to + i + AHEAD, 1);
-      __builtin_prefetch(t->rest + to + i + AHEAD, 1);
-    }
-    t->h[to + i] = middle_of(mean, rest, half_inverse);
+    t->h[to + i] = (double)mean + (double)rest * half_inverse;
     t->rest[to + i] = (double)rest;
   }
   return KF_OK;
@@ -231,13 +181,13 @@ static kf_status sum_remainders(scatter *t) {
 
 /* --- together --------------------------------------------------------------------------------- */
 
-/* Rounded to nearest; most integers here fit 64 bits, whose conversion is one instruction. */
+/* Rounds to nearest. Most integers here fit 64 bits, whose conversion is one instruction. */
 static double to_double(kf_i128 x) {
   int64_t low = (int64_t)x;
   return low == x ? (double)low : (double)x;
 }
 
-/* Elements i, j and j, i of the two matrices in real units. */
+/* Sets elements i, j and j, i of the two matrices, in real units. */
 static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit) {
   const kf_stats *s = t->stats;
   uint64_t dim = s->dim, at = kf_triangle_at(s->dim, (uint32_t)i, (uint32_t)j);
@@ -252,20 +202,7 @@ static void finish_element(const scatter *t, uint64_t i, uint64_t j, double unit
   }
 }
 
-static void finish_some(const scatter *t, uint64_t i, uint64_t column, double unit) {
-  uint64_t dim = t->stats->dim, next = column + TILE;
-  if (next + TILE <= dim) {
-    uint64_t at = kf_triangle_at(t->stats->dim, (uint32_t)i, (uint32_t)next);
-    for (uint64_t j = 0; j < TILE; j += TILE / 2) {
-      __builtin_prefetch(t->stats->moments + at + j);
-      __builtin_prefetch(t->a + at + j);
-    }
-  }
-  for (uint64_t j = column > i ? column : i; j < dim && j < next; j++)
-    finish_element(t, i, j, unit);
-}
-
-/* Rows from the diagonal on, and with them as many columns. */
+/* Sets rows from the diagonal on, and the columns that mirror them. */
 static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -274,7 +211,9 @@ static kf_status finish_rows(void *argument, size_t block, size_t worker, kf_err
   uint64_t end = first + TILE < dim ? first + TILE : dim;
   double unit = ldexp(1.0, -2 * t->stats->exponent);
   for (uint64_t column = first; column < dim; column += TILE)
-    for (uint64_t i = first; i < end; i++) finish_some(t, i, column, unit);
+    for (uint64_t i = first; i < end; i++)
+      for (uint64_t j = column > i ? column : i; j < dim && j < column + TILE; j++)
+        finish_element(t, i, j, unit);
   return KF_OK;
 }
 
@@ -289,7 +228,6 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->g, dim);
   KF_TAKE_ZERO(&t->arena, t->r, dim);
   KF_TAKE(&t->arena, t->chosen, k);
-  KF_TAKE(&t->arena, t->by_count, k);
   KF_TAKE(&t->arena, t->inexact, k);
   KF_TAKE(&t->arena, t->h, CLASS_BLOCK * dim);
   KF_TAKE(&t->arena, t->rest, CLASS_BLOCK * dim);
@@ -323,66 +261,6 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   return kf_scatter(ctx, stats, s_w, s_b, mean);
 }
 
-/* --- the trace alone -------------------------------------------------------------------------- */
-
-#define TRACE_BLOCK   32u /* columns */
-#define TRACE_CLASSES 64u /* whose products are added together */
-
-typedef struct diagonal {
-  const kf_kernels *kernels;
-  const kf_stats *stats;
-  double *out; /* [dim] of S_w */
-} diagonal;
-
-/* Elements [32 i, 32 i + 32) of the diagonal of S_w, with the bits of kf_stats_scatter. */
-static kf_status find_diagonal(void *argument, size_t block, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const diagonal *t = argument;
-  const kf_stats *s = t->stats;
-  uint32_t first = (uint32_t)block * TRACE_BLOCK;
-  uint32_t n = s->dim - first < TRACE_BLOCK ? s->dim - first : TRACE_BLOCK;
-  kf_i128 a[TRACE_BLOCK] = {0};
-  double f[TRACE_BLOCK] = {0}, unit = ldexp(1.0, -2 * s->exponent);
-  double h[TRACE_CLASSES][TRACE_BLOCK], r[TRACE_CLASSES][TRACE_BLOCK];
-  size_t filled = 0;
-  for (uint32_t k = 0; k < s->n_classes; k++) {
-    const int64_t *sums = s->sums + (uint64_t)k * s->dim + first;
-    int64_t count = s->counts[k];
-    double half_inverse = count > 0 ? half_inverse_of(count) : 0;
-    for (uint32_t i = 0; count > 0 && i < n; i++) {
-      int64_t mean = divide_rounded(sums[i], count, 2 * half_inverse);
-      int64_t rest = sums[i] - count * mean;
-      a[i] += (kf_i128)count * mean * mean;
-      h[filled][i] = middle_of(mean, rest, half_inverse);
-      r[filled][i] = (double)rest;
-    }
-    filled += count > 0;
-    if (filled < TRACE_CLASSES && k + 1 < s->n_classes) continue;
-    for (uint32_t i = 0; i < n; i++) /* a product of one column and one column */
-      t->kernels->gemm_tn(h[0] + i, TRACE_BLOCK, r[0] + i, TRACE_BLOCK, f + i, 1, 1, 1, filled);
-    filled = 0;
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t at = kf_triangle_at(s->dim, first + i, first + i);
-    t->out[first + i] = (to_double(s->moments[at] - a[i]) - (f[i] + f[i])) * unit;
-  }
-  return KF_OK;
-}
-
-kf_status kf_trace_within(kf_ctx *ctx, const kf_stats *stats, double *trace) {
-  KF_TRY(kf_check_filled(stats, &ctx->err));
-  diagonal t = {
-      .kernels = ctx->kernels, .stats = stats, .out = kf_alloc(stats->dim, sizeof *t.out)};
-  if (t.out == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status =
-      kf_parallel(ctx, (stats->dim + TRACE_BLOCK - 1) / TRACE_BLOCK, find_diagonal, &t);
-  *trace = 0;
-  for (uint32_t i = 0; status == KF_OK && i < stats->dim; i++) *trace += t.out[i];
-  kf_free(t.out);
-  return status;
-}
-
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
   uint64_t dim = stats->dim;
   double *s_w = kf_alloc(dim * dim, sizeof *s_w);
@@ -390,7 +268,7 @@ kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, d
   kf_status status = kf_scatter(ctx, stats, s_w, NULL, NULL);
   *trace = 0;
   for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
+  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
   kf_free(s_w);
   return status;
 }

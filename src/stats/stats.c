@@ -1,4 +1,4 @@
-/* stats.c - makes, fills, merges and subtracts sets of statistics. */
+/* stats.c - makes, fills, merges and subtracts statistics. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -64,11 +64,11 @@ kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char
 
 typedef struct check_job {
   const kf_stats *stats;
-  const kf_data *data; /* over the rows */
+  const kf_data *data; /* the rows */
   const int32_t *labels;
 } check_job;
 
-/* Checks everything that could make adding these rows fail half-way. */
+/* Checks everything that could make adding these rows fail halfway. */
 static kf_status check_rows(void *argument, const kf_batch *b, kf_err *err) {
   const check_job *j = argument;
   const kf_stats *s = j->stats;
@@ -93,7 +93,7 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
-  data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
+  data->skip_bad = true; /* unlabelled rows may hold anything; others are checked here */
   check_job j = {stats, data, labels};
   kf_pass pass = {.rows_only = true, .work = check_rows, .argument = &j};
   kf_status status = kf_each_batch(ctx, data, &pass);
@@ -159,7 +159,7 @@ static kf_status fail_without_label(const kf_data *data, kf_err *err) {
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "no row of the data set has a label");
 }
 
-/* Empty statistics of the classes and the unit of a data set. */
+/* Makes empty statistics with the classes of a data set and an exponent that fits its values. */
 static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_options *o,
                          kf_stats **out) {
   kf_err *err = &ctx->err;
@@ -176,16 +176,14 @@ static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_option
   KF_HAND_OUT(name_after(s, data, err), out, s, kf_stats_free);
 }
 
-static kf_status check_counted(const kf_stats *s, const kf_data *data, kf_err *err) {
-  return s->rows > 0 ? KF_OK : fail_without_label(data, err);
-}
-
-kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
+kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *o,
                            kf_stats **out) {
   kf_stats *s = NULL;
-  KF_TRY(new_for(ctx, data, options, &s));
-  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
-  if (status == KF_OK) status = check_counted(s, data, &ctx->err);
+  KF_TRY(new_for(ctx, data, o, &s));
+  kf_status status = o->checkpoint == NULL
+                         ? kf_stats_accumulate(ctx, s, data, NULL, "stats")
+                         : kf_stats_accumulate_kept(ctx, s, data, o->checkpoint, "stats");
+  if (status == KF_OK && s->rows == 0) status = fail_without_label(data, &ctx->err);
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
@@ -194,12 +192,7 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
-  if (o.checkpoint == NULL) return kf_stats_of_data(ctx, data, &o, out);
-  kf_stats *s = NULL;
-  KF_TRY(new_for(ctx, data, &o, &s));
-  kf_status status = kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats");
-  if (status == KF_OK) status = check_counted(s, data, err);
-  KF_HAND_OUT(status, out, s, kf_stats_free);
+  return kf_stats_of_data(ctx, data, &o, out);
 }
 
 /* --- adding and subtracting sets ------------------------------------------------------------- */
@@ -219,7 +212,7 @@ static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) 
       a->exponent, b->exponent);
 }
 
-/* The sorted union of two lists of names; the result points into them. */
+/* The sorted union of two lists of names, which the result points into. */
 static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, kf_err *err) {
   uint32_t n = a->n + b->n, kept = 0;
   char **list = kf_alloc(n, sizeof *list);
@@ -249,9 +242,10 @@ static void add_class(kf_stats *to, int32_t at, const kf_stats *from, uint32_t k
   for (uint32_t i = 0; i < to->dim; i++) sum[i] += sign * other[i];
 }
 
+/* place NULL: the classes are the same. */
 static void add_all(kf_stats *to, const int32_t *place, const kf_stats *from, int sign) {
   for (uint32_t k = 0; k < from->n_classes; k++)
-    if (from->counts[k] != 0) add_class(to, place[k], from, k, sign);
+    if (from->counts[k] != 0) add_class(to, place != NULL ? place[k] : (int32_t)k, from, k, sign);
   uint64_t n = kf_triangle(to->dim);
   for (uint64_t i = 0; i < n; i++) to->moments[i] += sign * from->moments[i];
   to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
@@ -263,12 +257,7 @@ void kf_stats_clear(kf_stats *s) {
   memset(s->moments, 0, kf_triangle(s->dim) * sizeof *s->moments);
 }
 
-void kf_stats_add_sums(kf_stats *to, const kf_stats *from) {
-  uint64_t n_sums = (uint64_t)to->n_classes * to->dim, n_moments = kf_triangle(to->dim);
-  for (uint64_t i = 0; i < to->n_classes; i++) to->counts[i] += from->counts[i];
-  for (uint64_t i = 0; i < n_sums; i++) to->sums[i] += from->sums[i];
-  for (uint64_t i = 0; i < n_moments; i++) to->moments[i] += from->moments[i];
-}
+void kf_stats_add_same(kf_stats *to, const kf_stats *from) { add_all(to, NULL, from, 1); }
 
 static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) {
   int32_t *place;
@@ -278,7 +267,7 @@ static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) 
   return status;
 }
 
-/* An empty set that can take the classes of both. */
+/* Makes empty statistics with the classes of both. */
 static kf_status new_for_both(const kf_stats *a, const kf_stats *b, kf_stats **out, kf_err *err) {
   if (a->names.n == 0 || kf_names_equal(&a->names, &b->names)) {
     uint32_t n = a->n_classes > b->n_classes ? a->n_classes : b->n_classes;
@@ -303,7 +292,7 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   if (status == KF_OK) status = match_and_add(sum, into, err);
   if (status == KF_OK) status = match_and_add(sum, other, err);
   if (status == KF_OK) {
-    kf_stats old = *into; /* swap the contents, so that sum carries the old ones away */
+    kf_stats old = *into; /* swap the contents; the old ones are freed with `sum` */
     *into = *sum;
     *sum = old;
   }
@@ -311,7 +300,7 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   return status;
 }
 
-/* Whether the difference could be statistics of rows: |X| <= 2^22 bounds every sum by its count. */
+/* Whether the difference may be statistics of rows: since |X| <= 2^22, counts bound all sums. */
 static bool difference_fits(const kf_stats *a, const int32_t *place, const kf_stats *b) {
   for (uint32_t k = 0; k < b->n_classes; k++) {
     if (b->counts[k] == 0) continue;
@@ -392,7 +381,7 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
   KF_TRY(kf_origin_agree(&data->origin, &stats->origin, err));
   if (!data->has_labels)
     return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABELS, "the rows have no labels");
-  bool bad = data->skip_bad; /* then rows may be fewer */
+  bool bad = data->skip_bad; /* there may be fewer rows */
   if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
       !kf_names_equal(&stats->names, &data->names) ||
       (bad ? stats->rows > data->rows : stats->rows != data->rows - data->unlabelled))

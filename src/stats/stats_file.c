@@ -1,15 +1,15 @@
-/* stats_file.c - statistics as a .safetensors file (docs/formats.md).
+/* stats_file.c - writes and reads statistics as a .safetensors file (docs/formats.md).
  *
- * The 128-bit moments are stored as two tensors, the high halves signed and the low ones unsigned.
- * Only what the rows determine is stored, so equal statistics are equal files. */
+ * The 128-bit moments are stored as two tensors, signed high halves and unsigned low halves. Only
+ * what the rows determine is stored, so equal statistics give equal files. */
 #include "stats/stats.h"
 
 #define FORMAT "koofu.stats"
-#define COVERS "covers" /* of checkpoints alone */
+#define COVERS "covers" /* in checkpoints only */
 
 enum { MOMENTS_AT_ONCE = 65536 };
 
-/* The tensors in the order of the file. Moments are laid out differently in memory. */
+/* Lists the tensors in the order of the file. Moments have another layout in memory. */
 enum { COUNTS, SUMS, HIGH, LOW, FIELDS };
 static void list_fields(kf_st_field fields[FIELDS], uint32_t dim, uint32_t classes) {
   uint64_t triangle = kf_triangle(dim);
@@ -21,7 +21,7 @@ static void list_fields(kf_st_field fields[FIELDS], uint32_t dim, uint32_t class
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* One half of every moment, `shift` bits up. */
+/* Writes one half of every moment, from bit `shift` on. */
 static kf_status write_half(kf_stw *w, const kf_stats *s, int shift, kf_err *err) {
   uint64_t *half = kf_alloc(MOMENTS_AT_ONCE, sizeof *half), total = kf_triangle(s->dim);
   kf_status status = half == NULL ? kf_fail_memory(err) : KF_OK;

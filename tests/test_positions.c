@@ -3,7 +3,7 @@
 
 #include "choose/choose.h"
 
-AUTO_OBJECT(kf_ranker)
+AUTO_OBJECT(kf_position_finder)
 
 typedef struct problem {
   kf_ctx *ctx;
@@ -40,8 +40,8 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
   uint64_t half = p->w.n / 2, n = p->w.n - half;
   const float *rows = p->w.rows + half * p->w.dim;
   const int32_t *labels = p->w.labels + half;
-  AUTO(kf_ranker) *r = NULL;
-  assert_ok(p->ctx, kf_ranker_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN, NULL,
+  AUTO(kf_position_finder) *r = NULL;
+  assert_ok(p->ctx, kf_position_finder_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN, NULL,
                                   dims, n_dims, &r));
   AUTOFREE double *norm2 = malloc(n * sizeof *norm2);
   AUTOFREE kf_right *right = malloc(n * sizeof *right);
@@ -50,7 +50,7 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
     norm2[i] = p->ctx->kernels->norm2(rows + i * p->w.dim, p->w.dim);
     right[i] = (kf_right){&labels[i], 1};
   }
-  assert_ok(p->ctx, kf_ranker_rank(r, rows, norm2, n, right, ranks, &p->ctx->err));
+  assert_ok(p->ctx, kf_find_positions(r, rows, norm2, n, right, ranks, &p->ctx->err));
   uint64_t *hits = calloc(2 * n_dims, sizeof *hits);
   for (uint64_t i = 0; i < n; i++)
     for (size_t t = 0; t < n_dims; t++) {
@@ -192,15 +192,15 @@ TEST(several_right) {
   for (int k = 0; k <= CLASSES; k++) classes[k] = k % CLASSES;
   for (uint64_t i = 0; i < ROWS; i++) norm2[i] = p.ctx->kernels->norm2(rows + i * DIM, DIM);
   for (int euclidean = 0; euclidean < 2; euclidean++) {
-    kf_ranker *r;
-    assert_ok(p.ctx, kf_ranker_new(p.ctx, model, p.stats, euclidean, NULL, dims, 3, &r));
+    kf_position_finder *r;
+    assert_ok(p.ctx, kf_position_finder_new(p.ctx, model, p.stats, euclidean, NULL, dims, 3, &r));
     for (int k = 0; k < CLASSES; k++) {
       for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[k], 1};
-      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, alone[k], &p.ctx->err));
+      assert_ok(p.ctx, kf_find_positions(r, rows, norm2, ROWS, right, alone[k], &p.ctx->err));
     }
     for (int k = 0; k < CLASSES; k++) { /* classes k and k + 1, in both orders */
       for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[k], 2};
-      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+      assert_ok(p.ctx, kf_find_positions(r, rows, norm2, ROWS, right, both, &p.ctx->err));
       for (size_t i = 0; i < 3 * ROWS; i++) {
         unsigned a = alone[k][i], b = alone[(k + 1) % CLASSES][i];
         assert_int_equal(both[i], a < b ? a : b);
@@ -208,20 +208,20 @@ TEST(several_right) {
       const int32_t pair[] = {k, (k + 3) % CLASSES};
       for (uint64_t i = 0; i < ROWS; i++) /* and k + 3, which is next to k */
         right[i] = (kf_right){pair, 2};
-      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+      assert_ok(p.ctx, kf_find_positions(r, rows, norm2, ROWS, right, both, &p.ctx->err));
       for (size_t i = 0; i < 3 * ROWS; i++) {
         unsigned a = alone[k][i], b = alone[(k + 3) % CLASSES][i];
         assert_int_equal(both[i], a < b ? a : b);
       }
     }
-    kf_ranker_free(r);
+    kf_position_finder_free(r);
     /* A class that does not take part is never right, however few do. */
     unsigned char mask[CLASSES] = {1, 1};
-    assert_ok(p.ctx, kf_ranker_new(p.ctx, model, p.stats, euclidean, mask, dims, 3, &r));
+    assert_ok(p.ctx, kf_position_finder_new(p.ctx, model, p.stats, euclidean, mask, dims, 3, &r));
     for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[5], 1};
-    assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
-    for (size_t i = 0; i < 3 * ROWS; i++) assert_int_equal(both[i], KF_RANKS);
-    kf_ranker_free(r);
+    assert_ok(p.ctx, kf_find_positions(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+    for (size_t i = 0; i < 3 * ROWS; i++) assert_int_equal(both[i], KF_POSITIONS);
+    kf_position_finder_free(r);
   }
 }
 
@@ -244,13 +244,13 @@ TEST(short_prototypes) {
     const double map[] = {1, shortest[s], 0, 1};
     memcpy(model->map.transform, map, sizeof map);
     kf_map_finish(&model->map);
-    AUTO(kf_ranker) *r = NULL;
+    AUTO(kf_position_finder) *r = NULL;
     unsigned char ranks[4][2];
     const double norm2[] = {1.01, 1.01, 1, 1};
     kf_right right[4];
     for (int i = 0; i < 4; i++) right[i] = (kf_right){&labels[i], 1};
-    assert_ok(ctx, kf_ranker_new(ctx, model, stats, false, NULL, dims, 2, &r));
-    assert_ok(ctx, kf_ranker_rank(r, rows, norm2, 4, right, &ranks[0][0], &ctx->err));
+    assert_ok(ctx, kf_position_finder_new(ctx, model, stats, false, NULL, dims, 2, &r));
+    assert_ok(ctx, kf_find_positions(r, rows, norm2, 4, right, &ranks[0][0], &ctx->err));
     for (int i = 0; i < 4; i++) { /* both cosines are 1 at first, and class 0 is the first one */
       assert_int_equal(ranks[i][0], labels[i]);
       assert_int_equal(ranks[i][1], 0);
