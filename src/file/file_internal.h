@@ -279,10 +279,9 @@ typedef enum kf_codec {
 /* NULL if it can be unpacked; otherwise why not, as the end of a sentence. */
 const char *kf_codec_refusal(int codec);
 /* Unpacks n bytes to exactly m; otherwise KF_ERR_DATA, they are damaged, or KF_ERR_MEM, without a message.
- * *state: NULL at first; what it becomes can be used again by one thread at a time, and is freed in the end. */
-kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
-                    unsigned char *out, size_t m);
-void kf_unpack_free(void *state);
+ */
+kf_status kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out,
+                    size_t m);
 
 /* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
 

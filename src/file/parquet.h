@@ -121,20 +121,9 @@ kf_status kf_pq_too_large(const kf_in *in, uint64_t at, const char *column, cons
 kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uint64_t end,
                           kf_pq_page *page, bool *data, kf_err *err);
 
-/* Memory of one thread. */
-typedef struct kf_pq_workspace {
-  struct kf_pq_workspace *next;
-  void *unpacker;        /* of kf_unpack */
-  unsigned char *packed; /* [room] the bytes of a page in the file */
-  size_t room;
-} kf_pq_workspace;
-/* NULL: out of memory */
-kf_pq_workspace *kf_pq_workspace_new(void);
-void kf_pq_workspace_free(kf_pq_workspace *workspace);
-
-/* The bytes of a page, unpacked. What it takes is freed with kf_free(*bytes). */
-kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                          unsigned char **bytes, kf_err *err);
+/* The bytes of a page, unpacked. The caller frees them with kf_free. */
+kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, unsigned char **bytes,
+                          kf_err *err);
 
 /* --- values (parquet_values.c) ------------------------------------------------------------------ */
 
@@ -168,8 +157,8 @@ typedef struct kf_pq_shape {
 } kf_pq_shape;
 /* Decodes a page. dictionary: its decoded dictionary, or NULL. */
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
-                       const kf_pq_shape *shape, const kf_pq_block *dictionary,
-                       kf_pq_workspace *workspace, kf_pq_block *out, kf_err *err);
+                       const kf_pq_shape *shape, const kf_pq_block *dictionary, kf_pq_block *out,
+                       kf_err *err);
 
 /* --- pages that threads share (parquet_cache.c) -------------------------------------------------- */
 

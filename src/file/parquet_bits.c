@@ -113,74 +113,16 @@ bool kf_pq_runs_read(kf_pq_runs *r, uint32_t *out, uint32_t n) {
 }
 
 bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
+  uint32_t values[1024];
   while (n > 0) {
-    uint32_t count = take(r, n);
+    uint32_t count = take(r, n < 1024 ? n : 1024);
     if (count == 0) return false;
+    if (r->packed) read_packed(r, values, count);
+    for (uint32_t i = 0; r->packed && i < count; i++) out[i] = (unsigned char)values[i];
     if (!r->packed) memset(out, (int)r->value, count);
-    for (uint32_t i = 0; r->packed && i < count; i++) out[i] = (unsigned char)value_at(r, i);
     r->bit += (uint64_t)count * r->width;
     out += count;
     n -= count;
-  }
-  return true;
-}
-
-/* Values of a run that are packed repeat after `width` bytes if they are all the same. */
-static bool packed_all(const kf_pq_runs *r, uint32_t n, uint32_t value) {
-  uint64_t eight = 0;
-  for (unsigned i = 0; i < 8 && r->width <= 8; i++) eight |= (uint64_t)value << i * r->width;
-  uint32_t i = 0;
-  const unsigned char *at = r->from + r->bit / 8;
-  if (r->bit % 8 == 0 && r->width > 0 && r->width <= 8)
-    for (; i + 8 <= n; i += 8, at += r->width)
-      if (memcmp(at, &eight, r->width) != 0) return false;
-  for (; i < n; i++)
-    if (value_at(r, i) != value) return false;
-  return true;
-}
-
-bool kf_pq_runs_all(kf_pq_runs r, uint32_t n, uint32_t value) {
-  while (n > 0) {
-    uint32_t count = take(&r, n);
-    if (count == 0) return false;
-    if (r.packed ? !packed_all(&r, count, value) : r.value != value) return false;
-    r.bit += (uint64_t)count * r.width;
-    n -= count;
-  }
-  return true;
-}
-
-/* Positions [at, end) of a run of packed bits; eight at a time, if at most one of them is a zero. */
-static bool packed_step(kf_pq_runs *r, uint64_t at, uint64_t end, uint64_t *zero, uint32_t step) {
-  while (at < end) {
-    if (r->bit % 8 == 0 && end - at >= 8 && step >= 8) {
-      bool has_zero = *zero < at + 8;
-      unsigned wanted = has_zero ? 0xFF ^ 1u << (*zero - at) : 0xFF;
-      if (r->from[r->bit / 8] != wanted) return false;
-      if (has_zero) *zero += step;
-      r->bit += 8;
-      at += 8;
-      continue;
-    }
-    bool is_zero = value_at(r, 0) == 0;
-    if (is_zero != (at == *zero)) return false;
-    if (is_zero) *zero += step;
-    r->bit++;
-    at++;
-  }
-  return true;
-}
-
-bool kf_pq_runs_step(kf_pq_runs r, uint32_t n, uint64_t zero, uint32_t step) {
-  for (uint64_t at = 0; at < n;) { /* zero: the next one, at `at` or after it */
-    uint32_t count = take(&r, n - (uint32_t)at);
-    uint64_t end = at + count;
-    if (count == 0) return false;
-    if (r.packed && !packed_step(&r, at, end, &zero, step)) return false;
-    if (!r.packed && r.value == 1 && zero < end) return false;
-    for (; !r.packed && r.value == 0 && at < end; at++, zero += step)
-      if (at != zero) return false;
-    at = end;
   }
   return true;
 }

@@ -24,11 +24,6 @@ kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width);
 /* The next n values; false: the bytes end before. */
 bool kf_pq_runs_read(kf_pq_runs *runs, uint32_t *out, uint32_t n);
 bool kf_pq_runs_read_levels(kf_pq_runs *runs, unsigned char *out, uint32_t n); /* width up to 8 */
-/* Whether n values are all the same. */
-bool kf_pq_runs_all(kf_pq_runs runs, uint32_t n, uint32_t value);
-/* Whether n values of one bit are 0 at position `zero`, zero + step, zero + 2 step, … and 1 elsewhere. */
-bool kf_pq_runs_step(kf_pq_runs runs, uint32_t n, uint64_t zero, uint32_t step);
-
 /* A varint; false: the bytes end before, or it does not fit. */
 bool kf_pq_varint(kf_pq_span *in, uint64_t *out);
 /* Exactly n integers in DELTA_BINARY_PACKED; `in` moves past them. */

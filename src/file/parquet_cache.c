@@ -32,7 +32,6 @@ struct kf_pq_cache {
   entry **entries;
   size_t n, room;
   uint64_t bytes, time;
-  kf_pq_workspace *workspace; /* that nobody uses: one for each thread at most */
 };
 
 kf_pq_cache *kf_pq_cache_new(void) {
@@ -73,10 +72,6 @@ void kf_pq_cache_forget(kf_pq_cache *cache, const kf_pq_column *column) {
 void kf_pq_cache_free(kf_pq_cache *cache) {
   if (cache == NULL) return;
   kf_pq_cache_forget(cache, NULL);
-  for (kf_pq_workspace *s; (s = cache->workspace) != NULL;) {
-    cache->workspace = s->next;
-    kf_pq_workspace_free(s);
-  }
   pthread_cond_destroy(&cache->changed);
   pthread_mutex_destroy(&cache->lock);
   kf_free(cache->entries);
@@ -120,24 +115,6 @@ void kf_pq_cache_let_go(kf_pq_cache *cache, const kf_pq_block *block) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-/* --- buffers --------------------------------------------------------------------------------- */
-
-/* NULL: out of memory */
-static kf_pq_workspace *lend(kf_pq_cache *cache) {
-  pthread_mutex_lock(&cache->lock);
-  kf_pq_workspace *found = cache->workspace;
-  if (found != NULL) cache->workspace = found->next;
-  pthread_mutex_unlock(&cache->lock);
-  return found != NULL ? found : kf_pq_workspace_new();
-}
-
-static void take_back(kf_pq_cache *cache, kf_pq_workspace *workspace) {
-  pthread_mutex_lock(&cache->lock);
-  workspace->next = cache->workspace;
-  cache->workspace = workspace;
-  pthread_mutex_unlock(&cache->lock);
-}
-
 /* --- pages ----------------------------------------------------------------------------------- */
 
 static entry *add(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page) {
@@ -159,14 +136,7 @@ static kf_status load(kf_pq_cache *cache, const kf_pq_column *column, uint32_t p
   kf_pq_shape shape = kf_pq_shape_of(column, page);
   if (p->dictionary != KF_PQ_NONE)
     KF_TRY(kf_pq_cache_get(cache, column, p->dictionary, &dictionary, err));
-  kf_pq_workspace *workspace = lend(cache);
-  kf_status status = KF_OK;
-  if (workspace == NULL) {
-    status = kf_fail_memory(err);
-  } else {
-    status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, workspace, out, err);
-    take_back(cache, workspace);
-  }
+  kf_status status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, out, err);
   if (status == KF_OK)
     out->dict = dictionary;
   else if (dictionary != NULL)

@@ -176,29 +176,9 @@ static kf_status find_dim(kf_pq_column *c, kf_err *err) {
   return KF_OK;
 }
 
-/* If the first group is regular, and its first page holds a row and the beginning of the next one, that
- * page shows it: the length is found without a look at every level. */
-static bool guess_dim(kf_pq_column *c) {
-  kf_pq_group *group = c->groups;
-  const kf_pq_block *block;
-  kf_err ignored;
-  if (group->rows == 0 || group->values % group->rows != 0) return false;
-  uint32_t page = page_of(c, group, false, 0);
-  uint64_t dim = group->values / group->rows;
-  if (dim > KF_MAX_DIM || c->pages[page].n <= dim) return false;
-  c->dim = (uint32_t)dim;
-  group->regular = true;
-  bool right = kf_pq_cache_get(c->cache, c, page, &block, &ignored) == KF_OK;
-  if (right) kf_pq_cache_let_go(c->cache, block);
-  if (right) return true;
-  c->dim = 0;
-  group->regular = false;
-  return false;
-}
-
 static kf_status find_rows(kf_pq_column *c, kf_err *err) {
   bool all = true;
-  if (!guess_dim(c)) KF_TRY(find_dim(c, err));
+  KF_TRY(find_dim(c, err));
   for (uint32_t g = 0; g < c->n_groups; g++) {
     kf_pq_group *group = &c->groups[g];
     uint64_t values;

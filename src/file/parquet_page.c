@@ -150,17 +150,6 @@ kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uin
   return KF_OK;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
-kf_pq_workspace *kf_pq_workspace_new(void) { return kf_alloc_zero(1, sizeof(kf_pq_workspace)); }
-
-void kf_pq_workspace_free(kf_pq_workspace *workspace) {
-  if (workspace == NULL) return;
-  kf_unpack_free(workspace->unpacker);
-  kf_free(workspace->packed);
-  kf_free(workspace);
-}
-
 /* --- bytes ----------------------------------------------------------------------------------- */
 
 static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsigned char *bytes,
@@ -175,12 +164,13 @@ static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsign
                       page->offset);
 }
 
-static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                        const unsigned char *packed, unsigned char *bytes, kf_err *err) {
+/* Unpacks a page from memory. The levels of version 2 come first and are not packed. */
+static kf_status unpack(const kf_in *in, const kf_pq_page *page, const unsigned char *packed,
+                        unsigned char *bytes, kf_err *err) {
   size_t levels = page->version == 2 ? (size_t)page->rep_bytes + page->def_bytes : 0;
   memcpy(bytes, packed, levels);
-  kf_status status = kf_unpack((kf_codec)page->codec, &workspace->unpacker, packed + levels,
-                               page->packed - levels, bytes + levels, page->size - levels);
+  kf_status status = kf_unpack((kf_codec)page->codec, packed + levels, page->packed - levels,
+                               bytes + levels, page->size - levels);
   if (status == KF_OK) return KF_OK;
   if (status == KF_ERR_MEM) return kf_fail_memory(err);
   return kf_fail_file(err, in->path,
@@ -188,35 +178,28 @@ static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_workspace
                       page->offset);
 }
 
-/* The workspace memory stays, because the system clears new memory, which takes longer than reading. */
-static kf_status make_room(kf_pq_workspace *workspace, size_t n, kf_err *err) {
-  if (workspace->packed != NULL && n <= workspace->room) return KF_OK;
-  kf_free(workspace->packed);
-  workspace->packed = kf_alloc(n, 1);
-  workspace->room = n;
-  return workspace->packed != NULL ? KF_OK : kf_fail_memory(err);
+static kf_status load_packed(const kf_in *in, const kf_pq_page *page, unsigned char *bytes,
+                             kf_err *err) {
+  unsigned char *packed = kf_alloc(page->packed, 1);
+  if (packed == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, page->offset, packed, page->packed, err);
+  if (status == KF_OK) status = check_crc(in, page, packed, err);
+  if (status == KF_OK) status = unpack(in, page, packed, bytes, err);
+  kf_free(packed);
+  return status;
 }
 
-static kf_status load_packed(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                             unsigned char *bytes, kf_err *err) {
-  KF_TRY(make_room(workspace, page->packed, err));
-  KF_TRY(kf_in_read(in, page->offset, workspace->packed, page->packed, err));
-  KF_TRY(check_crc(in, page, workspace->packed, err));
-  return unpack(in, page, workspace, workspace->packed, bytes, err);
-}
-
-static kf_status load(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                      unsigned char *bytes, kf_err *err) {
-  if (page->codec != KF_CODEC_NONE) return load_packed(in, page, workspace, bytes, err);
+static kf_status load(const kf_in *in, const kf_pq_page *page, unsigned char *bytes, kf_err *err) {
+  if (page->codec != KF_CODEC_NONE) return load_packed(in, page, bytes, err);
   if (page->size != page->packed)
     return kf_fail_file(err, in->path, "the page at byte %" PRIu64 " has two sizes", page->offset);
   KF_TRY(kf_in_read(in, page->offset, bytes, page->size, err));
   return check_crc(in, page, bytes, err);
 }
 
-kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                          unsigned char **out, kf_err *err) {
+kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, unsigned char **out,
+                          kf_err *err) {
   unsigned char *bytes = kf_alloc(page->size, 1);
   if (bytes == NULL) return kf_fail_memory(err);
-  KF_HAND_OUT(load(in, page, workspace, bytes, err), out, bytes, kf_free);
+  KF_HAND_OUT(load(in, page, bytes, err), out, bytes, kf_free);
 }

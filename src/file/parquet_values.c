@@ -17,9 +17,9 @@ typedef struct reader {
   const kf_pq_page *page;
   kf_pq_block *out;
   const kf_pq_block *dictionary;
-  kf_pq_workspace *workspace;
   kf_pq_span rest;     /* what is not read yet of the page */
-  unsigned char *defs; /* [n], if there are nulls; NULL: every value is there */
+  unsigned char *defs; /* [page->n] definition levels; NULL: every value is there */
+  unsigned char *reps; /* [page->n] repetition levels of lists */
   uint32_t n;          /* values that are there */
   size_t n_own;
   kf_err *err;
@@ -30,8 +30,8 @@ static kf_status bad(const reader *r, const char *what) {
                       what);
 }
 
-/* Memory of the block; NULL: too much, or there is none, which the caller tells apart by `err`. */
-static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
+/* NULL if *status is not KF_OK: too much, or out of memory. */
+static void *allocate(const reader *r, uint64_t count, uint64_t size, kf_status *status) {
   uint64_t bytes;
   void *memory = NULL;
   if (!kf_mul_u64(count, size, &bytes) || bytes > KF_PQ_LARGEST) {
@@ -40,9 +40,15 @@ static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
     memory = kf_alloc(count, size);
     *status = memory != NULL ? KF_OK : kf_fail_memory(r->err);
   }
+  return memory;
+}
+
+/* The same for memory of the block. */
+static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
+  void *memory = allocate(r, count, size, status);
   if (memory != NULL) {
     r->out->own[r->n_own++] = memory;
-    r->out->bytes += bytes;
+    r->out->bytes += count * size;
   }
   return memory;
 }
@@ -86,71 +92,72 @@ static kf_status take_levels(reader *r, unsigned most, uint32_t v2_bytes, bool o
 static kf_status read_levels(reader *r, kf_pq_runs runs, unsigned most, unsigned char **out) {
   kf_status status;
   uint32_t n = r->page->n;
-  *out = take(r, n, 1, &status);
+  *out = allocate(r, n, 1, &status);
   if (status != KF_OK) return status;
   if (!kf_pq_runs_read_levels(&runs, *out, n)) return bad(r, "has too few levels");
-  for (uint32_t i = 0; i < n; i++)
-    if ((*out)[i] > most) return bad(r, "has a level that its column cannot have");
-  return KF_OK;
+  const unsigned char *levels = *out;
+  unsigned char largest = 0;
+  for (uint32_t i = 0; i < n; i++) largest = levels[i] > largest ? levels[i] : largest;
+  return largest <= most ? KF_OK : bad(r, "has a level that its column cannot have");
 }
 
-static void count_values(reader *r) {
-  r->n = 0;
-  for (uint32_t i = 0; i < r->page->n; i++) r->n += r->defs[i] == r->leaf->most_def;
+/* Which values are there. r->defs stays NULL if all of them are. */
+static kf_status read_defs(reader *r, kf_pq_runs runs) {
+  unsigned most = r->leaf->most_def;
+  if (most == 0) return KF_OK;
+  KF_TRY(read_levels(r, runs, most, &r->defs));
+  const unsigned char *defs = r->defs;
+  uint32_t present = 0;
+  for (uint32_t i = 0; i < r->page->n; i++) present += defs[i] == most;
+  r->n = present;
+  if (r->n < r->page->n) return KF_OK;
+  kf_free(r->defs);
+  r->defs = NULL;
+  return KF_OK;
 }
 
 /* Where rows begin; an empty or missing list has one slot, which is not `there`. */
-static kf_status find_starts(reader *r, kf_pq_runs runs) {
+static kf_status find_starts(reader *r) {
   kf_pq_block *out = r->out;
-  unsigned char *reps;
+  uint32_t n = r->page->n, found = 0;
   kf_status status;
-  KF_TRY(read_levels(r, runs, r->leaf->most_rep, &reps));
-  for (uint32_t i = 0; i < r->page->n; i++) out->n_starts += reps[i] == 0;
+  for (uint32_t i = 0; i < n; i++) out->n_starts += r->reps[i] == 0;
   out->starts = take(r, out->n_starts, sizeof *out->starts, &status);
   if (status != KF_OK) return status;
-  uint32_t found = 0;
-  for (uint32_t i = 0; i < r->page->n; i++)
-    if (reps[i] == 0) out->starts[found++] = i;
-  out->there = reps;
-  for (uint32_t i = 0; i < r->page->n; i++)
+  out->there = take(r, n, 1, &status);
+  if (status != KF_OK) return status;
+  for (uint32_t i = 0; i < n; i++) {
+    if (r->reps[i] == 0) out->starts[found++] = i;
     out->there[i] = r->defs == NULL || r->defs[i] >= r->leaf->list_def;
+  }
   return KF_OK;
 }
 
-static kf_status wrong_lengths(const reader *r) {
-  return kf_fail_file(r->err, r->in->path,
-                      "the page at byte %" PRIu64
-                      " has a list whose length is not that of the others",
-                      r->page->offset);
-}
-
-/* The runs of both, which r->rest moves past; *full: every value is there. */
-static kf_status start_levels(reader *r, kf_pq_runs *reps, kf_pq_runs *defs, bool *full) {
-  const kf_pq_leaf *leaf = r->leaf;
-  const kf_pq_page *page = r->page;
-  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, reps));
-  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, defs));
-  *full = leaf->most_def == 0 || kf_pq_runs_all(*defs, page->n, leaf->most_def);
+/* Every list must have shape->dim values. A missing list with a slot for each of its values, as DuckDB writes
+ * arrays, has the same shape. */
+static kf_status check_lengths(const reader *r, const kf_pq_shape *shape) {
+  uint64_t at = 0, n = r->page->n, start = shape->phase > 0 ? shape->dim - shape->phase : 0;
+  for (; at < n; at = start + 1, start += shape->dim) {
+    uint64_t end = start < n ? start : n;
+    if (memchr(r->reps + at, 0, end - at) != NULL || (end < n && r->reps[end] != 0))
+      return kf_fail_file(r->err, r->in->path,
+                          "the page at byte %" PRIu64
+                          " has a list whose length is not that of the others",
+                          r->page->offset);
+  }
   return KF_OK;
-}
-
-/* A missing list with a slot for each of its values, as DuckDB writes arrays, has the same shape. */
-static kf_status check_lengths(const reader *r, const kf_pq_runs *reps, const kf_pq_shape *shape) {
-  uint32_t zero = shape->phase > 0 ? shape->dim - shape->phase : 0;
-  return kf_pq_runs_step(*reps, r->page->n, zero, shape->dim) ? KF_OK : wrong_lengths(r);
 }
 
 static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
+  const kf_pq_leaf *leaf = r->leaf;
+  const kf_pq_page *page = r->page;
   kf_pq_runs reps, defs;
-  bool full;
-  KF_TRY(start_levels(r, &reps, &defs, &full));
-  r->n = r->page->n;
-  if (!full) {
-    KF_TRY(read_levels(r, defs, r->leaf->most_def, &r->defs));
-    count_values(r);
-  }
-  if (r->leaf->most_rep == 0) return KF_OK;
-  return shape->dim == 0 ? find_starts(r, reps) : check_lengths(r, &reps, shape);
+  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, &reps));
+  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, &defs));
+  KF_TRY(read_defs(r, defs));
+  if (leaf->most_rep == 0) return KF_OK;
+  KF_TRY(read_levels(r, reps, leaf->most_rep, &r->reps));
+  return shape->dim == 0 ? find_starts(r) : check_lengths(r, shape);
 }
 
 /* --- indices --------------------------------------------------------------------------------- */
@@ -395,7 +402,7 @@ static kf_status decode_texts(reader *r) {
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
   unsigned char *bytes = NULL;
-  KF_TRY(kf_pq_page_load(r->in, r->page, r->workspace, &bytes, r->err));
+  KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
@@ -406,17 +413,14 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
 }
 
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
-                       const kf_pq_shape *shape, const kf_pq_block *dictionary,
-                       kf_pq_workspace *workspace, kf_pq_block *out, kf_err *err) {
+                       const kf_pq_shape *shape, const kf_pq_block *dictionary, kf_pq_block *out,
+                       kf_err *err) {
   *out = (kf_pq_block){0};
-  reader r = {.in = in,
-              .leaf = leaf,
-              .page = page,
-              .out = out,
-              .dictionary = dictionary,
-              .workspace = workspace,
-              .err = err};
+  reader r = {
+      .in = in, .leaf = leaf, .page = page, .out = out, .dictionary = dictionary, .err = err};
   kf_status status = decode(&r, shape);
+  kf_free(r.defs);
+  kf_free(r.reps);
   if (status != KF_OK) kf_pq_block_free(out);
   return status;
 }

@@ -157,25 +157,17 @@ static kf_status unpack_gzip(const unsigned char *in, size_t n, unsigned char *o
 #endif
 
 #ifdef KF_WITH_ZSTD
-static kf_status unpack_zstd(void **state, const unsigned char *in, size_t n, unsigned char *out,
-                             size_t m) {
-  if (*state == NULL) *state = ZSTD_createDCtx();
-  if (*state == NULL) return KF_ERR_MEM;
-  size_t got = ZSTD_decompressDCtx(*state, out, m, in, n);
+static kf_status unpack_zstd(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  size_t got = ZSTD_decompress(out, m, in, n);
   if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) return KF_ERR_MEM;
   return got == m ? KF_OK : KF_ERR_DATA;
 }
-
-void kf_unpack_free(void *state) { ZSTD_freeDCtx(state); }
-#else
-void kf_unpack_free(void *state) { (void)state; }
 #endif
 
 static kf_status sound(bool is) { return is ? KF_OK : KF_ERR_DATA; }
 
-kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
-                    unsigned char *out, size_t m) {
-  (void)state;
+kf_status kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out,
+                    size_t m) {
   if (n == 0 && m == 0) return KF_OK; /* a page of nulls alone */
   size_t size = codec == KF_CODEC_SNAPPY ? snappy_size(in, n, m) : 0;
   switch (codec) {
@@ -185,7 +177,7 @@ kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_
   case KF_CODEC_GZIP: return unpack_gzip(in, n, out, m);
 #endif
 #ifdef KF_WITH_ZSTD
-  case KF_CODEC_ZSTD: return unpack_zstd(state, in, n, out, m);
+  case KF_CODEC_ZSTD: return unpack_zstd(in, n, out, m);
 #endif
   default:
     if (n == m) memcpy(out, in, n);
