@@ -222,15 +222,6 @@ static kf_status check_size(const kf_npy *npy, const char *path, uint64_t size, 
                       bytes > actual ? "cut short" : "followed by other bytes", bytes, actual);
 }
 
-/* text: the header, with a NUL after it, since messages quote it as a string. */
-static kf_status parse_header(kf_npy *npy, const char *path, const char *text, uint64_t length,
-                              uint64_t size, kf_err *err) {
-  parser p = {.path = path, .at = text, .end = text + length, .err = err};
-  KF_TRY(parse_dict(&p, npy));
-  npy->offset += length;
-  return check_size(npy, path, size, err);
-}
-
 kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes, uint64_t n,
                        uint64_t size, kf_err *err) {
   *npy = (kf_npy){.in.fd = -1};
@@ -243,23 +234,26 @@ kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes
   char *text = kf_alloc(length + 1, 1);
   if (text == NULL) return kf_fail_memory(err);
   memcpy(text, bytes + npy->offset, length);
-  text[length] = '\0';
-  kf_status status = parse_header(npy, path, text, length, size, err);
+  text[length] = '\0'; /* messages quote the rest of the header */
+  parser p = {.path = path, .at = text, .end = text + length, .err = err};
+  kf_status status = parse_dict(&p, npy);
+  npy->offset += length;
+  if (status == KF_OK) status = check_size(npy, path, size, err);
   kf_free(text);
   return status;
 }
 
 static kf_status read_header(kf_npy *npy, const kf_in *in, kf_err *err) {
-  unsigned char bytes[12] = {0};
+  unsigned char preamble[12] = {0};
   uint64_t length = 0;
-  KF_TRY(kf_in_read(in, 0, bytes, in->size < sizeof bytes ? in->size : sizeof bytes, err));
-  KF_TRY(parse_preamble(npy, in->path, bytes, in->size, &length, err));
-  char *text = kf_alloc(length + 1, 1);
-  if (text == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(in, npy->offset, text, length, err);
-  text[length] = '\0';
-  if (status == KF_OK) status = parse_header(npy, in->path, text, length, in->size, err);
-  kf_free(text);
+  KF_TRY(kf_in_read(in, 0, preamble, in->size < sizeof preamble ? in->size : sizeof preamble, err));
+  KF_TRY(parse_preamble(npy, in->path, preamble, in->size, &length, err));
+  uint64_t n = npy->offset + length;
+  unsigned char *bytes = kf_alloc(n, 1);
+  if (bytes == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, 0, bytes, n, err);
+  if (status == KF_OK) status = kf_npy_parse(npy, in->path, bytes, n, in->size, err);
+  kf_free(bytes);
   return status;
 }
 
