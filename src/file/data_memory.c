@@ -26,15 +26,8 @@ typedef struct memory_data {
 } memory_data;
 
 static const piece *find_piece(const memory_data *m, uint64_t row) {
-  size_t low = 0, high = m->n_pieces;
-  while (high - low > 1) {
-    size_t middle = low + (high - low) / 2;
-    if (m->pieces[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return &m->pieces[low];
+  size_t at = kf_find_last(&m->pieces->first, sizeof *m->pieces, m->n_pieces, row);
+  return &m->pieces[at];
 }
 
 /* Columns that are apart, or at addresses that their type could not have. */

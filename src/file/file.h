@@ -125,11 +125,8 @@ kf_status kf_stw_open_nowhere(kf_stw **out, kf_err *err);
 kf_status kf_stw_end_nowhere(kf_stw *w, kf_status status, uint64_t *checksum, kf_err *err);
 /* After rank 0 alone has written: its `sum` on all ranks. */
 kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx);
-uint64_t kf_stw_bytes(const kf_stw *w); /* written so far */
-/* As kf_out_lock, kf_out_replaces and kf_out_belongs. */
-kf_status kf_stw_lock(const kf_stw *w, int *lock, kf_err *err);
-void kf_stw_replaces(kf_stw *w, kf_guard *guard);
-kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err);
+/* The file itself, for its size so far, its lock and what it replaces. */
+kf_out *kf_stw_out(kf_stw *w);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
@@ -320,9 +317,6 @@ typedef struct kf_name_set {
   kf_dict *map;
   kf_arena arena; /* of the strings */
 } kf_name_set;
-/* Adds a string that is not in it yet. `line` is for messages. */
-kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
-                          size_t length, kf_err *err);
 /* The number of a string, which is added if it is new. */
 kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
                              size_t length, int32_t *number, kf_err *err);

@@ -76,6 +76,10 @@ typedef struct kf_table {
   uint64_t offset;             /* of the first row */
   struct kf_pq_column *column; /* of a .parquet file */
 } kf_table;
+/* Binary search in n structs of `size` bytes, sorted by a member, of which `first` points to that of the
+ * first struct: the last one with a value of at most `at`, or 0. */
+size_t kf_find_last(const uint64_t *first, size_t size, size_t n, uint64_t at);
+
 /* Sets the size of a table; fails if there are no rows, no columns, or too many columns. */
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err);
@@ -253,8 +257,6 @@ kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t 
                               kf_status (*use)(void *argument, uint64_t row, const char *text,
                                                size_t n, kf_err *err),
                               void *argument, kf_err *err);
-kf_status kf_labels_column_integers(const kf_labels *labels, uint64_t first, uint64_t n,
-                                    int64_t *out, kf_err *err);
 kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uint64_t *lengths,
                               kf_string *bytes, kf_err *err);
 

@@ -6,15 +6,7 @@
 
 /* The shard that holds a row: the last one that begins at or before it. */
 static size_t shard_of(const kf_files *files, uint64_t row) {
-  size_t low = 0, high = files->n_shards;
-  while (high - low > 1) {
-    size_t middle = low + (high - low) / 2;
-    if (files->shards[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return kf_find_last(&files->shards->first, sizeof *files->shards, files->n_shards, row);
 }
 
 /* Rows [first, first + n) of one shard, and their labels unless they are in a common file. */

@@ -130,7 +130,6 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
                       path, row, value, rules->names_from, rules->n_names);
 }
 
-/* place: see kf_label_text. */
 static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t place,
                               const char *text, size_t length, int32_t *out, kf_err *err) {
   *out = KF_LABEL_NONE;
@@ -167,7 +166,7 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
     size_t count = n - done < LABELS_AT_ONCE ? (size_t)(n - done) : LABELS_AT_ONCE;
     uint64_t row = first + done;
     if (labels->column_in != NULL) {
-      KF_TRY(kf_labels_column_integers(labels, row, count, value, err));
+      KF_TRY(kf_pq_fetch_integers(labels->column_in, row, count, value, err));
     } else {
       KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
       kf_decode_i64(labels->type, raw, count, value);
@@ -179,49 +178,29 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   return KF_OK;
 }
 
-/* The next label of a file that had one when it was opened. */
-static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
-  KF_TRY(kf_label_text_next(reader, text, length, err));
-  if (*text != NULL) return KF_OK;
-  return kf_fail_file(err, reader->labels->in->path, "the file has lost lines since it was opened");
-}
-
-static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
-                            uint64_t n, int32_t *out, kf_err *err) {
-  kf_label_text reader;
-  const char *text;
-  size_t length;
-  KF_TRY(kf_label_text_start(&reader, labels, first, err));
-  while (reader.row < first) KF_TRY(next_text(&reader, &text, &length, err));
-  for (uint64_t i = 0; i < n; i++) {
-    KF_TRY(next_text(&reader, &text, &length, err));
-    KF_TRY(resolve_text(labels, rules, reader.place, text, length, out + i, err));
-  }
-  return KF_OK;
-}
-
-/* Labels of a column, which are brought by kf_labels_each_text. */
-typedef struct column_use {
+/* What is done with text labels as they are read. */
+typedef struct label_use {
   const kf_labels *labels;
   const kf_label_rules *rules;
   kf_label_census *census; /* NULL: they are fetched */
   int32_t *out;
-} column_use;
+} label_use;
 
 static void count_label(kf_label_census *census, int32_t label) {
   if (label == KF_LABEL_NONE) census->unlabelled++;
   if (label > census->largest) census->largest = label;
 }
 
-static kf_status use_column(void *argument, uint64_t row, const char *text, size_t length,
-                            kf_err *err) {
-  column_use *use = argument;
+/* place: see kf_label_text. */
+static kf_status use_text(void *argument, uint64_t place, const char *text, size_t length,
+                          kf_err *err) {
+  label_use *use = argument;
   int32_t label;
   if (use->rules->map == NULL && length > 0) /* every new label is a class */
-    KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, row, text, length, &label,
-                              err));
+    KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, place, text, length,
+                              &label, err));
   else
-    KF_TRY(resolve_text(use->labels, use->rules, row, text, length, &label, err));
+    KF_TRY(resolve_text(use->labels, use->rules, place, text, length, &label, err));
   if (use->census != NULL)
     count_label(use->census, label);
   else
@@ -229,13 +208,33 @@ static kf_status use_column(void *argument, uint64_t row, const char *text, size
   return KF_OK;
 }
 
+/* The next label of a file that had one when it was opened. */
+static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
+  KF_TRY(kf_label_text_next(reader, text, length, err));
+  if (*text != NULL) return KF_OK;
+  return kf_fail_file(err, reader->labels->in->path, "the file has lost lines since it was opened");
+}
+
+static kf_status fetch_text(label_use *use, uint64_t first, uint64_t n, kf_err *err) {
+  kf_label_text reader;
+  const char *text;
+  size_t length;
+  KF_TRY(kf_label_text_start(&reader, use->labels, first, err));
+  while (reader.row < first) KF_TRY(next_text(&reader, &text, &length, err));
+  for (uint64_t i = 0; i < n; i++) {
+    KF_TRY(next_text(&reader, &text, &length, err));
+    KF_TRY(use_text(use, reader.place, text, length, err));
+  }
+  return KF_OK;
+}
+
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err) {
   if (n == 0) return KF_OK;
-  column_use use = {.labels = labels, .rules = rules, .out = out};
+  label_use use = {.labels = labels, .rules = rules, .out = out};
   if (labels->kind == KF_LABELS_COLUMN)
-    return kf_labels_each_text(labels, first, n, use_column, &use, err);
-  return kf_labels_are_text(labels) ? fetch_text(labels, rules, first, n, out, err)
+    return kf_labels_each_text(labels, first, n, use_text, &use, err);
+  return kf_labels_are_text(labels) ? fetch_text(&use, first, n, err)
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
@@ -263,8 +262,7 @@ static kf_status keep_place(kf_labels *labels, const kf_label_text *reader, kf_e
   return KF_OK;
 }
 
-static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
-                           kf_err *err) {
+static kf_status scan_text(kf_labels *labels, label_use *use, kf_err *err) {
   kf_label_text reader;
   KF_TRY(kf_label_text_start(&reader, labels, 0, err));
   for (;;) {
@@ -273,13 +271,7 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
     KF_TRY(keep_place(labels, &reader, err));
     KF_TRY(kf_label_text_next(&reader, &text, &length, err));
     if (text == NULL) break;
-    int32_t label;
-    if (rules->map == NULL && length > 0) /* every new label is a class */
-      KF_TRY(kf_name_set_number(&census->found, labels->in->path, reader.place, text, length,
-                                &label, err));
-    else
-      KF_TRY(resolve_text(labels, rules, reader.place, text, length, &label, err));
-    count_label(census, label);
+    KF_TRY(use_text(use, reader.place, text, length, err));
   }
   labels->count = reader.row;
   return KF_OK;
@@ -287,10 +279,10 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
 
 kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                          kf_err *err) {
-  column_use use = {.labels = labels, .rules = rules, .census = census};
+  label_use use = {.labels = labels, .rules = rules, .census = census};
   if (labels->kind == KF_LABELS_COLUMN)
-    return kf_labels_each_text(labels, 0, labels->count, use_column, &use, err);
-  return kf_labels_are_text(labels) ? scan_text(labels, rules, census, err)
+    return kf_labels_each_text(labels, 0, labels->count, use_text, &use, err);
+  return kf_labels_are_text(labels) ? scan_text(labels, &use, err)
                                     : scan_integers(labels, rules, census, err);
 }
 

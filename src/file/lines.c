@@ -94,8 +94,8 @@ kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
-                          size_t length, kf_err *err) {
+static kf_status add_to_set(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                            size_t length, kf_err *err) {
   if (set->n == KF_MAX_CLASSES)
     return kf_fail_file(err, path, "line %" PRIu64 " is one class more than the limit of %u", line,
                         KF_MAX_CLASSES);
@@ -123,7 +123,7 @@ kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, 
                              size_t length, int32_t *number, kf_err *err) {
   int64_t at = find(set, text, length);
   *number = at >= 0 ? (int32_t)at : (int32_t)set->n;
-  return at >= 0 ? KF_OK : kf_name_set_add(set, path, line, text, length, err);
+  return at >= 0 ? KF_OK : add_to_set(set, path, line, text, length, err);
 }
 
 kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err) {
@@ -156,7 +156,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
                         "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64
                         "; give such classes different names, such as ids",
                         line, set->name[before], before + 1);
-  return kf_name_set_add(set, list->path, line, text, length, err);
+  return add_to_set(set, list->path, line, text, length, err);
 }
 
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {

@@ -17,22 +17,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { REQUIRED, OPTIONAL, REPEATED };
-enum {
-  CONVERTED_UTF8 = 0,
-  CONVERTED_LIST = 3,
-  CONVERTED_ENUM = 4,
-  CONVERTED_UINT_8 = 11,
-  CONVERTED_INT_8 = 15,
-  CONVERTED_INT_64 = 18
-};
-enum {
-  LOGICAL_STRING = 1,
-  LOGICAL_LIST = 3,
-  LOGICAL_ENUM = 4,
-  LOGICAL_INTEGER = 10,
-  LOGICAL_FLOAT16 = 15
-};
 enum { MOST_LEVELS = 60, MOST_PATH = 4096 };
 
 /* --- the schema ------------------------------------------------------------------------------ */
@@ -68,7 +52,7 @@ static void read_logical(kf_thrift_struct *s, element *e) {
   kf_thrift_struct inner = kf_thrift_enter(s->in);
   while (kf_thrift_field(&inner)) {
     e->logical = inner.id;
-    if (inner.id == LOGICAL_INTEGER)
+    if (inner.id == KF_PQ_LOGICAL_INTEGER)
       read_integer_type(&inner, e);
     else
       kf_thrift_skip(&inner);
@@ -137,11 +121,12 @@ static const char *type_name(kf_type type) {
 
 /* Dates, times and decimals are no class numbers. Narrow integers are stored in 32 bits. */
 static void set_integer(kf_pq_leaf *leaf, const element *e) {
-  bool converted = e->converted >= CONVERTED_UINT_8 && e->converted <= CONVERTED_INT_64;
+  bool converted = e->converted >= KF_PQ_CONVERTED_UINT_8 && e->converted <= KF_PQ_CONVERTED_INT_64;
   bool plain = e->converted < 0 && e->logical == 0;
-  if (!plain && !converted && e->logical != LOGICAL_INTEGER) return;
-  bool is_unsigned =
-      e->logical == LOGICAL_INTEGER ? e->is_unsigned : converted && e->converted < CONVERTED_INT_8;
+  if (!plain && !converted && e->logical != KF_PQ_LOGICAL_INTEGER) return;
+  bool is_unsigned = e->logical == KF_PQ_LOGICAL_INTEGER
+                         ? e->is_unsigned
+                         : converted && e->converted < KF_PQ_CONVERTED_INT_8;
   leaf->kind = KF_PQ_INTEGERS;
   if (e->type == KF_PQ_INT32)
     leaf->element = is_unsigned ? KF_TYPE_U32 : KF_TYPE_I32;
@@ -150,9 +135,9 @@ static void set_integer(kf_pq_leaf *leaf, const element *e) {
 }
 
 static void set_bytes(kf_pq_leaf *leaf, const element *e) {
-  bool half = e->type == KF_PQ_FIXED && e->length == 2 && e->logical == LOGICAL_FLOAT16;
-  bool text = e->converted == CONVERTED_UTF8 || e->converted == CONVERTED_ENUM ||
-              e->logical == LOGICAL_STRING || e->logical == LOGICAL_ENUM;
+  bool half = e->type == KF_PQ_FIXED && e->length == 2 && e->logical == KF_PQ_LOGICAL_FLOAT16;
+  bool text = e->converted == KF_PQ_CONVERTED_UTF8 || e->converted == KF_PQ_CONVERTED_ENUM ||
+              e->logical == KF_PQ_LOGICAL_STRING || e->logical == KF_PQ_LOGICAL_ENUM;
   if (half) {
     leaf->kind = KF_PQ_ROWS;
     leaf->element = KF_TYPE_F16;
@@ -228,16 +213,17 @@ static kf_status walk_node(schema_walk *w, place at) {
   if (at.depth > 0) {
     KF_TRY(add_name(w, w->path, &at.path, &e));
     if (at.list_nodes == 0) KF_TRY(add_name(w, w->name, &at.name, &e));
-    if (e.repetition < REQUIRED || e.repetition > REPEATED)
+    if (e.repetition < KF_PQ_REQUIRED || e.repetition > KF_PQ_REPEATED)
       return bad_schema(w, "has a node that is neither required, optional nor repeated");
-    if (e.repetition != REQUIRED) at.def++;
-    if (e.repetition == REPEATED) {
+    if (e.repetition != KF_PQ_REQUIRED) at.def++;
+    if (e.repetition == KF_PQ_REPEATED) {
       at.rep++;
       at.list_def = at.def;
     }
   }
   if (e.children == 0 && at.depth > 0) return add_leaf(w, &e, &at);
-  bool list = at.depth > 0 && (e.converted == CONVERTED_LIST || e.logical == LOGICAL_LIST);
+  bool list =
+      at.depth > 0 && (e.converted == KF_PQ_CONVERTED_LIST || e.logical == KF_PQ_LOGICAL_LIST);
   /* The repeated child of a list has no name of its own, nor has its element. */
   at.list_nodes = list ? 2 : at.list_nodes > 0 ? at.list_nodes - 1 : 0;
   at.depth++;

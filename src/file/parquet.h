@@ -20,6 +20,24 @@ typedef enum kf_pq_physical {
   KF_PQ_FIXED = 7  /* FIXED_LEN_BYTE_ARRAY */
 } kf_pq_physical;
 
+/* Annotations of nodes in the schema, as Parquet numbers them. */
+enum { KF_PQ_REQUIRED, KF_PQ_OPTIONAL, KF_PQ_REPEATED };
+enum {
+  KF_PQ_CONVERTED_UTF8 = 0,
+  KF_PQ_CONVERTED_LIST = 3,
+  KF_PQ_CONVERTED_ENUM = 4,
+  KF_PQ_CONVERTED_UINT_8 = 11,
+  KF_PQ_CONVERTED_INT_8 = 15,
+  KF_PQ_CONVERTED_INT_64 = 18
+};
+enum {
+  KF_PQ_LOGICAL_STRING = 1,
+  KF_PQ_LOGICAL_LIST = 3,
+  KF_PQ_LOGICAL_ENUM = 4,
+  KF_PQ_LOGICAL_INTEGER = 10,
+  KF_PQ_LOGICAL_FLOAT16 = 15
+};
+
 /* What a column can be here. */
 typedef enum kf_pq_kind {
   KF_PQ_OTHER,

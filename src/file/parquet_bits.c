@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-bool kf_pq_varint(kf_pq_span *in, uint64_t *out) {
+/* false: the bytes end before, or the value does not fit. */
+static bool get_varint(kf_pq_span *in, uint64_t *out) {
   *out = 0;
   for (unsigned shift = 0; shift < 64 && in->at < in->end; shift += 7) {
     uint64_t byte = *in->at++;
@@ -63,7 +64,7 @@ static bool next_packed(kf_pq_runs *r, uint64_t eights) {
 
 static bool next_run(kf_pq_runs *r) {
   uint64_t head;
-  if (!kf_pq_varint(&r->in, &head) || head >> 1 > UINT32_MAX) return false;
+  if (!get_varint(&r->in, &head) || head >> 1 > UINT32_MAX) return false;
   r->packed = head & 1;
   if (r->packed) return next_packed(r, head >> 1);
   size_t size = (r->width + 7) / 8;
@@ -131,7 +132,7 @@ bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
 
 static bool get_zigzag(kf_pq_span *in, uint64_t *out) {
   uint64_t value;
-  if (!kf_pq_varint(in, &value)) return false;
+  if (!get_varint(in, &value)) return false;
   *out = value >> 1 ^ (~(value & 1) + 1);
   return true;
 }
@@ -152,7 +153,7 @@ static bool read_miniblock(kf_pq_span *in, unsigned width, uint64_t size, uint32
 
 bool kf_pq_deltas(kf_pq_span *in, uint32_t n, int64_t *out) {
   uint64_t block, minis, total, value, least;
-  if (!kf_pq_varint(in, &block) || !kf_pq_varint(in, &minis) || !kf_pq_varint(in, &total) ||
+  if (!get_varint(in, &block) || !get_varint(in, &minis) || !get_varint(in, &total) ||
       !get_zigzag(in, &value))
     return false;
   if (total != n || minis == 0 || minis > 512 || block == 0 || block > 1 << 24 ||

@@ -24,8 +24,6 @@ kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width);
 /* The next n values; false: the bytes end before. */
 bool kf_pq_runs_read(kf_pq_runs *runs, uint32_t *out, uint32_t n);
 bool kf_pq_runs_read_levels(kf_pq_runs *runs, unsigned char *out, uint32_t n); /* width up to 8 */
-/* A varint; false: the bytes end before, or it does not fit. */
-bool kf_pq_varint(kf_pq_span *in, uint64_t *out);
 /* Exactly n integers in DELTA_BINARY_PACKED; `in` moves past them. */
 bool kf_pq_deltas(kf_pq_span *in, uint32_t n, int64_t *out);
 

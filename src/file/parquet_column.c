@@ -71,31 +71,20 @@ static kf_status walk_chunks(kf_pq_column *c, const kf_pq_chunk *chunks, kf_err 
 /* --- places ---------------------------------------------------------------------------------- */
 
 uint32_t kf_pq_group_of(const kf_pq_column *c, uint64_t row) {
-  uint32_t low = 0, high = c->n_groups;
-  while (high - low > 1) {
-    uint32_t middle = low + (high - low) / 2;
-    if (c->groups[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return (uint32_t)kf_find_last(&c->groups->first, sizeof *c->groups, c->n_groups, row);
 }
 
 /* The last page of a group that begins at or before value `at`; or, by rows, before row `at`. A dictionary
  * begins where the page after it does, and so is never the last. */
 static uint32_t page_of(const kf_pq_column *c, const kf_pq_group *group, bool by_rows,
                         uint64_t at) {
-  uint32_t low = group->begin, high = group->end;
-  while (high - low > 1) {
-    uint32_t middle = low + (high - low) / 2;
-    uint64_t first = by_rows ? c->first_rows[middle] : c->pages[middle].first;
-    if (first <= at)
-      low = middle;
-    else
-      high = middle;
+  size_t n = group->end - group->begin, size = sizeof *c->pages;
+  const uint64_t *first = &c->pages[group->begin].first;
+  if (by_rows) {
+    first = &c->first_rows[group->begin];
+    size = sizeof *first;
   }
-  return low;
+  return group->begin + (uint32_t)kf_find_last(first, size, n, at);
 }
 
 kf_pq_shape kf_pq_shape_of(const kf_pq_column *c, uint32_t page) {

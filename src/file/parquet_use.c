@@ -137,11 +137,6 @@ kf_status kf_parquet_open_labels(kf_labels *labels, const char *path, const char
   return status;
 }
 
-kf_status kf_labels_column_integers(const kf_labels *labels, uint64_t first, uint64_t n,
-                                    int64_t *out, kf_err *err) {
-  return kf_pq_fetch_integers(labels->column_in, first, n, out, err);
-}
-
 /* A text that is handed on after a check. */
 typedef struct text_use {
   const char *path, *what;

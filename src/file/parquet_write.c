@@ -3,25 +3,14 @@
  *
  * A row is a list of required numbers in a required list, as LIST says, so levels have one bit: a row
  * begins with a repetition level 0 and goes on with D - 1 times 1, two runs of a few bytes. */
+#include "file/parquet.h"
 #include "file/parquet_write.h"
-#include "file/thrift.h"
 
 #include <string.h>
 
 #define GROUP_BYTES ((uint64_t)32 << 20)
 #define GROUP_ROWS  ((uint64_t)1 << 20)
 #define PAGE_BYTES  ((uint64_t)1 << 20)
-
-enum {
-  TYPE_INT32 = 1,
-  TYPE_INT64 = 2,
-  TYPE_FLOAT = 4,
-  TYPE_DOUBLE = 5,
-  TYPE_BYTES = 6,
-  TYPE_FIXED = 7
-};
-enum { REQUIRED, OPTIONAL, REPEATED };
-enum { PLAIN = 0, RLE = 3 };
 
 typedef struct column {
   kf_pqw_column of;
@@ -186,9 +175,9 @@ static void put_page_header(const column *c, const page *p, uint64_t size, kf_st
   kf_thrift_put_i32(&head, 3, (int32_t)size);
   kf_thrift_out data = kf_thrift_put_struct(&head, 5);
   kf_thrift_put_i32(&data, 1, (int32_t)values);
-  kf_thrift_put_i32(&data, 2, PLAIN);
-  kf_thrift_put_i32(&data, 3, RLE);
-  kf_thrift_put_i32(&data, 4, RLE);
+  kf_thrift_put_i32(&data, 2, KF_PQ_PLAIN);
+  kf_thrift_put_i32(&data, 3, KF_PQ_RLE);
+  kf_thrift_put_i32(&data, 4, KF_PQ_RLE);
   kf_thrift_put_end(&data);
   kf_thrift_put_end(&head);
 }
@@ -210,11 +199,11 @@ static kf_status write_page(kf_pqw *w, const column *c, const page *p, kf_err *e
 
 static int32_t stored_type(const kf_pqw_column *c) {
   switch (c->kind) {
-  case KF_PQW_TEXT: return TYPE_BYTES;
-  case KF_PQW_I32: return TYPE_INT32;
-  case KF_PQW_I64: return TYPE_INT64;
-  case KF_PQW_F64: return TYPE_DOUBLE;
-  default: return c->type == KF_TYPE_F16 ? TYPE_FIXED : TYPE_FLOAT;
+  case KF_PQW_TEXT: return KF_PQ_BYTES;
+  case KF_PQW_I32: return KF_PQ_INT32;
+  case KF_PQW_I64: return KF_PQ_INT64;
+  case KF_PQW_F64: return KF_PQ_DOUBLE;
+  default: return c->type == KF_TYPE_F16 ? KF_PQ_FIXED : KF_PQ_FLOAT;
   }
 }
 
@@ -227,8 +216,8 @@ static void put_chunk(kf_pqw *w, const column *c, uint64_t begin) {
   kf_thrift_out meta = kf_thrift_put_struct(&chunk, 3);
   kf_thrift_put_i32(&meta, 1, stored_type(&c->of));
   kf_thrift_put_list(&meta, 2, KF_THRIFT_I32, 2);
-  kf_thrift_put_element_i32(&w->groups, PLAIN);
-  kf_thrift_put_element_i32(&w->groups, RLE);
+  kf_thrift_put_element_i32(&w->groups, KF_PQ_PLAIN);
+  kf_thrift_put_element_i32(&w->groups, KF_PQ_RLE);
   kf_thrift_put_list(&meta, 3, KF_THRIFT_BINARY, list ? 3 : 1);
   kf_thrift_put_element_text(&w->groups, c->of.name);
   if (list) kf_thrift_put_element_text(&w->groups, "list");
@@ -280,27 +269,25 @@ static void put_logical(kf_thrift_out *e, int16_t which) {
 
 static void put_group_node(kf_string *to, int32_t repetition, const char *name, int32_t children,
                            bool list) {
-  enum { CONVERTED_LIST = 3, LOGICAL_LIST = 3 };
   kf_thrift_out e = {.to = to};
   if (repetition >= 0) kf_thrift_put_i32(&e, 3, repetition);
   kf_thrift_put_text(&e, 4, name);
   kf_thrift_put_i32(&e, 5, children);
-  if (list) kf_thrift_put_i32(&e, 6, CONVERTED_LIST);
-  if (list) put_logical(&e, LOGICAL_LIST);
+  if (list) kf_thrift_put_i32(&e, 6, KF_PQ_CONVERTED_LIST);
+  if (list) put_logical(&e, KF_PQ_LOGICAL_LIST);
   kf_thrift_put_end(&e);
 }
 
 static void put_leaf(kf_string *to, const kf_pqw_column *c, const char *name) {
-  enum { CONVERTED_UTF8 = 0, LOGICAL_STRING = 1, LOGICAL_FLOAT16 = 15 };
   kf_thrift_out e = {.to = to};
   int32_t type = stored_type(c);
   kf_thrift_put_i32(&e, 1, type);
-  if (type == TYPE_FIXED) kf_thrift_put_i32(&e, 2, 2);
-  kf_thrift_put_i32(&e, 3, c->optional ? OPTIONAL : REQUIRED);
+  if (type == KF_PQ_FIXED) kf_thrift_put_i32(&e, 2, 2);
+  kf_thrift_put_i32(&e, 3, c->optional ? KF_PQ_OPTIONAL : KF_PQ_REQUIRED);
   kf_thrift_put_text(&e, 4, name);
-  if (type == TYPE_BYTES) kf_thrift_put_i32(&e, 6, CONVERTED_UTF8);
-  if (type == TYPE_BYTES) put_logical(&e, LOGICAL_STRING);
-  if (type == TYPE_FIXED) put_logical(&e, LOGICAL_FLOAT16);
+  if (type == KF_PQ_BYTES) kf_thrift_put_i32(&e, 6, KF_PQ_CONVERTED_UTF8);
+  if (type == KF_PQ_BYTES) put_logical(&e, KF_PQ_LOGICAL_STRING);
+  if (type == KF_PQ_FIXED) put_logical(&e, KF_PQ_LOGICAL_FLOAT16);
   kf_thrift_put_end(&e);
 }
 
@@ -312,8 +299,8 @@ static void put_schema(const kf_pqw *w, kf_thrift_out *meta) {
   for (size_t i = 0; i < w->n_columns; i++) {
     const kf_pqw_column *c = &w->columns[i].of;
     if (c->kind == KF_PQW_ROWS) {
-      put_group_node(meta->to, REQUIRED, c->name, 1, true);
-      put_group_node(meta->to, REPEATED, "list", 1, false);
+      put_group_node(meta->to, KF_PQ_REQUIRED, c->name, 1, true);
+      put_group_node(meta->to, KF_PQ_REPEATED, "list", 1, false);
     }
     put_leaf(meta->to, c, c->kind == KF_PQW_ROWS ? "element" : c->name);
   }

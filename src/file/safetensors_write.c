@@ -206,17 +206,7 @@ kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
   return w->watch != NULL ? kf_take_from_first(ctx, KF_OK, w->watch, sizeof *w->watch) : KF_OK;
 }
 
-uint64_t kf_stw_bytes(const kf_stw *w) { return w->out.written; }
-
-kf_status kf_stw_lock(const kf_stw *w, int *lock, kf_err *err) {
-  return kf_out_lock(&w->out, lock, err);
-}
-
-void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
-
-kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err) {
-  return kf_out_belongs(&w->out, guard, path, err);
-}
+kf_out *kf_stw_out(kf_stw *w) { return &w->out; }
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);

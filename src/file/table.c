@@ -22,6 +22,19 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
   return KF_OK;
 }
 
+size_t kf_find_last(const uint64_t *first, size_t size, size_t n, uint64_t at) {
+  size_t low = 0, high = n;
+  while (high - low > 1) {
+    size_t middle = low + (high - low) / 2;
+    const void *begin = (const char *)first + middle * size;
+    if (*(const uint64_t *)begin <= at)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 static size_t buffered(uint64_t left) { return left < BUFFERED ? (size_t)left : BUFFERED; }
 
 kf_status kf_in_read_f32(const kf_in *in, const kf_kernels *kernels, kf_type type, uint64_t at,

@@ -97,7 +97,7 @@ bool kf_thrift_bool(kf_thrift_struct *s) {
   return s->type == KF_THRIFT_TRUE;
 }
 
-const char *kf_thrift_element(kf_thrift *in, uint32_t *n) {
+static const char *get_text(kf_thrift *in, uint32_t *n) {
   uint64_t length = get_varint(in);
   *n = 0;
   if (length > (uint64_t)(in->end - in->at)) {
@@ -112,7 +112,7 @@ const char *kf_thrift_element(kf_thrift *in, uint32_t *n) {
 
 const char *kf_thrift_binary(kf_thrift_struct *s, uint32_t *n) {
   *n = 0;
-  if (s->type == KF_THRIFT_BINARY) return kf_thrift_element(s->in, n);
+  if (s->type == KF_THRIFT_BINARY) return get_text(s->in, n);
   fail(s->in, "the metadata have something else where a text is expected");
   return "";
 }
@@ -176,7 +176,7 @@ static void skip(kf_thrift *in, kf_thrift_type type, bool element) {
     else
       in->at += 8;
     break;
-  case KF_THRIFT_BINARY: kf_thrift_element(in, &n); break;
+  case KF_THRIFT_BINARY: get_text(in, &n); break;
   case KF_THRIFT_LIST:
   case KF_THRIFT_SET: skip_list(in); break;
   case KF_THRIFT_MAP: skip_map(in); break;

@@ -50,8 +50,6 @@ bool kf_thrift_bool(kf_thrift_struct *s);
 const char *kf_thrift_binary(kf_thrift_struct *s, uint32_t *n);
 /* The number of elements of a list, each of `type`; an element takes a byte at least. */
 uint32_t kf_thrift_list(kf_thrift_struct *s, kf_thrift_type type);
-/* An element of a list of strings. */
-const char *kf_thrift_element(kf_thrift *in, uint32_t *n);
 void kf_thrift_skip(kf_thrift_struct *s);
 
 /* --- writing ------------------------------------------------------------------------------------ */
