@@ -1,7 +1,7 @@
-/* crc.c - CRC-32, which archives and pages of Parquet carry. */
+/* crc.c - CRC-32, for ZIP archives and Parquet pages. */
 #include "file/file_internal.h"
 
-/* Eight bytes at a time: table[k][b] is the effect of byte b with k zero bytes after it. */
+/* Slicing by eight: table[k][b] is the effect of byte b followed by k zero bytes. */
 void kf_crc_start(kf_crc *c) {
   c->state = UINT32_MAX;
   for (uint32_t b = 0; b < 256; b++) {

@@ -1,4 +1,4 @@
-/* files.c - a data set over files: finds the shard that holds a row. files_open.c makes one. */
+/* files.c - a data set over files: maps rows to shards. files_open.c makes one. */
 #include "file/parquet.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* labels.c - labels of rows: integers or strings in a .npy, integers in a tensor, a column of a table, or
- * text with one label per line.
+/* labels.c - labels of rows: integers or strings in a .npy, integers in a tensor, a column of a
+ * table or of a .parquet file, or text with one label per line.
  *
- * They are streamed like the rows: one pass when the data set is opened checks them and finds the
- * classes; later they are fetched with the rows. Only the list of classes and, for text, a sparse index
- * of places in the file stay in memory. */
+ * Labels are streamed like rows: a pass at opening checks them and finds the classes; later they
+ * are fetched with the rows. Only the list of classes and, for text, a sparse index of places in
+ * the file stay in memory. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { LABELS_AT_ONCE = 4096 };
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------- */
 
 kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
   *labels = (kf_labels){.own = npy->in};
@@ -38,7 +38,7 @@ kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
   return KF_OK;
 }
 
-/* Text: a table by its ending, or because a column is asked for. */
+/* Opens text. It is a table by its extension, or because a column is asked for. */
 static kf_status open_text(kf_labels *labels, const char *path, const char *column, uint64_t rows,
                            kf_err *err) {
   KF_TRY(kf_in_open(&labels->own, path, err));
@@ -99,7 +99,7 @@ bool kf_labels_are_text(const kf_labels *labels) {
   return labels->in != NULL && labels->kind != KF_LABELS_INTEGERS;
 }
 
-/* --- from a label to a class number ---------------------------------------------------------- */
+/* --- from a label to a class number -------------------------------------------------------- */
 
 static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *rules, uint64_t row,
                                  int64_t value, int32_t *out, kf_err *err) {
@@ -155,7 +155,7 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
                       (int)(length < 64 ? length : 64), text, unit, place, rules->names_from);
 }
 
-/* --- fetching -------------------------------------------------------------------------------- */
+/* --- fetching ------------------------------------------------------------------------------ */
 
 static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *rules,
                                 uint64_t first, uint64_t n, int32_t *out, kf_err *err) {
@@ -178,11 +178,11 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   return KF_OK;
 }
 
-/* What is done with text labels as they are read. */
+/* Counts or stores text labels as they are read. */
 typedef struct label_use {
   const kf_labels *labels;
   const kf_label_rules *rules;
-  kf_label_census *census; /* NULL: they are fetched */
+  kf_label_census *census; /* NULL: the labels are stored in `out` */
   int32_t *out;
 } label_use;
 
@@ -196,7 +196,7 @@ static kf_status use_text(void *argument, uint64_t place, const char *text, size
                           kf_err *err) {
   label_use *use = argument;
   int32_t label;
-  if (use->rules->map == NULL && length > 0) /* every new label is a class */
+  if (use->rules->map == NULL && length > 0) /* every new label becomes a class */
     KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, place, text, length,
                               &label, err));
   else
@@ -208,7 +208,7 @@ static kf_status use_text(void *argument, uint64_t place, const char *text, size
   return KF_OK;
 }
 
-/* The next label of a file that had one when it was opened. */
+/* The next label, which was there when the file was opened. */
 static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
   KF_TRY(kf_label_text_next(reader, text, length, err));
   if (*text != NULL) return KF_OK;
@@ -238,7 +238,7 @@ kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, 
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
-/* --- the scan when a data set is opened ------------------------------------------------------ */
+/* --- the scan when a data set is opened ---------------------------------------------------- */
 
 static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *rules,
                                kf_label_census *census, kf_err *err) {
@@ -252,7 +252,7 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
   return KF_OK;
 }
 
-/* Keeps the place of the next label, if it is one of those to keep. */
+/* Adds the place of the next label to the index, if it is one of those to keep. */
 static kf_status keep_place(kf_labels *labels, const kf_label_text *reader, kf_err *err) {
   if (labels->kind == KF_LABELS_STRINGS || reader->row % KF_LABEL_STEP != 0) return KF_OK;
   if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,

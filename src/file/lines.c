@@ -1,14 +1,14 @@
 /* lines.c - text files with one entry per line: labels and class names.
  *
- * UTF-8 with or without a byte order mark; lines end in "\n" or "\r\n", the last one possibly in
- * neither. A NUL byte means that the file is not text (UTF-16, or binary), and is refused. */
+ * UTF-8 with or without a byte order mark. Lines end in "\n" or "\r\n", the last one possibly in
+ * neither. A file with a NUL byte is not text (UTF-16, or binary) and is refused. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- lines ----------------------------------------------------------------------------------- */
+/* --- lines --------------------------------------------------------------------------------- */
 
 void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
   lines->in = in;
@@ -21,7 +21,7 @@ uint64_t kf_lines_offset(const kf_lines *lines) {
   return lines->position - (lines->end - lines->begin);
 }
 
-/* Moves what is left to the front of the buffer and fills the rest. */
+/* Moves the unread part to the front of the buffer and fills the rest. */
 static kf_status fill(kf_lines *lines, kf_err *err) {
   memmove(lines->buffer, lines->buffer + lines->begin, lines->end - lines->begin);
   lines->end -= lines->begin;
@@ -38,7 +38,8 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   return KF_OK;
 }
 
-/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be read. */
+/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be
+ * read. */
 static const char *find_end(const kf_lines *lines) {
   const char *text = lines->buffer + lines->begin;
   size_t n = lines->end - lines->begin;
@@ -66,7 +67,8 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
                         lines->line, KF_LINE_MAX);
   if (memchr(begin, '\0', n) != NULL)
     return kf_fail_file(err, lines->in->path,
-                        "line %" PRIu64 " holds a NUL byte: this is not a text file", lines->line);
+                        "line %" PRIu64 " contains a NUL byte: this is not a text file",
+                        lines->line);
   *text = begin;
   *length = n;
   return KF_OK;
@@ -92,14 +94,14 @@ kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err
   return status;
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- names --------------------------------------------------------------------------------- */
 
 static kf_status add_to_set(kf_name_set *set, const char *path, uint64_t line, const char *text,
                             size_t length, kf_err *err) {
   if (set->n == KF_MAX_CLASSES)
     return kf_fail_file(err, path, "line %" PRIu64 " is one class more than the limit of %u", line,
                         KF_MAX_CLASSES);
-  /* Names are written to the JSON of our files, which must be UTF-8. */
+  /* Names are written to the JSON of koofu files, which must be UTF-8. */
   if (!kf_utf8_valid(text, length))
     return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);

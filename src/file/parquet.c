@@ -2,24 +2,25 @@
  *
  *   bytes 0-3       PAR1
  *   then            pages, column by column in every row group
- *   then            the footer: a struct of Thrift with the schema and the places of all pages
+ *   then            the footer: a Thrift struct with the schema and the places of all pages
  *   last 8 bytes    its length, uint32, and PAR1
  *
- * The schema is a tree in depth-first order; its leaves are the columns. A list is a group that is
- * annotated as one, with a repeated child; older writers repeat the element itself, and a repeated leaf
- * needs no annotation at all. All of these have one repeated node above or at the leaf, and that is all
- * that decides here. Levels count what is there of a value: its definition level is the number of optional
- * and repeated nodes on its path that are, and its repetition level is 0 where a row begins.
+ * The schema is a tree in depth-first order; its leaves are the columns. A list is a group with a
+ * list annotation and a repeated child. Older writers repeat the element itself, and a repeated leaf
+ * needs no annotation at all. All variants have exactly one repeated node at the leaf or above, and
+ * only that matters here. The definition level of a value is the number of optional and repeated
+ * nodes on its path that are present; its repetition level is 0 where a row begins.
  *
- * Lists in the footer are not trusted: every element takes a byte of it, so its length bounds them. */
+ * Lists in the footer are not trusted: every element takes at least one byte of the footer, so its
+ * length bounds them. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_LEVELS = 60, MOST_PATH = 4096 };
+enum { MAX_LEVELS = 60, MAX_PATH = 4096 };
 
-/* --- the schema ------------------------------------------------------------------------------ */
+/* --- the schema ---------------------------------------------------------------------------- */
 
 typedef struct element {
   int type, length, repetition, converted, logical;
@@ -43,7 +44,7 @@ static void read_integer_type(kf_thrift_struct *s, element *e) {
   }
 }
 
-/* A union: its only field says which type it is. */
+/* A union: its only field is the type. */
 static void read_logical(kf_thrift_struct *s, element *e) {
   if (s->type != KF_THRIFT_STRUCT) {
     kf_thrift_skip(s);
@@ -81,11 +82,11 @@ static element read_element(kf_thrift *in) {
   return e;
 }
 
-/* Where a walk through the schema is: what the nodes above add up to. */
+/* A position in a walk through the schema: the sums over the nodes above. */
 typedef struct place {
   unsigned def, rep, list_def;
-  size_t name, path;   /* lengths of both so far */
-  unsigned list_nodes; /* nodes below this one that belong to a list, and have no name in `name` */
+  size_t name, path;   /* lengths of both names so far */
+  unsigned list_nodes; /* levels below that belong to a list and are not part of `name` */
   unsigned depth;
 } place;
 
@@ -93,7 +94,7 @@ typedef struct schema_walk {
   kf_pq *pq;
   kf_thrift *in;
   uint32_t left; /* elements */
-  char name[MOST_PATH], path[MOST_PATH];
+  char name[MAX_PATH], path[MAX_PATH];
   kf_err *err;
 } schema_walk;
 
@@ -101,11 +102,11 @@ static kf_status bad_schema(const schema_walk *w, const char *what) {
   return kf_fail_file(w->err, w->pq->in->path, "the schema of the file %s", what);
 }
 
-/* Adds ".NAME"; a NUL would end a name early. */
+/* Appends ".NAME". A NUL would cut a name short. */
 static kf_status add_name(const schema_walk *w, char *to, size_t *n, const element *e) {
-  if (e->n_name >= MOST_PATH - 2 - *n || memchr(e->name, '\0', e->n_name) != NULL ||
+  if (e->n_name >= MAX_PATH - 2 - *n || memchr(e->name, '\0', e->n_name) != NULL ||
       !kf_utf8_valid(e->name, e->n_name))
-    return bad_schema(w, "has a name that is too long or not a text");
+    return bad_schema(w, "has a name that is too long or not text");
   if (*n > 0) to[(*n)++] = '.';
   memcpy(to + *n, e->name, e->n_name);
   *n += e->n_name;
@@ -119,7 +120,7 @@ static const char *type_name(kf_type type) {
   return names[type];
 }
 
-/* Dates, times and decimals are no class numbers. Narrow integers are stored in 32 bits. */
+/* Dates, times and decimals are not class numbers. Narrow integers are stored in 32 bits. */
 static void set_integer(kf_pq_leaf *leaf, const element *e) {
   bool converted = e->converted >= KF_PQ_CONVERTED_UINT_8 && e->converted <= KF_PQ_CONVERTED_INT_64;
   bool plain = e->converted < 0 && e->logical == 0;
@@ -148,7 +149,7 @@ static void set_bytes(kf_pq_leaf *leaf, const element *e) {
   }
 }
 
-/* What the values of a column are taken for. */
+/* Decides what a column can be used for. */
 static void set_kind(kf_pq_leaf *leaf, const element *e) {
   static const char *const stored[] = {"boolean", "i32", "i64", "i96", "f32", "f64", "bytes"};
   bool list = leaf->most_rep == 1;
@@ -206,7 +207,7 @@ static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
 }
 
 static kf_status walk_node(schema_walk *w, place at) {
-  if (w->left == 0 || at.depth > MOST_LEVELS) return bad_schema(w, "is not a tree");
+  if (w->left == 0 || at.depth > MAX_LEVELS) return bad_schema(w, "is not a tree");
   w->left--;
   element e = read_element(w->in);
   if (w->in->bad != NULL) return kf_fail_file(w->err, w->pq->in->path, "%s", w->in->bad);
@@ -214,7 +215,7 @@ static kf_status walk_node(schema_walk *w, place at) {
     KF_TRY(add_name(w, w->path, &at.path, &e));
     if (at.list_nodes == 0) KF_TRY(add_name(w, w->name, &at.name, &e));
     if (e.repetition < KF_PQ_REQUIRED || e.repetition > KF_PQ_REPEATED)
-      return bad_schema(w, "has a node that is neither required, optional nor repeated");
+      return bad_schema(w, "has a node that is not required, optional or repeated");
     if (e.repetition != KF_PQ_REQUIRED) at.def++;
     if (e.repetition == KF_PQ_REPEATED) {
       at.rep++;
@@ -224,7 +225,7 @@ static kf_status walk_node(schema_walk *w, place at) {
   if (e.children == 0 && at.depth > 0) return add_leaf(w, &e, &at);
   bool list =
       at.depth > 0 && (e.converted == KF_PQ_CONVERTED_LIST || e.logical == KF_PQ_LOGICAL_LIST);
-  /* The repeated child of a list has no name of its own, nor has its element. */
+  /* The repeated child of a list and its element are not part of the name. */
   at.list_nodes = list ? 2 : at.list_nodes > 0 ? at.list_nodes - 1 : 0;
   at.depth++;
   for (uint32_t i = 0; i < e.children; i++) KF_TRY(walk_node(w, at));
@@ -246,9 +247,9 @@ static kf_status read_schema(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   return status;
 }
 
-/* --- metadata of the file ---------------------------------------------------------------------- */
+/* --- metadata of the file ------------------------------------------------------------------ */
 
-static kf_status read_pairs(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
+static kf_status read_entries(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   uint32_t n = kf_thrift_list(s, KF_THRIFT_STRUCT);
   KF_TAKE(&pq->arena, pq->keys, n);
   KF_TAKE(&pq->arena, pq->values, n);
@@ -256,12 +257,12 @@ static kf_status read_pairs(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   for (uint32_t i = 0; i < n && s->in->bad == NULL; i++) {
     const char *text[2] = {"", ""};
     uint32_t length[2] = {0, 0};
-    kf_thrift_struct pair = kf_thrift_enter(s->in);
-    while (kf_thrift_field(&pair)) {
-      if (pair.id == 1 || pair.id == 2)
-        text[pair.id - 1] = kf_thrift_binary(&pair, &length[pair.id - 1]);
+    kf_thrift_struct entry = kf_thrift_enter(s->in);
+    while (kf_thrift_field(&entry)) {
+      if (entry.id == 1 || entry.id == 2)
+        text[entry.id - 1] = kf_thrift_binary(&entry, &length[entry.id - 1]);
       else
-        kf_thrift_skip(&pair);
+        kf_thrift_skip(&entry);
     }
     pq->keys[pq->n_meta] = copy_text(&pq->arena, text[0], length[0]);
     pq->values[pq->n_meta++] = copy_text(&pq->arena, text[1], length[1]);
@@ -283,7 +284,7 @@ static kf_status read_footer(kf_pq *pq, kf_err *err) {
       pq->groups_at = (size_t)(in.at - pq->footer);
       kf_thrift_skip(&s);
     } else if (s.id == 5 && pq->keys == NULL) {
-      KF_TRY(read_pairs(pq, &s, err));
+      KF_TRY(read_entries(pq, &s, err));
     } else if (s.id == 8) {
       return kf_fail_file(err, pq->in->path, "the file is encrypted");
     } else {
@@ -331,7 +332,7 @@ void kf_pq_close(kf_pq *pq) {
   *pq = (kf_pq){0};
 }
 
-/* --- columns --------------------------------------------------------------------------------- */
+/* --- columns ------------------------------------------------------------------------------- */
 
 const kf_pq_leaf *kf_pq_find(const kf_pq *pq, const char *name) {
   for (size_t i = 0; i < pq->n_leaves; i++)
@@ -362,9 +363,9 @@ kf_status kf_pq_refuse(const kf_pq *pq, kf_hint hint, const char *what, kf_err *
   return status;
 }
 
-/* --- row groups ------------------------------------------------------------------------------ */
+/* --- row groups ---------------------------------------------------------------------------- */
 
-/* A ColumnMetaData. */
+/* Reads a ColumnMetaData. */
 static void read_chunk(kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
   int64_t values = -1, size = -1, data = -1, dictionary = -1;
   kf_thrift_struct meta = kf_thrift_enter(s->in);
@@ -380,13 +381,14 @@ static void read_chunk(kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
     }
   }
   int64_t begin = dictionary > 0 && dictionary < data ? dictionary : data;
-  if (values < 0 || size < 0 || begin < 4) return; /* end stays 0: told by the caller */
+  if (values < 0 || size < 0 || begin < 4) return; /* end stays 0, and the caller fails */
   chunk->values = (uint64_t)values;
   chunk->begin = (uint64_t)begin;
   if (!kf_add_u64(chunk->begin, (uint64_t)size, &chunk->end)) chunk->end = 0;
 }
 
-/* A list of ColumnChunk, of which one is wanted; *found: it is there. */
+/* Reads a list of ColumnChunk, of which one is wanted. *elsewhere: its pages are in another
+ * file. */
 static void read_columns(kf_thrift_struct *s, size_t wanted, kf_pq_chunk *chunk, int *type,
                          bool *elsewhere) {
   uint32_t n = kf_thrift_list(s, KF_THRIFT_STRUCT);
@@ -424,8 +426,8 @@ static kf_status read_group(const kf_pq *pq, kf_thrift *in, uint32_t number, siz
   if (rows < 0 || (uint64_t)rows > pq->rows || chunk->end == 0 || chunk->end > pq->end ||
       type != (int)pq->leaves[leaf].physical)
     return kf_fail_file(err, path,
-                        "what the footer says about column '%.64s' in row group %" PRIu32
-                        " cannot be true",
+                        "the entry of column '%.64s' in row group %" PRIu32
+                        " of the footer is impossible",
                         pq->leaves[leaf].name, number);
   const char *refusal = kf_codec_refusal(chunk->codec);
   if (refusal != NULL)

@@ -1,16 +1,16 @@
-/* parquet_bits.c - integers of a few bits in pages of Parquet.
+/* parquet_bits.c - bit-packed integers in Parquet pages.
  *
- * Levels and indices are runs: a varint says in its lowest bit whether one value is repeated (the rest is
- * how often) or values follow, packed from the lowest bit on (the rest is their number in eights). The
- * last run may hold more values than there are.
+ * Levels and indices are runs. The lowest bit of a varint says whether one value is repeated (the
+ * other bits are the count) or packed values follow, lowest bit first (the other bits are the count
+ * divided by 8). The last run may have more values than are needed.
  *
- * Deltas come in blocks: the smallest one, then the widths of a few miniblocks, then these, with what each
- * delta is above the smallest. */
+ * Deltas come in blocks: the smallest delta, the widths of a few miniblocks, then the miniblocks,
+ * which store each delta minus the smallest one. */
 #include "file/parquet_bits.h"
 
 #include <string.h>
 
-/* false: the bytes end before, or the value does not fit. */
+/* false: the bytes end too early, or the value does not fit. */
 static bool get_varint(kf_pq_span *in, uint64_t *out) {
   *out = 0;
   for (unsigned shift = 0; shift < 64 && in->at < in->end; shift += 7) {
@@ -42,13 +42,13 @@ static uint64_t bits_at(const unsigned char *from, const unsigned char *end, uin
   return low & mask_of(width);
 }
 
-/* --- runs ------------------------------------------------------------------------------------ */
+/* --- runs ---------------------------------------------------------------------------------- */
 
 kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width) {
   return (kf_pq_runs){.in = in, .width = width};
 }
 
-/* A run of packed values that the bytes cut short, as some writers do with the last one, ends there. */
+/* Some writers cut the last run of packed values short; it ends where the bytes end. */
 static bool next_packed(kf_pq_runs *r, uint64_t eights) {
   uint64_t left = (uint64_t)(r->in.end - r->in.at), bytes = eights * r->width, n = eights * 8;
   if (bytes > left) {
@@ -76,7 +76,7 @@ static bool next_run(kf_pq_runs *r) {
   return r->left > 0 && (uint64_t)r->value >> r->width == 0;
 }
 
-/* What comes next of a run: at most n values of it. 0: the bytes end. */
+/* Takes at most n values of the current or next run. 0: the bytes end. */
 static uint32_t take(kf_pq_runs *r, uint32_t n) {
   if (r->left == 0 && !next_run(r)) return 0;
   uint32_t count = r->left < n ? r->left : n;
@@ -88,7 +88,7 @@ static uint32_t value_at(const kf_pq_runs *r, uint32_t i) {
   return (uint32_t)bits_at(r->from, r->in.at, r->bit + (uint64_t)i * r->width, r->width);
 }
 
-/* Packed values; all but the last few are eight bytes or more before the end of their run. */
+/* All but the last few values are at least eight bytes before the end of their run. */
 static void read_packed(const kf_pq_runs *r, uint32_t *out, uint32_t n) {
   uint64_t bytes = (uint64_t)(r->in.at - r->from), bit = r->bit, mask = mask_of(r->width);
   uint32_t i = 0;
@@ -128,7 +128,7 @@ bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
   return true;
 }
 
-/* --- deltas ---------------------------------------------------------------------------------- */
+/* --- deltas -------------------------------------------------------------------------------- */
 
 static bool get_zigzag(kf_pq_span *in, uint64_t *out) {
   uint64_t value;
@@ -137,14 +137,14 @@ static bool get_zigzag(kf_pq_span *in, uint64_t *out) {
   return true;
 }
 
-/* One miniblock of `size` deltas, of which the first `wanted` are added up. */
+/* Reads a miniblock of `size` deltas and adds up the first `wanted`. */
 static bool read_miniblock(kf_pq_span *in, unsigned width, uint64_t size, uint32_t wanted,
                            uint64_t least, uint64_t *value, int64_t *out) {
   uint64_t bytes = size / 8 * width;
   if (width > 64 || bytes > (uint64_t)(in->end - in->at)) return false;
   for (uint32_t i = 0; i < wanted; i++) {
     uint64_t delta = width > 0 ? bits_at(in->at, in->at + bytes, (uint64_t)i * width, width) : 0;
-    *value += least + delta; /* modulo 2^64, as the format says */
+    *value += least + delta; /* modulo 2^64, as specified */
     out[i] = (int64_t)*value;
   }
   in->at += bytes;

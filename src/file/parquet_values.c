@@ -1,9 +1,9 @@
-/* parquet_values.c - decodes a page: its levels, then its values in whatever encoding.
+/* parquet_values.c - decodes a page: its levels, then its values in any encoding.
  *
- * The common case is a page of lists that all have the same length, without a null, in PLAIN: then levels
- * are checked run by run and the values stay where they are. Otherwise levels become bytes, values are decoded one after the other, and nulls are put between them.
+ * In the common case, PLAIN values without nulls, the values stay where they are. Otherwise values
+ * are decoded, and nulls are inserted.
  *
- * Nothing is believed: a page says how many values it has, and all memory is bounded before it is taken. */
+ * Nothing in a page is trusted: it says how many values it has, and every allocation is bounded. */
 #include "file/parquet.h"
 #include "file/parquet_bits.h"
 
@@ -17,10 +17,10 @@ typedef struct reader {
   const kf_pq_page *page;
   kf_pq_block *out;
   const kf_pq_block *dictionary;
-  kf_pq_span rest;     /* what is not read yet of the page */
+  kf_pq_span rest;     /* unread part of the page */
   unsigned char *defs; /* [page->n] definition levels; NULL: every value is there */
   unsigned char *reps; /* [page->n] repetition levels of lists */
-  uint32_t n;          /* values that are there */
+  uint32_t n;          /* values that are present */
   size_t n_own;
   kf_err *err;
 } reader;
@@ -30,7 +30,7 @@ static kf_status bad(const reader *r, const char *what) {
                       what);
 }
 
-/* NULL if *status is not KF_OK: too much, or out of memory. */
+/* NULL if *status is not KF_OK: too large, or out of memory. */
 static void *allocate(const reader *r, uint64_t count, uint64_t size, kf_status *status) {
   uint64_t bytes;
   void *memory = NULL;
@@ -43,7 +43,7 @@ static void *allocate(const reader *r, uint64_t count, uint64_t size, kf_status 
   return memory;
 }
 
-/* The same for memory of the block. */
+/* The same for memory that the block owns. */
 static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
   void *memory = allocate(r, count, size, status);
   if (memory != NULL) {
@@ -58,7 +58,7 @@ void kf_pq_block_free(kf_pq_block *block) {
   *block = (kf_pq_block){0};
 }
 
-/* --- levels ---------------------------------------------------------------------------------- */
+/* --- levels -------------------------------------------------------------------------------- */
 
 static unsigned width_of(unsigned most) {
   unsigned width = 0;
@@ -66,12 +66,12 @@ static unsigned width_of(unsigned most) {
   return width;
 }
 
-/* The bytes of one kind of levels. */
+/* Finds the bytes of one kind of levels. */
 static kf_status take_levels(reader *r, unsigned most, uint32_t v2_bytes, bool odd,
                              kf_pq_runs *out) {
   uint32_t n = v2_bytes;
   *out = (kf_pq_runs){0};
-  if (r->page->version == 2) { /* also if there are none */
+  if (r->page->version == 2) { /* always has lengths of levels */
     if (n > r->rest.end - r->rest.at) return bad(r, "ends in its levels");
   } else if (most > 0) {
     if (odd) return bad(r, "has levels in an encoding that koofu does not read");
@@ -101,7 +101,7 @@ static kf_status read_levels(reader *r, kf_pq_runs runs, unsigned most, unsigned
   return largest <= most ? KF_OK : bad(r, "has a level that its column cannot have");
 }
 
-/* Which values are there. r->defs stays NULL if all of them are. */
+/* Finds which values are present. r->defs stays NULL if all are. */
 static kf_status read_defs(reader *r, kf_pq_runs runs) {
   unsigned most = r->leaf->most_def;
   if (most == 0) return KF_OK;
@@ -116,7 +116,7 @@ static kf_status read_defs(reader *r, kf_pq_runs runs) {
   return KF_OK;
 }
 
-/* Where rows begin; an empty or missing list has one slot, which is not `there`. */
+/* Finds where rows begin. An empty or missing list has one slot, which is not `there`. */
 static kf_status find_starts(reader *r) {
   kf_pq_block *out = r->out;
   uint32_t n = r->page->n, found = 0;
@@ -133,8 +133,8 @@ static kf_status find_starts(reader *r) {
   return KF_OK;
 }
 
-/* Every list must have shape->dim values. A missing list with a slot for each of its values, as DuckDB writes
- * arrays, has the same shape. */
+/* Every list must have shape->dim values. DuckDB writes missing arrays with a slot for each of
+ * their values, which has the same shape. */
 static kf_status check_lengths(const reader *r, const kf_pq_shape *shape) {
   uint64_t at = 0, n = r->page->n, start = shape->phase > 0 ? shape->dim - shape->phase : 0;
   for (; at < n; at = start + 1, start += shape->dim) {
@@ -160,14 +160,14 @@ static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
   return shape->dim == 0 ? find_starts(r) : check_lengths(r, shape);
 }
 
-/* --- indices --------------------------------------------------------------------------------- */
+/* --- indices ------------------------------------------------------------------------------- */
 
 static bool is_dictionary(const reader *r) {
   return r->page->version > 0 &&
          (r->page->encoding == KF_PQ_PLAIN_DICTIONARY || r->page->encoding == KF_PQ_RLE_DICTIONARY);
 }
 
-/* The place in the dictionary of each value, in `to`. */
+/* Reads the index into the dictionary of each value. */
 static kf_status read_indices(reader *r, uint32_t *to) {
   if (r->dictionary == NULL) return bad(r, "needs a dictionary, but there is none");
   if (r->n == 0) return KF_OK;
@@ -189,11 +189,11 @@ static kf_status unknown_encoding(const reader *r) {
 }
 
 static bool is_plain(const reader *r) {
-  /* A dictionary says PLAIN_DICTIONARY if the program that wrote it is old. */
+  /* old writers label dictionaries PLAIN_DICTIONARY */
   return r->page->encoding == KF_PQ_PLAIN || (r->page->version == 0 && r->page->encoding == 2);
 }
 
-/* --- numbers --------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------- */
 
 static size_t stored_size(const kf_pq_leaf *leaf) {
   switch (leaf->physical) {
@@ -204,13 +204,13 @@ static size_t stored_size(const kf_pq_leaf *leaf) {
   }
 }
 
-/* Byte b of value i is at b n + i. */
+/* BYTE_STREAM_SPLIT: byte b of value i is at b n + i. */
 static void unsplit(const unsigned char *in, size_t n, size_t size, unsigned char *out) {
   for (size_t b = 0; b < size; b++)
     for (size_t i = 0; i < n; i++) out[i * size + b] = in[b * n + i];
 }
 
-/* *at: n values of `size` bytes, as they are stored; in the page itself if they are PLAIN. */
+/* *at: n values of `size` bytes, as stored. PLAIN values stay in the page. */
 static kf_status read_stored(reader *r, size_t size, const unsigned char **at) {
   uint64_t bytes = (uint64_t)r->n * size;
   kf_status status;
@@ -225,7 +225,7 @@ static kf_status read_stored(reader *r, size_t size, const unsigned char **at) {
   return KF_OK;
 }
 
-/* Copies values of `size` bytes to their slots, and `null` to the others. */
+/* Copies values of `size` bytes to their slots, and `null` to the other slots. */
 static void spread(const reader *r, const unsigned char *values, size_t size, const void *null,
                    unsigned char *slots) {
   for (uint32_t i = 0; i < r->page->n; i++, slots += size) {
@@ -235,23 +235,23 @@ static void spread(const reader *r, const unsigned char *values, size_t size, co
   }
 }
 
-/* `size` is a constant where this is called, so that a copy is one instruction. */
-static inline void pick(const unsigned char *from, const uint32_t *index, uint32_t n, size_t size,
-                        unsigned char *out) {
+/* Callers pass a constant `size`, so that each copy is one instruction. */
+static inline void pick_values(const unsigned char *from, const uint32_t *index, uint32_t n,
+                               size_t size, unsigned char *out) {
   for (uint32_t i = 0; i < n; i++) memcpy(out + i * size, from + index[i] * size, size);
 }
 
-/* Gathers values of `size` bytes from the slots of the dictionary. */
+/* Gathers values of `size` bytes from the dictionary. */
 static kf_status gather(reader *r, size_t size, unsigned char *out) {
   const unsigned char *from = r->dictionary != NULL ? r->dictionary->slots : NULL;
   uint32_t *index = kf_alloc(r->n, sizeof *index);
   if (index == NULL) return kf_fail_memory(r->err);
   kf_status status = read_indices(r, index);
   if (status == KF_OK) switch (size) {
-    case 2: pick(from, index, r->n, 2, out); break;
-    case 4: pick(from, index, r->n, 4, out); break;
-    case 8: pick(from, index, r->n, 8, out); break;
-    default: pick(from, index, r->n, size, out);
+    case 2: pick_values(from, index, r->n, 2, out); break;
+    case 4: pick_values(from, index, r->n, 4, out); break;
+    case 8: pick_values(from, index, r->n, 8, out); break;
+    default: pick_values(from, index, r->n, size, out);
     }
   kf_free(index);
   return status;
@@ -290,7 +290,7 @@ static kf_status read_integers(reader *r, int64_t *out) {
     return KF_OK;
   }
   if (!kf_pq_deltas(&r->rest, r->n, out)) return bad(r, "has damaged deltas");
-  for (uint32_t i = 0; i < r->n; i++) /* sums are those of 32 or 64 bits */
+  for (uint32_t i = 0; i < r->n; i++) /* sums wrap at 32 or 64 bits */
     kf_decode_i64(r->leaf->element, out + i, 1, out + i);
   return KF_OK;
 }
@@ -308,7 +308,7 @@ static kf_status decode_integers(reader *r) {
   return status;
 }
 
-/* --- text ------------------------------------------------------------------------------------ */
+/* --- text ---------------------------------------------------------------------------------- */
 
 static bool read_plain_texts(reader *r, kf_pq_text *out) {
   for (uint32_t i = 0; i < r->n; i++) {
@@ -325,7 +325,7 @@ static bool read_plain_texts(reader *r, kf_pq_text *out) {
   return true;
 }
 
-/* Lengths as deltas, then the bytes. */
+/* Reads lengths as deltas, then the bytes. */
 static bool read_lengths(reader *r, int64_t *lengths, kf_pq_text *out) {
   if (!kf_pq_deltas(&r->rest, r->n, lengths)) return false;
   for (uint32_t i = 0; i < r->n; i++) {
@@ -336,16 +336,16 @@ static bool read_lengths(reader *r, int64_t *lengths, kf_pq_text *out) {
   return true;
 }
 
-/* Puts in front of each text what it shares with the one before it. */
+/* Prepends to each text the prefix it shares with the one before it. */
 static kf_status join_prefixes(reader *r, const int64_t *prefixes, kf_pq_text *out) {
   uint64_t total = 0;
   kf_status status;
   for (uint32_t i = 0, before = 0; i < r->n; i++) {
     if (prefixes[i] < 0 || prefixes[i] > before || total > KF_PQ_LARGEST)
-      return bad(r, "has damaged texts");
+      return bad(r, "has damaged text");
     before = out[i].n + (uint32_t)prefixes[i];
     total += before;
-    if (before > KF_PQ_LARGEST) return bad(r, "has damaged texts");
+    if (before > KF_PQ_LARGEST) return bad(r, "has damaged text");
   }
   char *to = take(r, total, 1, &status);
   for (uint32_t i = 0; status == KF_OK && i < r->n; i++) {
@@ -367,7 +367,7 @@ static kf_status read_delta_texts(reader *r, kf_pq_text *out) {
   if (lengths == NULL || (prefixed && prefixes == NULL))
     status = kf_fail_memory(r->err);
   else if ((prefixed && !kf_pq_deltas(&r->rest, r->n, prefixes)) || !read_lengths(r, lengths, out))
-    status = bad(r, "has damaged texts");
+    status = bad(r, "has damaged text");
   else if (prefixed)
     status = join_prefixes(r, prefixes, out);
   kf_free(prefixes);
@@ -378,7 +378,7 @@ static kf_status read_delta_texts(reader *r, kf_pq_text *out) {
 static kf_status read_texts(reader *r, kf_pq_text *out) {
   int encoding = r->page->encoding;
   if (is_dictionary(r)) return gather(r, sizeof *out, (unsigned char *)out);
-  if (is_plain(r)) return read_plain_texts(r, out) ? KF_OK : bad(r, "has damaged texts");
+  if (is_plain(r)) return read_plain_texts(r, out) ? KF_OK : bad(r, "has damaged text");
   if (r->leaf->physical == KF_PQ_BYTES &&
       (encoding == KF_PQ_DELTA_LENGTH_BYTE_ARRAY || encoding == KF_PQ_DELTA_BYTE_ARRAY))
     return read_delta_texts(r, out);
@@ -398,7 +398,7 @@ static kf_status decode_texts(reader *r) {
   return status;
 }
 
-/* --- a page ---------------------------------------------------------------------------------- */
+/* --- a page -------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
   unsigned char *bytes = NULL;

@@ -1,8 +1,9 @@
-/* parquet_write.c - writes .parquet files that any reader takes: version 1 pages of at most about 1 MiB,
- * PLAIN, not compressed, in row groups of some 32 MiB.
+/* parquet_write.c - writes .parquet files that every reader accepts: version 1 pages of at most
+ * about 1 MiB, PLAIN, uncompressed, in row groups of about 32 MiB.
  *
- * A row is a list of required numbers in a required list, as LIST says, so levels have one bit: a row
- * begins with a repetition level 0 and goes on with D - 1 times 1, two runs of a few bytes. */
+ * A row is a list of required numbers in a required list, annotated as LIST, so levels
+ * have one bit: a row begins with repetition level 0 and continues with D - 1 times 1,
+ * two runs of a few bytes. */
 #include "file/parquet.h"
 #include "file/parquet_write.h"
 
@@ -14,9 +15,9 @@
 
 typedef struct column {
   kf_pqw_column of;
-  uint64_t n;       /* values that wait, nulls included */
-  kf_string values; /* those that are there, PLAIN */
-  kf_string levels; /* a byte for each, if it is optional: 1, or 0 for a null */
+  uint64_t n;       /* waiting values, including nulls */
+  kf_string values; /* the values that are not null, PLAIN */
+  kf_string levels; /* optional columns: a byte for each value: 1, or 0 for a null */
 } column;
 
 struct kf_pqw {
@@ -24,10 +25,10 @@ struct kf_pqw {
   size_t n_columns;
   column *columns;
   uint64_t rows;    /* in finished groups */
-  kf_string groups; /* their metadata, as elements of a list */
+  kf_string groups; /* their metadata, elements of a list */
   uint32_t n_groups;
-  kf_string pairs; /* of metadata, the same */
-  uint32_t n_pairs;
+  kf_string entries; /* metadata of the file, elements of a list */
+  uint32_t n_entries;
 };
 
 kf_status kf_pqw_open(kf_ctx *ctx, const char *path, const kf_pqw_column *columns, size_t n,
@@ -53,21 +54,21 @@ void kf_pqw_abort(kf_pqw *w) {
     kf_string_clear(&w->columns[i].levels);
   }
   kf_string_clear(&w->groups);
-  kf_string_clear(&w->pairs);
+  kf_string_clear(&w->entries);
   kf_free(w->columns);
   kf_free(w);
 }
 
 kf_status kf_pqw_meta(kf_pqw *w, const char *key, const char *value, kf_err *err) {
-  kf_thrift_out pair = {.to = &w->pairs};
-  kf_thrift_put_text(&pair, 1, key);
-  kf_thrift_put_text(&pair, 2, value);
-  kf_thrift_put_end(&pair);
-  w->n_pairs++;
-  return w->pairs.failed ? kf_fail_memory(err) : KF_OK;
+  kf_thrift_out entry = {.to = &w->entries};
+  kf_thrift_put_text(&entry, 1, key);
+  kf_thrift_put_text(&entry, 2, value);
+  kf_thrift_put_end(&entry);
+  w->n_entries++;
+  return w->entries.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* --- values -------------------------------------------------------------------------------- */
 
 void kf_pqw_add(kf_pqw *w, size_t i, const void *bytes, size_t n) {
   column *c = &w->columns[i];
@@ -96,9 +97,9 @@ bool kf_pqw_is_due(const kf_pqw *w) {
   return bytes >= GROUP_BYTES || rows >= GROUP_ROWS;
 }
 
-/* --- pages ----------------------------------------------------------------------------------- */
+/* --- pages --------------------------------------------------------------------------------- */
 
-/* A page of some of the values that wait: [first, first + n), with the bytes of those that are there. */
+/* A page of waiting values [first, first + n), and the bytes of those that are not null. */
 typedef struct page {
   uint64_t first, n;
   const char *values;
@@ -113,7 +114,7 @@ static size_t fixed_size(const kf_pqw_column *c) {
   }
 }
 
-/* The bytes of value i of a column, the next one of which is at `at`. */
+/* The size of value i of a column; the next value that is not null is at `at`. */
 static uint64_t value_bytes(const column *c, uint64_t i, const char *at) {
   uint32_t length;
   if (c->of.optional && c->levels.data[i] == 0) return 0;
@@ -122,7 +123,7 @@ static uint64_t value_bytes(const column *c, uint64_t i, const char *at) {
   return sizeof length + (uint64_t)length;
 }
 
-/* As many values as make a page, from p->first on. */
+/* Adds values to a page, from p->first on, until it is full. */
 static void measure(const column *c, page *p) {
   p->n = p->bytes = 0;
   while (p->first + p->n < c->n && (p->n == 0 || p->bytes < PAGE_BYTES)) {
@@ -137,7 +138,7 @@ static void put_run(kf_string *to, uint64_t count, char value) {
   kf_string_add(to, &value, 1);
 }
 
-/* Levels with their length in front. */
+/* Levels preceded by their length. */
 static void put_levels(kf_string *to, const kf_string *levels) {
   uint32_t n = (uint32_t)levels->n;
   kf_string_add(to, (const char *)&n, sizeof n);
@@ -195,7 +196,7 @@ static kf_status write_page(kf_pqw *w, const column *c, const page *p, kf_err *e
   return status;
 }
 
-/* --- row groups ------------------------------------------------------------------------------ */
+/* --- row groups ---------------------------------------------------------------------------- */
 
 static int32_t stored_type(const kf_pqw_column *c) {
   switch (c->kind) {
@@ -207,7 +208,7 @@ static int32_t stored_type(const kf_pqw_column *c) {
   }
 }
 
-/* A ColumnChunk that begins at `begin` and ends where the file does. */
+/* Adds a ColumnChunk from `begin` to the end of the file so far. */
 static void put_chunk(kf_pqw *w, const column *c, uint64_t begin) {
   bool list = c->of.kind == KF_PQW_ROWS;
   int64_t bytes = (int64_t)(w->out.written - begin);
@@ -257,9 +258,9 @@ kf_status kf_pqw_flush(kf_pqw *w, kf_err *err) {
   return w->groups.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* --- the footer ------------------------------------------------------------------------------ */
+/* --- the footer ---------------------------------------------------------------------------- */
 
-/* The type that numbers and text stand for: an empty struct in the field of the union that is meant. */
+/* The logical type: an empty struct in the matching field of a union. */
 static void put_logical(kf_thrift_out *e, int16_t which) {
   kf_thrift_out logical = kf_thrift_put_struct(e, 10);
   kf_thrift_out inner = kf_thrift_put_struct(&logical, which);
@@ -315,9 +316,9 @@ static kf_status write_footer(kf_pqw *w, kf_string *to, kf_err *err) {
   kf_thrift_put_i64(&meta, 3, (int64_t)w->rows);
   kf_thrift_put_list(&meta, 4, KF_THRIFT_STRUCT, w->n_groups);
   if (w->n_groups > 0) kf_string_add(to, w->groups.data, w->groups.n);
-  if (w->n_pairs > 0) {
-    kf_thrift_put_list(&meta, 5, KF_THRIFT_STRUCT, w->n_pairs);
-    kf_string_add(to, w->pairs.data, w->pairs.n);
+  if (w->n_entries > 0) {
+    kf_thrift_put_list(&meta, 5, KF_THRIFT_STRUCT, w->n_entries);
+    kf_string_add(to, w->entries.data, w->entries.n);
   }
   kf_thrift_put_text(&meta, 6, program);
   kf_thrift_put_end(&meta);

@@ -1,8 +1,8 @@
 /* pattern.c - the paths that match a pattern, folder by folder with fnmatch(3).
  *
- * glob(3) does the same, but where memory runs out it calls a folder empty or ends the process
- * (glibc 2.36), and its order follows the locale. As there, names that begin with a dot need a dot
- * in the pattern, and folders that cannot be entered match nothing. */
+ * Not glob(3): out of memory, glibc 2.36 reports an empty folder or frees memory twice, and its
+ * order follows the locale. As with glob, names that begin with a dot need a dot in the pattern,
+ * and folders that cannot be entered match nothing. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -13,13 +13,13 @@
 typedef struct matching {
   kf_match_fn use;
   void *argument;
-  kf_string path; /* what has matched so far */
+  kf_string path; /* the part that has matched */
   kf_err *err;
 } matching;
 
 static kf_status match_rest(matching *m, const char *rest);
 
-/* Goes on with n more bytes in the path. */
+/* Matches the rest with n more bytes in the path. */
 static kf_status descend(matching *m, const char *name, size_t n, const char *rest) {
   size_t before = m->path.n;
   kf_string_add(&m->path, name, n);
@@ -45,7 +45,7 @@ static bool is_unreachable(int code) {
          code == ENAMETOOLONG;
 }
 
-/* part: a part of the pattern that has wildcards. */
+/* part: a component of the pattern with wildcards. */
 static kf_status match_folder(matching *m, const char *part, const char *rest) {
   const char *path = m->path.n > 0 ? m->path.data : ".";
   DIR *folder = opendir(path);
@@ -56,12 +56,12 @@ static kf_status match_folder(matching *m, const char *part, const char *rest) {
   return status;
 }
 
-/* rest: what of the pattern follows the path; a slash or the end of the pattern, or a part of it. */
+/* rest: the pattern after the path: slashes, a component, or its end. */
 static kf_status match_rest(matching *m, const char *rest) {
   size_t slashes = strspn(rest, "/"), n = strcspn(rest, "/");
   if (slashes > 0) return descend(m, rest, slashes, rest + slashes);
   if (n == 0) {
-    struct stat info; /* lstat: a link that leads nowhere is the reader's to complain about */
+    struct stat info; /* lstat: the reader reports dangling links */
     const char *path = m->path.data;
     if (lstat(path, &info) == 0) return m->use(m->argument, path, m->err);
     return is_unreachable(errno) ? KF_OK : kf_fail_errno(m->err, path, "cannot be examined", errno);

@@ -1,13 +1,14 @@
-/* pick.c - some rows of a data set as a data set: samples, folds, and the rows of some classes. */
+/* pick.c - a subset of the rows of a data set as a data set: samples, folds, and the
+ * rows of some classes. */
 #include "file/file_internal.h"
 
 typedef struct pick {
-  kf_data data; /* first, so that a kf_data * is one of these */
+  kf_data data; /* first, so that a kf_data * can be cast to a pick * */
   const kf_data *from;
   const uint64_t *rows; /* [data.rows] */
-  kf_data *own_from;    /* freed with it; NULL: they are the caller's */
+  kf_data *own_from;    /* freed with it; NULL: owned by the caller */
   uint64_t *own_rows;
-  uint64_t *ends; /* of the rows of each rank, if these are apart; NULL: they are not */
+  uint64_t *ends; /* ends of the rows of each rank; NULL: every rank has all rows */
 } pick;
 
 static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -67,7 +68,7 @@ static void destroy(kf_data *data) {
   kf_free(p);
 }
 
-/* How many of the rows come before those of the next rank. */
+/* Counts how many of the rows come before those of the next rank. */
 static kf_status find_ends(pick *p, kf_err *err) {
   const kf_data *from = p->from;
   p->ends = kf_alloc(from->n_ends, sizeof *p->ends);
@@ -110,30 +111,31 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
 }
 
 kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *err) {
-  kf_data *rest = NULL;
-  kf_status status = kf_data_new_pick(*data, rows, n, &rest, err);
+  kf_data *subset = NULL;
+  kf_status status = kf_data_new_pick(*data, rows, n, &subset, err);
   if (status != KF_OK) {
     kf_free(rows);
     return status;
   }
-  ((pick *)rest)->own_from = *data;
-  ((pick *)rest)->own_rows = rows;
-  *data = rest;
+  ((pick *)subset)->own_from = *data;
+  ((pick *)subset)->own_rows = rows;
+  *data = subset;
   return KF_OK;
 }
 
-/* --- the rows of some classes ------------------------------------------------------------------- *
+/* --- the rows of some classes ---------------------------------------------------------------
  *
- * Classes keep their numbers and names, so that statistics and galleries of the rest go together with
- * those of the whole. It takes one pass over the labels and 8 bytes for each remaining row. */
+ * Classes keep their numbers and names, so that statistics and galleries of the subset
+ * can be combined with those of the whole. It takes one pass over the labels, and 8 bytes
+ * per row of the subset. */
 
 typedef struct choice {
-  int32_t *place; /* [classes] in the list; -1: not wanted */
-  uint64_t *rows; /* [n] chosen so far, rising */
+  int32_t *place; /* [classes] position in the list; -1: not wanted */
+  uint64_t *rows; /* [n] chosen so far, ascending */
   size_t n, room;
 } choice;
 
-/* A list that shares no class with the data is a mistake; one with more classes is not. */
+/* A list without any class of the data is a mistake; one with more classes is not. */
 static kf_status find_classes(const kf_data *data, const char *list, int32_t *place, kf_err *err) {
   kf_names names;
   KF_TRY(kf_names_read(list, &names, err));

@@ -1,9 +1,10 @@
-/* spread.c - a data set whose rows lie on the disks of many machines: each rank has files of its own,
- * and the rows of rank 0 come first, then those of rank 1, and so on.
+/* spread.c - a data set whose rows are on the disks of many machines: each rank has files of its
+ * own, and the rows of rank 0 come first, then those of rank 1, and so on.
  *
- * When it is opened, the ranks agree on the class names, and every rank gets all labels, four bytes a
- * row; so samples and folds are chosen as in one process. Rows can be fetched on their own rank alone.
- * A shared pass hands each rank its own rows; what needs a few rows everywhere collects them first. */
+ * When it is opened, the ranks agree on the class names, and every rank gets all labels, four bytes
+ * per row; so samples and folds are chosen as in one process. Rows can be fetched on their own rank
+ * only. A shared pass hands each rank its own rows; code that needs a few rows on every rank
+ * collects them first. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -11,14 +12,14 @@
 #include <string.h>
 
 typedef struct spread {
-  kf_data data; /* first, so that a kf_data * is one of these */
+  kf_data data; /* first, so that a kf_data * can be cast to a spread * */
   kf_data *own;
   kf_range range;  /* of this rank's rows */
   int32_t *labels; /* [data.rows]; NULL: none */
   kf_arena arena;
 } spread;
 
-/* What a rank has. */
+/* What each rank tells the others. */
 typedef struct facts {
   uint64_t rows, unlabelled;
   uint32_t dim, n_classes;
@@ -27,7 +28,7 @@ typedef struct facts {
   kf_origin origin;
 } facts;
 
-/* --- as a data set ------------------------------------------------------------------------------ */
+/* --- as a data set ------------------------------------------------------------------------- */
 
 static uint32_t rank_of(const spread *s, uint64_t row) {
   uint32_t rank = 0;
@@ -72,7 +73,7 @@ static void destroy(kf_data *data) {
   kf_free(s);
 }
 
-/* --- agreeing ----------------------------------------------------------------------------------- */
+/* --- agreeing ------------------------------------------------------------------------------ */
 
 static kf_status compare_facts(const facts *of, uint32_t ranks, kf_err *err) {
   for (uint32_t i = 1; i < ranks; i++) {
@@ -125,7 +126,8 @@ static kf_status agree_on_facts(kf_ctx *ctx, spread *s) {
   return KF_OK;
 }
 
-/* The names of all ranks: the list that all have or, if lists differ, the union, sorted by bytes. */
+/* The names of all ranks: the list that all share or, if lists differ, their
+ * union, sorted by bytes. */
 static kf_status agree_on_names(kf_ctx *ctx, spread *s) {
   kf_err *err = &ctx->err;
   kf_string text = {0};
@@ -154,7 +156,7 @@ static kf_status agree_on_names(kf_ctx *ctx, spread *s) {
   return kf_agree_on(ctx, status);
 }
 
-/* All labels, in the numbers that were agreed on. */
+/* Collects all labels, in the agreed numbers. */
 static kf_status gather_labels(kf_ctx *ctx, spread *s) {
   kf_err *err = &ctx->err;
   const kf_data *own = s->own;
@@ -201,14 +203,14 @@ kf_status kf_data_spread(kf_ctx *ctx, kf_status status, kf_data **data) {
   return gather_labels(ctx, s);
 }
 
-/* --- a few rows on every rank -------------------------------------------------------------------- */
+/* --- a few rows on every rank -------------------------------------------------------------- */
 
 typedef struct collected {
   kf_data data;
   const kf_data *from;
   const uint64_t *rows;
-  uint64_t *bits; /* of the rows, [n][words] */
-  uint64_t words; /* of a row */
+  uint64_t *bits; /* [n][words] bits of the rows */
+  uint64_t words; /* in a row */
 } collected;
 
 static kf_status fetch_collected(const kf_data *data, const kf_kernels *kernels, uint64_t first,
@@ -238,7 +240,8 @@ static kf_range own_range(const kf_ctx *ctx, const kf_data *data) {
   return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
 }
 
-/* Each rank brings its rows; those of others are zeros there, so the sum of all bits is the rows. */
+/* Each rank contributes its rows and zeros for those of others, so the sum of all bits is the
+ * rows. */
 static kf_status collect(kf_ctx *ctx, collected *c, uint64_t n) {
   kf_range own = own_range(ctx, c->from);
   kf_status status = KF_OK;

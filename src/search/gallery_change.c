@@ -29,7 +29,7 @@ kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_dept
     w->old = NULL;
     kf_guard_release(&w->guard);
   }
-  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
+  return kf_fail(err, KF_ERR_IO, "%s: it keeps being replaced", path);
 }
 
 /* --- which rows go ----------------------------------------------------------------------------- */
