@@ -30,12 +30,8 @@ typedef struct element {
   uint32_t n_name;
 } element;
 
-static void read_integer_type(kf_thrift_struct *s, element *e) {
-  if (s->type != KF_THRIFT_STRUCT) {
-    kf_thrift_skip(s);
-    return;
-  }
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+static void read_integer_type(const kf_thrift_struct *s, element *e) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     if (inner.id == 2)
       e->is_unsigned = !kf_thrift_bool(&inner);
@@ -45,12 +41,8 @@ static void read_integer_type(kf_thrift_struct *s, element *e) {
 }
 
 /* A union: its only field is the type. */
-static void read_logical(kf_thrift_struct *s, element *e) {
-  if (s->type != KF_THRIFT_STRUCT) {
-    kf_thrift_skip(s);
-    return;
-  }
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+static void read_logical(const kf_thrift_struct *s, element *e) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     e->logical = inner.id;
     if (inner.id == KF_PQ_LOGICAL_INTEGER)
@@ -366,9 +358,9 @@ kf_status kf_pq_refuse(const kf_pq *pq, kf_hint hint, const char *what, kf_err *
 /* --- row groups ---------------------------------------------------------------------------- */
 
 /* Reads a ColumnMetaData. */
-static void read_chunk(kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
+static void read_chunk(const kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
   int64_t values = -1, size = -1, data = -1, dictionary = -1;
-  kf_thrift_struct meta = kf_thrift_enter(s->in);
+  kf_thrift_struct meta = kf_thrift_enter_field(s);
   while (kf_thrift_field(&meta)) {
     switch (meta.id) {
     case 1: *type = kf_thrift_i32(&meta); break;
@@ -396,7 +388,7 @@ static void read_columns(kf_thrift_struct *s, size_t wanted, kf_pq_chunk *chunk,
     kf_thrift_struct column = kf_thrift_enter(s->in);
     while (kf_thrift_field(&column)) {
       if (i == wanted && column.id == 1) *elsewhere = true;
-      if (i == wanted && column.id == 3 && column.type == KF_THRIFT_STRUCT)
+      if (i == wanted && column.id == 3)
         read_chunk(&column, chunk, type);
       else
         kf_thrift_skip(&column);

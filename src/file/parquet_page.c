@@ -21,8 +21,8 @@ typedef struct header {
 } header;
 
 /* Reads the inner header, whose fields depend on the kind of page. */
-static void read_inner(kf_thrift_struct *s, header *h, int kind) {
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+static void read_inner(const kf_thrift_struct *s, header *h, int kind) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     int id = inner.id;
     if (id == 1)
@@ -59,7 +59,7 @@ static void read_header(kf_thrift *in, header *h) {
     case 5:
     case 7:
     case 8:
-      if (s.type == KF_THRIFT_STRUCT && h->type == kinds[s.id])
+      if (h->type == kinds[s.id])
         read_inner(&s, h, h->type);
       else
         kf_thrift_skip(&s);

@@ -235,15 +235,10 @@ static void destroy_collected(kf_data *data) {
   kf_free(data);
 }
 
-static kf_range own_range(const kf_ctx *ctx, const kf_data *data) {
-  uint32_t rank = ctx->ranks.rank;
-  return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
-}
-
 /* Each rank contributes its rows and zeros for those of others, so the sum of all bits is the
  * rows. */
 static kf_status collect(kf_ctx *ctx, collected *c, uint64_t n) {
-  kf_range own = own_range(ctx, c->from);
+  kf_range own = kf_share_of_rows(ctx, c->from);
   kf_status status = KF_OK;
   c->words = (c->from->dim + 1) / 2;
   c->bits = kf_alloc_zero(n * c->words, sizeof *c->bits);

@@ -57,6 +57,12 @@ kf_thrift_struct kf_thrift_enter(kf_thrift *in) {
   return (kf_thrift_struct){.in = in};
 }
 
+kf_thrift_struct kf_thrift_enter_field(const kf_thrift_struct *s) {
+  if (s->type != KF_THRIFT_STRUCT)
+    fail(s->in, "the metadata have another type where a struct is expected");
+  return kf_thrift_enter(s->in);
+}
+
 bool kf_thrift_field(kf_thrift_struct *s) {
   kf_thrift *in = s->in;
   unsigned head = get_byte(in);

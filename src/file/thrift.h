@@ -39,6 +39,7 @@ typedef struct kf_thrift_struct {
 
 kf_thrift kf_thrift_start(const void *bytes, size_t n);
 kf_thrift_struct kf_thrift_enter(kf_thrift *in);
+kf_thrift_struct kf_thrift_enter_field(const kf_thrift_struct *s); /* the field must be a struct */
 /* The next field; false at the end of the struct and on errors. The caller
  * reads or skips its value. */
 bool kf_thrift_field(kf_thrift_struct *s);
