@@ -475,7 +475,7 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
 
-/* The same for a few rows, copied to all ranks; for all ranks together (spread.c). */
+/* The same for a few rows, which are copied to all ranks; for all ranks together. */
 kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t *rows, uint64_t n,
                                 kf_data **out);
 

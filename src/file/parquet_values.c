@@ -235,6 +235,16 @@ static void spread(const reader *r, const unsigned char *values, size_t size, co
   }
 }
 
+/* Values become slots. If some are null, `null` takes their place. */
+static kf_status fill_slots(reader *r, const void *values, size_t size, const void *null) {
+  kf_status status = KF_OK;
+  r->out->slots = (void *)(uintptr_t)values;
+  if (r->defs == NULL) return KF_OK;
+  r->out->slots = take(r, r->page->n, size, &status);
+  if (status == KF_OK) spread(r, values, size, null, r->out->slots);
+  return status;
+}
+
 /* Callers pass a constant `size`, so that each copy is one instruction. */
 static inline void pick_values(const unsigned char *from, const uint32_t *index, uint32_t n,
                                size_t size, unsigned char *out) {
@@ -273,11 +283,7 @@ static kf_status decode_floats(reader *r) {
   } else {
     KF_TRY(read_stored(r, size, &values));
   }
-  r->out->slots = (void *)(uintptr_t)values;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, size, &status);
-  if (status == KF_OK) spread(r, values, size, null, r->out->slots);
-  return status;
+  return fill_slots(r, values, size, null);
 }
 
 static kf_status read_integers(reader *r, int64_t *out) {
@@ -301,11 +307,7 @@ static kf_status decode_integers(reader *r) {
   int64_t *values = take(r, r->n, sizeof *values, &status);
   if (status != KF_OK) return status;
   KF_TRY(read_integers(r, values));
-  r->out->slots = values;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, sizeof *values, &status);
-  if (status == KF_OK) spread(r, (unsigned char *)values, sizeof *values, &null, r->out->slots);
-  return status;
+  return fill_slots(r, values, sizeof *values, &null);
 }
 
 /* --- text ---------------------------------------------------------------------------------- */
@@ -391,11 +393,7 @@ static kf_status decode_texts(reader *r) {
   kf_pq_text *texts = take(r, r->n, sizeof *texts, &status);
   if (status != KF_OK) return status;
   KF_TRY(read_texts(r, texts));
-  r->out->slots = texts;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, sizeof *texts, &status);
-  if (status == KF_OK) spread(r, (unsigned char *)texts, sizeof *texts, &null, r->out->slots);
-  return status;
+  return fill_slots(r, texts, sizeof *texts, &null);
 }
 
 /* --- a page -------------------------------------------------------------------------------- */
