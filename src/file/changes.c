@@ -36,44 +36,39 @@
 
 /* At most this many files of changes stay open, besides the gallery. A process has few descriptors,
  * so the others are parked: reopened through their folder when read. */
-#define OPEN_CHANGES 32
+#define MAX_OPEN_CHANGES 32
 
-/* A folder that is moved aside gets the first free one of MOST_AWAY names. The first TIDY_AWAY are
- * cleaned up each time. */
-enum { TIDY_AWAY = 8, MOST_AWAY = 64 };
-#define AWAY_ENDING ".old"
+/* A folder that is moved aside gets the first free one of MAX_AWAY_FOLDERS names. The first
+ * TIDIED_FOLDERS of them are cleaned up each time. */
+enum { TIDIED_FOLDERS = 8, MAX_AWAY_FOLDERS = 64 };
+#define AWAY_EXTENSION ".old"
 
 /* --- names --------------------------------------------------------------------------------- */
 
-#define ENDING ".safetensors"
-enum { HEX = 16, DIGITS = 6, NAME = HEX + 1 + DIGITS + sizeof ENDING };
+#define EXTENSION ".safetensors"
+enum { NAME_SIZE = 16 + 1 + 6 + sizeof EXTENSION };
 
-static void change_name(uint64_t base, uint32_t number, char name[NAME]) {
-  snprintf(name, NAME, "%016" PRIx64 "-%06" PRIu32 ENDING, base, number % (KF_MAX_CHANGES + 1));
+static void change_name(uint64_t base, uint32_t number, char name[NAME_SIZE]) {
+  snprintf(name, NAME_SIZE, "%016" PRIx64 "-%06" PRIu32 EXTENSION, base,
+           number % (KF_MAX_CHANGES + 1));
 }
 
 static bool parse_name(const char *name, uint64_t *base, uint32_t *number) {
-  char hex[HEX + 1] = "", again[NAME];
-  if (strlen(name) != NAME - 1) return false;
-  memcpy(hex, name, HEX);
-  if (!kf_parse_hex64(hex, base)) return false;
-  *number = 0;
-  for (int i = HEX + 1; i < HEX + 1 + DIGITS; i++) {
-    if (name[i] < '0' || name[i] > '9') return false;
-    *number = *number * 10 + (uint32_t)(name[i] - '0');
-  }
-  change_name(*base, *number, again);
-  return *number > 0 && strcmp(name, again) == 0;
+  char canonical[NAME_SIZE], *end;
+  *base = strtoull(name, &end, 16);
+  *number = *end == '-' ? (uint32_t)strtoul(end + 1, NULL, 10) : 0;
+  change_name(*base, *number, canonical); /* strtoull accepts more than koofu writes */
+  return *number > 0 && strcmp(name, canonical) == 0;
 }
 
 /* A leftover of a killed process: the hidden name of a change that never got its final one
  * (out.c). */
 static bool is_left_over(const char *name) {
-  char own[NAME];
+  char own[NAME_SIZE];
   uint64_t base;
   uint32_t number;
   size_t length = strlen(name);
-  if (name[0] != '.' || length < NAME || strcmp(name + length - strlen(".part"), ".part") != 0)
+  if (name[0] != '.' || length < NAME_SIZE || strcmp(name + length - strlen(".part"), ".part") != 0)
     return false;
   snprintf(own, sizeof own, "%s", name + 1);
   return parse_name(own, &base, &number);
@@ -97,7 +92,7 @@ static bool folder_of(const char *path, char folder[PATH_MAX]) {
 static bool away_name(const char *folder, unsigned number, char away[PATH_MAX]) {
   const char *slash = strrchr(folder, '/');
   size_t parent = slash != NULL ? (size_t)(slash - folder) + 1 : 0;
-  int n = snprintf(away, PATH_MAX, "%.*s.%.180s.%016x" AWAY_ENDING, (int)parent, folder,
+  int n = snprintf(away, PATH_MAX, "%.*s.%.180s.%016x" AWAY_EXTENSION, (int)parent, folder,
                    folder + parent, number);
   return n > 0 && n < PATH_MAX;
 }
@@ -197,16 +192,16 @@ static kf_status remove_places(kf_changes *c, const kf_st *st, const int64_t *pl
 }
 
 static kf_status take_removed(kf_changes *c, kf_change *change, kf_err *err) {
-  enum { AT_ONCE = 1024 };
+  enum { ROWS_AT_ONCE = 1024 };
   const kf_st *st = &change->st;
   const kf_st_tensor *t;
-  int64_t place[AT_ONCE], last = -1;
+  int64_t place[ROWS_AT_ONCE], last = -1;
   if (kf_st_find(st, KF_TENSOR_REMOVED) == NULL) return KF_OK;
   KF_TRY(kf_st_expect(st, KF_TENSOR_REMOVED, KF_TYPE_I64, 1, (int64_t[]){-1}, &t, err));
   KF_TRY(make_bits(c, err));
-  for (uint64_t done = 0; done < t->shape[0]; done += AT_ONCE) {
+  for (uint64_t done = 0; done < t->shape[0]; done += ROWS_AT_ONCE) {
     uint64_t left = t->shape[0] - done;
-    size_t n = left < AT_ONCE ? (size_t)left : AT_ONCE;
+    size_t n = left < ROWS_AT_ONCE ? (size_t)left : ROWS_AT_ONCE;
     KF_TRY(kf_in_read(&st->in, t->offset + done * sizeof *place, place, n * sizeof *place, err));
     KF_TRY(remove_places(c, st, place, n, &last, err));
   }
@@ -265,7 +260,7 @@ static void leave_folder(int fd) {
   close(fd);
   path[n > 0 ? n : 0] = '\0';
   const char *slash = strrchr(path, '/');
-  if (slash != NULL && slash[1] == '.' && kf_ends_with(path, AWAY_ENDING))
+  if (slash != NULL && slash[1] == '.' && kf_ends_with(path, AWAY_EXTENSION))
     discard(path, NULL, open_folder(path));
 }
 
@@ -284,7 +279,7 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
   if (status == KF_OK) status = check_chain(c, change, err);
   if (status == KF_OK) status = check_rows(base, change, err);
   if (status == KF_OK) status = take_removed(c, change, err);
-  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in, c->folder);
+  if (c->n >= MAX_OPEN_CHANGES) kf_in_park(&change->st.in, c->folder);
   change->first = c->places;
   if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
     status = kf_fail_file(err, path, "too many rows");
@@ -297,7 +292,7 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
 static uint32_t count_present(DIR *dir, uint64_t base, uint32_t highest) {
   uint32_t n = 0;
   for (uint32_t number = 1; number <= highest; number++) {
-    char name[NAME];
+    char name[NAME_SIZE];
     change_name(base, number, name);
     n += faccessat(dirfd(dir), name, F_OK, 0) == 0;
   }
@@ -343,9 +338,9 @@ static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, 
                           bool verify, kf_err *err) {
   uint32_t n;
   KF_TRY(count_changes(folder, dir, c->base, &n, &c->others, err));
-  if (n > OPEN_CHANGES) KF_TRY(hold_folder(c, folder, dir, err));
+  if (n > MAX_OPEN_CHANGES) KF_TRY(hold_folder(c, folder, dir, err));
   for (uint32_t number = 1; number <= n; number++) {
-    char name[NAME];
+    char name[NAME_SIZE];
     change_name(c->base, number, name);
     char *path = kf_path_join(folder, name);
     kf_status status = path != NULL ? open_change(c, base, path, verify, err) : kf_fail_memory(err);
@@ -469,7 +464,7 @@ static mode_t folder_mode(const char *path) {
 
 kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool make, char **out,
                           kf_err *err) {
-  char name[NAME], folder[PATH_MAX];
+  char name[NAME_SIZE], folder[PATH_MAX];
   if (number > KF_MAX_CHANGES)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT, "%s: has %d changes, the maximum", path,
                         KF_MAX_CHANGES);
@@ -505,7 +500,7 @@ kf_status kf_retire_end(const char *path, DIR *dir, kf_err *err) {
   char folder[PATH_MAX], away[PATH_MAX];
   bool there = folder_of(path, folder);
   int code = 0;
-  for (unsigned i = 1; i <= TIDY_AWAY || (there && code == 0 && i <= MOST_AWAY); i++) {
+  for (unsigned i = 1; i <= TIDIED_FOLDERS || (there && code == 0 && i <= MAX_AWAY_FOLDERS); i++) {
     if (!away_name(folder, i, away)) break;
     discard(away, folder, open_folder(away)); /* an earlier one that readers held until now */
     if (!there || code != 0) continue;

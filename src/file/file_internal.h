@@ -100,8 +100,16 @@ kf_status kf_bin_open(kf_in *in, kf_table *table, const char *path, kf_err *err)
 
 /* --- text, line by line (lines.c) ---------------------------------------------------------- */
 
+/* Copies n bytes, and adds a NUL. NULL: out of memory. */
+char *kf_copy_text(kf_arena *arena, const char *text, size_t n);
+
 /* The longest line, in bytes, without its end. */
 #define KF_LINE_MAX 65536
+
+/* A place in a text file: its offset, and the number of lines before it. */
+typedef struct kf_mark {
+  uint64_t offset, line;
+} kf_mark;
 
 typedef struct kf_lines {
   const kf_in *in;
@@ -110,20 +118,15 @@ typedef struct kf_lines {
   size_t begin, end;            /* the unread part of the buffer */
   char buffer[KF_LINE_MAX + 5]; /* a byte order mark, a line and "\r\n" */
 } kf_lines;
-/* Starts at the offset of line `line` (from 0). At offset 0 a byte order mark is skipped. */
-void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line);
-/* The offset of the next line. */
-uint64_t kf_lines_offset(const kf_lines *lines);
+/* Starts at a line. At offset 0 a byte order mark is skipped. */
+void kf_lines_start(kf_lines *lines, const kf_in *in, kf_mark mark);
+/* The place of the next line. */
+kf_mark kf_lines_mark(const kf_lines *lines);
 /* The next line, without its line end and without NUL, valid until the next call. *text is NULL at
  * the end of the file. Afterwards lines->line is the number of the line, from 1. */
 kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
 
 /* --- tables of text, field by field (csv.c) ------------------------------------------------ */
-
-/* A place in a text file: its offset, and the number of lines before it. */
-typedef struct kf_mark {
-  uint64_t offset, line;
-} kf_mark;
 
 typedef struct kf_csv {
   const kf_in *in;
@@ -354,7 +357,7 @@ typedef struct kf_files {
   kf_data base;
   size_t n_shards;
   kf_shard *shards;
-  kf_labels common; /* one label file for all rows; path NULL: each shard has its own */
+  kf_labels common; /* one label file for all rows; `in` NULL: each shard has its own */
   kf_label_rules rules;
   struct kf_pq_cache *pages; /* of .parquet files */
 } kf_files;

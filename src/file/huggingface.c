@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Bounds what hostile metadata can allocate: 96 bytes per value. */
-#define MOST_VALUES (1u << 18)
+#define MAX_VALUES (1u << 18)
 
 /* The description of a column, "a.b" for one in a struct; NULL: none. */
 static const kf_json *find_feature(const kf_json_doc *doc, const char *column) {
@@ -71,7 +71,7 @@ kf_status kf_hf_names(const kf_pq *pq, const char *column, kf_names *names, kf_e
   if (copy == NULL) return kf_fail_memory(err);
   snprintf(what, sizeof what, "%s: metadata 'huggingface'", path);
   kf_json_doc doc = {0};
-  kf_status status = kf_json_take(&doc, copy, strlen(text), MOST_VALUES, what, err);
+  kf_status status = kf_json_take(&doc, copy, strlen(text), MAX_VALUES, what, err);
   if (status == KF_OK) status = take_names(&doc, path, column, names, err);
   kf_json_clear(&doc);
   return status;

@@ -20,7 +20,7 @@ kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint
   if (!begin) mark = labels->index[step];
   text->row = begin ? 0 : step * KF_LABEL_STEP;
   if (labels->kind == KF_LABELS_LINES) {
-    kf_lines_start(&text->as.lines, labels->in, mark.offset, mark.line);
+    kf_lines_start(&text->as.lines, labels->in, mark);
     return KF_OK;
   }
   kf_csv_start(&text->as.csv, labels->in, labels->separator, mark);
@@ -31,9 +31,8 @@ kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint
 }
 
 kf_mark kf_label_text_mark(const kf_label_text *text) {
-  const kf_lines *lines = &text->as.lines;
   if (text->labels->kind == KF_LABELS_TABLE) return kf_csv_mark(&text->as.csv);
-  return (kf_mark){.offset = kf_lines_offset(lines), .line = lines->line};
+  return kf_lines_mark(&text->as.lines);
 }
 
 /* --- strings ------------------------------------------------------------------------------- */

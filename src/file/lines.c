@@ -10,15 +10,15 @@
 
 /* --- lines --------------------------------------------------------------------------------- */
 
-void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
+void kf_lines_start(kf_lines *lines, const kf_in *in, kf_mark mark) {
   lines->in = in;
-  lines->position = offset;
-  lines->line = line;
+  lines->position = mark.offset;
+  lines->line = mark.line;
   lines->begin = lines->end = 0;
 }
 
-uint64_t kf_lines_offset(const kf_lines *lines) {
-  return lines->position - (lines->end - lines->begin);
+kf_mark kf_lines_mark(const kf_lines *lines) {
+  return (kf_mark){.offset = lines->position - (lines->end - lines->begin), .line = lines->line};
 }
 
 /* Moves the unread part to the front of the buffer and fills the rest. */
@@ -76,7 +76,7 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
 
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err) {
   kf_lines lines;
-  kf_lines_start(&lines, in, 0, 0);
+  kf_lines_start(&lines, in, (kf_mark){0});
   for (;;) {
     const char *text;
     size_t length;
@@ -94,6 +94,14 @@ kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err
   return status;
 }
 
+char *kf_copy_text(kf_arena *arena, const char *text, size_t n) {
+  char *copy = kf_arena_take(arena, n + 1, 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, text, n);
+  copy[n] = '\0';
+  return copy;
+}
+
 /* --- names --------------------------------------------------------------------------------- */
 
 static kf_status add_to_set(kf_name_set *set, const char *path, uint64_t line, const char *text,
@@ -105,12 +113,11 @@ static kf_status add_to_set(kf_name_set *set, const char *path, uint64_t line, c
   if (!kf_utf8_valid(text, length))
     return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);
-  char *copy;
-  KF_TAKE_ZERO(&set->arena, copy, length + 1);
+  char *copy = kf_copy_text(&set->arena, text, length);
   if (set->map == NULL || copy == NULL ||
       !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
     return kf_fail_memory(err);
-  set->name[set->n] = memcpy(copy, text, length);
+  set->name[set->n] = copy;
   if (!kf_dict_add(set->map, copy, length, (uint32_t)set->n)) return kf_fail_memory(err);
   set->n++;
   return KF_OK;

@@ -16,10 +16,8 @@ static kf_status read_array(kf_npz *npz, size_t member, unsigned char *bytes, kf
   const kf_zip_member *m = &npz->zip->members[member];
   size_t n = strlen(m->name), got = 0;
   if (!kf_ends_with(m->name, ".npy")) return KF_OK;
-  char *name;
-  KF_TAKE_ZERO(&npz->arena, name, n - 4 + 1);
+  const char *name = kf_copy_text(&npz->arena, m->name, n - 4);
   if (name == NULL) return kf_fail_memory(err);
-  memcpy(name, m->name, n - 4);
   kf_npz_array *array = &npz->arrays[npz->n++];
   *array = (kf_npz_array){.name = name, .member = member};
   kf_err ignored;

@@ -172,14 +172,6 @@ static void set_kind(kf_pq_leaf *leaf, const element *e) {
   if (wrong) leaf->kind = KF_PQ_OTHER;
 }
 
-static char *copy_text(kf_arena *arena, const char *text, size_t n) {
-  char *copy = kf_arena_take(arena, n + 1, 1);
-  if (copy == NULL) return NULL;
-  memcpy(copy, text, n);
-  copy[n] = '\0';
-  return copy;
-}
-
 static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
   kf_pq *pq = w->pq;
   if (e->type < KF_PQ_BOOLEAN || e->type > KF_PQ_FIXED)
@@ -191,8 +183,8 @@ static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
                        .most_def = at->def,
                        .most_rep = at->rep,
                        .list_def = at->list_def};
-  leaf->name = copy_text(&pq->arena, w->name, at->name);
-  leaf->path = copy_text(&pq->arena, w->path, at->path);
+  leaf->name = kf_copy_text(&pq->arena, w->name, at->name);
+  leaf->path = kf_copy_text(&pq->arena, w->path, at->path);
   if (pq->arena.failed) return kf_fail_memory(w->err);
   set_kind(leaf, e);
   return KF_OK;
@@ -256,8 +248,8 @@ static kf_status read_entries(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
       else
         kf_thrift_skip(&entry);
     }
-    pq->keys[pq->n_meta] = copy_text(&pq->arena, text[0], length[0]);
-    pq->values[pq->n_meta++] = copy_text(&pq->arena, text[1], length[1]);
+    pq->keys[pq->n_meta] = kf_copy_text(&pq->arena, text[0], length[0]);
+    pq->values[pq->n_meta++] = kf_copy_text(&pq->arena, text[1], length[1]);
     if (pq->arena.failed) return kf_fail_memory(err);
   }
   return KF_OK;

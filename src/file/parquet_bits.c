@@ -26,7 +26,7 @@ static uint64_t mask_of(unsigned width) {
   return width >= 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
 }
 
-/* The value of `width` bits at a bit of some bytes, up to 57 of them if eight bytes can be read. */
+/* The value of `width` bits, up to 64, at a bit offset. Bits past `end` are zeros. */
 static uint64_t bits_at(const unsigned char *from, const unsigned char *end, uint64_t bit,
                         unsigned width) {
   const unsigned char *at = from + bit / 8;

@@ -218,10 +218,8 @@ static kf_status find_raw_dim(kf_pq_column *c, kf_err *err) {
 static kf_status open_column(kf_pq_column *c, const kf_pq *pq, const kf_pq_leaf *leaf,
                              kf_err *err) {
   kf_pq_chunk *chunks;
-  size_t name = strlen(leaf->name) + 1;
-  c->leaf.name = kf_arena_take(&c->arena, name, 1);
+  c->leaf.name = kf_copy_text(&c->arena, leaf->name, strlen(leaf->name));
   if (c->leaf.name == NULL) return kf_fail_memory(err);
-  memcpy(c->leaf.name, leaf->name, name);
   KF_TRY(kf_pq_chunks(pq, leaf, &c->arena, &chunks, &c->n_groups, err));
   KF_TAKE(&c->arena, c->groups, c->n_groups);
   if (c->groups == NULL) return kf_fail_memory(err);

@@ -140,7 +140,6 @@ kf_status kf_parquet_open_labels(kf_labels *labels, const char *path, const char
 /* Checks text before passing it on. */
 typedef struct text_use {
   const char *path, *what;
-  size_t longest;
   kf_pq_text_fn use;
   void *argument;
 } text_use;
@@ -150,7 +149,7 @@ static kf_status check_text(void *argument, uint64_t row, const char *text, size
   const char *wrong = NULL;
   if (text == NULL)
     text = "";
-  else if (n > use->longest)
+  else if (n > KF_LINE_MAX)
     wrong = "is too long";
   else if (memchr(text, '\0', n) != NULL)
     wrong = "contains a NUL";
@@ -163,17 +162,11 @@ static kf_status check_text(void *argument, uint64_t row, const char *text, size
 
 kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t n,
                               kf_pq_text_fn use, void *argument, kf_err *err) {
-  text_use text = {.path = labels->in->path,
-                   .what = "label",
-                   .longest = KF_LINE_MAX,
-                   .use = use,
-                   .argument = argument};
+  text_use text = {.path = labels->in->path, .what = "label", .use = use, .argument = argument};
   return kf_pq_each_text(labels->column_in, first, n, check_text, &text, err);
 }
 
 /* --- ids ----------------------------------------------------------------------------------- */
-
-enum { LONGEST_ID = 65536 };
 
 typedef struct id_use {
   const char *path;
@@ -201,8 +194,7 @@ kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uin
   enum { IDS_AT_ONCE = 256 };
   const kf_pq_column *c = ids->column;
   id_use use = {.path = c->in->path, .lengths = lengths, .bytes = bytes};
-  text_use text = {
-      .path = c->in->path, .what = "id", .longest = LONGEST_ID, .use = add_id, .argument = &use};
+  text_use text = {.path = c->in->path, .what = "id", .use = add_id, .argument = &use};
   if (c->leaf.kind != KF_PQ_INTEGERS) return kf_pq_each_text(c, first, n, check_text, &text, err);
   for (uint64_t done = 0; done < n; done += IDS_AT_ONCE) {
     int64_t numbers[IDS_AT_ONCE];
@@ -304,9 +296,9 @@ static int by_key(const void *a, const void *b) {
 
 /* A copy for display, cut where it is too long or no longer UTF-8. */
 static const char *shown(kf_arena *arena, const char *text) {
-  enum { LONGEST = 200 };
+  enum { MAX_SHOWN_BYTES = 200 };
   size_t n = strlen(text);
-  n = kf_utf8_prefix(text, n < LONGEST ? n : LONGEST);
+  n = kf_utf8_prefix(text, n < MAX_SHOWN_BYTES ? n : MAX_SHOWN_BYTES);
   char *copy = kf_arena_take(arena, n + 4, 1);
   if (copy == NULL) return NULL;
   snprintf(copy, n + 4, "%.*s%s", (int)n, text, text[n] != '\0' ? "…" : "");

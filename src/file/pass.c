@@ -139,12 +139,12 @@ static kf_status end_pass(kf_ctx *ctx, const kf_data *data, const kf_pass *pass,
 }
 
 /* A multiple of 64 rows, which is a whole number of bytes in a bitmap. */
-#define SHARE_STEP 64u
+#define SHARE_STEP_ROWS 64u
 
 kf_range kf_share_of_rows(const kf_ctx *ctx, const kf_data *data) {
   uint32_t rank = ctx->ranks.rank;
   if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
-  return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
+  return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP_ROWS);
 }
 
 static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
@@ -156,7 +156,7 @@ kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t s
   if (data->ends != NULL)
     memcpy(ctx->ranks.ends, data->ends, data->n_ends * sizeof *data->ends);
   else
-    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP);
+    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP_ROWS);
   return kf_join(ctx, KF_OK, array, size);
 }
 

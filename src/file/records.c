@@ -23,11 +23,8 @@ static kf_status open_records(kf_ctx *ctx, kf_records *r, const char *path,
       return kf_fail(err, KF_ERR_ARG, "kf_records_open: column %zu has no name or no type", i);
     KF_TRY(
         kf_check_reserved(columns[i].reserved, sizeof columns[i].reserved, "kf_records_open", err));
-    char *name;
-    size_t size = strlen(columns[i].name) + 1;
-    KF_TAKE(&r->arena, name, size);
+    const char *name = kf_copy_text(&r->arena, columns[i].name, strlen(columns[i].name));
     if (name == NULL) return kf_fail_memory(err);
-    memcpy(name, columns[i].name, size);
     r->types[i] = columns[i].type;
     files[i] = (kf_pqw_column){.name = name, .kind = kinds[columns[i].type], .optional = true};
   }

@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS_MOST ((double)KF_MAX_ROWS)
+#define MAX_ROWS_F64 ((double)KF_MAX_ROWS)
 
 /* clang-format off */
 /* maps, of models and galleries */
@@ -37,7 +37,7 @@ static const kf_rule map_rules[] = {
 
 /* models */
 static const kf_rule model_rules[] = {
-    {"rows", "a whole number, 1 to 2^40", kf_rule_whole, 1, ROWS_MOST, NULL, true},
+    {"rows", "a whole number, 1 to 2^40", kf_rule_whole, 1, MAX_ROWS_F64, NULL, true},
     {"mean_eigenvalue", "a number, 0 or above", kf_rule_number, 0, DBL_MAX, NULL, true},
     {"within_rank", "a whole number, 0 to 65,536", kf_rule_whole, 0, KF_MAX_DIM, NULL, true},
     {"prior", "a number above 0, at most 64", kf_rule_positive, 0, 64, NULL, true},
@@ -61,7 +61,7 @@ static const kf_rule model_rules[] = {
     {"between_eigenvalues", "descending", kf_rule_descending, 0, 0, NULL, false},
     {"signal", "finite, 0 or above", kf_rule_elements, 0, DBL_MAX, NULL, false},
     {"signal", "descending", kf_rule_descending, 0, 0, NULL, false},
-    {"counts", "0 to 2^40", kf_rule_elements, 0, ROWS_MOST, NULL, false},
+    {"counts", "0 to 2^40", kf_rule_elements, 0, MAX_ROWS_F64, NULL, false},
     {"counts", "above 0 for at least one class", kf_rule_any, 0, 0, NULL, false},
     {"class_means", "finite", kf_rule_elements, -FLT_MAX, FLT_MAX, NULL, false},
     {"class_means", "zeros where `counts` is 0", kf_rule_zeros, 0, 0, "counts", false},
@@ -79,11 +79,11 @@ static const kf_rule model_rules[] = {
 
 /* statistics */
 static const kf_rule stats_rules[] = {
-    {"rows", "a whole number, 0 to 2^40", kf_rule_whole, 0, ROWS_MOST, NULL, true},
+    {"rows", "a whole number, 0 to 2^40", kf_rule_whole, 0, MAX_ROWS_F64, NULL, true},
     {"dim", "a whole number, 1 to 65,536", kf_rule_whole, 1, KF_MAX_DIM, NULL, true},
     {"normalized", "`0` or `1`", kf_rule_word, 0, 0, "0,1", true},
     {"exponent", "a whole number, -200 to 200; 22 if `normalized` is `1`", kf_rule_exponent, -200, 200, NULL, true},
-    {"counts", "0 to 2^40", kf_rule_elements, 0, ROWS_MOST, NULL, false},
+    {"counts", "0 to 2^40", kf_rule_elements, 0, MAX_ROWS_F64, NULL, false},
     {"counts", "`rows` in all", kf_rule_total, 0, 0, NULL, false},
     {"class_sums", "at most 2^22 and 2^(128 + `exponent`) times `counts` in magnitude", kf_rule_class_sums, 0, 0, NULL, false},
     {"class_sums", "at most 2^22 times `counts` long, to 10^-4, if `normalized` is `1`", kf_rule_class_lengths, 0, 0, NULL, false},

@@ -15,7 +15,7 @@ static const kf_st_field *subject_of(const kf_rule *rule, const kf_contents *c) 
 
 /* --- elements ------------------------------------------------------------------------------ */
 
-#define ELEMENTS_AT_ONCE 4096u /* elements checked at a time */
+#define ELEMENTS_AT_ONCE 4096u
 
 static bool within(const kf_rule *rule, double value) {
   return value >= rule->low && value <= rule->high;
@@ -72,14 +72,15 @@ kf_status kf_rule_any(const kf_rule *rule, const kf_contents *c, kf_err *err) {
 kf_status kf_rule_rank(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
   if (f == NULL || c->st == NULL) return KF_OK;
-  double rank = kf_meta_number(c, "within_rank");
+  double matrix_rank = kf_meta_number(c, "within_rank");
   for (uint64_t i = 0; i < size_of(f); i++)
-    if ((kf_field_at(f, i) > 0) != ((double)i < rank)) return kf_fail_element(rule, c, f, i, err);
-  if (rank <= (double)size_of(f)) return KF_OK;
+    if ((kf_field_at(f, i) > 0) != ((double)i < matrix_rank))
+      return kf_fail_element(rule, c, f, i, err);
+  if (matrix_rank <= (double)size_of(f)) return KF_OK;
   return kf_fail_file(err, c->path,
                       "metadata 'within_rank' is %.0f, more than the %" PRIu64
                       " elements of tensor '%s'",
-                      rank, size_of(f), f->name);
+                      matrix_rank, size_of(f), f->name);
 }
 
 kf_status kf_rule_trace(const kf_rule *rule, const kf_contents *c, kf_err *err) {

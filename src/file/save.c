@@ -14,7 +14,7 @@
 
 #include <inttypes.h>
 
-#define BATCHES_PER_THREAD 4u /* of each thread in a round of several ranks */
+#define BATCHES_PER_THREAD 4u /* in a round of several ranks */
 
 /* Where the bytes go. */
 typedef struct sink {

@@ -8,7 +8,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { BUFFER_ELEMENTS = 8192 }; /* elements */
+enum { BUFFER_ELEMENTS = 8192 };
 
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err) {

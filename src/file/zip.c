@@ -167,9 +167,8 @@ static kf_status read_entry(kf_zip *zip, kf_zip_member *m, const unsigned char *
   const char *text = (const char *)p + ENTRY_SIZE;
   if (memchr(text, '\0', name) != NULL || !kf_utf8_valid(text, name))
     return fail_archive(zip, "the name of a member is not UTF-8", err);
-  KF_TAKE_ZERO(&zip->arena, m->name, name + 1);
+  m->name = kf_copy_text(&zip->arena, text, name);
   if (m->name == NULL) return kf_fail_memory(err);
-  memcpy(m->name, text, name);
   if (!read_extra(m, p + ENTRY_SIZE + name, extra)) return fail_archive(zip, damaged, err);
   *at = p + ENTRY_SIZE + name + extra + comment;
   return check_member(zip, m, err);
