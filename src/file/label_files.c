@@ -26,13 +26,12 @@ static named name_of(char *path, size_t at) {
   return (named){.path = path, .name = name, .length = length, .at = at};
 }
 
-static int compare_names(const named *a, const named *b) {
+static int by_name(const void *x, const void *y) {
+  const named *a = x, *b = y;
   size_t n = a->length < b->length ? a->length : b->length;
   int order = memcmp(a->name, b->name, n);
   return order != 0 ? order : (a->length > b->length) - (a->length < b->length);
 }
-
-static int by_name(const void *a, const void *b) { return compare_names(a, b); }
 
 /* The next number in [*at, end), without leading zeros; NULL: there is none. */
 static const char *next_number(const char **at, const char *end, size_t *length) {
@@ -65,10 +64,10 @@ static size_t match_names(named *data, size_t n, named *labels, size_t m, const 
   size_t matched = 0, at = 0;
   *unmatched = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (i > 0 && compare_names(&data[i - 1], &data[i]) == 0) return 0;
-    while (at < m && compare_names(&labels[at], &data[i]) < 0) at++;
-    if (at + 1 < m && compare_names(&labels[at], &labels[at + 1]) == 0) return 0;
-    bool found = at < m && compare_names(&labels[at], &data[i]) == 0;
+    if (i > 0 && by_name(&data[i - 1], &data[i]) == 0) return 0;
+    while (at < m && by_name(&labels[at], &data[i]) < 0) at++;
+    if (at + 1 < m && by_name(&labels[at], &labels[at + 1]) == 0) return 0;
+    bool found = at < m && by_name(&labels[at], &data[i]) == 0;
     match[i] = found ? &labels[at] : NULL;
     matched += found;
     if (!found && *unmatched == NULL) *unmatched = &data[i];

@@ -136,6 +136,11 @@ static bool read_extra(kf_zip_member *m, const unsigned char *extra, size_t n) {
   return false;
 }
 
+static kf_status bad_member(const kf_zip *zip, const kf_zip_member *m, const char *what,
+                            kf_err *err) {
+  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, what);
+}
+
 static kf_status check_member(const kf_zip *zip, const kf_zip_member *m, kf_err *err) {
   const char *wrong = NULL;
   if (m->header > zip->end || zip->end - m->header < LOCAL_SIZE ||
@@ -145,8 +150,7 @@ static kf_status check_member(const kf_zip *zip, const kf_zip_member *m, kf_err 
     wrong = "is stored with two different sizes";
   else if (m->method == 8 && m->size / 1032 > m->packed) /* the best ratio of deflate */
     wrong = "claims to be larger than it can be";
-  if (wrong == NULL) return KF_OK;
-  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, wrong);
+  return wrong != NULL ? bad_member(zip, m, wrong, err) : KF_OK;
 }
 
 /* Reads the entry at *at and moves *at past it. */
@@ -213,11 +217,6 @@ void kf_zip_close(kf_zip *zip) {
 }
 
 /* --- members ------------------------------------------------------------------------------- */
-
-static kf_status bad_member(const kf_zip *zip, const kf_zip_member *m, const char *what,
-                            kf_err *err) {
-  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, what);
-}
 
 /* Finds where the bytes of a member begin. Its local header must agree with the directory. */
 static kf_status find_bytes(const kf_zip *zip, const kf_zip_member *m, uint64_t *offset,
