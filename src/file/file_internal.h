@@ -35,7 +35,7 @@ size_t kf_paths_doubt(const kf_paths *paths);
 kf_status kf_paths_beside(const kf_paths *data, kf_paths *out, kf_err *err);
 /* Puts label files that were found in a folder or by a pattern into the order of their data files:
  * matched by name without extension or, if no name matches, by position in numeric order. */
-kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err);
+kf_status kf_paths_match(const kf_paths *data, kf_paths *labels, kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
 /* --- safetensors --------------------------------------------------------------------------- */

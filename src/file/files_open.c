@@ -422,7 +422,7 @@ static kf_status list_files(const char *const *paths, size_t n, kf_data_options 
   KF_TRY(kf_paths_expand(paths, n, false, list, err));
   KF_TRY(kf_paths_sort(list, o->order, &moved, err));
   KF_TRY(kf_paths_expand(o->labels, o->n_labels, true, labels, err));
-  KF_TRY(kf_paths_pair(list, labels, err));
+  KF_TRY(kf_paths_match(list, labels, err));
   bool one_by_one = labels->n > 1 && !labels->listed;
   if (moved && one_by_one && !list->listed)
     return kf_fail(err, KF_ERR_ARG,

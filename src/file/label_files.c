@@ -140,7 +140,7 @@ static kf_status match_all(const kf_paths *data, kf_paths *labels, kf_err *err) 
   return status;
 }
 
-kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err) {
+kf_status kf_paths_match(const kf_paths *data, kf_paths *labels, kf_err *err) {
   return labels->listed && labels->n >= 2 ? match_all(data, labels, err) : KF_OK;
 }
 

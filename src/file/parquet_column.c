@@ -251,19 +251,16 @@ void kf_pq_column_free(kf_pq_column *c) {
 /* Consecutive slots of one page. */
 typedef struct slots {
   const kf_pq_block *block;
-  uint64_t row; /* of the first slot, in the file */
   uint32_t at, n;
 } slots;
 
-/* Finds the slots of rows from `row` on, at most n of them, in one page. The
- * caller releases the block. */
+/* Finds the slots of at most n rows from `row` on, in one page. The caller releases the block. */
 static kf_status find_slots(const kf_pq_column *c, uint64_t row, uint64_t n, slots *out,
                             kf_err *err) {
   const kf_pq_group *group = &c->groups[kf_pq_group_of(c, row)];
   uint64_t at = row - group->first;
   uint32_t p = page_of(c, group, false, at);
   uint64_t left = c->pages[p].first + c->pages[p].n - at;
-  out->row = row;
   out->at = (uint32_t)(at - c->pages[p].first);
   out->n = (uint32_t)(left < n ? left : n);
   return kf_pq_cache_get(c->cache, c, p, &out->block, err);
