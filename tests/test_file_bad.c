@@ -353,7 +353,7 @@ TEST(label_files) {
       {write_text("1.txt", "a\nb\n"), "2 labels for the 3 rows"},
       {write_text("2.txt", "a\nb\nc\nd\n"), "4 labels for the 3 rows"},
       {write_text("3.txt", "a\n\nc\n"), "line 2 is empty"},
-      {write_bytes("4.txt", "a\nb\0c\nd\n", 8), "line 2 holds a NUL"},
+      {write_bytes("4.txt", "a\nb\0c\nd\n", 8), "line 2 contains a NUL"},
       {write_text("5.txt", "a\nb\n\xFFmurks\n"), "line 3 is not valid UTF-8"},
       {write_npy("6.npy", "<i8", "(3,)", negative, 24), "label of row 1 is negative (-5)"},
       {write_npy("7.npy", "<i8", "(3,)", large, 24), "label of row 2 is 4194304"},

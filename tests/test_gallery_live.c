@@ -367,7 +367,7 @@ TEST(missing_and_damaged) {
   assert_int_equal(rename(first, aside), 0);
   assert_error(ctx, KF_ERR_DATA, "1 of 2 changes is missing", open_it(l.path));
   copy_file(second, first);
-  assert_error(ctx, KF_ERR_DATA, "another change than its name says", open_it(l.path));
+  assert_error(ctx, KF_ERR_DATA, "is not the change that its name says", open_it(l.path));
   copy_file(aside, first);
   assert_ok(ctx, open_it(l.path));
   FILE *file = fopen(second, "r+b");

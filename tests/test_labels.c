@@ -328,7 +328,7 @@ TEST(bad_tables) {
   kf_data_options options = {.labels = labels, .n_labels = 1, .label_column = "l"};
   kf_data *data;
   assert_failed(open_one(at("r3.npy"), &options, &data), KF_ERR_DATA, "t.csv",
-                "line 2 holds a NUL");
+                "line 2 contains a NUL");
   char *field = malloc(70002);
   memset(field, 'x', 70001);
   field[70001] = '\0';
@@ -389,12 +389,12 @@ TEST(bad_strings) {
     size_t n;
     const char *cause;
   } cases[] = {
-      {"<U2", "(3,)", (uint32_t[]){'a', 0, 0, 'b', 'c', 0}, 24, "row 1 holds a NUL"},
+      {"<U2", "(3,)", (uint32_t[]){'a', 0, 0, 'b', 'c', 0}, 24, "row 1 contains a NUL"},
       {"<U1", "(3,)", (uint32_t[]){'a', 0xD800, 'c'}, 12, "row 1 is not valid UTF-32"},
       {"<U1", "(3,)", (uint32_t[]){'a', 'b', 0x110000}, 12, "row 2 is not valid UTF-32"},
       {"<U1", "(3,)", (uint32_t[]){'a', 0, 'c'}, 12, "the label in row 1 is empty"},
       {"<U0", "(3,)", "", 0, "the label in row 0 is empty"},
-      {"|S2", "(3,)", "a\0\0bcc", 6, "row 1 holds a NUL"},
+      {"|S2", "(3,)", "a\0\0bcc", 6, "row 1 contains a NUL"},
       {"|S1", "(3,)",
        "a\xff"
        "c",

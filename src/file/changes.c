@@ -1,25 +1,25 @@
-/* changes.c - a gallery that was changed after it was written: rows added, rows removed.
+/* changes.c - changes of a gallery after it was written: rows added and rows removed.
  *
- * The file of a gallery is never written again for that. Each change is a file of its own in a folder
- * beside it, "GALLERY.changes", so a change costs what it adds. It appears whole or not at all, by its
- * name, under the lock of the gallery (base/guard.c).
+ * The gallery file is not rewritten. Each change is a file of its own in a folder beside it,
+ * "GALLERY.changes", so a change costs what it adds. It appears whole or not at all, under its
+ * final name, while its writer holds the lock of the gallery (base/guard.c).
  *
- * A change belongs to the file whose checksum is in its name; each says the checksum of the one before
- * it, and their numbers have no gaps. So a gallery that is written anew has no changes, whatever is left
- * in the folder, and none can get lost or be exchanged unnoticed.
+ * A change belongs to the gallery file whose checksum is in its name. Each change records the
+ * checksum of the one before it, and their numbers have no gaps. So a rewritten gallery has no
+ * changes, whatever is left in the folder, and no change can be lost or swapped unnoticed.
  *
- * A row keeps its place for good: first those of the file, then those of each change. What is removed
- * is named by its place. Readers number the rows that are left, in the order of their places.
+ * A row keeps its place for good: first come the rows of the file, then those of each change.
+ * Removed rows are named by place. Readers number the remaining rows in the order of their places.
  *
- * Readers never wait. A gallery that is made one file again is replaced first. Then its folder of changes
- * is renamed, so that all of them vanish in one step, and emptied. A reader that has opened the changes
- * checks that file and folder still have their names, and otherwise starts over; after that it opens
- * nothing by path. It keeps the files open or, if they are too many, holds their folder by a shared lock.
- * A folder that is held is emptied by its last reader.
+ * Readers never wait. Compacting replaces the gallery first; then its folder of changes is renamed,
+ * so that all of them vanish in one step, and emptied. A reader that has opened the changes checks
+ * that file and folder still have their names, and otherwise starts over; after that it opens
+ * nothing by path. It keeps the files open or, if there are too many, holds their folder by a
+ * shared lock. The last reader of a held folder empties it.
  *
- * A file may be replaced by one with the same bytes, and so with the same checksum. Its changes must not
- * apply to the new file, so a folder holds changes of one file only: what is left of an earlier one is put
- * away before anything is added, or the file is replaced. */
+ * A file may be replaced by one with the same bytes, and so the same checksum. Old changes must not
+ * apply to it, so a folder holds the changes of one file only: leftovers of an earlier file are
+ * moved aside before anything is added or the file is replaced. */
 #include "file/file.h"
 
 #include <errno.h>
@@ -34,51 +34,47 @@
 
 #define GALLERY_FORMAT "koofu.gallery"
 
-/* So many files of changes stay open, as the gallery's does. A process has few descriptors, so the others are
- * parked in their folder. */
-#define OPEN_CHANGES 32
+/* At most this many files of changes stay open, besides the gallery. A process has few descriptors,
+ * so the others are parked: reopened through their folder when read. */
+#define MAX_OPEN_CHANGES 32
 
-/* Folders that are put away get the first free one of MOST_AWAY names. The first few are tidied each time. */
-enum { TIDY_AWAY = 8, MOST_AWAY = 64 };
-#define AWAY_ENDING ".old"
+/* A folder that is moved aside gets the first free one of MAX_AWAY_FOLDERS names. The first
+ * TIDIED_FOLDERS of them are cleaned up each time. */
+enum { TIDIED_FOLDERS = 8, MAX_AWAY_FOLDERS = 64 };
+#define AWAY_EXTENSION ".old"
 
-/* --- names ------------------------------------------------------------------------------------ */
+/* --- names --------------------------------------------------------------------------------- */
 
-#define ENDING ".safetensors"
-enum { HEX = 16, DIGITS = 6, NAME = HEX + 1 + DIGITS + sizeof ENDING };
+#define EXTENSION ".safetensors"
+enum { NAME_SIZE = 16 + 1 + 6 + sizeof EXTENSION };
 
-static void name_of(uint64_t base, uint32_t number, char name[NAME]) {
-  snprintf(name, NAME, "%016" PRIx64 "-%06" PRIu32 ENDING, base, number % (KF_MAX_CHANGES + 1));
+static void change_name(uint64_t base, uint32_t number, char name[NAME_SIZE]) {
+  snprintf(name, NAME_SIZE, "%016" PRIx64 "-%06" PRIu32 EXTENSION, base,
+           number % (KF_MAX_CHANGES + 1));
 }
 
-/* Reads such a name. */
 static bool parse_name(const char *name, uint64_t *base, uint32_t *number) {
-  char hex[HEX + 1] = "", again[NAME];
-  if (strlen(name) != NAME - 1) return false;
-  memcpy(hex, name, HEX);
-  if (!kf_parse_hex64(hex, base)) return false;
-  *number = 0;
-  for (int i = HEX + 1; i < HEX + 1 + DIGITS; i++) {
-    if (name[i] < '0' || name[i] > '9') return false;
-    *number = *number * 10 + (uint32_t)(name[i] - '0');
-  }
-  name_of(*base, *number, again);
-  return *number > 0 && strcmp(name, again) == 0;
+  char canonical[NAME_SIZE], *end;
+  *base = strtoull(name, &end, 16);
+  *number = *end == '-' ? (uint32_t)strtoul(end + 1, NULL, 10) : 0;
+  change_name(*base, *number, canonical); /* strtoull accepts more than koofu writes */
+  return *number > 0 && strcmp(name, canonical) == 0;
 }
 
-/* What a process that was killed may leave: the hidden name of a change that never got its own (out.c). */
+/* A leftover of a killed process: the hidden name of a change that never got its final one
+ * (out.c). */
 static bool is_left_over(const char *name) {
-  char own[NAME];
+  char own[NAME_SIZE];
   uint64_t base;
   uint32_t number;
   size_t length = strlen(name);
-  if (name[0] != '.' || length < NAME || strcmp(name + length - strlen(".part"), ".part") != 0)
+  if (name[0] != '.' || length < NAME_SIZE || strcmp(name + length - strlen(".part"), ".part") != 0)
     return false;
   snprintf(own, sizeof own, "%s", name + 1);
   return parse_name(own, &base, &number);
 }
 
-/* "GALLERY.changes", beside the file itself if the path is a link. false: that is too long for a path. */
+/* "GALLERY.changes", beside the target if the path is a link. false: too long for a path. */
 static bool folder_of(const char *path, char folder[PATH_MAX]) {
   struct stat info;
   bool link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
@@ -92,16 +88,16 @@ static bool folder_of(const char *path, char folder[PATH_MAX]) {
   return true;
 }
 
-/* A hidden name for such a folder, as out.c makes them. false: that is too long for a path. */
+/* A hidden name for such a folder, like those of out.c. false: too long for a path. */
 static bool away_name(const char *folder, unsigned number, char away[PATH_MAX]) {
   const char *slash = strrchr(folder, '/');
   size_t parent = slash != NULL ? (size_t)(slash - folder) + 1 : 0;
-  int n = snprintf(away, PATH_MAX, "%.*s.%.180s.%016x" AWAY_ENDING, (int)parent, folder,
+  int n = snprintf(away, PATH_MAX, "%.*s.%.180s.%016x" AWAY_EXTENSION, (int)parent, folder,
                    folder + parent, number);
   return n > 0 && n < PATH_MAX;
 }
 
-/* NULL and errno: there is none, or out of memory. */
+/* NULL: there is none, or another failure, in errno. */
 static DIR *open_folder(const char *folder) {
   int fd = kf_open(folder, O_RDONLY | O_DIRECTORY);
   DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -109,7 +105,7 @@ static DIR *open_folder(const char *folder) {
   return dir;
 }
 
-/* --- one change ------------------------------------------------------------------------------- */
+/* --- one change ---------------------------------------------------------------------------- */
 
 static kf_status meta_hex(const kf_st *st, const char *key, uint64_t *out, kf_err *err) {
   const char *text = kf_st_meta(st, key);
@@ -117,7 +113,7 @@ static kf_status meta_hex(const kf_st *st, const char *key, uint64_t *out, kf_er
   return kf_fail_file(err, st->in.path, "metadata '%s' is not 16 hexadecimal digits", key);
 }
 
-/* It is the change that its name says, after those that have been read. */
+/* The file is the change that its name says, and follows the one before it. */
 static kf_status check_chain(const kf_changes *c, kf_change *change, kf_err *err) {
   const kf_st *st = &change->st;
   uint64_t base = 0, previous = 0, last = c->n > 0 ? c->change[c->n - 1].checksum : c->base;
@@ -127,13 +123,13 @@ static kf_status check_chain(const kf_changes *c, kf_change *change, kf_err *err
   KF_TRY(meta_hex(st, "previous", &previous, err));
   KF_TRY(kf_st_meta_i64(st, "number", &number, err));
   if (base != c->base || number != (int64_t)c->n + 1)
-    return kf_fail_file(err, st->in.path, "is another change than its name says");
+    return kf_fail_file(err, st->in.path, "is not the change that its name says");
   if (previous != last)
-    return kf_fail_file(err, st->in.path, "does not belong after the change before it");
+    return kf_fail_file(err, st->in.path, "does not follow the change before it");
   return KF_OK;
 }
 
-/* The rows of a change are like those of the file. */
+/* Rows of a change must have the type, dimension and tensors of the file. */
 static kf_status check_rows(const kf_st *base, kf_change *change, kf_err *err) {
   static const char *const others[] = {KF_TENSOR_LABELS, KF_TENSOR_ID_ENDS, KF_TENSOR_ID_BYTES};
   const kf_st *st = &change->st;
@@ -141,7 +137,8 @@ static kf_status check_rows(const kf_st *base, kf_change *change, kf_err *err) {
   bool adds = kf_st_find(st, KF_TENSOR_ROWS) != NULL;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if ((kf_st_find(st, others[i]) != NULL) != (adds && kf_st_find(base, others[i]) != NULL))
-      return kf_fail_file(err, st->in.path, "tensor '%s' must be there with rows, as in %s",
+      return kf_fail_file(err, st->in.path,
+                          "tensor '%s' must be present with new rows if and only if %s has it",
                           others[i], base->in.path);
   if (!adds) return KF_OK;
   KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, own->type, 2, (int64_t[]){-1, (int64_t)own->shape[1]},
@@ -158,7 +155,7 @@ static kf_status check_rows(const kf_st *base, kf_change *change, kf_err *err) {
   return kf_st_meta_names(st, &change->names, err);
 }
 
-/* --- what is removed -------------------------------------------------------------------------- */
+/* --- what is removed ----------------------------------------------------------------------- */
 
 bool kf_changes_removed(const kf_changes *c, uint64_t place) {
   return c->removed != NULL && place / 64 < c->n_words &&
@@ -182,11 +179,11 @@ static kf_status remove_places(kf_changes *c, const kf_st *st, const int64_t *pl
   for (size_t i = 0; i < n; *last = place[i++]) {
     if (place[i] <= *last || (uint64_t)place[i] >= c->places)
       return kf_fail_file(err, st->in.path,
-                          "tensor '" KF_TENSOR_REMOVED "' holds %" PRId64
-                          ", which is no row before it, or not rising",
+                          "tensor '" KF_TENSOR_REMOVED "' has %" PRId64
+                          ", which is not an earlier row, or not in ascending order",
                           place[i]);
     if (kf_changes_removed(c, (uint64_t)place[i]))
-      return kf_fail_file(err, st->in.path, "row %" PRId64 " has been removed before", place[i]);
+      return kf_fail_file(err, st->in.path, "row %" PRId64 " was already removed", place[i]);
     c->removed[place[i] / 64] |= (uint64_t)1 << place[i] % 64;
     c->n_removed++;
     c->base_removed += (uint64_t)place[i] < c->base_rows;
@@ -195,16 +192,16 @@ static kf_status remove_places(kf_changes *c, const kf_st *st, const int64_t *pl
 }
 
 static kf_status take_removed(kf_changes *c, kf_change *change, kf_err *err) {
-  enum { AT_ONCE = 1024 };
+  enum { ROWS_AT_ONCE = 1024 };
   const kf_st *st = &change->st;
   const kf_st_tensor *t;
-  int64_t place[AT_ONCE], last = -1;
+  int64_t place[ROWS_AT_ONCE], last = -1;
   if (kf_st_find(st, KF_TENSOR_REMOVED) == NULL) return KF_OK;
   KF_TRY(kf_st_expect(st, KF_TENSOR_REMOVED, KF_TYPE_I64, 1, (int64_t[]){-1}, &t, err));
   KF_TRY(make_bits(c, err));
-  for (uint64_t done = 0; done < t->shape[0]; done += AT_ONCE) {
+  for (uint64_t done = 0; done < t->shape[0]; done += ROWS_AT_ONCE) {
     uint64_t left = t->shape[0] - done;
-    size_t n = left < AT_ONCE ? (size_t)left : AT_ONCE;
+    size_t n = left < ROWS_AT_ONCE ? (size_t)left : ROWS_AT_ONCE;
     KF_TRY(kf_in_read(&st->in, t->offset + done * sizeof *place, place, n * sizeof *place, err));
     KF_TRY(remove_places(c, st, place, n, &last, err));
   }
@@ -218,9 +215,10 @@ bool kf_change_is_whole(const kf_changes *c, uint32_t i) {
   return true;
 }
 
-/* --- removing changes -------------------------------------------------------------------------- */
+/* --- removing changes ---------------------------------------------------------------------- */
 
-/* Those that do not belong to the file with checksum `keep`; 0: all. false: not all could be removed. */
+/* Removes changes that do not belong to the file with checksum `keep`; 0: all. false: not
+ * all could be removed. */
 static bool remove_changes(DIR *dir, uint64_t keep) {
   const struct dirent *entry;
   kf_err ignored;
@@ -235,15 +233,15 @@ static bool remove_changes(DIR *dir, uint64_t keep) {
   return false;
 }
 
-/* Another folder has its name by now, or none. */
+/* Whether another folder has the name by now, or none has. */
 static bool is_renamed(const char *folder, DIR *dir) {
   struct stat own, named;
   return fstat(dirfd(dir), &own) == 0 &&
          (stat(folder, &named) != 0 || own.st_dev != named.st_dev || own.st_ino != named.st_ino);
 }
 
-/* Removes a folder that was put away, unless a reader holds it. If there is something else in it, `folder`
- * (NULL: do not) becomes its name again. Closes dir; NULL is fine. */
+/* Removes a folder that was moved aside, unless a reader holds it. If it contains anything else, it
+ * gets its old name `folder` back (NULL: it does not). Closes dir; NULL is fine. */
 static void discard(const char *away, const char *folder, DIR *dir) {
   if (dir == NULL) return;
   bool emptied = kf_lock_fd(dirfd(dir), LOCK_EX) != EWOULDBLOCK && remove_changes(dir, 0);
@@ -253,8 +251,8 @@ static void discard(const char *away, const char *folder, DIR *dir) {
   closedir(dir);
 }
 
-/* Of the last reader that held it. Others may hold it by the same descriptor, in a forked process, so the lock
- * that is asked for is a new one. */
+/* Called for the last reader of a held folder. A forked process may hold it by the same descriptor,
+ * so the lock is requested through a new one. */
 static void leave_folder(int fd) {
   char self[40], path[PATH_MAX];
   snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -262,11 +260,11 @@ static void leave_folder(int fd) {
   close(fd);
   path[n > 0 ? n : 0] = '\0';
   const char *slash = strrchr(path, '/');
-  if (slash != NULL && slash[1] == '.' && kf_ends_with(path, AWAY_ENDING))
+  if (slash != NULL && slash[1] == '.' && kf_ends_with(path, AWAY_EXTENSION))
     discard(path, NULL, open_folder(path));
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all of them --------------------------------------------------------------------------- */
 
 static kf_status open_change(kf_changes *c, const kf_st *base, const char *path, bool verify,
                              kf_err *err) {
@@ -281,29 +279,29 @@ static kf_status open_change(kf_changes *c, const kf_st *base, const char *path,
   if (status == KF_OK) status = check_chain(c, change, err);
   if (status == KF_OK) status = check_rows(base, change, err);
   if (status == KF_OK) status = take_removed(c, change, err);
-  if (c->n >= OPEN_CHANGES) kf_in_park(&change->st.in, c->folder);
+  if (c->n >= MAX_OPEN_CHANGES) kf_in_park(&change->st.in, c->folder);
   change->first = c->places;
   if (status == KF_OK && change->rows > KF_MAX_ROWS - c->places)
     status = kf_fail_file(err, path, "too many rows");
   c->places += change->rows;
-  c->n++; /* closed with the others */
+  c->n++; /* kf_changes_close closes it */
   return status;
 }
 
-/* A change that is added while the folder is listed may be seen although the one before it was not. */
+/* A change added while the folder is listed may be seen although the one before it was not. */
 static uint32_t count_present(DIR *dir, uint64_t base, uint32_t highest) {
   uint32_t n = 0;
   for (uint32_t number = 1; number <= highest; number++) {
-    char name[NAME];
-    name_of(base, number, name);
+    char name[NAME_SIZE];
+    change_name(base, number, name);
     n += faccessat(dirfd(dir), name, F_OK, 0) == 0;
   }
   return n;
 }
 
-/* How many changes of this file there are; every number up to that must be there. */
-static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *out, bool *others,
-                       kf_err *err) {
+/* The number of changes of this file. Every number up to the highest must exist. */
+static kf_status count_changes(const char *folder, DIR *dir, uint64_t base, uint32_t *out,
+                               bool *others, kf_err *err) {
   const struct dirent *entry;
   uint32_t highest = 0, n = 0;
   for (;;) {
@@ -325,7 +323,8 @@ static kf_status count(const char *folder, DIR *dir, uint64_t base, uint32_t *ou
                  highest - n, highest, highest - n == 1 ? "is" : "are");
 }
 
-/* Keeps the files in the folder from being removed. Where folders cannot be locked, nothing does. */
+/* Keeps the files in the folder from being removed. Where folders cannot be locked, nothing
+ * does. */
 static kf_status hold_folder(kf_changes *c, const char *folder, DIR *dir, kf_err *err) {
   int fd = fcntl(dirfd(dir), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return kf_fail_errno(err, folder, "cannot be opened", errno);
@@ -338,11 +337,11 @@ static kf_status hold_folder(kf_changes *c, const char *folder, DIR *dir, kf_err
 static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, DIR *dir,
                           bool verify, kf_err *err) {
   uint32_t n;
-  KF_TRY(count(folder, dir, c->base, &n, &c->others, err));
-  if (n > OPEN_CHANGES) KF_TRY(hold_folder(c, folder, dir, err));
+  KF_TRY(count_changes(folder, dir, c->base, &n, &c->others, err));
+  if (n > MAX_OPEN_CHANGES) KF_TRY(hold_folder(c, folder, dir, err));
   for (uint32_t number = 1; number <= n; number++) {
-    char name[NAME];
-    name_of(c->base, number, name);
+    char name[NAME_SIZE];
+    change_name(c->base, number, name);
     char *path = kf_path_join(folder, name);
     kf_status status = path != NULL ? open_change(c, base, path, verify, err) : kf_fail_memory(err);
     kf_free(path);
@@ -352,12 +351,12 @@ static kf_status open_all(kf_changes *c, const kf_st *base, const char *folder, 
   return kf_fail(err, KF_ERR_DATA, "%s: all rows have been removed", folder);
 }
 
-/* *again: the folder was put away meanwhile. */
+/* *again: the folder was moved aside meanwhile. */
 static kf_status find_changes(kf_changes *c, const kf_st *st, bool verify, bool *again,
                               kf_err *err) {
   const char *sum = kf_st_meta(st, "checksum");
   const kf_st_tensor *rows = kf_st_find(st, KF_TENSOR_ROWS);
-  if (rows == NULL || rows->ndim != 2 || rows->shape[1] == 0) return KF_OK; /* as others will say */
+  if (rows == NULL || rows->ndim != 2 || rows->shape[1] == 0) return KF_OK; /* reported elsewhere */
   c->places = c->base_rows = rows->shape[0];
   if (sum == NULL || !kf_parse_hex64(sum, &c->base)) return KF_OK;
   char folder[PATH_MAX];
@@ -389,7 +388,7 @@ kf_status kf_changes_open(kf_changes *c, kf_st *st, const char *path, bool verif
     kf_st_close(st);
     if (!again || status == KF_ERR_MEM) return status;
   }
-  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
+  return kf_fail(err, KF_ERR_IO, "%s: it keeps being replaced", path);
 }
 
 void kf_changes_close(kf_changes *c) {
@@ -420,7 +419,7 @@ kf_status kf_changes_names(const kf_changes *c, const char *path, kf_names *name
   if (n == names->n) return KF_OK;
   if (names->n == 0 || n > KF_MAX_CLASSES)
     return kf_fail_file(err, path,
-                        names->n == 0 ? "its changes have class names, it has none"
+                        names->n == 0 ? "its changes have class names, but it has none"
                                       : "its changes have too many classes");
   const char **list = kf_alloc(n, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
@@ -441,9 +440,9 @@ kf_status kf_changes_names(const kf_changes *c, const char *path, kf_names *name
   return KF_OK;
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------- */
 
-/* So that the folder is there, or gone, after a power cut. */
+/* Makes the creation or removal of the folder survive a power cut. */
 static void sync_parent(const char folder[PATH_MAX]) {
   char parent[PATH_MAX];
   strcpy(parent, folder);
@@ -455,7 +454,7 @@ static void sync_parent(const char folder[PATH_MAX]) {
   close(fd);
 }
 
-/* Whoever may not read the gallery may not enter the folder. */
+/* Users who cannot read the gallery must not enter the folder. */
 static mode_t folder_mode(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return 0700;
@@ -465,12 +464,12 @@ static mode_t folder_mode(const char *path) {
 
 kf_status kf_changes_path(const char *path, uint64_t base, uint64_t number, bool make, char **out,
                           kf_err *err) {
-  char name[NAME], folder[PATH_MAX];
+  char name[NAME_SIZE], folder[PATH_MAX];
   if (number > KF_MAX_CHANGES)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT,
-                        "%s: has %d changes, the most there can be", path, KF_MAX_CHANGES);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_COMPACT, "%s: has %d changes, the maximum", path,
+                        KF_MAX_CHANGES);
   if (!folder_of(path, folder)) return kf_fail(err, KF_ERR_IO, "%s: the path is too long", path);
-  name_of(base, (uint32_t)number, name);
+  change_name(base, (uint32_t)number, name);
   *out = kf_path_join(folder, name);
   if (*out == NULL) return kf_fail_memory(err);
   if (make && mkdir(folder, folder_mode(path)) == 0) {
@@ -501,14 +500,14 @@ kf_status kf_retire_end(const char *path, DIR *dir, kf_err *err) {
   char folder[PATH_MAX], away[PATH_MAX];
   bool there = folder_of(path, folder);
   int code = 0;
-  for (unsigned i = 1; i <= TIDY_AWAY || (there && code == 0 && i <= MOST_AWAY); i++) {
+  for (unsigned i = 1; i <= TIDIED_FOLDERS || (there && code == 0 && i <= MAX_AWAY_FOLDERS); i++) {
     if (!away_name(folder, i, away)) break;
-    discard(away, folder, open_folder(away)); /* an earlier one, which readers held until now */
+    discard(away, folder, open_folder(away)); /* an earlier one that readers held until now */
     if (!there || code != 0) continue;
     there = rename(folder, away) != 0;
     if (!there) {
       sync_parent(folder);
-      bool own = dir != NULL && !is_renamed(away, dir); /* not one that was there before */
+      bool own = dir != NULL && !is_renamed(away, dir); /* not one that existed before */
       discard(away, folder, own ? dir : open_folder(away));
       if (own) dir = NULL;
     } else if (errno == ENOENT) {
@@ -518,6 +517,6 @@ kf_status kf_retire_end(const char *path, DIR *dir, kf_err *err) {
     }
   }
   if (dir != NULL) closedir(dir);
-  return there ? kf_fail_errno(err, folder, "cannot be put away", code != 0 ? code : EEXIST)
+  return there ? kf_fail_errno(err, folder, "cannot be moved aside", code != 0 ? code : EEXIST)
                : KF_OK;
 }

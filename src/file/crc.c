@@ -1,7 +1,9 @@
-/* crc.c - CRC-32, which archives and pages of Parquet carry. */
+/* crc.c - CRC-32, for ZIP archives and Parquet pages. */
 #include "file/file_internal.h"
 
-/* Eight bytes at a time: table[k][b] is the effect of byte b with k zero bytes after it. */
+#include <string.h>
+
+/* Slicing by eight: table[k][b] is the effect of byte b followed by k zero bytes. */
 void kf_crc_start(kf_crc *c) {
   c->state = UINT32_MAX;
   for (uint32_t b = 0; b < 256; b++) {
@@ -16,14 +18,13 @@ void kf_crc_start(kf_crc *c) {
     }
 }
 
-static uint32_t get32(const unsigned char *p) {
-  return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 void kf_crc_add(kf_crc *c, const unsigned char *p, size_t n) {
   uint32_t v = c->state;
   for (; n >= 8; n -= 8, p += 8) {
-    uint32_t low = v ^ get32(p), high = get32(p + 4);
+    uint32_t low, high;
+    memcpy(&low, p, 4);
+    memcpy(&high, p + 4, 4);
+    low ^= v;
     v = c->table[7][low & 255] ^ c->table[6][low >> 8 & 255] ^ c->table[5][low >> 16 & 255] ^
         c->table[4][low >> 24] ^ c->table[3][high & 255] ^ c->table[2][high >> 8 & 255] ^
         c->table[1][high >> 16 & 255] ^ c->table[0][high >> 24];

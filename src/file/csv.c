@@ -1,15 +1,16 @@
-/* csv.c - tables of text, field by field: RFC 4180, with commas (.csv) or tabs (.tsv).
+/* csv.c - tables of text, field by field: RFC 4180, separated by commas (.csv) or tabs (.tsv).
  *
- * A field that begins with a quotation mark ends with the next single one; in between, separators and
- * line ends are text, and a doubled mark means one. Any other field holds no quotation mark. Lines end in
- * "\n" or "\r\n", the last one possibly in neither. Where the standard leaves no meaning, as for text
- * after a closing mark, the file is refused: a guess would move labels to other rows. */
+ * A field that begins with a quotation mark ends with the next single one; in between, separators
+ * and line ends are text, and a doubled mark stands for one. Other fields contain no quotation
+ * mark. Lines end in "\n" or "\r\n", the last one possibly in neither. Where the standard gives
+ * no meaning, as for text after a closing mark, the file is refused: a wrong guess would move
+ * labels to other rows. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { END = -1 }; /* of the file, as a byte */
+enum { END = -1 }; /* end of the file */
 
 void kf_csv_start(kf_csv *csv, const kf_in *in, char separator, kf_mark mark) {
   csv->in = in;
@@ -37,7 +38,7 @@ static kf_status fill(kf_csv *csv, kf_err *err) {
   return KF_OK;
 }
 
-/* The next byte, or END; it stays the next one. */
+/* Looks at the next byte, or END, without taking it. */
 static kf_status peek(kf_csv *csv, int *c, kf_err *err) {
   if (csv->begin == csv->end) KF_TRY(fill(csv, err));
   *c = csv->begin < csv->end ? (unsigned char)csv->buffer[csv->begin] : END;
@@ -47,7 +48,7 @@ static kf_status peek(kf_csv *csv, int *c, kf_err *err) {
 static kf_status add(kf_csv *csv, int c, kf_err *err) {
   if (c == '\0')
     return kf_fail_file(err, csv->in->path,
-                        "line %" PRIu64 " holds a NUL byte: this is not a text file",
+                        "line %" PRIu64 " contains a NUL byte: this is not a text file",
                         csv->line + 1);
   if (csv->length == KF_LINE_MAX)
     return kf_fail_file(err, csv->in->path, "line %" PRIu64 " has a field of more than %d bytes",
@@ -58,7 +59,7 @@ static kf_status add(kf_csv *csv, int c, kf_err *err) {
   return KF_OK;
 }
 
-/* What is between quotation marks; the first one is next. */
+/* A quoted field; its opening mark is next. */
 static kf_status read_quoted(kf_csv *csv, kf_err *err) {
   uint64_t opened = csv->line + 1;
   csv->begin++;
@@ -91,7 +92,7 @@ static kf_status read_plain(kf_csv *csv, kf_err *err) {
   }
 }
 
-/* Takes the separator or the end of the line. */
+/* Takes the separator or the line end. */
 static kf_status end_field(kf_csv *csv, kf_err *err) {
   int c;
   KF_TRY(peek(csv, &c, err));

@@ -1,7 +1,7 @@
-/* data.c - what all kinds of data sets share: the public functions, and the check of every row.
+/* data.c - code shared by all kinds of data sets: public functions and the check of every row.
  *
- * A row is bad if it is NaN, infinite or zero. Its canonical squared length, which everyone needs
- * anyway, shows it: floats neither overflow nor underflow when squared in f64. */
+ * A row is bad if it is NaN, infinite or zero. Its canonical squared length, which is needed
+ * anyway, shows that: squares of floats neither overflow nor underflow in f64. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
   return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
 }
 
-/* --- the check ------------------------------------------------------------------------------- */
+/* --- the check ----------------------------------------------------------------------------- */
 
 kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hint,
                       const char *format, ...) {
@@ -80,7 +80,7 @@ static kf_status fail_bad(const kf_data *data, uint64_t row, const float *values
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err) {
   KF_TRY(data->fetch(data, kernels, first, n, rows, labels, err));
-  /* All labels were checked when the file was opened, but files can change. */
+  /* Labels were checked when the file was opened, but files can change. */
   for (uint64_t i = 0; labels != NULL && data->has_labels && i < n; i++)
     if (labels[i] < KF_LABEL_NONE || labels[i] >= (int64_t)data->n_classes)
       return kf_fail_row(err, data, first + i, KF_HINT_NONE,

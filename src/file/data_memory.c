@@ -1,47 +1,40 @@
-/* data_memory.c - a data set over the caller's arrays: of any float type, with any distance between
- * rows and between columns, in one piece or in several; or over rows that the caller brings. */
+/* data_memory.c - a data set over the caller's arrays, of any float type and with any strides, in
+ * one piece or several; or over rows that a callback of the caller provides. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* One array of the caller, and the number of its first row in the data set. */
+/* One array of the caller. */
 typedef struct piece {
   const unsigned char *rows;
   uint64_t first, n;
   kf_type type;
   int64_t row_stride, column_stride; /* bytes */
-  bool packed;                       /* columns follow one another, at aligned addresses */
+  bool packed;                       /* columns are adjacent and aligned */
 } piece;
 
 typedef struct memory_data {
   kf_data base;
   size_t n_pieces;
-  piece *pieces;          /* by first row */
-  kf_rows_fn bring;       /* instead of pieces; NULL: pieces */
-  void *user;             /* of `bring` */
+  piece *pieces;          /* sorted by first row */
+  kf_rows_fn callback;    /* callback that provides the rows; NULL: pieces */
+  void *user;             /* of the callback */
   const int32_t *labels;  /* NULL: none */
   const char *const *ids; /* NULL: none */
-  bool finite;            /* NaN and infinite rows are an error, even if zero rows are skipped */
+  bool finite;            /* NaN and infinite rows are errors, even if zero rows are skipped */
 } memory_data;
 
 static const piece *find_piece(const memory_data *m, uint64_t row) {
-  size_t low = 0, high = m->n_pieces;
-  while (high - low > 1) {
-    size_t middle = low + (high - low) / 2;
-    if (m->pieces[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return &m->pieces[low];
+  size_t at = kf_find_last(&m->pieces->first, sizeof *m->pieces, m->n_pieces, row);
+  return &m->pieces[at];
 }
 
-/* Columns that are apart, or at addresses that their type could not have. */
+/* Reads a row whose columns are not adjacent or not aligned. */
 static void gather(const piece *p, const kf_kernels *kernels, const unsigned char *row,
                    uint32_t dim, float *out) {
   size_t size = kf_type_size(p->type);
-  double one; /* room and alignment for an element of any type */
+  double one; /* an aligned element of any type */
   for (uint32_t i = 0; i < dim; i++) {
     memcpy(&one, row + (int64_t)i * p->column_stride, size);
     kf_decode_f32(kernels, p->type, &one, 1, out + i);
@@ -88,9 +81,9 @@ static void fetch_pieces(const memory_data *m, const kf_kernels *kernels, uint64
 static kf_status fetch_rows(const memory_data *m, const kf_kernels *kernels, uint64_t first,
                             uint64_t n, float *rows, kf_err *err) {
   if (rows == NULL || n == 0) return KF_OK;
-  if (m->bring == NULL)
+  if (m->callback == NULL)
     fetch_pieces(m, kernels, first, n, rows);
-  else if (m->bring(m->user, first, n, rows) != 0)
+  else if (m->callback(m->user, first, n, rows) != 0)
     return kf_fail(err, KF_ERR_IO, "rows %" PRIu64 " to %" PRIu64 " could not be fetched", first,
                    first + n - 1);
   return KF_OK;
@@ -105,7 +98,7 @@ static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, ui
   return rows != NULL && m->finite ? check_finite(data, first, n, rows, err) : KF_OK;
 }
 
-/* All pieces are packed, and of one type. */
+/* Only for pieces that are contiguous and of one type. */
 static kf_status memory_fetch_raw(const kf_data *data, uint64_t first, uint64_t n, void *rows,
                                   kf_err *err) {
   const memory_data *m = (const memory_data *)data;
@@ -147,9 +140,9 @@ static void memory_destroy(kf_data *data) {
   kf_free(data);
 }
 
-/* --- what must hold ---------------------------------------------------------------------------- */
+/* --- what must hold ------------------------------------------------------------------------ */
 
-/* Checks the labels and counts classes and unlabelled rows; n_classes 0: not known. */
+/* Checks the labels and counts classes and unlabelled rows. n_classes 0: unknown. */
 static kf_status check_labels(kf_data *data, const int32_t *labels, uint32_t n_classes,
                               kf_err *err) {
   uint32_t limit = n_classes > 0 ? n_classes : KF_MAX_CLASSES;
@@ -167,7 +160,7 @@ static kf_status check_labels(kf_data *data, const int32_t *labels, uint32_t n_c
   return KF_OK;
 }
 
-/* As ids in files are. */
+/* The same rules as for ids in files. */
 static kf_status check_ids(const char *const *ids, uint64_t n, kf_err *err) {
   for (uint64_t i = 0; i < n; i++) {
     size_t length = ids[i] != NULL ? strlen(ids[i]) : 0;
@@ -192,7 +185,7 @@ static kf_status check_arguments(uint64_t n, uint32_t dim, const kf_array_option
   return KF_OK;
 }
 
-/* --- opening ----------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------- */
 
 static kf_status take_array(piece *p, const kf_array *a, uint64_t first, uint32_t dim,
                             kf_err *err) {
@@ -213,7 +206,7 @@ static kf_status take_array(piece *p, const kf_array *a, uint64_t first, uint32_
   return KF_OK;
 }
 
-/* Whether the rows of a piece follow one another in the type of the first. */
+/* Whether the rows of a piece are contiguous, in the type of the first piece. */
 static bool is_raw(const piece *p, const piece *first, uint32_t dim) {
   bool whole = p->packed && p->row_stride == (int64_t)(dim * kf_type_size(p->type));
   return whole && p->type == first->type && kf_type_is_raw(p->type);
@@ -227,7 +220,7 @@ static void offer_raw(memory_data *m, uint32_t dim) {
   m->base.raw_type = m->pieces[0].type;
 }
 
-/* Arrays without rows are left out. */
+/* Arrays without rows are skipped. */
 static kf_status take_arrays(memory_data *m, const kf_array *arrays, size_t n, uint32_t dim,
                              kf_err *err) {
   m->pieces = kf_alloc(n > 0 ? n : 1, sizeof *m->pieces);
@@ -243,7 +236,7 @@ static kf_status take_arrays(memory_data *m, const kf_array *arrays, size_t n, u
   return KF_OK;
 }
 
-/* All but the rows, which m has. */
+/* Sets everything but the rows. */
 static kf_status fill(memory_data *m, uint32_t dim, const kf_array_options *o, const char *function,
                       kf_err *err) {
   KF_TRY(check_arguments(m->base.rows, dim, o, function, err));
@@ -300,16 +293,16 @@ kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32
   return open_pieces(&all, 1, dim, &o, __func__, out, err);
 }
 
-kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn bring, void *user,
+kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn callback, void *user,
                             const kf_array_options *options, kf_data **out) {
   KF_NOTHING(out);
-  KF_ENTER(ctx, out != NULL && bring != NULL);
+  KF_ENTER(ctx, out != NULL && callback != NULL);
   KF_OPTIONS(kf_array_options, o, options);
   if (n > KF_MAX_ROWS) return kf_fail(err, KF_ERR_ARG, "%s: more than 2^40 rows", __func__);
   memory_data *m = memory_new(err);
   if (m == NULL) return KF_ERR_MEM;
   m->base.rows = n;
-  m->bring = bring;
+  m->callback = callback;
   m->user = user;
   KF_HAND_OUT(fill(m, dim, &o, __func__, err), out, &m->base, kf_data_free);
 }

@@ -1,4 +1,4 @@
-/* fields.c - lists of tensors that live in memory: declared, written, expected and read by one table. */
+/* fields.c - tensors in memory, declared, written, expected and read by one list. */
 #include "file/file.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* files.c - a data set over files: finds the shard that holds a row. files_open.c makes one. */
+/* files.c - a data set over files: maps rows to shards. files_open.c makes one. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -6,26 +6,35 @@
 
 /* The shard that holds a row: the last one that begins at or before it. */
 static size_t shard_of(const kf_files *files, uint64_t row) {
-  size_t low = 0, high = files->n_shards;
-  while (high - low > 1) {
-    size_t middle = low + (high - low) / 2;
-    if (files->shards[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return kf_find_last(&files->shards->first, sizeof *files->shards, files->n_shards, row);
 }
 
-/* Rows [first, first + n) of one shard, and their labels unless they are in a common file. */
-static kf_status fetch_shard(const kf_files *files, const kf_shard *shard,
-                             const kf_kernels *kernels, uint64_t first, uint64_t n, float *rows,
-                             int32_t *labels, kf_err *err) {
-  if (rows != NULL) KF_TRY(kf_table_fetch(&shard->table, &shard->in, kernels, first, n, rows, err));
+/* Rows [first, first + n) of a shard. */
+typedef struct span {
+  const kf_shard *shard;
+  uint64_t first, n;
+} span;
+
+/* Takes from the beginning of rows [*first, *first + *n) those that are in one shard. */
+static span next_span(const kf_files *files, uint64_t *first, uint64_t *n) {
+  const kf_shard *shard = &files->shards[shard_of(files, *first)];
+  uint64_t skip = *first - shard->first, left = shard->table.rows - skip;
+  uint64_t count = *n < left ? *n : left;
+  *first += count;
+  *n -= count;
+  return (span){shard, skip, count};
+}
+
+/* The rows of a span, and their labels unless they are in a common file. */
+static kf_status fetch_span(const kf_files *files, const span *s, const kf_kernels *kernels,
+                            float *rows, int32_t *labels, kf_err *err) {
+  const kf_shard *shard = s->shard;
+  if (rows != NULL)
+    KF_TRY(kf_table_fetch(&shard->table, &shard->in, kernels, s->first, s->n, rows, err));
   if (labels == NULL || files->common.in != NULL) return KF_OK;
   if (shard->labels.in != NULL)
-    return kf_labels_fetch(&shard->labels, &files->rules, first, n, labels, err);
-  for (uint64_t i = 0; i < n; i++) labels[i] = KF_LABEL_NONE;
+    return kf_labels_fetch(&shard->labels, &files->rules, s->first, s->n, labels, err);
+  for (uint64_t i = 0; i < s->n; i++) labels[i] = KF_LABEL_NONE;
   return KF_OK;
 }
 
@@ -34,15 +43,11 @@ static kf_status files_fetch(const kf_data *data, const kf_kernels *kernels, uin
   const kf_files *files = (const kf_files *)data;
   if (labels != NULL && files->common.in != NULL)
     KF_TRY(kf_labels_fetch(&files->common, &files->rules, first, n, labels, err));
-  for (size_t s = shard_of(files, first); n > 0; s++) {
-    const kf_shard *shard = &files->shards[s];
-    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
-    uint64_t count = n < left ? n : left;
-    KF_TRY(fetch_shard(files, shard, kernels, skip, count, rows, labels, err));
-    if (rows != NULL) rows += count * data->dim;
-    if (labels != NULL) labels += count;
-    first += count;
-    n -= count;
+  while (n > 0) {
+    span s = next_span(files, &first, &n);
+    KF_TRY(fetch_span(files, &s, kernels, rows, labels, err));
+    if (rows != NULL) rows += s.n * data->dim;
+    if (labels != NULL) labels += s.n;
   }
   return KF_OK;
 }
@@ -51,41 +56,29 @@ static kf_status files_fetch_raw(const kf_data *data, uint64_t first, uint64_t n
                                  kf_err *err) {
   const kf_files *files = (const kf_files *)data;
   char *to = rows;
-  for (size_t s = shard_of(files, first); n > 0; s++) {
-    const kf_shard *shard = &files->shards[s];
-    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
-    uint64_t count = n < left ? n : left;
-    KF_TRY(kf_table_fetch_raw(&shard->table, &shard->in, skip, count, to, err));
-    to += count * data->dim * kf_type_size(data->raw_type);
-    first += count;
-    n -= count;
+  while (n > 0) {
+    span s = next_span(files, &first, &n);
+    KF_TRY(kf_table_fetch_raw(&s.shard->table, &s.shard->in, s.first, s.n, to, err));
+    to += s.n * data->dim * kf_type_size(data->raw_type);
   }
   return KF_OK;
 }
 
 static void files_ahead(const kf_data *data, uint64_t first, uint64_t n) {
   const kf_files *files = (const kf_files *)data;
-  for (size_t s = shard_of(files, first); n > 0; s++) {
-    const kf_shard *shard = &files->shards[s];
-    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
-    uint64_t count = n < left ? n : left;
-    kf_table_ahead(&shard->table, &shard->in, skip, count);
-    first += count;
-    n -= count;
+  while (n > 0) {
+    span s = next_span(files, &first, &n);
+    kf_table_ahead(&s.shard->table, &s.shard->in, s.first, s.n);
   }
 }
 
 static kf_status files_fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                                  kf_string *bytes, kf_err *err) {
   const kf_files *files = (const kf_files *)data;
-  for (size_t s = shard_of(files, first); n > 0; s++) {
-    const kf_shard *shard = &files->shards[s];
-    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
-    uint64_t count = n < left ? n : left;
-    KF_TRY(kf_ids_fetch(&shard->ids, &shard->in, skip, count, lengths, bytes, err));
-    lengths += count;
-    first += count;
-    n -= count;
+  while (n > 0) {
+    span s = next_span(files, &first, &n);
+    KF_TRY(kf_ids_fetch(&s.shard->ids, &s.shard->in, s.first, s.n, lengths, bytes, err));
+    lengths += s.n;
   }
   return KF_OK;
 }

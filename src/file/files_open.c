@@ -1,16 +1,16 @@
-/* files_open.c - makes a data set out of files.
+/* files_open.c - opens a data set over files.
  *
- * The files ("shards") follow one another. Labels come from one label file per shard, from one for all
- * rows, or from the shards; class names from a file, from the metadata of the shards or, for text
- * labels, from the labels themselves. */
+ * The rows of the files ("shards") follow one another. Labels come from one label file per shard,
+ * from one for all rows, or from the shards; class names from a file, from the metadata of the
+ * shards or, for text labels, from the labels themselves. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* --- rows ------------------------------------------------------------------------------------ */
+/* --- rows ---------------------------------------------------------------------------------- */
 
-/* All shards must have the same class names, or numbers would mean different classes. */
+/* All shards must have the same class names; otherwise a number would mean different classes. */
 static kf_status agree_on_names(kf_files *files, kf_names *names, const char *path, kf_err *err) {
   if (files->n_shards == 1) {
     files->base.names = *names;
@@ -25,8 +25,8 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
       files->shards[0].in.path);
 }
 
-/* A shard whose rows are also those of an earlier one, *first; NULL: none. */
-static const kf_shard *find_twice(const kf_files *files, const kf_shard **first) {
+/* A shard with the rows of an earlier one, *first; NULL: none. */
+static const kf_shard *find_duplicate(const kf_files *files, const kf_shard **first) {
   for (const kf_shard *s = files->shards; s < files->shards + files->n_shards; s++) {
     const char *array = kf_npz_suffix(s->in.path);
     for (const kf_shard *t = files->shards; t < s; t++) {
@@ -40,12 +40,12 @@ static const kf_shard *find_twice(const kf_files *files, const kf_shard **first)
   return NULL;
 }
 
-/* Labelled rows that count twice make a model look better than it is, since each is left out while its
- * double stays. Queries may well be repeated, but hardly on purpose. */
-static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
-  const kf_shard *first, *again = find_twice(files, &first);
-  if (again == NULL) return KF_OK;
-  const char *a = first->in.path, *b = again->in.path;
+/* Duplicate labelled rows make a model look better than it is: one is left out while its copy
+ * stays. Repeated queries are harmless, but hardly intended. */
+static kf_status check_duplicates(kf_ctx *ctx, const kf_files *files) {
+  const kf_shard *first, *duplicate = find_duplicate(files, &first);
+  if (duplicate == NULL) return KF_OK;
+  const char *a = first->in.path, *b = duplicate->in.path;
   bool same = strcmp(a, b) == 0;
   const char *other = same ? "" : ", which is the same file as ";
   if (!files->base.has_labels)
@@ -56,12 +56,12 @@ static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
   return KF_OK;
 }
 
-/* beside: a file with its ids; NULL: none. */
+/* beside: a file with the ids of the shard; NULL: none. */
 static kf_status append_shard(kf_files *files, const char *path, const char *beside,
                               const kf_data_options *options, kf_err *err) {
   bool want_names = options->classes == NULL && options->inner_labels != KF_OFF;
   kf_names names = {0};
-  kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
+  kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the others on failure */
   kf_status status =
       kf_shard_open(shard, path, options, files->pages, want_names ? &names : NULL, err);
   if (status != KF_OK) {
@@ -82,14 +82,14 @@ static kf_status append_shard(kf_files *files, const char *path, const char *bes
   files->base.mapped |= shard->mapped;
   if (beside != NULL)
     KF_TRY(kf_parquet_open_ids(shard, beside, options->id_column, files->pages, err));
-  if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
+  if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none has */
   files->base.raw_type = zero->table.type;
   if (!kf_table_is_raw(&shard->table) || shard->table.type != zero->table.type)
     files->base.fetch_raw = NULL; /* all rows have one type */
   return KF_OK;
 }
 
-/* --- galleries with changes ------------------------------------------------------------------- */
+/* --- galleries with changes ---------------------------------------------------------------- */
 
 static void move_shard(kf_shard *from, kf_shard *to) {
   *to = *from;
@@ -97,16 +97,16 @@ static void move_shard(kf_shard *from, kf_shard *to) {
   *from = (kf_shard){.in = {.fd = -1}};
 }
 
-/* The changes of a gallery that add rows, after it; their files are taken over. */
-static kf_status unfold(kf_files *files, const kf_shard *gallery, kf_err *err) {
+/* Appends the changes of a gallery that add rows. Their files are taken over. */
+static kf_status append_changes(kf_files *files, const kf_shard *gallery, kf_err *err) {
   bool any = files->base.origin.any;
   for (uint32_t i = 0; i < gallery->changes->n; i++) {
     kf_change *change = &gallery->changes->change[i];
     kf_shard *shard = &files->shards[files->n_shards];
     if (change->rows == 0) continue;
-    files->n_shards++; /* closed with the rest on failure */
+    files->n_shards++; /* closed with the others on failure */
     KF_TRY(kf_shard_open_change(shard, gallery, change, gallery->labels.in != NULL, err));
-    files->base.origin.any = true; /* if they differ, that was allowed when they were added */
+    files->base.origin.any = true; /* if they differ, the user allowed it when adding them */
     kf_status status = kf_origin_join(&files->base.origin, &shard->origin, err);
     files->base.origin.any = any;
     KF_TRY(status);
@@ -114,8 +114,8 @@ static kf_status unfold(kf_files *files, const kf_shard *gallery, kf_err *err) {
   return KF_OK;
 }
 
-/* Makes shards of the changes of galleries. */
-static kf_status unfold_all(kf_files *files, kf_err *err) {
+/* Makes shards of the changes of all galleries. */
+static kf_status append_all_changes(kf_files *files, kf_err *err) {
   kf_shard *given = files->shards;
   size_t n = files->n_shards, most = n;
   for (size_t i = 0; i < n; i++) most += given[i].changes != NULL ? given[i].changes->n : 0;
@@ -128,7 +128,7 @@ static kf_status unfold_all(kf_files *files, kf_err *err) {
   for (size_t i = 0; i < n; i++) {
     kf_shard *shard = &all[files->n_shards++];
     move_shard(&given[i], shard);
-    if (status == KF_OK && shard->changes != NULL) status = unfold(files, shard, err);
+    if (status == KF_OK && shard->changes != NULL) status = append_changes(files, shard, err);
   }
   kf_free(given);
   files->base.rows = 0;
@@ -140,7 +140,8 @@ static kf_status unfold_all(kf_files *files, kf_err *err) {
   return status;
 }
 
-/* Whether a row was removed from the gallery it belongs to; *gallery: the shard of that, so far. */
+/* Whether a row was removed from its gallery. *gallery: the shard of the
+ * gallery; rows come in order. */
 static bool is_removed(const kf_files *files, uint64_t row, size_t *gallery) {
   for (size_t s = *gallery + 1; s < files->n_shards && files->shards[s].first <= row; s++)
     if (!files->shards[s].is_change) *gallery = s;
@@ -148,13 +149,13 @@ static bool is_removed(const kf_files *files, uint64_t row, size_t *gallery) {
   return shard->changes != NULL && kf_changes_removed(shard->changes, row - shard->first);
 }
 
-/* Classes and rows without a label are counted again. */
+/* Counts classes and unlabelled rows duplicate. */
 static kf_status count_labels(kf_data *data, kf_err *err) {
-  enum { AT_ONCE = 1024 };
-  int32_t labels[AT_ONCE];
+  enum { ROWS_AT_ONCE = 1024 };
+  int32_t labels[ROWS_AT_ONCE];
   uint32_t classes = data->names.n;
-  for (uint64_t first = 0; data->has_labels && first < data->rows; first += AT_ONCE) {
-    uint64_t left = data->rows - first, n = left < AT_ONCE ? left : AT_ONCE;
+  for (uint64_t first = 0; data->has_labels && first < data->rows; first += ROWS_AT_ONCE) {
+    uint64_t left = data->rows - first, n = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE;
     KF_TRY(data->fetch(data, NULL, first, n, NULL, labels, err));
     for (uint64_t i = 0; i < n; i++) {
       data->unlabelled += labels[i] < 0;
@@ -200,10 +201,10 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_pa
   for (size_t i = 0; i < paths->n; i++)
     KF_TRY(append_shard(files, paths->path[i], ids ? beside->path[i] : NULL, options, err));
   note_doubt(files, paths, options->order);
-  return unfold_all(files, err);
+  return append_all_changes(files, err);
 }
 
-/* --- labels ---------------------------------------------------------------------------------- */
+/* --- labels -------------------------------------------------------------------------------- */
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
   const char *column = options->label_column;
@@ -230,7 +231,8 @@ static kf_status open_label_files(kf_files *files, const kf_data_options *option
   return KF_OK;
 }
 
-/* Labels inside the shards: in all of them or in none; in all if they were asked for by name. */
+/* Labels inside the shards must be in all of them or in none; in all if they
+ * were asked for by name. */
 static kf_status check_inside(const kf_files *files, const kf_data_options *options,
                               bool *has_labels, kf_err *err) {
   const kf_shard *with = NULL, *without = NULL;
@@ -261,7 +263,8 @@ static kf_status check_count(const kf_labels *labels, uint64_t rows, const char 
                       labels->count, rows, of);
 }
 
-/* The scan counts labels in text files, so their number is checked after it; that of others before. */
+/* Text labels are counted by the scan, so their number is checked after it; that
+ * of others before it. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
   bool counted = labels->kind != KF_LABELS_LINES && labels->kind != KF_LABELS_TABLE;
@@ -282,7 +285,7 @@ static kf_status scan_all(kf_files *files, kf_label_census *census, kf_err *err)
   return KF_OK;
 }
 
-/* --- classes --------------------------------------------------------------------------------- */
+/* --- classes ------------------------------------------------------------------------------- */
 
 static bool any_text(const kf_files *files) {
   if (kf_labels_are_text(&files->common)) return true;
@@ -291,7 +294,7 @@ static bool any_text(const kf_files *files) {
   return false;
 }
 
-/* Integers next to text: only a list tells which name a number means. */
+/* With integers next to text, only a list tells which name a number means. */
 static kf_status check_kinds(const kf_files *files, kf_err *err) {
   if (files->base.names.n > 0 || !any_text(files)) return KF_OK;
   for (size_t s = 0; files->common.in == NULL && s < files->n_shards; s++) {
@@ -304,7 +307,7 @@ static kf_status check_kinds(const kf_files *files, kf_err *err) {
   return KF_OK;
 }
 
-/* What labels are checked against, as far as it is known before they are read. */
+/* Sets what is known about labels before they are read. */
 static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_err *err) {
   kf_names *names = &files->base.names;
   kf_label_rules *rules = &files->rules;
@@ -323,7 +326,7 @@ static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_e
   return kf_dict_new_from_names(names, from, &rules->map, err);
 }
 
-/* Text labels without a list of names: the classes are the labels that were found, sorted. */
+/* Text labels without a list of names: the classes are the labels found, sorted. */
 static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) {
   if (!any_text(files) || files->rules.map != NULL) return KF_OK;
   kf_names *names = &files->base.names;
@@ -331,7 +334,7 @@ static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) 
   return kf_dict_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
 
-#define MANY_CLASSES 65536u
+#define SPARSE_CLASSES_LIMIT 65536u
 
 static kf_status open_classes(kf_files *files, const kf_data_options *options, kf_err *err) {
   KF_TRY(set_rules(files, options, err));
@@ -344,8 +347,9 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   data->has_labels = true;
   data->unlabelled = census.unlabelled;
   data->n_classes = data->names.n > 0 ? data->names.n : (uint32_t)(census.largest + 1);
-  /* A stray label must not make millions of empty classes, each with its sums. */
-  if (data->names.n == 0 && data->n_classes > MANY_CLASSES && data->n_classes / 16 > data->rows)
+  /* A stray label must not create millions of empty classes, each with its sums. */
+  if (data->names.n == 0 && data->n_classes > SPARSE_CLASSES_LIMIT &&
+      data->n_classes / 16 > data->rows)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_CLASSES,
                         "%s: the label %" PRId64 " would make %u classes of %" PRIu64
                         " rows; if that is right, give the class names",
@@ -353,7 +357,7 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   return KF_OK;
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------- */
 
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_paths *beside,
                             const kf_data_options *options, kf_err *err) {
@@ -381,8 +385,8 @@ static kf_status check_arguments(const char *const *paths, size_t n, const kf_da
   return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path is missing") : KF_OK;
 }
 
-/* Says what was decided and might have been meant otherwise: the order of files, if labels are given in
- * that order, and which array holds labels. */
+/* Logs choices that the user may not have expected: the order of files, if labels depend on it, and
+ * which array holds the labels. */
 static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
   const kf_shard *shards = files->shards;
   for (size_t s = 0; ordered && s + 1 < files->n_shards; s++) {
@@ -399,7 +403,7 @@ static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
     kf_log(ctx, "labels are those of %s", shards[0].labels.in->path);
 }
 
-/* Labels in .parquet files beside .npy files, if a column of these is asked for and nothing else is. */
+/* Finds .parquet files beside .npy files, if a column of them is asked for. */
 static kf_status list_beside(const kf_paths *list, kf_data_options *o, kf_paths *beside,
                              kf_err *err) {
   bool labels = o->label_column != NULL && o->n_labels == 0 && o->inner_labels != KF_OFF;
@@ -411,14 +415,14 @@ static kf_status list_beside(const kf_paths *list, kf_data_options *o, kf_paths 
   return KF_OK;
 }
 
-/* *ordered: the order of the data files is ours, and decides which labels they have. */
+/* *ordered: koofu chose the order of the data files, and it decides which labels they get. */
 static kf_status list_files(const char *const *paths, size_t n, kf_data_options *o, kf_paths *list,
                             kf_paths *labels, bool *ordered, kf_err *err) {
   bool moved;
   KF_TRY(kf_paths_expand(paths, n, false, list, err));
   KF_TRY(kf_paths_sort(list, o->order, &moved, err));
   KF_TRY(kf_paths_expand(o->labels, o->n_labels, true, labels, err));
-  KF_TRY(kf_paths_pair(list, labels, err));
+  KF_TRY(kf_paths_match(list, labels, err));
   bool one_by_one = labels->n > 1 && !labels->listed;
   if (moved && one_by_one && !list->listed)
     return kf_fail(err, KF_ERR_ARG,
@@ -445,7 +449,7 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);
   if (status == KF_OK) status = list_beside(&list, &o, &beside, err);
   if (status == KF_OK) status = open_files(files, &list, &beside, &o, err);
-  if (status == KF_OK) status = check_twice(ctx, files);
+  if (status == KF_OK) status = check_duplicates(ctx, files);
   if (status == KF_OK) log_choices(ctx, files, ordered);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);

@@ -1,20 +1,20 @@
-/* huggingface.c - class names as the datasets of Hugging Face keep them in a .parquet file.
+/* huggingface.c - class names as Hugging Face datasets store them in .parquet files.
  *
- * Their columns of classes are integers. What these stand for is in the metadata of the schema, as JSON:
+ * A class column has integers. Their meaning is in the metadata of the schema, as JSON:
  *
- *     huggingface = {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
+ *   huggingface = {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
  *
- * Columns inside structs are objects inside objects. All else is for others; but if the column of labels
- * is a ClassLabel, its names must be good, or rows would get wrong ones. */
+ * Columns inside structs are objects inside objects. Everything else is ignored, but if the label
+ * column is a ClassLabel its names must be valid, or rows would get wrong ones. */
 #include "base/json.h"
 #include "file/parquet.h"
 
 #include <string.h>
 
-/* What hostile metadata may take: 96 bytes each. */
-#define MOST_VALUES (1u << 18)
+/* Bounds what hostile metadata can allocate: 96 bytes per value. */
+#define MAX_VALUES (1u << 18)
 
-/* The description of a column, "a.b" for one in a struct; NULL: there is none. */
+/* The description of a column, "a.b" for one in a struct; NULL: none. */
 static const kf_json *find_feature(const kf_json_doc *doc, const char *column) {
   const kf_json *at = kf_json_get(doc, kf_json_get(doc, doc->nodes, "info"), "features");
   const kf_json *whole = at != NULL ? kf_json_get(doc, at, column) : NULL;
@@ -44,7 +44,7 @@ static kf_status take_names(const kf_json_doc *doc, const char *path, const char
   const char *type = feature != NULL ? kf_json_string(kf_json_get(doc, feature, "_type")) : NULL;
   if (type == NULL || strcmp(type, "ClassLabel") != 0) return KF_OK;
   const kf_json *list = kf_json_get(doc, feature, "names");
-  if (list == NULL || list->kind == KF_JSON_NULL) return KF_OK; /* numbers alone */
+  if (list == NULL || list->kind == KF_JSON_NULL) return KF_OK; /* numbers without names */
   if (list->kind != KF_JSON_LIST || list->count < 1)
     return fail_names(path, column, "are not a list", err);
   const char **strings = kf_alloc(list->count, sizeof *strings);
@@ -71,7 +71,7 @@ kf_status kf_hf_names(const kf_pq *pq, const char *column, kf_names *names, kf_e
   if (copy == NULL) return kf_fail_memory(err);
   snprintf(what, sizeof what, "%s: metadata 'huggingface'", path);
   kf_json_doc doc = {0};
-  kf_status status = kf_json_take(&doc, copy, strlen(text), MOST_VALUES, what, err);
+  kf_status status = kf_json_take(&doc, copy, strlen(text), MAX_VALUES, what, err);
   if (status == KF_OK) status = take_names(&doc, path, column, names, err);
   kf_json_clear(&doc);
   return status;

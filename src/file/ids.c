@@ -1,8 +1,8 @@
-/* ids.c - names of rows, such as the paths of the pictures they were made from: two tensors next to
+/* ids.c - ids of rows, such as the paths of the pictures they were made from: two tensors next to
  * the rows (docs/formats.md), as in galleries.
  *
- * Like rows, ids are read by position on demand, so memory does not grow with their number, and checked
- * when they are read. */
+ * Like rows, ids are read by position on demand, so memory does not grow with their number, and
+ * checked when they are read. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 enum { IDS_AT_ONCE = 256 };
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------- */
 
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
@@ -25,7 +25,7 @@ kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) 
   return KF_OK;
 }
 
-/* ends[1 … n]: where ids first … first + n - 1 end; ends[0]: where the first one begins. */
+/* ends[1 … n]: the ends of ids first … first + n - 1; ends[0]: where the first one begins. */
 static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
                            int64_t *ends, kf_err *err) {
   size_t before = first > 0 ? 1 : 0;
@@ -35,7 +35,7 @@ static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, s
   return KF_OK;
 }
 
-/* n ids between ends[0] and ends[n]; bytes NULL: they have not been read yet. */
+/* Checks the n ids between ends[0] and ends[n]. bytes NULL: not read yet. */
 static kf_status check(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n, int64_t *ends,
                        char *bytes, kf_err *err) {
   const kf_st_field fields[] = {{KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, {n + 1, 1}, ends},
@@ -48,8 +48,8 @@ static kf_status check(const kf_ids *ids, const kf_in *in, uint64_t first, size_
                           err);
 }
 
-static kf_status fetch_few(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
-                           uint64_t *lengths, kf_string *out, kf_err *err) {
+static kf_status fetch_block(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
+                             uint64_t *lengths, kf_string *out, kf_err *err) {
   int64_t ends[IDS_AT_ONCE + 1];
   KF_TRY(read_ends(ids, in, first, n, ends, err));
   KF_TRY(check(ids, in, first, n, ends, NULL, err));
@@ -69,15 +69,15 @@ kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint6
   if (ids->column != NULL) return kf_ids_fetch_column(ids, first, n, lengths, bytes, err);
   for (uint64_t done = 0; done < n; done += IDS_AT_ONCE) {
     size_t count = n - done < IDS_AT_ONCE ? (size_t)(n - done) : IDS_AT_ONCE;
-    KF_TRY(fetch_few(ids, in, first + done, count, lengths + done, bytes, err));
+    KF_TRY(fetch_block(ids, in, first + done, count, lengths + done, bytes, err));
   }
   return KF_OK;
 }
 
-/* --- one by one --------------------------------------------------------------------------------- */
+/* --- one by one ---------------------------------------------------------------------------- */
 
-static kf_status use_few(const kf_data *data, uint64_t first, uint64_t n, kf_string *bytes,
-                         kf_id_fn use, void *argument, kf_err *err) {
+static kf_status use_block(const kf_data *data, uint64_t first, uint64_t n, kf_string *bytes,
+                           kf_id_fn use, void *argument, kf_err *err) {
   uint64_t lengths[IDS_AT_ONCE];
   bytes->n = 0;
   KF_TRY(data->fetch_ids(data, first, n, lengths, bytes, err));
@@ -93,13 +93,13 @@ kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_
   for (uint64_t first = 0; first < data->rows && status == KF_OK; first += IDS_AT_ONCE) {
     uint64_t left = data->rows - first;
     status =
-        use_few(data, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, &bytes, use, argument, err);
+        use_block(data, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, &bytes, use, argument, err);
   }
   kf_string_clear(&bytes);
   return status;
 }
 
-/* --- public ------------------------------------------------------------------------------------- */
+/* --- public -------------------------------------------------------------------------------- */
 
 int kf_data_has_ids(const kf_data *data) { return data->fetch_ids != NULL; }
 

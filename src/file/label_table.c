@@ -1,21 +1,22 @@
-/* label_table.c - which column of a .csv or .tsv holds the labels, and whether its first line is a header.
+/* label_table.c - finds the label column of a .csv or .tsv file, and whether its
+ * first line is a header.
  *
- * A column that is asked for by name is looked up in the first line, which is a header then. Otherwise
- * only the number of records tells: one more than there are rows means that the first is a header. A
- * first line that reads like a header while the number says that it is a label is refused: a class called
- * 'label' is nearly always a header next to a row that is missing. */
+ * A column that is asked for by name is looked up in the first line, which then is a header.
+ * Otherwise the number of records decides: one more than there are rows means that the first is a
+ * header. If the count says that the first line is a label, but it reads like a header, the file is
+ * refused: a class called 'label' is nearly always a header and a missing row. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
-/* The first record. */
+/* The first record of a table. */
 typedef struct header {
   size_t n;       /* fields */
-  size_t found;   /* the one that is wanted, by name */
-  size_t matches; /* how many have that name */
-  kf_string list; /* the fields in words */
+  size_t found;   /* the one with the wanted name */
+  size_t matches; /* fields with that name */
+  kf_string list; /* the fields, for messages */
   char first[KF_LINE_MAX];
   size_t first_length;
 } header;
@@ -24,7 +25,7 @@ enum { LISTED = 40 }; /* columns in a message */
 
 static char separator_of(const char *path) { return kf_ends_with(path, ".tsv") ? '\t' : ','; }
 
-/* The position that a text of digits means, from 1; 0: it is a name. */
+/* The position, from 1, if `column` is a number; 0: it is a name. */
 static size_t position_of(const char *column) {
   size_t value = 0;
   for (const char *digit = column; *digit != '\0'; digit++) {
@@ -43,7 +44,7 @@ static void list_field(header *h, const char *text, size_t length) {
   kf_string_add(&h->list, "'", 1);
 }
 
-/* Reads the first record; `name`: the column that is wanted, or NULL. */
+/* Reads the first record. name: the wanted column, or NULL. */
 static kf_status read_header(kf_csv *csv, const char *name, header *h, kf_err *err) {
   for (bool last = false; !last; h->n++) {
     const char *text;
@@ -86,11 +87,11 @@ static bool reads_like_header(const char *text, size_t length) {
   return false;
 }
 
-/* Whether the first record is a header, by the number of records. Checks that all have the same number
- * of fields. */
+/* Decides by the number of records whether the first is a header. Checks that all have the
+ * same number of fields. */
 static kf_status find_header(kf_labels *labels, kf_csv *csv, header *h, uint64_t rows,
                              kf_err *err) {
-  uint64_t records = 0, alike = 0;
+  uint64_t records = 0, occurrences = 0;
   kf_csv_start(csv, &labels->own, labels->separator, (kf_mark){0});
   for (;; records++) {
     const char *text;
@@ -101,10 +102,11 @@ static kf_status find_header(kf_labels *labels, kf_csv *csv, header *h, uint64_t
       memcpy(h->first, text, length);
       h->first_length = length;
     }
-    alike += length == h->first_length && memcmp(text, h->first, length) == 0;
+    occurrences += length == h->first_length && memcmp(text, h->first, length) == 0;
   }
   labels->header = records == rows + 1;
-  if (records != rows || rows < 2 || alike > 1 || !reads_like_header(h->first, h->first_length))
+  if (records != rows || rows < 2 || occurrences > 1 ||
+      !reads_like_header(h->first, h->first_length))
     return KF_OK;
   return kf_fail_file(err, labels->own.path,
                       "the first line says '%.*s' like a header, but without it there are %" PRIu64
@@ -130,7 +132,7 @@ kf_status kf_labels_open_table(kf_labels *labels, const char *column, uint64_t r
   return status;
 }
 
-/* --- what is in a table ------------------------------------------------------------------------ */
+/* --- what is in a table -------------------------------------------------------------------- */
 
 static kf_status describe(const kf_in *in, kf_name_set *columns, uint64_t *records, kf_err *err) {
   kf_csv csv;

@@ -1,4 +1,4 @@
-/* label_text.c - text labels one after another: lines, a column of a table, strings of a .npy. */
+/* label_text.c - reads text labels in order: lines, a column of a table, or strings of a .npy. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint
   if (!begin) mark = labels->index[step];
   text->row = begin ? 0 : step * KF_LABEL_STEP;
   if (labels->kind == KF_LABELS_LINES) {
-    kf_lines_start(&text->as.lines, labels->in, mark.offset, mark.line);
+    kf_lines_start(&text->as.lines, labels->in, mark);
     return KF_OK;
   }
   kf_csv_start(&text->as.csv, labels->in, labels->separator, mark);
@@ -31,19 +31,18 @@ kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint
 }
 
 kf_mark kf_label_text_mark(const kf_label_text *text) {
-  const kf_lines *lines = &text->as.lines;
   if (text->labels->kind == KF_LABELS_TABLE) return kf_csv_mark(&text->as.csv);
-  return (kf_mark){.offset = kf_lines_offset(lines), .line = lines->line};
+  return kf_lines_mark(&text->as.lines);
 }
 
-/* --- strings --------------------------------------------------------------------------------- */
+/* --- strings ------------------------------------------------------------------------------- */
 
 static kf_status bad_string(const kf_label_text *text, const char *what, kf_err *err) {
   return kf_fail_file(err, text->labels->in->path, "the label of row %" PRIu64 " %s", text->row,
                       what);
 }
 
-/* Makes raw hold the string of the next row, with as many after it as fit. */
+/* Loads the string of the next row into `raw`, and as many after it as fit. */
 static kf_status load_strings(kf_label_text *text, kf_err *err) {
   const kf_labels *labels = text->labels;
   uint64_t first = text->row, left = labels->count - first;
@@ -58,7 +57,7 @@ static kf_status load_strings(kf_label_text *text, kf_err *err) {
   return KF_OK;
 }
 
-/* UTF-32 to UTF-8. Zeros pad the string; what follows one must be zeros. */
+/* Converts UTF-32 to UTF-8. Zeros pad the string, so only zeros may follow one. */
 static kf_status read_wide(kf_label_text *text, const unsigned char *raw, size_t *length,
                            kf_err *err) {
   size_t n = text->labels->item / 4, end = 0;
@@ -67,7 +66,7 @@ static kf_status read_wide(kf_label_text *text, const unsigned char *raw, size_t
     uint32_t c;
     memcpy(&c, raw + 4 * i, sizeof c);
     if (c == 0) continue;
-    if (end != i) return bad_string(text, "holds a NUL", err);
+    if (end != i) return bad_string(text, "contains a NUL", err);
     if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF))
       return bad_string(text, "is not valid UTF-32", err);
     unsigned char bytes[4];
@@ -83,7 +82,7 @@ static kf_status read_bytes(kf_label_text *text, const unsigned char *raw, size_
                             kf_err *err) {
   size_t n = text->labels->item;
   while (n > 0 && raw[n - 1] == '\0') n--;
-  if (memchr(raw, '\0', n) != NULL) return bad_string(text, "holds a NUL", err);
+  if (memchr(raw, '\0', n) != NULL) return bad_string(text, "contains a NUL", err);
   if (!kf_utf8_valid((const char *)raw, n)) return bad_string(text, "is not valid UTF-8", err);
   memcpy(text->as.strings.text, raw, n);
   *length = n;
@@ -102,7 +101,7 @@ static kf_status next_string(kf_label_text *text, const char **label, size_t *le
   return KF_OK;
 }
 
-/* --- any --------------------------------------------------------------------------------------- */
+/* --- any ----------------------------------------------------------------------------------- */
 
 kf_status kf_label_text_next(kf_label_text *text, const char **label, size_t *length, kf_err *err) {
   const kf_labels *labels = text->labels;

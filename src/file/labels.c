@@ -1,9 +1,9 @@
-/* labels.c - labels of rows: integers or strings in a .npy, integers in a tensor, a column of a table, or
- * text with one label per line.
+/* labels.c - labels of rows: integers or strings in a .npy, integers in a tensor, a column of a
+ * table or of a .parquet file, or text with one label per line.
  *
- * They are streamed like the rows: one pass when the data set is opened checks them and finds the
- * classes; later they are fetched with the rows. Only the list of classes and, for text, a sparse index
- * of places in the file stay in memory. */
+ * Labels are streamed like rows: a pass at opening checks them and finds the classes; later they
+ * are fetched with the rows. Only the list of classes and, for text, a sparse index of places in
+ * the file stay in memory. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { LABELS_AT_ONCE = 4096 };
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------- */
 
 kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
   *labels = (kf_labels){.own = npy->in};
@@ -38,7 +38,7 @@ kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
   return KF_OK;
 }
 
-/* Text: a table by its ending, or because a column is asked for. */
+/* Opens text. It is a table by its extension, or because a column is asked for. */
 static kf_status open_text(kf_labels *labels, const char *path, const char *column, uint64_t rows,
                            kf_err *err) {
   KF_TRY(kf_in_open(&labels->own, path, err));
@@ -99,7 +99,7 @@ bool kf_labels_are_text(const kf_labels *labels) {
   return labels->in != NULL && labels->kind != KF_LABELS_INTEGERS;
 }
 
-/* --- from a label to a class number ---------------------------------------------------------- */
+/* --- from a label to a class number -------------------------------------------------------- */
 
 static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *rules, uint64_t row,
                                  int64_t value, int32_t *out, kf_err *err) {
@@ -130,7 +130,6 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
                       path, row, value, rules->names_from, rules->n_names);
 }
 
-/* place: see kf_label_text. */
 static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t place,
                               const char *text, size_t length, int32_t *out, kf_err *err) {
   *out = KF_LABEL_NONE;
@@ -156,7 +155,7 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
                       (int)(length < 64 ? length : 64), text, unit, place, rules->names_from);
 }
 
-/* --- fetching -------------------------------------------------------------------------------- */
+/* --- fetching ------------------------------------------------------------------------------ */
 
 static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *rules,
                                 uint64_t first, uint64_t n, int32_t *out, kf_err *err) {
@@ -167,7 +166,7 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
     size_t count = n - done < LABELS_AT_ONCE ? (size_t)(n - done) : LABELS_AT_ONCE;
     uint64_t row = first + done;
     if (labels->column_in != NULL) {
-      KF_TRY(kf_labels_column_integers(labels, row, count, value, err));
+      KF_TRY(kf_pq_fetch_integers(labels->column_in, row, count, value, err));
     } else {
       KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
       kf_decode_i64(labels->type, raw, count, value);
@@ -179,49 +178,29 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   return KF_OK;
 }
 
-/* The next label of a file that had one when it was opened. */
-static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
-  KF_TRY(kf_label_text_next(reader, text, length, err));
-  if (*text != NULL) return KF_OK;
-  return kf_fail_file(err, reader->labels->in->path, "the file has lost lines since it was opened");
-}
-
-static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
-                            uint64_t n, int32_t *out, kf_err *err) {
-  kf_label_text reader;
-  const char *text;
-  size_t length;
-  KF_TRY(kf_label_text_start(&reader, labels, first, err));
-  while (reader.row < first) KF_TRY(next_text(&reader, &text, &length, err));
-  for (uint64_t i = 0; i < n; i++) {
-    KF_TRY(next_text(&reader, &text, &length, err));
-    KF_TRY(resolve_text(labels, rules, reader.place, text, length, out + i, err));
-  }
-  return KF_OK;
-}
-
-/* Labels of a column, which are brought by kf_labels_each_text. */
-typedef struct column_use {
+/* Counts or stores text labels as they are read. */
+typedef struct label_use {
   const kf_labels *labels;
   const kf_label_rules *rules;
-  kf_label_census *census; /* NULL: they are fetched */
+  kf_label_census *census; /* NULL: the labels are stored in `out` */
   int32_t *out;
-} column_use;
+} label_use;
 
 static void count_label(kf_label_census *census, int32_t label) {
   if (label == KF_LABEL_NONE) census->unlabelled++;
   if (label > census->largest) census->largest = label;
 }
 
-static kf_status use_column(void *argument, uint64_t row, const char *text, size_t length,
-                            kf_err *err) {
-  column_use *use = argument;
+/* place: see kf_label_text. */
+static kf_status use_text(void *argument, uint64_t place, const char *text, size_t length,
+                          kf_err *err) {
+  label_use *use = argument;
   int32_t label;
-  if (use->rules->map == NULL && length > 0) /* every new label is a class */
-    KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, row, text, length, &label,
-                              err));
+  if (use->rules->map == NULL && length > 0) /* every new label becomes a class */
+    KF_TRY(kf_name_set_number(&use->census->found, use->labels->in->path, place, text, length,
+                              &label, err));
   else
-    KF_TRY(resolve_text(use->labels, use->rules, row, text, length, &label, err));
+    KF_TRY(resolve_text(use->labels, use->rules, place, text, length, &label, err));
   if (use->census != NULL)
     count_label(use->census, label);
   else
@@ -229,17 +208,37 @@ static kf_status use_column(void *argument, uint64_t row, const char *text, size
   return KF_OK;
 }
 
+/* The next label, which was there when the file was opened. */
+static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
+  KF_TRY(kf_label_text_next(reader, text, length, err));
+  if (*text != NULL) return KF_OK;
+  return kf_fail_file(err, reader->labels->in->path, "the file has lost lines since it was opened");
+}
+
+static kf_status fetch_text(label_use *use, uint64_t first, uint64_t n, kf_err *err) {
+  kf_label_text reader;
+  const char *text;
+  size_t length;
+  KF_TRY(kf_label_text_start(&reader, use->labels, first, err));
+  while (reader.row < first) KF_TRY(next_text(&reader, &text, &length, err));
+  for (uint64_t i = 0; i < n; i++) {
+    KF_TRY(next_text(&reader, &text, &length, err));
+    KF_TRY(use_text(use, reader.place, text, length, err));
+  }
+  return KF_OK;
+}
+
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err) {
   if (n == 0) return KF_OK;
-  column_use use = {.labels = labels, .rules = rules, .out = out};
+  label_use use = {.labels = labels, .rules = rules, .out = out};
   if (labels->kind == KF_LABELS_COLUMN)
-    return kf_labels_each_text(labels, first, n, use_column, &use, err);
-  return kf_labels_are_text(labels) ? fetch_text(labels, rules, first, n, out, err)
+    return kf_labels_each_text(labels, first, n, use_text, &use, err);
+  return kf_labels_are_text(labels) ? fetch_text(&use, first, n, err)
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
-/* --- the scan when a data set is opened ------------------------------------------------------ */
+/* --- the scan when a data set is opened ---------------------------------------------------- */
 
 static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *rules,
                                kf_label_census *census, kf_err *err) {
@@ -253,7 +252,7 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
   return KF_OK;
 }
 
-/* Keeps the place of the next label, if it is one of those to keep. */
+/* Adds the place of the next label to the index, if it is one of those to keep. */
 static kf_status keep_place(kf_labels *labels, const kf_label_text *reader, kf_err *err) {
   if (labels->kind == KF_LABELS_STRINGS || reader->row % KF_LABEL_STEP != 0) return KF_OK;
   if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,
@@ -263,8 +262,7 @@ static kf_status keep_place(kf_labels *labels, const kf_label_text *reader, kf_e
   return KF_OK;
 }
 
-static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
-                           kf_err *err) {
+static kf_status scan_text(kf_labels *labels, label_use *use, kf_err *err) {
   kf_label_text reader;
   KF_TRY(kf_label_text_start(&reader, labels, 0, err));
   for (;;) {
@@ -273,13 +271,7 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
     KF_TRY(keep_place(labels, &reader, err));
     KF_TRY(kf_label_text_next(&reader, &text, &length, err));
     if (text == NULL) break;
-    int32_t label;
-    if (rules->map == NULL && length > 0) /* every new label is a class */
-      KF_TRY(kf_name_set_number(&census->found, labels->in->path, reader.place, text, length,
-                                &label, err));
-    else
-      KF_TRY(resolve_text(labels, rules, reader.place, text, length, &label, err));
-    count_label(census, label);
+    KF_TRY(use_text(use, reader.place, text, length, err));
   }
   labels->count = reader.row;
   return KF_OK;
@@ -287,10 +279,10 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
 
 kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                          kf_err *err) {
-  column_use use = {.labels = labels, .rules = rules, .census = census};
+  label_use use = {.labels = labels, .rules = rules, .census = census};
   if (labels->kind == KF_LABELS_COLUMN)
-    return kf_labels_each_text(labels, 0, labels->count, use_column, &use, err);
-  return kf_labels_are_text(labels) ? scan_text(labels, rules, census, err)
+    return kf_labels_each_text(labels, 0, labels->count, use_text, &use, err);
+  return kf_labels_are_text(labels) ? scan_text(labels, &use, err)
                                     : scan_integers(labels, rules, census, err);
 }
 

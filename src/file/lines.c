@@ -1,27 +1,27 @@
 /* lines.c - text files with one entry per line: labels and class names.
  *
- * UTF-8 with or without a byte order mark; lines end in "\n" or "\r\n", the last one possibly in
- * neither. A NUL byte means that the file is not text (UTF-16, or binary), and is refused. */
+ * UTF-8 with or without a byte order mark. Lines end in "\n" or "\r\n", the last one possibly in
+ * neither. A file with a NUL byte is not text (UTF-16, or binary) and is refused. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- lines ----------------------------------------------------------------------------------- */
+/* --- lines --------------------------------------------------------------------------------- */
 
-void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
+void kf_lines_start(kf_lines *lines, const kf_in *in, kf_mark mark) {
   lines->in = in;
-  lines->position = offset;
-  lines->line = line;
+  lines->position = mark.offset;
+  lines->line = mark.line;
   lines->begin = lines->end = 0;
 }
 
-uint64_t kf_lines_offset(const kf_lines *lines) {
-  return lines->position - (lines->end - lines->begin);
+kf_mark kf_lines_mark(const kf_lines *lines) {
+  return (kf_mark){.offset = lines->position - (lines->end - lines->begin), .line = lines->line};
 }
 
-/* Moves what is left to the front of the buffer and fills the rest. */
+/* Moves the unread part to the front of the buffer and fills the rest. */
 static kf_status fill(kf_lines *lines, kf_err *err) {
   memmove(lines->buffer, lines->buffer + lines->begin, lines->end - lines->begin);
   lines->end -= lines->begin;
@@ -38,7 +38,8 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   return KF_OK;
 }
 
-/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be read. */
+/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be
+ * read. */
 static const char *find_end(const kf_lines *lines) {
   const char *text = lines->buffer + lines->begin;
   size_t n = lines->end - lines->begin;
@@ -66,7 +67,8 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
                         lines->line, KF_LINE_MAX);
   if (memchr(begin, '\0', n) != NULL)
     return kf_fail_file(err, lines->in->path,
-                        "line %" PRIu64 " holds a NUL byte: this is not a text file", lines->line);
+                        "line %" PRIu64 " contains a NUL byte: this is not a text file",
+                        lines->line);
   *text = begin;
   *length = n;
   return KF_OK;
@@ -74,7 +76,7 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
 
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err) {
   kf_lines lines;
-  kf_lines_start(&lines, in, 0, 0);
+  kf_lines_start(&lines, in, (kf_mark){0});
   for (;;) {
     const char *text;
     size_t length;
@@ -92,23 +94,30 @@ kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err
   return status;
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+char *kf_copy_text(kf_arena *arena, const char *text, size_t n) {
+  char *copy = kf_arena_take(arena, n + 1, 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, text, n);
+  copy[n] = '\0';
+  return copy;
+}
 
-kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
-                          size_t length, kf_err *err) {
+/* --- names --------------------------------------------------------------------------------- */
+
+static kf_status add_to_set(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                            size_t length, kf_err *err) {
   if (set->n == KF_MAX_CLASSES)
     return kf_fail_file(err, path, "line %" PRIu64 " is one class more than the limit of %u", line,
                         KF_MAX_CLASSES);
-  /* Names are written to the JSON of our files, which must be UTF-8. */
+  /* Names are written to the JSON of koofu files, which must be UTF-8. */
   if (!kf_utf8_valid(text, length))
     return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);
-  char *copy;
-  KF_TAKE_ZERO(&set->arena, copy, length + 1);
+  char *copy = kf_copy_text(&set->arena, text, length);
   if (set->map == NULL || copy == NULL ||
       !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
     return kf_fail_memory(err);
-  set->name[set->n] = memcpy(copy, text, length);
+  set->name[set->n] = copy;
   if (!kf_dict_add(set->map, copy, length, (uint32_t)set->n)) return kf_fail_memory(err);
   set->n++;
   return KF_OK;
@@ -123,7 +132,7 @@ kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, 
                              size_t length, int32_t *number, kf_err *err) {
   int64_t at = find(set, text, length);
   *number = at >= 0 ? (int32_t)at : (int32_t)set->n;
-  return at >= 0 ? KF_OK : kf_name_set_add(set, path, line, text, length, err);
+  return at >= 0 ? KF_OK : add_to_set(set, path, line, text, length, err);
 }
 
 kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err) {
@@ -156,7 +165,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
                         "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64
                         "; give such classes different names, such as ids",
                         line, set->name[before], before + 1);
-  return kf_name_set_add(set, list->path, line, text, length, err);
+  return add_to_set(set, list->path, line, text, length, err);
 }
 
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {

@@ -5,17 +5,17 @@
  *   then        the length of the header, uint16 (version 1) or uint32 (2 and 3)
  *   then        the header, a Python dict such as
  *               {'descr': '<f4', 'fortran_order': False, 'shape': (100, 512), }
- *               padded with spaces and closed by a newline
+ *               padded with spaces and ended by a newline
  *   then        the elements, to the end of the file
  *
  * The dict is read by a parser for exactly these three keys; nothing is evaluated. Arrays of Python
- * objects are pickles, which run code when they are loaded, and are refused. */
+ * objects are pickles, which run code when they are loaded, so they are refused. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* --- the dict -------------------------------------------------------------------------------- */
+/* --- the dict ------------------------------------------------------------------------------ */
 
 typedef struct parser {
   const char *path;
@@ -92,7 +92,7 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
   return KF_OK;
 }
 
-/* "<U5" or "|S5": strings of at most 5 characters of UTF-32, or bytes, padded with zeros. */
+/* "<U5" or "|S5": strings of at most 5 UTF-32 characters or bytes, padded with zeros. */
 static bool parse_string_type(const char *name, kf_npy *npy) {
   bool wide = kf_starts_with(name, "<U");
   if (!wide && !kf_starts_with(name, "|S")) return false;
@@ -184,9 +184,9 @@ static kf_status parse_dict(parser *p, kf_npy *npy) {
                                     : "shape");
 }
 
-/* --- the file -------------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------------ */
 
-/* The length of the header and, in npy->offset, where it begins; from the first bytes of a file. */
+/* Reads the length of the header and, to npy->offset, where it begins. */
 static kf_status parse_preamble(kf_npy *npy, const char *path, const unsigned char bytes[12],
                                 uint64_t size, uint64_t *length, kf_err *err) {
   if (memcmp(bytes, "\x93NUMPY", 6) != 0)
@@ -207,7 +207,7 @@ static kf_status parse_preamble(kf_npy *npy, const char *path, const unsigned ch
   return KF_OK;
 }
 
-/* The elements must fill the rest of the file. */
+/* The elements must fill the rest of the file exactly. */
 static kf_status check_size(const kf_npy *npy, const char *path, uint64_t size, kf_err *err) {
   uint64_t bytes = npy->item;
   for (uint32_t i = 0; i < npy->ndim; i++) {
@@ -222,15 +222,6 @@ static kf_status check_size(const kf_npy *npy, const char *path, uint64_t size, 
                       bytes > actual ? "cut short" : "followed by other bytes", bytes, actual);
 }
 
-/* text: the header, with a NUL after it, since messages quote it as a string. */
-static kf_status parse_header(kf_npy *npy, const char *path, const char *text, uint64_t length,
-                              uint64_t size, kf_err *err) {
-  parser p = {.path = path, .at = text, .end = text + length, .err = err};
-  KF_TRY(parse_dict(&p, npy));
-  npy->offset += length;
-  return check_size(npy, path, size, err);
-}
-
 kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes, uint64_t n,
                        uint64_t size, kf_err *err) {
   *npy = (kf_npy){.in.fd = -1};
@@ -238,28 +229,31 @@ kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes
   memcpy(preamble, bytes, n < sizeof preamble ? (size_t)n : sizeof preamble);
   uint64_t length = 0;
   KF_TRY(parse_preamble(npy, path, preamble, size, &length, err));
-  if (n < npy->offset || length > n - npy->offset) /* n: fewer, if a member ends early */
+  if (n < npy->offset || length > n - npy->offset) /* n is smaller if a member ends early */
     return kf_fail_file(err, path, "the npy header of %" PRIu64 " bytes is too long", length);
   char *text = kf_alloc(length + 1, 1);
   if (text == NULL) return kf_fail_memory(err);
   memcpy(text, bytes + npy->offset, length);
-  text[length] = '\0';
-  kf_status status = parse_header(npy, path, text, length, size, err);
+  text[length] = '\0'; /* messages quote the rest of the header */
+  parser p = {.path = path, .at = text, .end = text + length, .err = err};
+  kf_status status = parse_dict(&p, npy);
+  npy->offset += length;
+  if (status == KF_OK) status = check_size(npy, path, size, err);
   kf_free(text);
   return status;
 }
 
 static kf_status read_header(kf_npy *npy, const kf_in *in, kf_err *err) {
-  unsigned char bytes[12] = {0};
+  unsigned char preamble[12] = {0};
   uint64_t length = 0;
-  KF_TRY(kf_in_read(in, 0, bytes, in->size < sizeof bytes ? in->size : sizeof bytes, err));
-  KF_TRY(parse_preamble(npy, in->path, bytes, in->size, &length, err));
-  char *text = kf_alloc(length + 1, 1);
-  if (text == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(in, npy->offset, text, length, err);
-  text[length] = '\0';
-  if (status == KF_OK) status = parse_header(npy, in->path, text, length, in->size, err);
-  kf_free(text);
+  KF_TRY(kf_in_read(in, 0, preamble, in->size < sizeof preamble ? in->size : sizeof preamble, err));
+  KF_TRY(parse_preamble(npy, in->path, preamble, in->size, &length, err));
+  uint64_t n = npy->offset + length;
+  unsigned char *bytes = kf_alloc(n, 1);
+  if (bytes == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, 0, bytes, n, err);
+  if (status == KF_OK) status = kf_npy_parse(npy, in->path, bytes, n, in->size, err);
+  kf_free(bytes);
   return status;
 }
 

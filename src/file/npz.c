@@ -1,29 +1,27 @@
 /* npz.c - arrays of an .npz, the archive of .npy files that numpy.savez writes.
  *
- * The header of every array is read when the archive is opened; those that are asked for, or that alone can be
- * meant, are then opened as files of their own (zip.c). */
+ * Opening an archive reads the header of every array. The arrays that are asked for, or are the
+ * only candidates, are then opened as files of their own (zip.c). */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { PEEK = 65536 }; /* the longest header of an array, with what is before it */
+enum { PEEK_BYTES = 65536 }; /* the longest .npy preamble and header */
 
-/* --- the archive ----------------------------------------------------------------------------- */
+/* --- the archive --------------------------------------------------------------------------- */
 
-/* An array that cannot be read, such as one of Python objects, does not spoil the others. */
+/* An unreadable array, such as one of Python objects, does not make the others unusable. */
 static kf_status read_array(kf_npz *npz, size_t member, unsigned char *bytes, kf_err *err) {
   const kf_zip_member *m = &npz->zip->members[member];
   size_t n = strlen(m->name), got = 0;
   if (!kf_ends_with(m->name, ".npy")) return KF_OK;
-  char *name;
-  KF_TAKE_ZERO(&npz->arena, name, n - 4 + 1);
+  const char *name = kf_copy_text(&npz->arena, m->name, n - 4);
   if (name == NULL) return kf_fail_memory(err);
-  memcpy(name, m->name, n - 4);
   kf_npz_array *array = &npz->arrays[npz->n++];
   *array = (kf_npz_array){.name = name, .member = member};
   kf_err ignored;
-  kf_status status = kf_zip_peek(npz->zip, m, bytes, PEEK, &got, &ignored);
+  kf_status status = kf_zip_peek(npz->zip, m, bytes, PEEK_BYTES, &got, &ignored);
   if (status == KF_OK) status = kf_npy_parse(&array->npy, name, bytes, got, m->size, &ignored);
   array->readable = status == KF_OK;
   if (status == KF_ERR_IO || status == KF_ERR_MEM) *err = ignored;
@@ -36,7 +34,7 @@ kf_status kf_npz_open(kf_npz *npz, const char *path, kf_err *err) {
   if (npz->zip == NULL) return kf_fail_memory(err);
   KF_TRY(kf_zip_open(npz->zip, path, err));
   unsigned char *bytes;
-  KF_TAKE(&npz->arena, bytes, PEEK);
+  KF_TAKE(&npz->arena, bytes, PEEK_BYTES);
   KF_TAKE(&npz->arena, npz->arrays, npz->zip->n);
   if (npz->arena.failed) return kf_fail_memory(err);
   for (size_t i = 0; i < npz->zip->n; i++) KF_TRY(read_array(npz, i, bytes, err));
@@ -56,7 +54,7 @@ static kf_status open_array(const kf_npz *npz, const kf_npz_array *array, kf_npy
   return kf_npy_open_in(npy, &in, err);
 }
 
-/* --- choosing -------------------------------------------------------------------------------- */
+/* --- choosing ------------------------------------------------------------------------------ */
 
 static const kf_npz_array *find(const kf_npz *npz, const char *name) {
   for (size_t i = 0; i < npz->n; i++)
@@ -70,7 +68,7 @@ static bool is_matrix(const kf_npz_array *a) {
 
 static bool is_list(const kf_npz_array *a) { return a->readable && kf_npy_is_labels(&a->npy); }
 
-/* "FILE: WHAT; it holds 'a' ([5, 2] of <f4), 'b' …" */
+/* "FILE: WHAT; the archive holds 'a' (5 x 2 <f4), 'b' …" */
 static kf_status refuse(const kf_npz *npz, kf_hint hint, const char *what, kf_err *err) {
   enum { LISTED = 20 };
   kf_string list = {0};
@@ -101,7 +99,7 @@ static kf_status find_named(const kf_npz *npz, const char *name, const kf_npz_ar
   return refuse(npz, KF_HINT_NONE, what, err);
 }
 
-/* The only array that fits, preferably one with `rows` elements (0: any); *n: how many do. */
+/* The only array that fits and has `rows` elements (0: any number); *n: how many do. */
 static const kf_npz_array *find_only(const kf_npz *npz, bool (*fits)(const kf_npz_array *),
                                      uint64_t rows, size_t *n) {
   const kf_npz_array *found = NULL;
@@ -115,14 +113,14 @@ static const kf_npz_array *find_only(const kf_npz *npz, bool (*fits)(const kf_np
   return *n == 1 ? found : NULL;
 }
 
-/* If nothing else fits, an array that cannot be read may be meant; opening it says what is wrong. */
+/* If nothing else fits, an unreadable array may be meant; opening it says what is wrong. */
 static const kf_npz_array *find_unreadable(const kf_npz *npz) {
   for (size_t i = 0; i < npz->n; i++)
     if (!npz->arrays[i].readable) return &npz->arrays[i];
   return NULL;
 }
 
-/* The array asked for, or "embeddings", or the only matrix. */
+/* The requested array, or "embeddings", or the only matrix. */
 static kf_status find_rows(const kf_npz *npz, const char *name, const kf_npz_array **out,
                            kf_err *err) {
   size_t n;
@@ -136,7 +134,8 @@ static kf_status find_rows(const kf_npz *npz, const char *name, const kf_npz_arr
                 err);
 }
 
-/* Labels next to rows: the array asked for, or "labels", or the only list of that length. NULL: none. */
+/* Labels next to rows: the requested array, or "labels", or the only list of
+ * that length. NULL: none. */
 static kf_status find_inner_labels(const kf_npz *npz, kf_shard *shard, const char *name,
                                    const kf_npz_array **out, kf_err *err) {
   size_t n;
@@ -148,7 +147,7 @@ static kf_status find_inner_labels(const kf_npz *npz, kf_shard *shard, const cha
   return refuse(npz, KF_HINT_LABEL_TENSOR, "several arrays could be the labels of its rows", err);
 }
 
-/* --- rows and labels ------------------------------------------------------------------------- */
+/* --- rows and labels ----------------------------------------------------------------------- */
 
 /* Opens "FILE.npz" or "FILE.npz:NAME"; *name is NULL without a name. */
 static kf_status open_named(kf_npz *npz, const char *path, const char **name, kf_err *err) {
@@ -188,7 +187,7 @@ kf_status kf_npz_open_rows(kf_shard *shard, const char *path, const kf_data_opti
   return status;
 }
 
-/* The array asked for, or the only list, or the only one of that length. */
+/* The requested array, or the only list of that length, or the only list. */
 static kf_status use_labels(const kf_npz *npz, kf_labels *labels, const char *name, uint64_t rows,
                             kf_err *err) {
   const kf_npz_array *array = NULL;

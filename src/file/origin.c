@@ -1,14 +1,15 @@
 /* origin.c - which encoder embeddings come from: its name and its checksum.
  *
- * Whoever makes embeddings knows; data sets carry it to statistics, models, text and galleries, in
- * memory and in files. Wherever two of these meet, they must agree: rows of two encoders have
- * nothing to do with each other, even if they are equally long, and nothing else would show it. What
- * does not know its encoder goes with everything, since files from elsewhere never say. */
+ * Koofu records the encoder when it makes embeddings; data sets pass it on to statistics,
+ * models, text and galleries, in memory and in files. Wherever two of these meet, they must
+ * agree: rows of two encoders are unrelated even if they have the same length, and nothing else
+ * would reveal it. Data of unknown origin agrees with everything, since files of other programs
+ * never name their encoder. */
 #include "file/file.h"
 
 #include <string.h>
 
-/* Keeps the end of a long path, which says more than its beginning. */
+/* Keeps the end of a long path, which is more specific than its beginning. */
 static void set_from(kf_origin *o, const char *from) {
   size_t n = strlen(from), room = sizeof o->from - 1;
   if (n <= room) {
@@ -16,7 +17,7 @@ static void set_from(kf_origin *o, const char *from) {
     return;
   }
   const char *tail = from + n - (room - 3);
-  while (((unsigned char)*tail & 0xC0) == 0x80) tail++; /* not from the middle of a character */
+  while (((unsigned char)*tail & 0xC0) == 0x80) tail++; /* do not begin inside a character */
   snprintf(o->from, sizeof o->from, "...%s", tail);
 }
 
@@ -29,7 +30,7 @@ void kf_origin_set(kf_origin *o, const char *name, uint64_t checksum, const char
 
 const kf_origin *kf_origin_known(const kf_origin *o) { return o->known ? o : NULL; }
 
-/* The first half of a checksum is enough to tell encoders apart. */
+/* Half of a checksum is enough to tell encoders apart in a message. */
 static unsigned short_sum(const kf_origin *o) { return (unsigned)(o->checksum >> 32); }
 
 static kf_status fail_other(const kf_origin *a, const kf_origin *b, kf_err *err) {
@@ -56,7 +57,7 @@ kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err) {
   return KF_OK;
 }
 
-/* --- in files --------------------------------------------------------------------------------- */
+/* --- in files ------------------------------------------------------------------------------ */
 
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *o, kf_err *err) {
   if (!o->known) return KF_OK;
@@ -79,7 +80,7 @@ bool kf_parse_hex64(const char *text, uint64_t *out) {
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err) {
   const char *format = kf_st_meta(st, "format");
   *out = (kf_origin){0};
-  /* Other programs may mean something else by these keys. */
+  /* Other programs may use these keys for something else. */
   if (format == NULL || !kf_starts_with(format, "koofu.")) return KF_OK;
   return kf_origin_parse(st->in.path, kf_st_meta(st, KF_META_ENCODER),
                          kf_st_meta(st, KF_META_ENCODER_CHECKSUM), out, err);
@@ -106,7 +107,7 @@ kf_status kf_origin_parse(const char *path, const char *name, const char *digits
   return KF_OK;
 }
 
-/* --- of mapped rows --------------------------------------------------------------------------- */
+/* --- of mapped rows ------------------------------------------------------------------------ */
 
 kf_origin kf_origin_of_mapped(const kf_origin *of, uint64_t checksum, const char *from) {
   static const char mapped[] = ", mapped";
@@ -130,11 +131,11 @@ void kf_map_checksum_start(kf_checksum *sum, uint32_t dim_in, uint32_t dim_out, 
 
 static kf_status add_tensor(const kf_st *st, const kf_st_tensor *tensor, kf_checksum *sum,
                             kf_err *err) {
-  unsigned char some[4096];
-  for (uint64_t at = 0; at < tensor->bytes; at += sizeof some) {
-    uint64_t n = tensor->bytes - at < sizeof some ? tensor->bytes - at : sizeof some;
-    KF_TRY(kf_in_read(&st->in, tensor->offset + at, some, n, err));
-    kf_checksum_add(sum, some, n);
+  unsigned char buffer[4096];
+  for (uint64_t at = 0; at < tensor->bytes; at += sizeof buffer) {
+    uint64_t n = tensor->bytes - at < sizeof buffer ? tensor->bytes - at : sizeof buffer;
+    KF_TRY(kf_in_read(&st->in, tensor->offset + at, buffer, n, err));
+    kf_checksum_add(sum, buffer, n);
   }
   return KF_OK;
 }
@@ -173,7 +174,7 @@ kf_status kf_st_map_origin(const kf_st *st, kf_origin *out, kf_err *err) {
   return KF_OK;
 }
 
-/* --- access ----------------------------------------------------------------------------------- */
+/* --- access -------------------------------------------------------------------------------- */
 
 const char *kf_origin_name(const kf_origin *o) { return o != NULL ? o->name : NULL; }
 uint64_t kf_origin_checksum(const kf_origin *o) { return o != NULL ? o->checksum : 0; }

@@ -2,40 +2,25 @@
  *
  *   bytes 0-3       PAR1
  *   then            pages, column by column in every row group
- *   then            the footer: a struct of Thrift with the schema and the places of all pages
+ *   then            the footer: a Thrift struct with the schema and the places of all pages
  *   last 8 bytes    its length, uint32, and PAR1
  *
- * The schema is a tree in depth-first order; its leaves are the columns. A list is a group that is
- * annotated as one, with a repeated child; older writers repeat the element itself, and a repeated leaf
- * needs no annotation at all. All of these have one repeated node above or at the leaf, and that is all
- * that decides here. Levels count what is there of a value: its definition level is the number of optional
- * and repeated nodes on its path that are, and its repetition level is 0 where a row begins.
+ * The schema is a tree in depth-first order; its leaves are the columns. A list is a group with a
+ * list annotation and a repeated child. Older writers repeat the element itself, and a repeated leaf
+ * needs no annotation at all. All variants have exactly one repeated node at the leaf or above, and
+ * only that matters here. The definition level of a value is the number of optional and repeated
+ * nodes on its path that are present; its repetition level is 0 where a row begins.
  *
- * Lists in the footer are not trusted: every element takes a byte of it, so its length bounds them. */
+ * Lists in the footer are not trusted: every element takes at least one byte of the footer, so its
+ * length bounds them. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { REQUIRED, OPTIONAL, REPEATED };
-enum {
-  CONVERTED_UTF8 = 0,
-  CONVERTED_LIST = 3,
-  CONVERTED_ENUM = 4,
-  CONVERTED_UINT_8 = 11,
-  CONVERTED_INT_8 = 15,
-  CONVERTED_INT_64 = 18
-};
-enum {
-  LOGICAL_STRING = 1,
-  LOGICAL_LIST = 3,
-  LOGICAL_ENUM = 4,
-  LOGICAL_INTEGER = 10,
-  LOGICAL_FLOAT16 = 15
-};
-enum { MOST_LEVELS = 60, MOST_PATH = 4096 };
+enum { MAX_LEVELS = 60, MAX_PATH = 4096 };
 
-/* --- the schema ------------------------------------------------------------------------------ */
+/* --- the schema ---------------------------------------------------------------------------- */
 
 typedef struct element {
   int type, length, repetition, converted, logical;
@@ -45,12 +30,8 @@ typedef struct element {
   uint32_t n_name;
 } element;
 
-static void read_integer_type(kf_thrift_struct *s, element *e) {
-  if (s->type != KF_THRIFT_STRUCT) {
-    kf_thrift_skip(s);
-    return;
-  }
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+static void read_integer_type(const kf_thrift_struct *s, element *e) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     if (inner.id == 2)
       e->is_unsigned = !kf_thrift_bool(&inner);
@@ -59,16 +40,12 @@ static void read_integer_type(kf_thrift_struct *s, element *e) {
   }
 }
 
-/* A union: its only field says which type it is. */
-static void read_logical(kf_thrift_struct *s, element *e) {
-  if (s->type != KF_THRIFT_STRUCT) {
-    kf_thrift_skip(s);
-    return;
-  }
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+/* A union: its only field is the type. */
+static void read_logical(const kf_thrift_struct *s, element *e) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     e->logical = inner.id;
-    if (inner.id == LOGICAL_INTEGER)
+    if (inner.id == KF_PQ_LOGICAL_INTEGER)
       read_integer_type(&inner, e);
     else
       kf_thrift_skip(&inner);
@@ -97,11 +74,11 @@ static element read_element(kf_thrift *in) {
   return e;
 }
 
-/* Where a walk through the schema is: what the nodes above add up to. */
+/* A position in a walk through the schema: the sums over the nodes above. */
 typedef struct place {
   unsigned def, rep, list_def;
-  size_t name, path;   /* lengths of both so far */
-  unsigned list_nodes; /* nodes below this one that belong to a list, and have no name in `name` */
+  size_t name, path;   /* lengths of both names so far */
+  unsigned list_nodes; /* levels below that belong to a list and are not part of `name` */
   unsigned depth;
 } place;
 
@@ -109,7 +86,7 @@ typedef struct schema_walk {
   kf_pq *pq;
   kf_thrift *in;
   uint32_t left; /* elements */
-  char name[MOST_PATH], path[MOST_PATH];
+  char name[MAX_PATH], path[MAX_PATH];
   kf_err *err;
 } schema_walk;
 
@@ -117,11 +94,11 @@ static kf_status bad_schema(const schema_walk *w, const char *what) {
   return kf_fail_file(w->err, w->pq->in->path, "the schema of the file %s", what);
 }
 
-/* Adds ".NAME"; a NUL would end a name early. */
+/* Appends ".NAME". A NUL would cut a name short. */
 static kf_status add_name(const schema_walk *w, char *to, size_t *n, const element *e) {
-  if (e->n_name >= MOST_PATH - 2 - *n || memchr(e->name, '\0', e->n_name) != NULL ||
+  if (e->n_name >= MAX_PATH - 2 - *n || memchr(e->name, '\0', e->n_name) != NULL ||
       !kf_utf8_valid(e->name, e->n_name))
-    return bad_schema(w, "has a name that is too long or not a text");
+    return bad_schema(w, "has a name that is too long or not text");
   if (*n > 0) to[(*n)++] = '.';
   memcpy(to + *n, e->name, e->n_name);
   *n += e->n_name;
@@ -135,13 +112,14 @@ static const char *type_name(kf_type type) {
   return names[type];
 }
 
-/* Dates, times and decimals are no class numbers. Narrow integers are stored in 32 bits. */
+/* Dates, times and decimals are not class numbers. Narrow integers are stored in 32 bits. */
 static void set_integer(kf_pq_leaf *leaf, const element *e) {
-  bool converted = e->converted >= CONVERTED_UINT_8 && e->converted <= CONVERTED_INT_64;
+  bool converted = e->converted >= KF_PQ_CONVERTED_UINT_8 && e->converted <= KF_PQ_CONVERTED_INT_64;
   bool plain = e->converted < 0 && e->logical == 0;
-  if (!plain && !converted && e->logical != LOGICAL_INTEGER) return;
-  bool is_unsigned =
-      e->logical == LOGICAL_INTEGER ? e->is_unsigned : converted && e->converted < CONVERTED_INT_8;
+  if (!plain && !converted && e->logical != KF_PQ_LOGICAL_INTEGER) return;
+  bool is_unsigned = e->logical == KF_PQ_LOGICAL_INTEGER
+                         ? e->is_unsigned
+                         : converted && e->converted < KF_PQ_CONVERTED_INT_8;
   leaf->kind = KF_PQ_INTEGERS;
   if (e->type == KF_PQ_INT32)
     leaf->element = is_unsigned ? KF_TYPE_U32 : KF_TYPE_I32;
@@ -150,9 +128,9 @@ static void set_integer(kf_pq_leaf *leaf, const element *e) {
 }
 
 static void set_bytes(kf_pq_leaf *leaf, const element *e) {
-  bool half = e->type == KF_PQ_FIXED && e->length == 2 && e->logical == LOGICAL_FLOAT16;
-  bool text = e->converted == CONVERTED_UTF8 || e->converted == CONVERTED_ENUM ||
-              e->logical == LOGICAL_STRING || e->logical == LOGICAL_ENUM;
+  bool half = e->type == KF_PQ_FIXED && e->length == 2 && e->logical == KF_PQ_LOGICAL_FLOAT16;
+  bool text = e->converted == KF_PQ_CONVERTED_UTF8 || e->converted == KF_PQ_CONVERTED_ENUM ||
+              e->logical == KF_PQ_LOGICAL_STRING || e->logical == KF_PQ_LOGICAL_ENUM;
   if (half) {
     leaf->kind = KF_PQ_ROWS;
     leaf->element = KF_TYPE_F16;
@@ -163,7 +141,7 @@ static void set_bytes(kf_pq_leaf *leaf, const element *e) {
   }
 }
 
-/* What the values of a column are taken for. */
+/* Decides what a column can be used for. */
 static void set_kind(kf_pq_leaf *leaf, const element *e) {
   static const char *const stored[] = {"boolean", "i32", "i64", "i96", "f32", "f64", "bytes"};
   bool list = leaf->most_rep == 1;
@@ -194,14 +172,6 @@ static void set_kind(kf_pq_leaf *leaf, const element *e) {
   if (wrong) leaf->kind = KF_PQ_OTHER;
 }
 
-static char *copy_text(kf_arena *arena, const char *text, size_t n) {
-  char *copy = kf_arena_take(arena, n + 1, 1);
-  if (copy == NULL) return NULL;
-  memcpy(copy, text, n);
-  copy[n] = '\0';
-  return copy;
-}
-
 static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
   kf_pq *pq = w->pq;
   if (e->type < KF_PQ_BOOLEAN || e->type > KF_PQ_FIXED)
@@ -213,32 +183,33 @@ static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
                        .most_def = at->def,
                        .most_rep = at->rep,
                        .list_def = at->list_def};
-  leaf->name = copy_text(&pq->arena, w->name, at->name);
-  leaf->path = copy_text(&pq->arena, w->path, at->path);
+  leaf->name = kf_copy_text(&pq->arena, w->name, at->name);
+  leaf->path = kf_copy_text(&pq->arena, w->path, at->path);
   if (pq->arena.failed) return kf_fail_memory(w->err);
   set_kind(leaf, e);
   return KF_OK;
 }
 
 static kf_status walk_node(schema_walk *w, place at) {
-  if (w->left == 0 || at.depth > MOST_LEVELS) return bad_schema(w, "is not a tree");
+  if (w->left == 0 || at.depth > MAX_LEVELS) return bad_schema(w, "is not a tree");
   w->left--;
   element e = read_element(w->in);
   if (w->in->bad != NULL) return kf_fail_file(w->err, w->pq->in->path, "%s", w->in->bad);
   if (at.depth > 0) {
     KF_TRY(add_name(w, w->path, &at.path, &e));
     if (at.list_nodes == 0) KF_TRY(add_name(w, w->name, &at.name, &e));
-    if (e.repetition < REQUIRED || e.repetition > REPEATED)
-      return bad_schema(w, "has a node that is neither required, optional nor repeated");
-    if (e.repetition != REQUIRED) at.def++;
-    if (e.repetition == REPEATED) {
+    if (e.repetition < KF_PQ_REQUIRED || e.repetition > KF_PQ_REPEATED)
+      return bad_schema(w, "has a node that is not required, optional or repeated");
+    if (e.repetition != KF_PQ_REQUIRED) at.def++;
+    if (e.repetition == KF_PQ_REPEATED) {
       at.rep++;
       at.list_def = at.def;
     }
   }
   if (e.children == 0 && at.depth > 0) return add_leaf(w, &e, &at);
-  bool list = at.depth > 0 && (e.converted == CONVERTED_LIST || e.logical == LOGICAL_LIST);
-  /* The repeated child of a list has no name of its own, nor has its element. */
+  bool list =
+      at.depth > 0 && (e.converted == KF_PQ_CONVERTED_LIST || e.logical == KF_PQ_LOGICAL_LIST);
+  /* The repeated child of a list and its element are not part of the name. */
   at.list_nodes = list ? 2 : at.list_nodes > 0 ? at.list_nodes - 1 : 0;
   at.depth++;
   for (uint32_t i = 0; i < e.children; i++) KF_TRY(walk_node(w, at));
@@ -260,9 +231,9 @@ static kf_status read_schema(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   return status;
 }
 
-/* --- metadata of the file ---------------------------------------------------------------------- */
+/* --- metadata of the file ------------------------------------------------------------------ */
 
-static kf_status read_pairs(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
+static kf_status read_entries(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   uint32_t n = kf_thrift_list(s, KF_THRIFT_STRUCT);
   KF_TAKE(&pq->arena, pq->keys, n);
   KF_TAKE(&pq->arena, pq->values, n);
@@ -270,15 +241,15 @@ static kf_status read_pairs(kf_pq *pq, kf_thrift_struct *s, kf_err *err) {
   for (uint32_t i = 0; i < n && s->in->bad == NULL; i++) {
     const char *text[2] = {"", ""};
     uint32_t length[2] = {0, 0};
-    kf_thrift_struct pair = kf_thrift_enter(s->in);
-    while (kf_thrift_field(&pair)) {
-      if (pair.id == 1 || pair.id == 2)
-        text[pair.id - 1] = kf_thrift_binary(&pair, &length[pair.id - 1]);
+    kf_thrift_struct entry = kf_thrift_enter(s->in);
+    while (kf_thrift_field(&entry)) {
+      if (entry.id == 1 || entry.id == 2)
+        text[entry.id - 1] = kf_thrift_binary(&entry, &length[entry.id - 1]);
       else
-        kf_thrift_skip(&pair);
+        kf_thrift_skip(&entry);
     }
-    pq->keys[pq->n_meta] = copy_text(&pq->arena, text[0], length[0]);
-    pq->values[pq->n_meta++] = copy_text(&pq->arena, text[1], length[1]);
+    pq->keys[pq->n_meta] = kf_copy_text(&pq->arena, text[0], length[0]);
+    pq->values[pq->n_meta++] = kf_copy_text(&pq->arena, text[1], length[1]);
     if (pq->arena.failed) return kf_fail_memory(err);
   }
   return KF_OK;
@@ -297,7 +268,7 @@ static kf_status read_footer(kf_pq *pq, kf_err *err) {
       pq->groups_at = (size_t)(in.at - pq->footer);
       kf_thrift_skip(&s);
     } else if (s.id == 5 && pq->keys == NULL) {
-      KF_TRY(read_pairs(pq, &s, err));
+      KF_TRY(read_entries(pq, &s, err));
     } else if (s.id == 8) {
       return kf_fail_file(err, pq->in->path, "the file is encrypted");
     } else {
@@ -345,7 +316,7 @@ void kf_pq_close(kf_pq *pq) {
   *pq = (kf_pq){0};
 }
 
-/* --- columns --------------------------------------------------------------------------------- */
+/* --- columns ------------------------------------------------------------------------------- */
 
 const kf_pq_leaf *kf_pq_find(const kf_pq *pq, const char *name) {
   for (size_t i = 0; i < pq->n_leaves; i++)
@@ -376,12 +347,12 @@ kf_status kf_pq_refuse(const kf_pq *pq, kf_hint hint, const char *what, kf_err *
   return status;
 }
 
-/* --- row groups ------------------------------------------------------------------------------ */
+/* --- row groups ---------------------------------------------------------------------------- */
 
-/* A ColumnMetaData. */
-static void read_chunk(kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
+/* Reads a ColumnMetaData. */
+static void read_chunk(const kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
   int64_t values = -1, size = -1, data = -1, dictionary = -1;
-  kf_thrift_struct meta = kf_thrift_enter(s->in);
+  kf_thrift_struct meta = kf_thrift_enter_field(s);
   while (kf_thrift_field(&meta)) {
     switch (meta.id) {
     case 1: *type = kf_thrift_i32(&meta); break;
@@ -394,13 +365,14 @@ static void read_chunk(kf_thrift_struct *s, kf_pq_chunk *chunk, int *type) {
     }
   }
   int64_t begin = dictionary > 0 && dictionary < data ? dictionary : data;
-  if (values < 0 || size < 0 || begin < 4) return; /* end stays 0: told by the caller */
+  if (values < 0 || size < 0 || begin < 4) return; /* end stays 0, and the caller fails */
   chunk->values = (uint64_t)values;
   chunk->begin = (uint64_t)begin;
   if (!kf_add_u64(chunk->begin, (uint64_t)size, &chunk->end)) chunk->end = 0;
 }
 
-/* A list of ColumnChunk, of which one is wanted; *found: it is there. */
+/* Reads a list of ColumnChunk, of which one is wanted. *elsewhere: its pages are in another
+ * file. */
 static void read_columns(kf_thrift_struct *s, size_t wanted, kf_pq_chunk *chunk, int *type,
                          bool *elsewhere) {
   uint32_t n = kf_thrift_list(s, KF_THRIFT_STRUCT);
@@ -408,7 +380,7 @@ static void read_columns(kf_thrift_struct *s, size_t wanted, kf_pq_chunk *chunk,
     kf_thrift_struct column = kf_thrift_enter(s->in);
     while (kf_thrift_field(&column)) {
       if (i == wanted && column.id == 1) *elsewhere = true;
-      if (i == wanted && column.id == 3 && column.type == KF_THRIFT_STRUCT)
+      if (i == wanted && column.id == 3)
         read_chunk(&column, chunk, type);
       else
         kf_thrift_skip(&column);
@@ -438,8 +410,8 @@ static kf_status read_group(const kf_pq *pq, kf_thrift *in, uint32_t number, siz
   if (rows < 0 || (uint64_t)rows > pq->rows || chunk->end == 0 || chunk->end > pq->end ||
       type != (int)pq->leaves[leaf].physical)
     return kf_fail_file(err, path,
-                        "what the footer says about column '%.64s' in row group %" PRIu32
-                        " cannot be true",
+                        "the entry of column '%.64s' in row group %" PRIu32
+                        " of the footer is impossible",
                         pq->leaves[leaf].name, number);
   const char *refusal = kf_codec_refusal(chunk->codec);
   if (refusal != NULL)

@@ -1,16 +1,17 @@
-/* parquet_bits.c - integers of a few bits in pages of Parquet.
+/* parquet_bits.c - bit-packed integers in Parquet pages.
  *
- * Levels and indices are runs: a varint says in its lowest bit whether one value is repeated (the rest is
- * how often) or values follow, packed from the lowest bit on (the rest is their number in eights). The
- * last run may hold more values than there are.
+ * Levels and indices are runs. The lowest bit of a varint says whether one value is repeated (the
+ * other bits are the count) or packed values follow, lowest bit first (the other bits are the count
+ * divided by 8). The last run may have more values than are needed.
  *
- * Deltas come in blocks: the smallest one, then the widths of a few miniblocks, then these, with what each
- * delta is above the smallest. */
+ * Deltas come in blocks: the smallest delta, the widths of a few miniblocks, then the miniblocks,
+ * which store each delta minus the smallest one. */
 #include "file/parquet_bits.h"
 
 #include <string.h>
 
-bool kf_pq_varint(kf_pq_span *in, uint64_t *out) {
+/* false: the bytes end too early, or the value does not fit. */
+static bool get_varint(kf_pq_span *in, uint64_t *out) {
   *out = 0;
   for (unsigned shift = 0; shift < 64 && in->at < in->end; shift += 7) {
     uint64_t byte = *in->at++;
@@ -25,7 +26,7 @@ static uint64_t mask_of(unsigned width) {
   return width >= 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
 }
 
-/* The value of `width` bits at a bit of some bytes, up to 57 of them if eight bytes can be read. */
+/* The value of `width` bits, up to 64, at a bit offset. Bits past `end` are zeros. */
 static uint64_t bits_at(const unsigned char *from, const unsigned char *end, uint64_t bit,
                         unsigned width) {
   const unsigned char *at = from + bit / 8;
@@ -41,13 +42,13 @@ static uint64_t bits_at(const unsigned char *from, const unsigned char *end, uin
   return low & mask_of(width);
 }
 
-/* --- runs ------------------------------------------------------------------------------------ */
+/* --- runs ---------------------------------------------------------------------------------- */
 
 kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width) {
   return (kf_pq_runs){.in = in, .width = width};
 }
 
-/* A run of packed values that the bytes cut short, as some writers do with the last one, ends there. */
+/* Some writers cut the last run of packed values short; it ends where the bytes end. */
 static bool next_packed(kf_pq_runs *r, uint64_t eights) {
   uint64_t left = (uint64_t)(r->in.end - r->in.at), bytes = eights * r->width, n = eights * 8;
   if (bytes > left) {
@@ -63,7 +64,7 @@ static bool next_packed(kf_pq_runs *r, uint64_t eights) {
 
 static bool next_run(kf_pq_runs *r) {
   uint64_t head;
-  if (!kf_pq_varint(&r->in, &head) || head >> 1 > UINT32_MAX) return false;
+  if (!get_varint(&r->in, &head) || head >> 1 > UINT32_MAX) return false;
   r->packed = head & 1;
   if (r->packed) return next_packed(r, head >> 1);
   size_t size = (r->width + 7) / 8;
@@ -75,7 +76,7 @@ static bool next_run(kf_pq_runs *r) {
   return r->left > 0 && (uint64_t)r->value >> r->width == 0;
 }
 
-/* What comes next of a run: at most n values of it. 0: the bytes end. */
+/* Takes at most n values of the current or next run. 0: the bytes end. */
 static uint32_t take(kf_pq_runs *r, uint32_t n) {
   if (r->left == 0 && !next_run(r)) return 0;
   uint32_t count = r->left < n ? r->left : n;
@@ -87,7 +88,7 @@ static uint32_t value_at(const kf_pq_runs *r, uint32_t i) {
   return (uint32_t)bits_at(r->from, r->in.at, r->bit + (uint64_t)i * r->width, r->width);
 }
 
-/* Packed values; all but the last few are eight bytes or more before the end of their run. */
+/* All but the last few values are at least eight bytes before the end of their run. */
 static void read_packed(const kf_pq_runs *r, uint32_t *out, uint32_t n) {
   uint64_t bytes = (uint64_t)(r->in.at - r->from), bit = r->bit, mask = mask_of(r->width);
   uint32_t i = 0;
@@ -113,11 +114,13 @@ bool kf_pq_runs_read(kf_pq_runs *r, uint32_t *out, uint32_t n) {
 }
 
 bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
+  uint32_t values[1024];
   while (n > 0) {
-    uint32_t count = take(r, n);
+    uint32_t count = take(r, n < 1024 ? n : 1024);
     if (count == 0) return false;
+    if (r->packed) read_packed(r, values, count);
+    for (uint32_t i = 0; r->packed && i < count; i++) out[i] = (unsigned char)values[i];
     if (!r->packed) memset(out, (int)r->value, count);
-    for (uint32_t i = 0; r->packed && i < count; i++) out[i] = (unsigned char)value_at(r, i);
     r->bit += (uint64_t)count * r->width;
     out += count;
     n -= count;
@@ -125,83 +128,23 @@ bool kf_pq_runs_read_levels(kf_pq_runs *r, unsigned char *out, uint32_t n) {
   return true;
 }
 
-/* Values of a run that are packed repeat after `width` bytes if they are all the same. */
-static bool packed_all(const kf_pq_runs *r, uint32_t n, uint32_t value) {
-  uint64_t eight = 0;
-  for (unsigned i = 0; i < 8 && r->width <= 8; i++) eight |= (uint64_t)value << i * r->width;
-  uint32_t i = 0;
-  const unsigned char *at = r->from + r->bit / 8;
-  if (r->bit % 8 == 0 && r->width > 0 && r->width <= 8)
-    for (; i + 8 <= n; i += 8, at += r->width)
-      if (memcmp(at, &eight, r->width) != 0) return false;
-  for (; i < n; i++)
-    if (value_at(r, i) != value) return false;
-  return true;
-}
-
-bool kf_pq_runs_all(kf_pq_runs r, uint32_t n, uint32_t value) {
-  while (n > 0) {
-    uint32_t count = take(&r, n);
-    if (count == 0) return false;
-    if (r.packed ? !packed_all(&r, count, value) : r.value != value) return false;
-    r.bit += (uint64_t)count * r.width;
-    n -= count;
-  }
-  return true;
-}
-
-/* Positions [at, end) of a run of packed bits; eight at a time, if at most one of them is a zero. */
-static bool packed_step(kf_pq_runs *r, uint64_t at, uint64_t end, uint64_t *zero, uint32_t step) {
-  while (at < end) {
-    if (r->bit % 8 == 0 && end - at >= 8 && step >= 8) {
-      bool has_zero = *zero < at + 8;
-      unsigned wanted = has_zero ? 0xFF ^ 1u << (*zero - at) : 0xFF;
-      if (r->from[r->bit / 8] != wanted) return false;
-      if (has_zero) *zero += step;
-      r->bit += 8;
-      at += 8;
-      continue;
-    }
-    bool is_zero = value_at(r, 0) == 0;
-    if (is_zero != (at == *zero)) return false;
-    if (is_zero) *zero += step;
-    r->bit++;
-    at++;
-  }
-  return true;
-}
-
-bool kf_pq_runs_step(kf_pq_runs r, uint32_t n, uint64_t zero, uint32_t step) {
-  for (uint64_t at = 0; at < n;) { /* zero: the next one, at `at` or after it */
-    uint32_t count = take(&r, n - (uint32_t)at);
-    uint64_t end = at + count;
-    if (count == 0) return false;
-    if (r.packed && !packed_step(&r, at, end, &zero, step)) return false;
-    if (!r.packed && r.value == 1 && zero < end) return false;
-    for (; !r.packed && r.value == 0 && at < end; at++, zero += step)
-      if (at != zero) return false;
-    at = end;
-  }
-  return true;
-}
-
-/* --- deltas ---------------------------------------------------------------------------------- */
+/* --- deltas -------------------------------------------------------------------------------- */
 
 static bool get_zigzag(kf_pq_span *in, uint64_t *out) {
   uint64_t value;
-  if (!kf_pq_varint(in, &value)) return false;
+  if (!get_varint(in, &value)) return false;
   *out = value >> 1 ^ (~(value & 1) + 1);
   return true;
 }
 
-/* One miniblock of `size` deltas, of which the first `wanted` are added up. */
+/* Reads a miniblock of `size` deltas and adds up the first `wanted`. */
 static bool read_miniblock(kf_pq_span *in, unsigned width, uint64_t size, uint32_t wanted,
                            uint64_t least, uint64_t *value, int64_t *out) {
   uint64_t bytes = size / 8 * width;
   if (width > 64 || bytes > (uint64_t)(in->end - in->at)) return false;
   for (uint32_t i = 0; i < wanted; i++) {
     uint64_t delta = width > 0 ? bits_at(in->at, in->at + bytes, (uint64_t)i * width, width) : 0;
-    *value += least + delta; /* modulo 2^64, as the format says */
+    *value += least + delta; /* modulo 2^64, as specified */
     out[i] = (int64_t)*value;
   }
   in->at += bytes;
@@ -210,7 +153,7 @@ static bool read_miniblock(kf_pq_span *in, unsigned width, uint64_t size, uint32
 
 bool kf_pq_deltas(kf_pq_span *in, uint32_t n, int64_t *out) {
   uint64_t block, minis, total, value, least;
-  if (!kf_pq_varint(in, &block) || !kf_pq_varint(in, &minis) || !kf_pq_varint(in, &total) ||
+  if (!get_varint(in, &block) || !get_varint(in, &minis) || !get_varint(in, &total) ||
       !get_zigzag(in, &value))
     return false;
   if (total != n || minis == 0 || minis > 512 || block == 0 || block > 1 << 24 ||

@@ -1,37 +1,30 @@
-/* parquet_bits.h - integers of a few bits in pages of Parquet (parquet_bits.c). */
+/* parquet_bits.h - bit-packed integers in Parquet pages (parquet_bits.c). */
 #ifndef KF_PARQUET_BITS_H
 #define KF_PARQUET_BITS_H
 
 #include "base/base.h"
 
-/* A part of a page. */
+/* The unread part of a page. */
 typedef struct kf_pq_span {
   const unsigned char *at, *end;
 } kf_pq_span;
 
-/* Runs of one value, and of values of `width` bits each, in turn: levels and indices. */
+/* Levels and indices: runs of one repeated value, and runs of packed values of `width` bits. */
 typedef struct kf_pq_runs {
   kf_pq_span in;
   unsigned width;
-  bool packed;    /* the current run: of values */
-  uint32_t left;  /* in it */
-  uint32_t value; /* of a run of one */
-  uint64_t bit;   /* of a run of values: the next one, counted from `from` */
+  bool packed;    /* the current run holds packed values */
+  uint32_t left;  /* left in the run */
+  uint32_t value; /* of a repeated run */
+  uint64_t bit;   /* of a packed run: the next value, counted in bits from `from` */
   const unsigned char *from;
 } kf_pq_runs;
 /* width: 0 to 32 */
 kf_pq_runs kf_pq_runs_start(kf_pq_span in, unsigned width);
-/* The next n values; false: the bytes end before. */
+/* The next n values; false: there are fewer. */
 bool kf_pq_runs_read(kf_pq_runs *runs, uint32_t *out, uint32_t n);
 bool kf_pq_runs_read_levels(kf_pq_runs *runs, unsigned char *out, uint32_t n); /* width up to 8 */
-/* Whether n values are all the same. */
-bool kf_pq_runs_all(kf_pq_runs runs, uint32_t n, uint32_t value);
-/* Whether n values of one bit are 0 at position `zero`, zero + step, zero + 2 step, … and 1 elsewhere. */
-bool kf_pq_runs_step(kf_pq_runs runs, uint32_t n, uint64_t zero, uint32_t step);
-
-/* A varint; false: the bytes end before, or it does not fit. */
-bool kf_pq_varint(kf_pq_span *in, uint64_t *out);
-/* Exactly n integers in DELTA_BINARY_PACKED; `in` moves past them. */
+/* Exactly n integers in DELTA_BINARY_PACKED; moves `in` past them. */
 bool kf_pq_deltas(kf_pq_span *in, uint32_t n, int64_t *out);
 
 #endif

@@ -1,29 +1,30 @@
-/* parquet_cache.c - decoded pages, which the threads of a pass share.
+/* parquet_cache.c - decoded pages, shared by the threads of a pass.
  *
- * A page is the least that can be unpacked, and holds the rows of many batches. So the pages that were used
- * last are kept, all files of a data set together, up to some memory; those in use stay in any case. A
- * thread that needs a page which another one is decoding waits for it. If that fails, each that waited
- * tries by itself, since errors belong to those who asked. */
+ * A page is the smallest unit that can be decoded, and has the rows of many batches. So the most
+ * recently used pages of all files of a data set are kept, up to a memory limit; pages in use stay
+ * in any case. A thread that needs a page which another is decoding waits for it. If decoding
+ * fails, each waiting thread tries again itself, so that it gets an error of its own. */
 #include "file/parquet.h"
 
 #include <pthread.h>
 
-/* Small pages are kept while all of them take little, so that memory stays warm; of large ones, which hold
- * many batches, the few that threads work on. There may be many tiny ones, but the list is walked. */
-#define KEPT  ((uint64_t)24 << 20)
-#define MOST  ((uint64_t)192 << 20)
-#define FEW   8u
-#define LEAST 3u
-#define MANY  1024u
+/* Small pages are kept up to a total size. Large ones, which have the rows of many batches, are
+ * limited to the few that threads work on. The number of tiny ones is limited, since the list
+ * is searched linearly. */
+#define SMALL_PAGES_BYTES ((uint64_t)24 << 20)
+#define LARGE_PAGES_BYTES ((uint64_t)192 << 20)
+#define SMALL_PAGES_MIN   8u
+#define LARGE_PAGES_MIN   3u
+#define PAGES_MAX         1024u
 
-/* The block first, so that a pointer to one is a pointer to the other. */
+/* The block comes first, so that a pointer to it can be cast to the entry. */
 typedef struct entry {
   kf_pq_block block;
   const kf_pq_column *column;
   uint32_t page;
   uint32_t users;
   bool ready, failed;
-  uint64_t used; /* the last time */
+  uint64_t used; /* time of the last use */
 } entry;
 
 struct kf_pq_cache {
@@ -32,7 +33,6 @@ struct kf_pq_cache {
   entry **entries;
   size_t n, room;
   uint64_t bytes, time;
-  kf_pq_workspace *workspace; /* that nobody uses: one for each thread at most */
 };
 
 kf_pq_cache *kf_pq_cache_new(void) {
@@ -43,7 +43,7 @@ kf_pq_cache *kf_pq_cache_new(void) {
   return cache;
 }
 
-/* Takes an entry without users out; what it points into loses one. */
+/* Removes an entry without users, and its use of the dictionary. */
 static void drop(kf_pq_cache *cache, size_t i) {
   entry *e = cache->entries[i];
   cache->entries[i] = cache->entries[--cache->n];
@@ -53,7 +53,7 @@ static void drop(kf_pq_cache *cache, size_t i) {
   kf_free(e);
 }
 
-/* The entry of these that was used longest ago, and has no users; SIZE_MAX: none. */
+/* The least recently used entry without users, of one column or (NULL) of all; SIZE_MAX: none. */
 static size_t find_oldest(const kf_pq_cache *cache, const kf_pq_column *of) {
   size_t oldest = SIZE_MAX;
   for (size_t i = 0; i < cache->n; i++) {
@@ -73,10 +73,6 @@ void kf_pq_cache_forget(kf_pq_cache *cache, const kf_pq_column *column) {
 void kf_pq_cache_free(kf_pq_cache *cache) {
   if (cache == NULL) return;
   kf_pq_cache_forget(cache, NULL);
-  for (kf_pq_workspace *s; (s = cache->workspace) != NULL;) {
-    cache->workspace = s->next;
-    kf_pq_workspace_free(s);
-  }
   pthread_cond_destroy(&cache->changed);
   pthread_mutex_destroy(&cache->lock);
   kf_free(cache->entries);
@@ -84,15 +80,15 @@ void kf_pq_cache_free(kf_pq_cache *cache) {
 }
 
 static bool is_full(const kf_pq_cache *cache) {
-  return cache->n > MANY || (cache->bytes > KEPT && cache->n > FEW) ||
-         (cache->bytes > MOST && cache->n > LEAST);
+  return cache->n > PAGES_MAX || (cache->bytes > SMALL_PAGES_BYTES && cache->n > SMALL_PAGES_MIN) ||
+         (cache->bytes > LARGE_PAGES_BYTES && cache->n > LARGE_PAGES_MIN);
 }
 
 static void trim(kf_pq_cache *cache) {
   for (size_t i; is_full(cache) && (i = find_oldest(cache, NULL)) != SIZE_MAX;) drop(cache, i);
 }
 
-/* An entry that is ready or being made; NULL: none. A new user of it. */
+/* Finds an entry that is ready or being decoded, and adds a user; NULL: none. */
 static entry *find(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page) {
   for (size_t i = 0; i < cache->n; i++) {
     entry *e = cache->entries[i];
@@ -104,7 +100,7 @@ static entry *find(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page
   return NULL;
 }
 
-static void let_go(kf_pq_cache *cache, entry *e) {
+static void release(kf_pq_cache *cache, entry *e) {
   e->users--;
   if (e->failed && e->users == 0) {
     size_t i = 0;
@@ -114,31 +110,13 @@ static void let_go(kf_pq_cache *cache, entry *e) {
   trim(cache);
 }
 
-void kf_pq_cache_let_go(kf_pq_cache *cache, const kf_pq_block *block) {
+void kf_pq_cache_release(kf_pq_cache *cache, const kf_pq_block *block) {
   pthread_mutex_lock(&cache->lock);
-  let_go(cache, (entry *)(uintptr_t)block);
+  release(cache, (entry *)(uintptr_t)block);
   pthread_mutex_unlock(&cache->lock);
 }
 
-/* --- buffers --------------------------------------------------------------------------------- */
-
-/* NULL: out of memory */
-static kf_pq_workspace *lend(kf_pq_cache *cache) {
-  pthread_mutex_lock(&cache->lock);
-  kf_pq_workspace *found = cache->workspace;
-  if (found != NULL) cache->workspace = found->next;
-  pthread_mutex_unlock(&cache->lock);
-  return found != NULL ? found : kf_pq_workspace_new();
-}
-
-static void take_back(kf_pq_cache *cache, kf_pq_workspace *workspace) {
-  pthread_mutex_lock(&cache->lock);
-  workspace->next = cache->workspace;
-  cache->workspace = workspace;
-  pthread_mutex_unlock(&cache->lock);
-}
-
-/* --- pages ----------------------------------------------------------------------------------- */
+/* --- pages --------------------------------------------------------------------------------- */
 
 static entry *add(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page) {
   entry *e = kf_alloc_zero(1, sizeof *e);
@@ -151,7 +129,7 @@ static entry *add(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page)
   return e;
 }
 
-/* Decodes a page, without the lock. Its dictionary gains a user. */
+/* Decodes a page without holding the lock. The page becomes a user of its dictionary. */
 static kf_status load(kf_pq_cache *cache, const kf_pq_column *column, uint32_t page,
                       kf_pq_block *out, kf_err *err) {
   const kf_pq_page *p = &column->pages[page];
@@ -159,22 +137,15 @@ static kf_status load(kf_pq_cache *cache, const kf_pq_column *column, uint32_t p
   kf_pq_shape shape = kf_pq_shape_of(column, page);
   if (p->dictionary != KF_PQ_NONE)
     KF_TRY(kf_pq_cache_get(cache, column, p->dictionary, &dictionary, err));
-  kf_pq_workspace *workspace = lend(cache);
-  kf_status status = KF_OK;
-  if (workspace == NULL) {
-    status = kf_fail_memory(err);
-  } else {
-    status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, workspace, out, err);
-    take_back(cache, workspace);
-  }
+  kf_status status = kf_pq_decode(column->in, &column->leaf, p, &shape, dictionary, out, err);
   if (status == KF_OK)
     out->dict = dictionary;
   else if (dictionary != NULL)
-    kf_pq_cache_let_go(cache, dictionary);
+    kf_pq_cache_release(cache, dictionary);
   return status;
 }
 
-static kf_status make(kf_pq_cache *cache, entry *e, kf_err *err) {
+static kf_status decode_entry(kf_pq_cache *cache, entry *e, kf_err *err) {
   kf_pq_block block = {0};
   pthread_mutex_unlock(&cache->lock);
   kf_status status = load(cache, e->column, e->page, &block, err);
@@ -185,7 +156,7 @@ static kf_status make(kf_pq_cache *cache, entry *e, kf_err *err) {
   cache->bytes += block.bytes;
   pthread_cond_broadcast(&cache->changed);
   if (status != KF_OK)
-    let_go(cache, e);
+    release(cache, e);
   else
     trim(cache);
   return status;
@@ -199,7 +170,7 @@ kf_status kf_pq_cache_get(kf_pq_cache *cache, const kf_pq_column *column, uint32
     entry *e = find(cache, column, page);
     if (e == NULL) {
       e = add(cache, column, page);
-      status = e == NULL ? kf_fail_memory(err) : make(cache, e, err);
+      status = e == NULL ? kf_fail_memory(err) : decode_entry(cache, e, err);
       *out = status == KF_OK ? &e->block : NULL;
       break;
     }
@@ -208,7 +179,7 @@ kf_status kf_pq_cache_get(kf_pq_cache *cache, const kf_pq_column *column, uint32
       *out = &e->block;
       break;
     }
-    let_go(cache, e);
+    release(cache, e);
   }
   pthread_mutex_unlock(&cache->lock);
   return status;

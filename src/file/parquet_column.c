@@ -1,10 +1,11 @@
-/* parquet_column.c - a column of a .parquet file by position: which page holds a row, and what is in it.
+/* parquet_column.c - random access to a column of a .parquet file.
  *
- * The headers of all pages are read when the column is opened, about one per MiB. A page says how many
- * values it has, not how many rows. So a row group is *regular* if it has D values for every row: then the
- * place of a row follows, and each page is checked against it when it is decoded. For the lengths of lists
- * can only add up to that, if some are shorter, where others are longer, which is an error anyway. A group
- * with missing lists is not regular; all of its pages are decoded once, to see which row begins where. */
+ * Opening a column reads the headers of all pages, about one per MiB. A page header gives the
+ * number of values, not of rows. A row group is *regular* if it has D values per row on average:
+ * then the place of a row follows from its number, and each page is checked against it when it is
+ * decoded. If some lists are shorter and others longer, that check fails, as it must. A group with
+ * missing lists is not regular; all of its pages are decoded once, to find which row begins
+ * where. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* --- finding the pages ------------------------------------------------------------------------- */
+/* --- finding the pages --------------------------------------------------------------------- */
 
 static kf_status add_page(kf_pq_column *c, const kf_pq_page *page, kf_err *err) {
   if (c->n_pages == KF_PQ_NONE ||
@@ -22,7 +23,7 @@ static kf_status add_page(kf_pq_column *c, const kf_pq_page *page, kf_err *err) 
   return KF_OK;
 }
 
-/* All pages of a chunk, whose values are as many as the footer says. */
+/* Reads the headers of all pages of a chunk. Their values must add up to those of the footer. */
 static kf_status walk_chunk(kf_pq_column *c, uint32_t group, const kf_pq_chunk *chunk,
                             kf_err *err) {
   uint64_t at = chunk->begin, values = 0;
@@ -68,34 +69,23 @@ static kf_status walk_chunks(kf_pq_column *c, const kf_pq_chunk *chunks, kf_err 
   return KF_OK;
 }
 
-/* --- places ---------------------------------------------------------------------------------- */
+/* --- places -------------------------------------------------------------------------------- */
 
 uint32_t kf_pq_group_of(const kf_pq_column *c, uint64_t row) {
-  uint32_t low = 0, high = c->n_groups;
-  while (high - low > 1) {
-    uint32_t middle = low + (high - low) / 2;
-    if (c->groups[middle].first <= row)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return (uint32_t)kf_find_last(&c->groups->first, sizeof *c->groups, c->n_groups, row);
 }
 
-/* The last page of a group that begins at or before value `at`; or, by rows, before row `at`. A dictionary
- * begins where the page after it does, and so is never the last. */
+/* The last page of a group that begins at or before value `at` or, by rows, row `at`. A dictionary
+ * has the same `first` as the page after it, so it is never the last. */
 static uint32_t page_of(const kf_pq_column *c, const kf_pq_group *group, bool by_rows,
                         uint64_t at) {
-  uint32_t low = group->begin, high = group->end;
-  while (high - low > 1) {
-    uint32_t middle = low + (high - low) / 2;
-    uint64_t first = by_rows ? c->first_rows[middle] : c->pages[middle].first;
-    if (first <= at)
-      low = middle;
-    else
-      high = middle;
+  size_t n = group->end - group->begin, size = sizeof *c->pages;
+  const uint64_t *first = &c->pages[group->begin].first;
+  if (by_rows) {
+    first = &c->first_rows[group->begin];
+    size = sizeof *first;
   }
-  return low;
+  return group->begin + (uint32_t)kf_find_last(first, size, n, at);
 }
 
 kf_pq_shape kf_pq_shape_of(const kf_pq_column *c, uint32_t page) {
@@ -104,15 +94,15 @@ kf_pq_shape kf_pq_shape_of(const kf_pq_column *c, uint32_t page) {
   return (kf_pq_shape){.dim = c->dim, .phase = (uint32_t)(p->first % c->dim)};
 }
 
-/* --- which rows begin where -------------------------------------------------------------------- */
+/* --- which rows begin where ---------------------------------------------------------------- */
 
-/* A walk through the lists of a group. */
+/* A walk through the lists of a group, in order. */
 typedef struct list_walk {
   kf_pq_column *column;
-  uint64_t row;    /* of the file; the next one to begin */
-  uint64_t length; /* of the one before it, so far */
-  bool inside;     /* there is one */
-  bool found;      /* the walk is for a length, and there it is */
+  uint64_t row;    /* the next row to begin, of the file */
+  uint64_t length; /* of the current list so far */
+  bool inside;     /* a list has begun */
+  bool found;      /* the dimension was wanted and found */
 } list_walk;
 
 static kf_status end_row(list_walk *w, kf_err *err) {
@@ -141,7 +131,7 @@ static kf_status walk_block(list_walk *w, const kf_pq_block *block, kf_err *err)
       start++;
     }
     if (!w->inside || (!begins && block->there[i] != (w->length > 0)))
-      return kf_fail_file(err, path, "the list of row %" PRIu64 " goes on after its end", w->row);
+      return kf_fail_file(err, path, "the list of row %" PRIu64 " continues after its end", w->row);
     w->length += block->there[i];
   }
   return KF_OK;
@@ -157,17 +147,17 @@ static kf_status walk_pages(list_walk *w, const kf_pq_group *group, kf_err *err)
     if (c->pages[p].version == 0) continue;
     KF_TRY(kf_pq_cache_get(c->cache, c, p, &block, err));
     kf_status status = walk_block(w, block, err);
-    kf_pq_cache_let_go(c->cache, block);
+    kf_pq_cache_release(c->cache, block);
     if (status != KF_OK) return status;
   }
   return w->found ? KF_OK : end_row(w, err);
 }
 
-/* The length of the first list that is there. */
+/* Sets the dimension to the length of the first list that is not empty. */
 static kf_status find_dim(kf_pq_column *c, kf_err *err) {
   list_walk w = {.column = c};
   for (uint32_t g = 0; g < c->n_groups && !w.found; g++) KF_TRY(walk_pages(&w, &c->groups[g], err));
-  kf_pq_cache_forget(c->cache, c); /* the next time pages are decoded with what is known now */
+  kf_pq_cache_forget(c->cache, c); /* the lists of these pages were not checked */
   if (!w.found) return kf_fail_file(err, c->in->path, "every list of the column is null or empty");
   if (w.length > KF_MAX_DIM)
     return kf_fail_file(err, c->in->path, "the rows have %" PRIu64 " columns, but the limit is %u",
@@ -176,29 +166,9 @@ static kf_status find_dim(kf_pq_column *c, kf_err *err) {
   return KF_OK;
 }
 
-/* If the first group is regular, and its first page holds a row and the beginning of the next one, that
- * page shows it: the length is found without a look at every level. */
-static bool guess_dim(kf_pq_column *c) {
-  kf_pq_group *group = c->groups;
-  const kf_pq_block *block;
-  kf_err ignored;
-  if (group->rows == 0 || group->values % group->rows != 0) return false;
-  uint32_t page = page_of(c, group, false, 0);
-  uint64_t dim = group->values / group->rows;
-  if (dim > KF_MAX_DIM || c->pages[page].n <= dim) return false;
-  c->dim = (uint32_t)dim;
-  group->regular = true;
-  bool right = kf_pq_cache_get(c->cache, c, page, &block, &ignored) == KF_OK;
-  if (right) kf_pq_cache_let_go(c->cache, block);
-  if (right) return true;
-  c->dim = 0;
-  group->regular = false;
-  return false;
-}
-
 static kf_status find_rows(kf_pq_column *c, kf_err *err) {
   bool all = true;
-  if (!guess_dim(c)) KF_TRY(find_dim(c, err));
+  KF_TRY(find_dim(c, err));
   for (uint32_t g = 0; g < c->n_groups; g++) {
     kf_pq_group *group = &c->groups[g];
     uint64_t values;
@@ -222,7 +192,7 @@ static kf_status find_rows(kf_pq_column *c, kf_err *err) {
   return KF_OK;
 }
 
-/* Rows as bytes: all have the length of the first one that is there. */
+/* The first value that is not null sets the length of rows that are stored as bytes. */
 static kf_status first_length(void *argument, uint64_t row, const char *text, size_t n,
                               kf_err *err) {
   size_t *length = argument;
@@ -243,15 +213,13 @@ static kf_status find_raw_dim(kf_pq_column *c, kf_err *err) {
   return KF_OK;
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------- */
 
 static kf_status open_column(kf_pq_column *c, const kf_pq *pq, const kf_pq_leaf *leaf,
                              kf_err *err) {
   kf_pq_chunk *chunks;
-  size_t name = strlen(leaf->name) + 1;
-  c->leaf.name = kf_arena_take(&c->arena, name, 1);
+  c->leaf.name = kf_copy_text(&c->arena, leaf->name, strlen(leaf->name));
   if (c->leaf.name == NULL) return kf_fail_memory(err);
-  memcpy(c->leaf.name, leaf->name, name);
   KF_TRY(kf_pq_chunks(pq, leaf, &c->arena, &chunks, &c->n_groups, err));
   KF_TAKE(&c->arena, c->groups, c->n_groups);
   if (c->groups == NULL) return kf_fail_memory(err);
@@ -278,23 +246,21 @@ void kf_pq_column_free(kf_pq_column *c) {
   kf_free(c);
 }
 
-/* --- values one by one --------------------------------------------------------------------------- */
+/* --- values one by one --------------------------------------------------------------------- */
 
-/* Slots of one page, in turn. */
+/* Consecutive slots of one page. */
 typedef struct slots {
   const kf_pq_block *block;
-  uint64_t row; /* of the first one, in the file */
   uint32_t at, n;
 } slots;
 
-/* The slots of rows from `row` on, at most n of them, in one page. The block is to be let go. */
+/* Finds the slots of at most n rows from `row` on, in one page. The caller releases the block. */
 static kf_status find_slots(const kf_pq_column *c, uint64_t row, uint64_t n, slots *out,
                             kf_err *err) {
   const kf_pq_group *group = &c->groups[kf_pq_group_of(c, row)];
   uint64_t at = row - group->first;
   uint32_t p = page_of(c, group, false, at);
   uint64_t left = c->pages[p].first + c->pages[p].n - at;
-  out->row = row;
   out->at = (uint32_t)(at - c->pages[p].first);
   out->n = (uint32_t)(left < n ? left : n);
   return kf_pq_cache_get(c->cache, c, p, &out->block, err);
@@ -306,7 +272,7 @@ kf_status kf_pq_fetch_integers(const kf_pq_column *c, uint64_t first, uint64_t n
     slots s;
     KF_TRY(find_slots(c, first, n, &s, err));
     memcpy(out, (const int64_t *)s.block->slots + s.at, s.n * sizeof *out);
-    kf_pq_cache_let_go(c->cache, s.block);
+    kf_pq_cache_release(c->cache, s.block);
     out += s.n;
     first += s.n;
     n -= s.n;
@@ -323,25 +289,25 @@ kf_status kf_pq_each_text(const kf_pq_column *c, uint64_t first, uint64_t n, kf_
     const kf_pq_text *text = (const kf_pq_text *)s.block->slots + s.at;
     for (uint32_t i = 0; i < s.n && status == KF_OK; i++)
       status = use(argument, first + i, text[i].at, text[i].n, err);
-    kf_pq_cache_let_go(c->cache, s.block);
+    kf_pq_cache_release(c->cache, s.block);
     first += s.n;
     n -= s.n;
   }
   return status;
 }
 
-/* --- rows ------------------------------------------------------------------------------------ */
+/* --- rows ---------------------------------------------------------------------------------- */
 
-/* Where rows go: as they are, or as f32. */
+/* Where rows are copied to, as they are or as f32. */
 typedef struct target {
   const kf_pq_column *column;
-  const kf_kernels *kernels; /* NULL: as they are */
+  const kf_kernels *kernels; /* NULL: copy them as they are */
   char *at;
-  size_t size; /* of a number there */
+  size_t size; /* bytes of a number at the destination */
 } target;
 
 static void put(target *to, const unsigned char *from, size_t n) {
-  enum { AT_ONCE = 4096 };
+  enum { VALUES_AT_ONCE = 4096 };
   kf_type type = to->column->leaf.element;
   size_t size = kf_type_size(type);
   if (to->kernels == NULL || type == KF_TYPE_F32) {
@@ -349,9 +315,9 @@ static void put(target *to, const unsigned char *from, size_t n) {
     to->at += n * size;
     return;
   }
-  alignas(64) unsigned char raw[AT_ONCE * 8]; /* values in a page may be at odd places */
+  alignas(64) unsigned char raw[VALUES_AT_ONCE * 8]; /* aligned; values in a page may not be */
   while (n > 0) {
-    size_t count = n < AT_ONCE ? n : AT_ONCE;
+    size_t count = n < VALUES_AT_ONCE ? n : VALUES_AT_ONCE;
     memcpy(raw, from, count * size);
     kf_decode_f32(to->kernels, type, raw, count, (float *)(void *)to->at);
     to->at += count * sizeof(float);
@@ -370,7 +336,7 @@ static void put_null(target *to) {
   }
 }
 
-/* n values of a group from value `at` of page p on; they may go on in the pages after it. */
+/* Copies n values of a group from value `at` of page p on; they may continue in later pages. */
 static kf_status put_values(target *to, uint32_t p, uint32_t at, uint64_t n, kf_err *err) {
   const kf_pq_column *c = to->column;
   size_t size = kf_type_size(c->leaf.element);
@@ -379,13 +345,13 @@ static kf_status put_values(target *to, uint32_t p, uint32_t at, uint64_t n, kf_
     uint64_t left = c->pages[p].n - at, count = left < n ? left : n;
     KF_TRY(kf_pq_cache_get(c->cache, c, p, &block, err));
     put(to, (const unsigned char *)block->slots + at * size, (size_t)count);
-    kf_pq_cache_let_go(c->cache, block);
+    kf_pq_cache_release(c->cache, block);
     n -= count;
   }
   return KF_OK;
 }
 
-/* One row of a group whose lists may be missing. */
+/* Copies one row of a group whose lists may be missing. */
 static kf_status put_list(target *to, const kf_pq_group *group, uint64_t row, bool *missing,
                           kf_err *err) {
   const kf_pq_column *c = to->column;
@@ -396,7 +362,7 @@ static kf_status put_list(target *to, const kf_pq_group *group, uint64_t row, bo
   bool there = number < block->n_starts;
   uint32_t at = there ? block->starts[number] : 0;
   *missing = there && !block->there[at];
-  kf_pq_cache_let_go(c->cache, block);
+  kf_pq_cache_release(c->cache, block);
   if (!there) return kf_fail_file(err, c->in->path, "the file has changed since it was opened");
   if (to->at == NULL) return KF_OK;
   if (!*missing) return put_values(to, p, at, c->dim, err);
@@ -404,7 +370,7 @@ static kf_status put_list(target *to, const kf_pq_group *group, uint64_t row, bo
   return KF_OK;
 }
 
-/* A row that is the bytes of a value. */
+/* Copies a row that is stored as bytes. */
 static kf_status put_raw(void *argument, uint64_t row, const char *text, size_t n, kf_err *err) {
   target *to = argument;
   const kf_pq_column *c = to->column;
@@ -451,7 +417,7 @@ kf_status kf_pq_fetch_raw(const kf_pq_column *c, uint64_t first, uint64_t n, voi
   return fetch(&to, first, n, err);
 }
 
-static kf_status see_null(void *argument, uint64_t row, const char *text, size_t n, kf_err *err) {
+static kf_status check_null(void *argument, uint64_t row, const char *text, size_t n, kf_err *err) {
   (void)row, (void)n, (void)err;
   *(bool *)argument = text == NULL;
   return KF_OK;
@@ -461,7 +427,7 @@ bool kf_pq_is_null(const kf_pq_column *c, uint64_t row) {
   const kf_pq_group *group = &c->groups[kf_pq_group_of(c, row)];
   bool missing = false;
   kf_err ignored;
-  if (c->raw) kf_pq_each_text(c, row, 1, see_null, &missing, &ignored);
+  if (c->raw) kf_pq_each_text(c, row, 1, check_null, &missing, &ignored);
   if (c->raw || group->regular) return missing;
   target nowhere = {.column = c};
   return put_list(&nowhere, group, row, &missing, &ignored) == KF_OK && missing;
@@ -472,7 +438,8 @@ void kf_pq_ahead(const kf_pq_column *c, uint64_t first, uint64_t n) {
     const kf_pq_group *group = &c->groups[kf_pq_group_of(c, first)];
     uint64_t skip = first - group->first, left = group->rows - skip, count = left < n ? left : n;
     uint64_t width = c->raw ? 1 : c->dim;
-    if (c->raw || group->regular) { /* pages that begin here; the others have been announced */
+    /* Only pages that begin in this range; the first one was prefetched before. */
+    if (c->raw || group->regular) {
       uint32_t p = page_of(c, group, false, skip * width);
       const kf_pq_page *to = &c->pages[page_of(c, group, false, (skip + count) * width - 1)];
       const kf_pq_page *from = &c->pages[c->pages[p].first < skip * width ? p + 1 : p];

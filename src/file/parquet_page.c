@@ -1,14 +1,14 @@
-/* parquet_page.c - pages of a .parquet file: a header in Thrift, then bytes that may be packed.
+/* parquet_page.c - pages of a .parquet file: a Thrift header, then bytes that may be compressed.
  *
- * The levels of a page of version 1 are packed with its values; those of version 2 come before them and
- * are not packed. */
+ * The levels of a version 1 page are compressed together with its values; those of version 2
+ * precede the values and are not compressed. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Statistics in it may hold long texts, but not for ever. */
-enum { HEADER_FIRST = 512, HEADER_MOST = 1 << 20 };
+/* Statistics in a header may contain long text, so it is read in growing steps up to a limit. */
+enum { FIRST_HEADER_BYTES = 512, MAX_HEADER_BYTES = 1 << 20 };
 
 enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 
@@ -20,9 +20,9 @@ typedef struct header {
   uint32_t crc;
 } header;
 
-/* The header of the values themselves; which fields it has depends on the kind of page. */
-static void read_inner(kf_thrift_struct *s, header *h, int kind) {
-  kf_thrift_struct inner = kf_thrift_enter(s->in);
+/* Reads the inner header, whose fields depend on the kind of page. */
+static void read_inner(const kf_thrift_struct *s, header *h, int kind) {
+  kf_thrift_struct inner = kf_thrift_enter_field(s);
   while (kf_thrift_field(&inner)) {
     int id = inner.id;
     if (id == 1)
@@ -59,7 +59,7 @@ static void read_header(kf_thrift *in, header *h) {
     case 5:
     case 7:
     case 8:
-      if (s.type == KF_THRIFT_STRUCT && h->type == kinds[s.id])
+      if (h->type == kinds[s.id])
         read_inner(&s, h, h->type);
       else
         kf_thrift_skip(&s);
@@ -73,22 +73,22 @@ static kf_status bad_page(const kf_in *in, uint64_t at, const char *what, kf_err
   return kf_fail_file(err, in->path, "the page at byte %" PRIu64 " %s", at, what);
 }
 
-/* Reads as much as it takes; *length: of the header. */
+/* Reads a header of unknown length, *length. */
 static kf_status find_header(const kf_in *in, uint64_t at, uint64_t end, header *h, size_t *length,
                              kf_err *err) {
-  unsigned char first[HEADER_FIRST], *bytes = first;
+  unsigned char first[FIRST_HEADER_BYTES], *bytes = first;
   kf_status status = KF_OK;
-  for (size_t room = HEADER_FIRST;; room *= 4) {
+  for (size_t room = FIRST_HEADER_BYTES;; room *= 4) {
     size_t n = end - at < room ? (size_t)(end - at) : room;
     if (bytes != first) kf_free(bytes);
-    bytes = room == HEADER_FIRST ? first : kf_alloc(n, 1);
+    bytes = room == FIRST_HEADER_BYTES ? first : kf_alloc(n, 1);
     if (bytes == NULL) return kf_fail_memory(err);
     status = kf_in_read(in, at, bytes, n, err);
     if (status != KF_OK) break;
     kf_thrift thrift = kf_thrift_start(bytes, n);
     read_header(&thrift, h);
     *length = (size_t)(thrift.at - bytes);
-    if (thrift.ended && n < end - at && room < HEADER_MOST) continue;
+    if (thrift.ended && n < end - at && room < MAX_HEADER_BYTES) continue;
     if (thrift.bad != NULL) status = bad_page(in, at, "has a damaged header", err);
     break;
   }
@@ -109,14 +109,14 @@ static kf_status check_header(const kf_in *in, const char *column, uint64_t at, 
                               kf_err *err) {
   bool v2 = h->type == DATA_PAGE_V2;
   if (h->type < DATA_PAGE || h->type > DATA_PAGE_V2 || h->packed < 0 || h->size < 0)
-    return bad_page(in, at, "has a header that cannot be true", err);
+    return bad_page(in, at, "has an impossible header", err);
   if ((uint64_t)h->packed > KF_PQ_LARGEST || (uint64_t)h->size > KF_PQ_LARGEST)
     return kf_pq_too_large(in, at, column, "has", err);
   if (h->type == INDEX_PAGE) return KF_OK;
   if (h->n < 0 || h->encoding < 0 || h->encoding > UINT8_MAX)
     return bad_page(in, at, "does not say how many values it has, or how they are encoded", err);
   if (v2 && (h->rep < 0 || h->def < 0 || h->rep + h->def > h->packed || h->rep + h->def > h->size))
-    return bad_page(in, at, "has levels that are longer than the page", err);
+    return bad_page(in, at, "has levels longer than the page", err);
   return KF_OK;
 }
 
@@ -141,7 +141,7 @@ kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uin
                        .version = h.type == DATA_PAGE      ? 1
                                   : h.type == DATA_PAGE_V2 ? 2
                                                            : 0,
-                       .codec = h.is_packed ? 1 : 0, /* the caller knows which */
+                       .codec = h.is_packed ? 1 : 0, /* the caller sets the codec */
                        .odd_def = h.levels[0] != KF_PQ_RLE,
                        .odd_rep = h.levels[1] != KF_PQ_RLE,
                        .rep_bytes = (uint32_t)h.rep,
@@ -150,18 +150,7 @@ kf_status kf_pq_page_read(const kf_in *in, const char *column, uint64_t *at, uin
   return KF_OK;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
-kf_pq_workspace *kf_pq_workspace_new(void) { return kf_alloc_zero(1, sizeof(kf_pq_workspace)); }
-
-void kf_pq_workspace_free(kf_pq_workspace *workspace) {
-  if (workspace == NULL) return;
-  kf_unpack_free(workspace->unpacker);
-  kf_free(workspace->packed);
-  kf_free(workspace);
-}
-
-/* --- bytes ----------------------------------------------------------------------------------- */
+/* --- bytes --------------------------------------------------------------------------------- */
 
 static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsigned char *bytes,
                            kf_err *err) {
@@ -175,12 +164,12 @@ static kf_status check_crc(const kf_in *in, const kf_pq_page *page, const unsign
                       page->offset);
 }
 
-static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                        const unsigned char *packed, unsigned char *bytes, kf_err *err) {
+static kf_status unpack(const kf_in *in, const kf_pq_page *page, const unsigned char *packed,
+                        unsigned char *bytes, kf_err *err) {
   size_t levels = page->version == 2 ? (size_t)page->rep_bytes + page->def_bytes : 0;
   memcpy(bytes, packed, levels);
-  kf_status status = kf_unpack((kf_codec)page->codec, &workspace->unpacker, packed + levels,
-                               page->packed - levels, bytes + levels, page->size - levels);
+  kf_status status = kf_unpack((kf_codec)page->codec, packed + levels, page->packed - levels,
+                               bytes + levels, page->size - levels);
   if (status == KF_OK) return KF_OK;
   if (status == KF_ERR_MEM) return kf_fail_memory(err);
   return kf_fail_file(err, in->path,
@@ -188,35 +177,30 @@ static kf_status unpack(const kf_in *in, const kf_pq_page *page, kf_pq_workspace
                       page->offset);
 }
 
-/* The workspace memory stays, because the system clears new memory, which takes longer than reading. */
-static kf_status make_room(kf_pq_workspace *workspace, size_t n, kf_err *err) {
-  if (workspace->packed != NULL && n <= workspace->room) return KF_OK;
-  kf_free(workspace->packed);
-  workspace->packed = kf_alloc(n, 1);
-  workspace->room = n;
-  return workspace->packed != NULL ? KF_OK : kf_fail_memory(err);
+static kf_status load_packed(const kf_in *in, const kf_pq_page *page, unsigned char *bytes,
+                             kf_err *err) {
+  unsigned char *packed = kf_alloc(page->packed, 1);
+  if (packed == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, page->offset, packed, page->packed, err);
+  if (status == KF_OK) status = check_crc(in, page, packed, err);
+  if (status == KF_OK) status = unpack(in, page, packed, bytes, err);
+  kf_free(packed);
+  return status;
 }
 
-static kf_status load_packed(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                             unsigned char *bytes, kf_err *err) {
-  KF_TRY(make_room(workspace, page->packed, err));
-  KF_TRY(kf_in_read(in, page->offset, workspace->packed, page->packed, err));
-  KF_TRY(check_crc(in, page, workspace->packed, err));
-  return unpack(in, page, workspace, workspace->packed, bytes, err);
-}
-
-static kf_status load(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                      unsigned char *bytes, kf_err *err) {
-  if (page->codec != KF_CODEC_NONE) return load_packed(in, page, workspace, bytes, err);
+static kf_status load(const kf_in *in, const kf_pq_page *page, unsigned char *bytes, kf_err *err) {
+  if (page->codec != KF_CODEC_NONE) return load_packed(in, page, bytes, err);
   if (page->size != page->packed)
-    return kf_fail_file(err, in->path, "the page at byte %" PRIu64 " has two sizes", page->offset);
+    return kf_fail_file(err, in->path,
+                        "the page at byte %" PRIu64 " is not compressed, but has two sizes",
+                        page->offset);
   KF_TRY(kf_in_read(in, page->offset, bytes, page->size, err));
   return check_crc(in, page, bytes, err);
 }
 
-kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, kf_pq_workspace *workspace,
-                          unsigned char **out, kf_err *err) {
+kf_status kf_pq_page_load(const kf_in *in, const kf_pq_page *page, unsigned char **out,
+                          kf_err *err) {
   unsigned char *bytes = kf_alloc(page->size, 1);
   if (bytes == NULL) return kf_fail_memory(err);
-  KF_HAND_OUT(load(in, page, workspace, bytes, err), out, bytes, kf_free);
+  KF_HAND_OUT(load(in, page, bytes, err), out, bytes, kf_free);
 }

@@ -1,11 +1,11 @@
-/* parquet_save.c - a data set as .parquet: columns `embedding`, `label` and `id`, and in the metadata what
- * gives the same data set back: class names in their order, and the encoder. */
+/* parquet_save.c - writes a data set as .parquet: columns `embedding`, `label` and `id`, and
+ * metadata to restore it exactly: class names in their order, and the encoder. */
 #include "file/parquet_write.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { AT_ONCE = 256 };
+enum { ROWS_AT_ONCE = 256 };
 
 struct kf_pq_set {
   kf_ctx *ctx;
@@ -14,10 +14,10 @@ struct kf_pq_set {
   kf_pqw *file;
   uint64_t width;     /* bytes of a row */
   size_t labels, ids; /* columns; 0: none */
-  uint64_t next;      /* the row whose label and id come next */
+  uint64_t next;      /* the row whose label and id are written next */
   kf_string id_bytes; /* of rows from `next` on */
-  int32_t label[AT_ONCE];
-  uint64_t id_lengths[AT_ONCE];
+  int32_t label[ROWS_AT_ONCE];
+  uint64_t id_lengths[ROWS_AT_ONCE];
 };
 
 static kf_status put_names(kf_pqw *w, const kf_names *names, kf_err *err) {
@@ -76,7 +76,7 @@ void kf_pq_set_abort(kf_pq_set *set) {
   kf_free(set);
 }
 
-/* --- labels and ids of the rows that wait ------------------------------------------------------- */
+/* --- labels and ids of the rows that wait -------------------------------------------------- */
 
 static void add_label(kf_pq_set *set, int32_t label) {
   const kf_names *names = &set->data->names;
@@ -87,7 +87,7 @@ static void add_label(kf_pq_set *set, int32_t label) {
     kf_pqw_add(set->file, set->labels, label >= 0 ? &label : NULL, sizeof label);
 }
 
-static kf_status fetch_words(kf_pq_set *set, uint64_t n, kf_err *err) {
+static kf_status fetch_labels_and_ids(kf_pq_set *set, uint64_t n, kf_err *err) {
   const kf_data *data = set->data;
   set->id_bytes.n = 0;
   if (set->labels > 0)
@@ -96,10 +96,11 @@ static kf_status fetch_words(kf_pq_set *set, uint64_t n, kf_err *err) {
   return data->fetch_ids(data, set->next, n, set->id_lengths, &set->id_bytes, err);
 }
 
-/* Those of the next rows, until `wanted` of them are written. */
-static kf_status add_words(kf_pq_set *set, uint64_t *wanted, kf_err *err) {
-  uint64_t left = set->data->rows - set->next, n = left < AT_ONCE ? left : AT_ONCE, id = 0;
-  KF_TRY(fetch_words(set, n, err));
+/* Adds the labels and ids of the next rows, until `wanted` of them are written. */
+static kf_status add_labels_and_ids(kf_pq_set *set, uint64_t *wanted, kf_err *err) {
+  uint64_t left = set->data->rows - set->next, n = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE,
+           id = 0;
+  KF_TRY(fetch_labels_and_ids(set, n, err));
   for (uint64_t i = 0; i<n && * wanted> 0; i++) {
     bool skip = kf_saver_skips(set->save, set->next++);
     if (!skip && set->labels > 0) add_label(set, set->label[i]);
@@ -113,7 +114,7 @@ static kf_status add_words(kf_pq_set *set, uint64_t *wanted, kf_err *err) {
 
 static kf_status flush(kf_pq_set *set, kf_err *err) {
   uint64_t wanted = kf_pqw_waiting(set->file, 0);
-  while (wanted > 0) KF_TRY(add_words(set, &wanted, err));
+  while (wanted > 0) KF_TRY(add_labels_and_ids(set, &wanted, err));
   return kf_pqw_flush(set->file, err);
 }
 

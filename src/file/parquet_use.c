@@ -1,13 +1,13 @@
 /* parquet_use.c - which columns of a .parquet file are rows, labels and ids.
  *
- * The one that is asked for, or one with a usual name, or, for rows, the only one that can be meant. */
+ * The one that is asked for, or one with a usual name, or, for rows, the only candidate. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- which column ------------------------------------------------------------------------------ */
+/* --- which column -------------------------------------------------------------------------- */
 
 static kf_status find_named(const kf_pq *pq, const char *name, const kf_pq_leaf **out,
                             kf_err *err) {
@@ -18,7 +18,7 @@ static kf_status find_named(const kf_pq *pq, const char *name, const kf_pq_leaf 
   return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
 }
 
-/* "NAME:f32" and "NAME:f16" say what the bytes of a column are. */
+/* "NAME:f32" and "NAME:f16" give the type of the numbers in a column of bytes. */
 static kf_status find_asked_rows(const kf_pq *pq, const char *name, const kf_pq_leaf **out,
                                  kf_type *raw, kf_err *err) {
   char what[192];
@@ -40,8 +40,8 @@ static kf_status find_asked_rows(const kf_pq *pq, const char *name, const kf_pq_
   if ((*out)->kind == KF_PQ_ROWS) return KF_OK;
   if ((*out)->kind == KF_PQ_RAW)
     snprintf(what, sizeof what,
-             "column '%.64s' is of bytes; '%.20s:f32' or '%.20s:f16' says what they are", name,
-             name, name);
+             "column '%.64s' has bytes; name it '%.20s:f32' or '%.20s:f16' to give their type",
+             name, name, name);
   else
     snprintf(what, sizeof what, "column '%.64s' is %s, not lists of floats", name, (*out)->type);
   return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
@@ -67,26 +67,26 @@ static kf_status find_rows(const kf_pq *pq, const char *name, const kf_pq_leaf *
       n > 0 ? "several columns are lists of floats" : "no column is a list of floats", err);
 }
 
-static bool is_words(const kf_pq_leaf *leaf) {
+static bool is_text_or_integers(const kf_pq_leaf *leaf) {
   bool bytes = leaf->kind == KF_PQ_RAW && leaf->physical == KF_PQ_BYTES;
   return leaf->kind == KF_PQ_TEXT || leaf->kind == KF_PQ_INTEGERS || bytes;
 }
 
-/* Texts or integers: the column asked for, or one of the usual names. NULL: none. */
-static kf_status find_words(const kf_pq *pq, const char *name, const char *const *usual,
-                            const char *use, const kf_pq_leaf **out, kf_err *err) {
+/* Text or integers: the requested column, or one with a usual name. NULL: none. */
+static kf_status find_text_or_integers(const kf_pq *pq, const char *name, const char *const *usual,
+                                       const char *use, const kf_pq_leaf **out, kf_err *err) {
   *out = NULL;
   if (name != NULL) {
     char what[192];
     KF_TRY(find_named(pq, name, out, err));
-    if (*out == NULL || is_words(*out)) return KF_OK;
-    snprintf(what, sizeof what, "column '%.64s' is %s, but %s are texts or integers", name,
+    if (*out == NULL || is_text_or_integers(*out)) return KF_OK;
+    snprintf(what, sizeof what, "column '%.64s' is %s, but %s must be text or integers", name,
              (*out)->type, use);
     return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
   }
   for (; *usual != NULL; usual++) {
     const kf_pq_leaf *leaf = kf_pq_find(pq, *usual);
-    if (leaf == NULL || !is_words(leaf)) continue;
+    if (leaf == NULL || !is_text_or_integers(leaf)) continue;
     *out = leaf;
     break;
   }
@@ -96,7 +96,7 @@ static kf_status find_words(const kf_pq *pq, const char *name, const char *const
 static const char *const usual_labels[] = {KF_TENSOR_LABELS, "label", NULL};
 static const char *const usual_ids[] = {"id", "ids", "key", NULL};
 
-/* --- labels ---------------------------------------------------------------------------------- */
+/* --- labels -------------------------------------------------------------------------------- */
 
 static kf_status use_labels(kf_labels *labels, const kf_pq *pq, const kf_pq_leaf *leaf,
                             const kf_in *in, kf_pq_cache *cache, kf_err *err) {
@@ -108,14 +108,14 @@ static kf_status use_labels(kf_labels *labels, const kf_pq *pq, const kf_pq_leaf
   return KF_OK;
 }
 
-/* As a label file: the column asked for, or the only one of texts or integers. */
+/* In a label file: the requested column, or the only one of text or integers. */
 static kf_status find_labels(const kf_pq *pq, const char *name, const kf_pq_leaf **out,
                              kf_err *err) {
   size_t n = 0;
-  KF_TRY(find_words(pq, name, usual_labels, "labels", out, err));
+  KF_TRY(find_text_or_integers(pq, name, usual_labels, "labels", out, err));
   if (*out != NULL) return KF_OK;
   for (size_t i = 0; i < pq->n_leaves; i++) {
-    if (!is_words(&pq->leaves[i])) continue;
+    if (!is_text_or_integers(&pq->leaves[i])) continue;
     *out = &pq->leaves[i];
     n++;
   }
@@ -137,15 +137,9 @@ kf_status kf_parquet_open_labels(kf_labels *labels, const char *path, const char
   return status;
 }
 
-kf_status kf_labels_column_integers(const kf_labels *labels, uint64_t first, uint64_t n,
-                                    int64_t *out, kf_err *err) {
-  return kf_pq_fetch_integers(labels->column_in, first, n, out, err);
-}
-
-/* A text that is handed on after a check. */
+/* Checks text before passing it on. */
 typedef struct text_use {
   const char *path, *what;
-  size_t longest;
   kf_pq_text_fn use;
   void *argument;
 } text_use;
@@ -155,10 +149,10 @@ static kf_status check_text(void *argument, uint64_t row, const char *text, size
   const char *wrong = NULL;
   if (text == NULL)
     text = "";
-  else if (n > use->longest)
+  else if (n > KF_LINE_MAX)
     wrong = "is too long";
   else if (memchr(text, '\0', n) != NULL)
-    wrong = "holds a NUL";
+    wrong = "contains a NUL";
   else if (!kf_utf8_valid(text, n))
     wrong = "is not valid UTF-8";
   if (wrong != NULL)
@@ -168,17 +162,11 @@ static kf_status check_text(void *argument, uint64_t row, const char *text, size
 
 kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t n,
                               kf_pq_text_fn use, void *argument, kf_err *err) {
-  text_use text = {.path = labels->in->path,
-                   .what = "label",
-                   .longest = KF_LINE_MAX,
-                   .use = use,
-                   .argument = argument};
+  text_use text = {.path = labels->in->path, .what = "label", .use = use, .argument = argument};
   return kf_pq_each_text(labels->column_in, first, n, check_text, &text, err);
 }
 
-/* --- ids ------------------------------------------------------------------------------------- */
-
-enum { LONGEST_ID = 65536 };
+/* --- ids ----------------------------------------------------------------------------------- */
 
 typedef struct id_use {
   const char *path;
@@ -203,15 +191,14 @@ static kf_status add_number(id_use *use, uint64_t row, int64_t number, kf_err *e
 
 kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uint64_t *lengths,
                               kf_string *bytes, kf_err *err) {
-  enum { AT_ONCE = 256 };
+  enum { IDS_AT_ONCE = 256 };
   const kf_pq_column *c = ids->column;
   id_use use = {.path = c->in->path, .lengths = lengths, .bytes = bytes};
-  text_use text = {
-      .path = c->in->path, .what = "id", .longest = LONGEST_ID, .use = add_id, .argument = &use};
+  text_use text = {.path = c->in->path, .what = "id", .use = add_id, .argument = &use};
   if (c->leaf.kind != KF_PQ_INTEGERS) return kf_pq_each_text(c, first, n, check_text, &text, err);
-  for (uint64_t done = 0; done < n; done += AT_ONCE) {
-    int64_t numbers[AT_ONCE];
-    uint64_t count = n - done < AT_ONCE ? n - done : AT_ONCE;
+  for (uint64_t done = 0; done < n; done += IDS_AT_ONCE) {
+    int64_t numbers[IDS_AT_ONCE];
+    uint64_t count = n - done < IDS_AT_ONCE ? n - done : IDS_AT_ONCE;
     KF_TRY(kf_pq_fetch_integers(c, first + done, count, numbers, err));
     for (uint64_t i = 0; i < count; i++)
       KF_TRY(add_number(&use, first + done + i, numbers[i], err));
@@ -235,15 +222,15 @@ kf_status kf_parquet_open_ids(kf_shard *shard, const char *path, const char *col
   const kf_pq_leaf *leaf;
   KF_TRY(kf_in_open(&shard->beside, path, err));
   kf_status status = kf_pq_open(&pq, &shard->beside, err);
-  if (status == KF_OK) status = find_words(&pq, column, usual_ids, "ids", &leaf, err);
+  if (status == KF_OK) status = find_text_or_integers(&pq, column, usual_ids, "ids", &leaf, err);
   if (status == KF_OK) status = use_ids(shard, &pq, leaf, &shard->beside, cache, err);
   kf_pq_close(&pq);
   return status;
 }
 
-/* --- rows ------------------------------------------------------------------------------------ */
+/* --- rows ---------------------------------------------------------------------------------- */
 
-static bool is_ours(const kf_pq *pq) {
+static bool is_koofu_file(const kf_pq *pq) {
   const char *format = kf_pq_meta(pq, "format");
   return format != NULL && strcmp(format, "koofu.dataset") == 0;
 }
@@ -253,18 +240,19 @@ static kf_status use_inner_labels(kf_shard *shard, const kf_pq *pq, const kf_dat
   const kf_pq_leaf *leaf;
   if (options->inner_labels == KF_OFF || options->n_labels > 0) return KF_OK;
   const char *asked = options->label_column != NULL ? options->label_column : options->label_tensor;
-  KF_TRY(find_words(pq, asked, usual_labels, "labels", &leaf, err));
+  KF_TRY(find_text_or_integers(pq, asked, usual_labels, "labels", &leaf, err));
   if (leaf == NULL) return KF_OK;
   shard->guessed = asked == NULL;
   snprintf(shard->label_column, sizeof shard->label_column, "%.63s", leaf->name);
   KF_TRY(use_labels(&shard->labels, pq, leaf, &shard->in, cache, err));
   bool numbers = shard->labels.kind == KF_LABELS_INTEGERS;
-  return numbers && names != NULL && !is_ours(pq) ? kf_hf_names(pq, leaf->name, names, err) : KF_OK;
+  return numbers && names != NULL && !is_koofu_file(pq) ? kf_hf_names(pq, leaf->name, names, err)
+                                                        : KF_OK;
 }
 
-/* Class names and the encoder, if the file is one of ours. */
+/* Class names and the encoder, if koofu wrote the file. */
 static kf_status use_meta(kf_shard *shard, const kf_pq *pq, kf_names *names, kf_err *err) {
-  if (!is_ours(pq)) return KF_OK;
+  if (!is_koofu_file(pq)) return KF_OK;
   shard->guessed = false;
   KF_TRY(kf_origin_parse(pq->in->path, kf_pq_meta(pq, KF_META_ENCODER),
                          kf_pq_meta(pq, KF_META_ENCODER_CHECKSUM), &shard->origin, err));
@@ -285,7 +273,7 @@ static kf_status use_rows(kf_shard *shard, const kf_pq *pq, const kf_data_option
   KF_TRY(use_inner_labels(shard, pq, options, cache, names, err));
   bool no_ids = options->id_column != NULL && options->id_column[0] == '\0';
   leaf = NULL;
-  if (!no_ids) KF_TRY(find_words(pq, options->id_column, usual_ids, "ids", &leaf, err));
+  if (!no_ids) KF_TRY(find_text_or_integers(pq, options->id_column, usual_ids, "ids", &leaf, err));
   if (leaf != NULL) KF_TRY(use_ids(shard, pq, leaf, &shard->in, cache, err));
   return use_meta(shard, pq, names, err);
 }
@@ -300,17 +288,17 @@ kf_status kf_parquet_open_rows(kf_shard *shard, const char *path, const kf_data_
   return status;
 }
 
-/* --- for people -------------------------------------------------------------------------------- */
+/* --- for people ---------------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Keys and values as text: what is not UTF-8, or goes on for long, is cut. */
+/* A copy for display, cut where it is too long or no longer UTF-8. */
 static const char *shown(kf_arena *arena, const char *text) {
-  enum { LONGEST = 200 };
+  enum { MAX_SHOWN_BYTES = 200 };
   size_t n = strlen(text);
-  n = kf_utf8_prefix(text, n < LONGEST ? n : LONGEST);
+  n = kf_utf8_prefix(text, n < MAX_SHOWN_BYTES ? n : MAX_SHOWN_BYTES);
   char *copy = kf_arena_take(arena, n + 4, 1);
   if (copy == NULL) return NULL;
   snprintf(copy, n + 4, "%.*s%s", (int)n, text, text[n] != '\0' ? "…" : "");
@@ -318,9 +306,9 @@ static const char *shown(kf_arena *arena, const char *text) {
 }
 
 static kf_status describe(const kf_pq *pq, kf_columns *out, kf_err *err) {
-  struct pair {
+  struct entry {
     const char *key, *value;
-  } * pairs;
+  } * entries;
   out->rows = pq->rows;
   out->n = pq->n_leaves;
   out->n_meta = pq->n_meta;
@@ -328,18 +316,18 @@ static kf_status describe(const kf_pq *pq, kf_columns *out, kf_err *err) {
   KF_TAKE(&out->arena, out->types, out->n);
   KF_TAKE(&out->arena, out->keys, out->n_meta);
   KF_TAKE(&out->arena, out->values, out->n_meta);
-  KF_TAKE(&out->arena, pairs, out->n_meta);
+  KF_TAKE(&out->arena, entries, out->n_meta);
   for (size_t i = 0; !out->arena.failed && i < out->n; i++) {
     out->names[i] = shown(&out->arena, pq->leaves[i].name);
     out->types[i] = shown(&out->arena, pq->leaves[i].type);
   }
   for (size_t i = 0; !out->arena.failed && i < out->n_meta; i++)
-    pairs[i] = (struct pair){shown(&out->arena, pq->keys[i]), shown(&out->arena, pq->values[i])};
+    entries[i] = (struct entry){shown(&out->arena, pq->keys[i]), shown(&out->arena, pq->values[i])};
   if (out->arena.failed) return kf_fail_memory(err);
-  qsort(pairs, out->n_meta, sizeof *pairs, by_key);
+  qsort(entries, out->n_meta, sizeof *entries, by_key);
   for (size_t i = 0; i < out->n_meta; i++) {
-    out->keys[i] = pairs[i].key;
-    out->values[i] = pairs[i].value;
+    out->keys[i] = entries[i].key;
+    out->values[i] = entries[i].value;
   }
   return KF_OK;
 }

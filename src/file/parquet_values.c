@@ -1,9 +1,9 @@
-/* parquet_values.c - decodes a page: its levels, then its values in whatever encoding.
+/* parquet_values.c - decodes a page: its levels, then its values in any encoding.
  *
- * The common case is a page of lists that all have the same length, without a null, in PLAIN: then levels
- * are checked run by run and the values stay where they are. Otherwise levels become bytes, values are decoded one after the other, and nulls are put between them.
+ * In the common case, PLAIN values without nulls, the values stay where they are. Otherwise values
+ * are decoded, and nulls are inserted.
  *
- * Nothing is believed: a page says how many values it has, and all memory is bounded before it is taken. */
+ * Nothing in a page is trusted: it says how many values it has, and every allocation is bounded. */
 #include "file/parquet.h"
 #include "file/parquet_bits.h"
 
@@ -17,10 +17,10 @@ typedef struct reader {
   const kf_pq_page *page;
   kf_pq_block *out;
   const kf_pq_block *dictionary;
-  kf_pq_workspace *workspace;
-  kf_pq_span rest;     /* what is not read yet of the page */
-  unsigned char *defs; /* [n], if there are nulls; NULL: every value is there */
-  uint32_t n;          /* values that are there */
+  kf_pq_span rest;     /* unread part of the page */
+  unsigned char *defs; /* [page->n] definition levels; NULL: every value is there */
+  unsigned char *reps; /* [page->n] repetition levels of lists */
+  uint32_t n;          /* values that are present */
   size_t n_own;
   kf_err *err;
 } reader;
@@ -30,8 +30,8 @@ static kf_status bad(const reader *r, const char *what) {
                       what);
 }
 
-/* Memory of the block; NULL: too much, or there is none, which the caller tells apart by `err`. */
-static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
+/* NULL if *status is not KF_OK: too large, or out of memory. */
+static void *allocate(const reader *r, uint64_t count, uint64_t size, kf_status *status) {
   uint64_t bytes;
   void *memory = NULL;
   if (!kf_mul_u64(count, size, &bytes) || bytes > KF_PQ_LARGEST) {
@@ -40,9 +40,15 @@ static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
     memory = kf_alloc(count, size);
     *status = memory != NULL ? KF_OK : kf_fail_memory(r->err);
   }
+  return memory;
+}
+
+/* The same for memory that the block owns. */
+static void *take(reader *r, uint64_t count, uint64_t size, kf_status *status) {
+  void *memory = allocate(r, count, size, status);
   if (memory != NULL) {
     r->out->own[r->n_own++] = memory;
-    r->out->bytes += bytes;
+    r->out->bytes += count * size;
   }
   return memory;
 }
@@ -52,7 +58,7 @@ void kf_pq_block_free(kf_pq_block *block) {
   *block = (kf_pq_block){0};
 }
 
-/* --- levels ---------------------------------------------------------------------------------- */
+/* --- levels -------------------------------------------------------------------------------- */
 
 static unsigned width_of(unsigned most) {
   unsigned width = 0;
@@ -60,12 +66,12 @@ static unsigned width_of(unsigned most) {
   return width;
 }
 
-/* The bytes of one kind of levels. */
+/* Finds the bytes of one kind of levels. */
 static kf_status take_levels(reader *r, unsigned most, uint32_t v2_bytes, bool odd,
                              kf_pq_runs *out) {
   uint32_t n = v2_bytes;
   *out = (kf_pq_runs){0};
-  if (r->page->version == 2) { /* also if there are none */
+  if (r->page->version == 2) { /* always has lengths of levels */
     if (n > r->rest.end - r->rest.at) return bad(r, "ends in its levels");
   } else if (most > 0) {
     if (odd) return bad(r, "has levels in an encoding that koofu does not read");
@@ -86,81 +92,82 @@ static kf_status take_levels(reader *r, unsigned most, uint32_t v2_bytes, bool o
 static kf_status read_levels(reader *r, kf_pq_runs runs, unsigned most, unsigned char **out) {
   kf_status status;
   uint32_t n = r->page->n;
-  *out = take(r, n, 1, &status);
+  *out = allocate(r, n, 1, &status);
   if (status != KF_OK) return status;
   if (!kf_pq_runs_read_levels(&runs, *out, n)) return bad(r, "has too few levels");
-  for (uint32_t i = 0; i < n; i++)
-    if ((*out)[i] > most) return bad(r, "has a level that its column cannot have");
+  const unsigned char *levels = *out;
+  unsigned char largest = 0;
+  for (uint32_t i = 0; i < n; i++) largest = levels[i] > largest ? levels[i] : largest;
+  return largest <= most ? KF_OK : bad(r, "has a level that its column cannot have");
+}
+
+/* Finds which values are present. r->defs stays NULL if all are. */
+static kf_status read_defs(reader *r, kf_pq_runs runs) {
+  unsigned most = r->leaf->most_def;
+  if (most == 0) return KF_OK;
+  KF_TRY(read_levels(r, runs, most, &r->defs));
+  const unsigned char *defs = r->defs;
+  uint32_t present = 0;
+  for (uint32_t i = 0; i < r->page->n; i++) present += defs[i] == most;
+  r->n = present;
+  if (r->n < r->page->n) return KF_OK;
+  kf_free(r->defs);
+  r->defs = NULL;
   return KF_OK;
 }
 
-static void count_values(reader *r) {
-  r->n = 0;
-  for (uint32_t i = 0; i < r->page->n; i++) r->n += r->defs[i] == r->leaf->most_def;
-}
-
-/* Where rows begin; an empty or missing list has one slot, which is not `there`. */
-static kf_status find_starts(reader *r, kf_pq_runs runs) {
+/* Finds where rows begin. An empty or missing list has one slot, which is not `there`. */
+static kf_status find_starts(reader *r) {
   kf_pq_block *out = r->out;
-  unsigned char *reps;
+  uint32_t n = r->page->n, found = 0;
   kf_status status;
-  KF_TRY(read_levels(r, runs, r->leaf->most_rep, &reps));
-  for (uint32_t i = 0; i < r->page->n; i++) out->n_starts += reps[i] == 0;
+  for (uint32_t i = 0; i < n; i++) out->n_starts += r->reps[i] == 0;
   out->starts = take(r, out->n_starts, sizeof *out->starts, &status);
   if (status != KF_OK) return status;
-  uint32_t found = 0;
-  for (uint32_t i = 0; i < r->page->n; i++)
-    if (reps[i] == 0) out->starts[found++] = i;
-  out->there = reps;
-  for (uint32_t i = 0; i < r->page->n; i++)
+  out->there = take(r, n, 1, &status);
+  if (status != KF_OK) return status;
+  for (uint32_t i = 0; i < n; i++) {
+    if (r->reps[i] == 0) out->starts[found++] = i;
     out->there[i] = r->defs == NULL || r->defs[i] >= r->leaf->list_def;
+  }
   return KF_OK;
 }
 
-static kf_status wrong_lengths(const reader *r) {
-  return kf_fail_file(r->err, r->in->path,
-                      "the page at byte %" PRIu64
-                      " has a list whose length is not that of the others",
-                      r->page->offset);
-}
-
-/* The runs of both, which r->rest moves past; *full: every value is there. */
-static kf_status start_levels(reader *r, kf_pq_runs *reps, kf_pq_runs *defs, bool *full) {
-  const kf_pq_leaf *leaf = r->leaf;
-  const kf_pq_page *page = r->page;
-  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, reps));
-  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, defs));
-  *full = leaf->most_def == 0 || kf_pq_runs_all(*defs, page->n, leaf->most_def);
+/* Every list must have shape->dim values. DuckDB writes missing arrays with a slot for each of
+ * their values, which has the same shape. */
+static kf_status check_lengths(const reader *r, const kf_pq_shape *shape) {
+  uint64_t at = 0, n = r->page->n, start = shape->phase > 0 ? shape->dim - shape->phase : 0;
+  for (; at < n; at = start + 1, start += shape->dim) {
+    uint64_t end = start < n ? start : n;
+    if (memchr(r->reps + at, 0, end - at) != NULL || (end < n && r->reps[end] != 0))
+      return kf_fail_file(r->err, r->in->path,
+                          "the page at byte %" PRIu64
+                          " has a list whose length is not that of the others",
+                          r->page->offset);
+  }
   return KF_OK;
-}
-
-/* A missing list with a slot for each of its values, as DuckDB writes arrays, has the same shape. */
-static kf_status check_lengths(const reader *r, const kf_pq_runs *reps, const kf_pq_shape *shape) {
-  uint32_t zero = shape->phase > 0 ? shape->dim - shape->phase : 0;
-  return kf_pq_runs_step(*reps, r->page->n, zero, shape->dim) ? KF_OK : wrong_lengths(r);
 }
 
 static kf_status decode_levels(reader *r, const kf_pq_shape *shape) {
+  const kf_pq_leaf *leaf = r->leaf;
+  const kf_pq_page *page = r->page;
   kf_pq_runs reps, defs;
-  bool full;
-  KF_TRY(start_levels(r, &reps, &defs, &full));
-  r->n = r->page->n;
-  if (!full) {
-    KF_TRY(read_levels(r, defs, r->leaf->most_def, &r->defs));
-    count_values(r);
-  }
-  if (r->leaf->most_rep == 0) return KF_OK;
-  return shape->dim == 0 ? find_starts(r, reps) : check_lengths(r, &reps, shape);
+  KF_TRY(take_levels(r, leaf->most_rep, page->rep_bytes, page->odd_rep, &reps));
+  KF_TRY(take_levels(r, leaf->most_def, page->def_bytes, page->odd_def, &defs));
+  KF_TRY(read_defs(r, defs));
+  if (leaf->most_rep == 0) return KF_OK;
+  KF_TRY(read_levels(r, reps, leaf->most_rep, &r->reps));
+  return shape->dim == 0 ? find_starts(r) : check_lengths(r, shape);
 }
 
-/* --- indices --------------------------------------------------------------------------------- */
+/* --- indices ------------------------------------------------------------------------------- */
 
 static bool is_dictionary(const reader *r) {
   return r->page->version > 0 &&
          (r->page->encoding == KF_PQ_PLAIN_DICTIONARY || r->page->encoding == KF_PQ_RLE_DICTIONARY);
 }
 
-/* The place in the dictionary of each value, in `to`. */
+/* Reads the index into the dictionary of each value. */
 static kf_status read_indices(reader *r, uint32_t *to) {
   if (r->dictionary == NULL) return bad(r, "needs a dictionary, but there is none");
   if (r->n == 0) return KF_OK;
@@ -182,11 +189,11 @@ static kf_status unknown_encoding(const reader *r) {
 }
 
 static bool is_plain(const reader *r) {
-  /* A dictionary says PLAIN_DICTIONARY if the program that wrote it is old. */
+  /* old writers label dictionaries PLAIN_DICTIONARY */
   return r->page->encoding == KF_PQ_PLAIN || (r->page->version == 0 && r->page->encoding == 2);
 }
 
-/* --- numbers --------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------- */
 
 static size_t stored_size(const kf_pq_leaf *leaf) {
   switch (leaf->physical) {
@@ -197,13 +204,13 @@ static size_t stored_size(const kf_pq_leaf *leaf) {
   }
 }
 
-/* Byte b of value i is at b n + i. */
+/* BYTE_STREAM_SPLIT: byte b of value i is at b n + i. */
 static void unsplit(const unsigned char *in, size_t n, size_t size, unsigned char *out) {
   for (size_t b = 0; b < size; b++)
     for (size_t i = 0; i < n; i++) out[i * size + b] = in[b * n + i];
 }
 
-/* *at: n values of `size` bytes, as they are stored; in the page itself if they are PLAIN. */
+/* *at: n values of `size` bytes, as stored. PLAIN values stay in the page. */
 static kf_status read_stored(reader *r, size_t size, const unsigned char **at) {
   uint64_t bytes = (uint64_t)r->n * size;
   kf_status status;
@@ -218,7 +225,7 @@ static kf_status read_stored(reader *r, size_t size, const unsigned char **at) {
   return KF_OK;
 }
 
-/* Copies values of `size` bytes to their slots, and `null` to the others. */
+/* Copies values of `size` bytes to their slots, and `null` to the other slots. */
 static void spread(const reader *r, const unsigned char *values, size_t size, const void *null,
                    unsigned char *slots) {
   for (uint32_t i = 0; i < r->page->n; i++, slots += size) {
@@ -228,23 +235,33 @@ static void spread(const reader *r, const unsigned char *values, size_t size, co
   }
 }
 
-/* `size` is a constant where this is called, so that a copy is one instruction. */
-static inline void pick(const unsigned char *from, const uint32_t *index, uint32_t n, size_t size,
-                        unsigned char *out) {
+/* Values become slots. If some are null, `null` takes their place. */
+static kf_status fill_slots(reader *r, const void *values, size_t size, const void *null) {
+  kf_status status = KF_OK;
+  r->out->slots = (void *)(uintptr_t)values;
+  if (r->defs == NULL) return KF_OK;
+  r->out->slots = take(r, r->page->n, size, &status);
+  if (status == KF_OK) spread(r, values, size, null, r->out->slots);
+  return status;
+}
+
+/* Callers pass a constant `size`, so that each copy is one instruction. */
+static inline void pick_values(const unsigned char *from, const uint32_t *index, uint32_t n,
+                               size_t size, unsigned char *out) {
   for (uint32_t i = 0; i < n; i++) memcpy(out + i * size, from + index[i] * size, size);
 }
 
-/* Gathers values of `size` bytes from the slots of the dictionary. */
+/* Gathers values of `size` bytes from the dictionary. */
 static kf_status gather(reader *r, size_t size, unsigned char *out) {
   const unsigned char *from = r->dictionary != NULL ? r->dictionary->slots : NULL;
   uint32_t *index = kf_alloc(r->n, sizeof *index);
   if (index == NULL) return kf_fail_memory(r->err);
   kf_status status = read_indices(r, index);
   if (status == KF_OK) switch (size) {
-    case 2: pick(from, index, r->n, 2, out); break;
-    case 4: pick(from, index, r->n, 4, out); break;
-    case 8: pick(from, index, r->n, 8, out); break;
-    default: pick(from, index, r->n, size, out);
+    case 2: pick_values(from, index, r->n, 2, out); break;
+    case 4: pick_values(from, index, r->n, 4, out); break;
+    case 8: pick_values(from, index, r->n, 8, out); break;
+    default: pick_values(from, index, r->n, size, out);
     }
   kf_free(index);
   return status;
@@ -266,11 +283,7 @@ static kf_status decode_floats(reader *r) {
   } else {
     KF_TRY(read_stored(r, size, &values));
   }
-  r->out->slots = (void *)(uintptr_t)values;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, size, &status);
-  if (status == KF_OK) spread(r, values, size, null, r->out->slots);
-  return status;
+  return fill_slots(r, values, size, null);
 }
 
 static kf_status read_integers(reader *r, int64_t *out) {
@@ -283,7 +296,7 @@ static kf_status read_integers(reader *r, int64_t *out) {
     return KF_OK;
   }
   if (!kf_pq_deltas(&r->rest, r->n, out)) return bad(r, "has damaged deltas");
-  for (uint32_t i = 0; i < r->n; i++) /* sums are those of 32 or 64 bits */
+  for (uint32_t i = 0; i < r->n; i++) /* sums wrap at 32 or 64 bits */
     kf_decode_i64(r->leaf->element, out + i, 1, out + i);
   return KF_OK;
 }
@@ -294,14 +307,10 @@ static kf_status decode_integers(reader *r) {
   int64_t *values = take(r, r->n, sizeof *values, &status);
   if (status != KF_OK) return status;
   KF_TRY(read_integers(r, values));
-  r->out->slots = values;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, sizeof *values, &status);
-  if (status == KF_OK) spread(r, (unsigned char *)values, sizeof *values, &null, r->out->slots);
-  return status;
+  return fill_slots(r, values, sizeof *values, &null);
 }
 
-/* --- text ------------------------------------------------------------------------------------ */
+/* --- text ---------------------------------------------------------------------------------- */
 
 static bool read_plain_texts(reader *r, kf_pq_text *out) {
   for (uint32_t i = 0; i < r->n; i++) {
@@ -318,7 +327,7 @@ static bool read_plain_texts(reader *r, kf_pq_text *out) {
   return true;
 }
 
-/* Lengths as deltas, then the bytes. */
+/* Reads lengths as deltas, then the bytes. */
 static bool read_lengths(reader *r, int64_t *lengths, kf_pq_text *out) {
   if (!kf_pq_deltas(&r->rest, r->n, lengths)) return false;
   for (uint32_t i = 0; i < r->n; i++) {
@@ -329,16 +338,16 @@ static bool read_lengths(reader *r, int64_t *lengths, kf_pq_text *out) {
   return true;
 }
 
-/* Puts in front of each text what it shares with the one before it. */
+/* Prepends to each text the prefix it shares with the one before it. */
 static kf_status join_prefixes(reader *r, const int64_t *prefixes, kf_pq_text *out) {
   uint64_t total = 0;
   kf_status status;
   for (uint32_t i = 0, before = 0; i < r->n; i++) {
     if (prefixes[i] < 0 || prefixes[i] > before || total > KF_PQ_LARGEST)
-      return bad(r, "has damaged texts");
+      return bad(r, "has damaged text");
     before = out[i].n + (uint32_t)prefixes[i];
     total += before;
-    if (before > KF_PQ_LARGEST) return bad(r, "has damaged texts");
+    if (before > KF_PQ_LARGEST) return bad(r, "has damaged text");
   }
   char *to = take(r, total, 1, &status);
   for (uint32_t i = 0; status == KF_OK && i < r->n; i++) {
@@ -360,7 +369,7 @@ static kf_status read_delta_texts(reader *r, kf_pq_text *out) {
   if (lengths == NULL || (prefixed && prefixes == NULL))
     status = kf_fail_memory(r->err);
   else if ((prefixed && !kf_pq_deltas(&r->rest, r->n, prefixes)) || !read_lengths(r, lengths, out))
-    status = bad(r, "has damaged texts");
+    status = bad(r, "has damaged text");
   else if (prefixed)
     status = join_prefixes(r, prefixes, out);
   kf_free(prefixes);
@@ -371,7 +380,7 @@ static kf_status read_delta_texts(reader *r, kf_pq_text *out) {
 static kf_status read_texts(reader *r, kf_pq_text *out) {
   int encoding = r->page->encoding;
   if (is_dictionary(r)) return gather(r, sizeof *out, (unsigned char *)out);
-  if (is_plain(r)) return read_plain_texts(r, out) ? KF_OK : bad(r, "has damaged texts");
+  if (is_plain(r)) return read_plain_texts(r, out) ? KF_OK : bad(r, "has damaged text");
   if (r->leaf->physical == KF_PQ_BYTES &&
       (encoding == KF_PQ_DELTA_LENGTH_BYTE_ARRAY || encoding == KF_PQ_DELTA_BYTE_ARRAY))
     return read_delta_texts(r, out);
@@ -384,18 +393,14 @@ static kf_status decode_texts(reader *r) {
   kf_pq_text *texts = take(r, r->n, sizeof *texts, &status);
   if (status != KF_OK) return status;
   KF_TRY(read_texts(r, texts));
-  r->out->slots = texts;
-  if (r->defs == NULL) return KF_OK;
-  r->out->slots = take(r, r->page->n, sizeof *texts, &status);
-  if (status == KF_OK) spread(r, (unsigned char *)texts, sizeof *texts, &null, r->out->slots);
-  return status;
+  return fill_slots(r, texts, sizeof *texts, &null);
 }
 
-/* --- a page ---------------------------------------------------------------------------------- */
+/* --- a page -------------------------------------------------------------------------------- */
 
 static kf_status decode(reader *r, const kf_pq_shape *shape) {
   unsigned char *bytes = NULL;
-  KF_TRY(kf_pq_page_load(r->in, r->page, r->workspace, &bytes, r->err));
+  KF_TRY(kf_pq_page_load(r->in, r->page, &bytes, r->err));
   r->out->own[r->n_own++] = bytes;
   r->out->bytes = r->page->size;
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
@@ -406,17 +411,14 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
 }
 
 kf_status kf_pq_decode(const kf_in *in, const kf_pq_leaf *leaf, const kf_pq_page *page,
-                       const kf_pq_shape *shape, const kf_pq_block *dictionary,
-                       kf_pq_workspace *workspace, kf_pq_block *out, kf_err *err) {
+                       const kf_pq_shape *shape, const kf_pq_block *dictionary, kf_pq_block *out,
+                       kf_err *err) {
   *out = (kf_pq_block){0};
-  reader r = {.in = in,
-              .leaf = leaf,
-              .page = page,
-              .out = out,
-              .dictionary = dictionary,
-              .workspace = workspace,
-              .err = err};
+  reader r = {
+      .in = in, .leaf = leaf, .page = page, .out = out, .dictionary = dictionary, .err = err};
   kf_status status = decode(&r, shape);
+  kf_free(r.defs);
+  kf_free(r.reps);
   if (status != KF_OK) kf_pq_block_free(out);
   return status;
 }

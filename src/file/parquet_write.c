@@ -1,10 +1,11 @@
-/* parquet_write.c - writes .parquet files that any reader takes: version 1 pages of at most about 1 MiB,
- * PLAIN, not compressed, in row groups of some 32 MiB.
+/* parquet_write.c - writes .parquet files that every reader accepts: version 1 pages of at most
+ * about 1 MiB, PLAIN, uncompressed, in row groups of about 32 MiB.
  *
- * A row is a list of required numbers in a required list, as LIST says, so levels have one bit: a row
- * begins with a repetition level 0 and goes on with D - 1 times 1, two runs of a few bytes. */
+ * A row is a list of required numbers in a required list, annotated as LIST, so levels
+ * have one bit: a row begins with repetition level 0 and continues with D - 1 times 1,
+ * two runs of a few bytes. */
+#include "file/parquet.h"
 #include "file/parquet_write.h"
-#include "file/thrift.h"
 
 #include <string.h>
 
@@ -12,22 +13,11 @@
 #define GROUP_ROWS  ((uint64_t)1 << 20)
 #define PAGE_BYTES  ((uint64_t)1 << 20)
 
-enum {
-  TYPE_INT32 = 1,
-  TYPE_INT64 = 2,
-  TYPE_FLOAT = 4,
-  TYPE_DOUBLE = 5,
-  TYPE_BYTES = 6,
-  TYPE_FIXED = 7
-};
-enum { REQUIRED, OPTIONAL, REPEATED };
-enum { PLAIN = 0, RLE = 3 };
-
 typedef struct column {
   kf_pqw_column of;
-  uint64_t n;       /* values that wait, nulls included */
-  kf_string values; /* those that are there, PLAIN */
-  kf_string levels; /* a byte for each, if it is optional: 1, or 0 for a null */
+  uint64_t n;       /* waiting values, including nulls */
+  kf_string values; /* the values that are not null, PLAIN */
+  kf_string levels; /* optional columns: a byte for each value: 1, or 0 for a null */
 } column;
 
 struct kf_pqw {
@@ -35,10 +25,10 @@ struct kf_pqw {
   size_t n_columns;
   column *columns;
   uint64_t rows;    /* in finished groups */
-  kf_string groups; /* their metadata, as elements of a list */
+  kf_string groups; /* their metadata, elements of a list */
   uint32_t n_groups;
-  kf_string pairs; /* of metadata, the same */
-  uint32_t n_pairs;
+  kf_string entries; /* metadata of the file, elements of a list */
+  uint32_t n_entries;
 };
 
 kf_status kf_pqw_open(kf_ctx *ctx, const char *path, const kf_pqw_column *columns, size_t n,
@@ -64,21 +54,21 @@ void kf_pqw_abort(kf_pqw *w) {
     kf_string_clear(&w->columns[i].levels);
   }
   kf_string_clear(&w->groups);
-  kf_string_clear(&w->pairs);
+  kf_string_clear(&w->entries);
   kf_free(w->columns);
   kf_free(w);
 }
 
 kf_status kf_pqw_meta(kf_pqw *w, const char *key, const char *value, kf_err *err) {
-  kf_thrift_out pair = {.to = &w->pairs};
-  kf_thrift_put_text(&pair, 1, key);
-  kf_thrift_put_text(&pair, 2, value);
-  kf_thrift_put_end(&pair);
-  w->n_pairs++;
-  return w->pairs.failed ? kf_fail_memory(err) : KF_OK;
+  kf_thrift_out entry = {.to = &w->entries};
+  kf_thrift_put_text(&entry, 1, key);
+  kf_thrift_put_text(&entry, 2, value);
+  kf_thrift_put_end(&entry);
+  w->n_entries++;
+  return w->entries.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* --- values -------------------------------------------------------------------------------- */
 
 void kf_pqw_add(kf_pqw *w, size_t i, const void *bytes, size_t n) {
   column *c = &w->columns[i];
@@ -107,9 +97,9 @@ bool kf_pqw_is_due(const kf_pqw *w) {
   return bytes >= GROUP_BYTES || rows >= GROUP_ROWS;
 }
 
-/* --- pages ----------------------------------------------------------------------------------- */
+/* --- pages --------------------------------------------------------------------------------- */
 
-/* A page of some of the values that wait: [first, first + n), with the bytes of those that are there. */
+/* A page of waiting values [first, first + n), and the bytes of those that are not null. */
 typedef struct page {
   uint64_t first, n;
   const char *values;
@@ -124,7 +114,7 @@ static size_t fixed_size(const kf_pqw_column *c) {
   }
 }
 
-/* The bytes of value i of a column, the next one of which is at `at`. */
+/* The size of value i of a column; the next value that is not null is at `at`. */
 static uint64_t value_bytes(const column *c, uint64_t i, const char *at) {
   uint32_t length;
   if (c->of.optional && c->levels.data[i] == 0) return 0;
@@ -133,7 +123,7 @@ static uint64_t value_bytes(const column *c, uint64_t i, const char *at) {
   return sizeof length + (uint64_t)length;
 }
 
-/* As many values as make a page, from p->first on. */
+/* Adds values to a page, from p->first on, until it is full. */
 static void measure(const column *c, page *p) {
   p->n = p->bytes = 0;
   while (p->first + p->n < c->n && (p->n == 0 || p->bytes < PAGE_BYTES)) {
@@ -148,7 +138,7 @@ static void put_run(kf_string *to, uint64_t count, char value) {
   kf_string_add(to, &value, 1);
 }
 
-/* Levels with their length in front. */
+/* Levels preceded by their length. */
 static void put_levels(kf_string *to, const kf_string *levels) {
   uint32_t n = (uint32_t)levels->n;
   kf_string_add(to, (const char *)&n, sizeof n);
@@ -186,9 +176,9 @@ static void put_page_header(const column *c, const page *p, uint64_t size, kf_st
   kf_thrift_put_i32(&head, 3, (int32_t)size);
   kf_thrift_out data = kf_thrift_put_struct(&head, 5);
   kf_thrift_put_i32(&data, 1, (int32_t)values);
-  kf_thrift_put_i32(&data, 2, PLAIN);
-  kf_thrift_put_i32(&data, 3, RLE);
-  kf_thrift_put_i32(&data, 4, RLE);
+  kf_thrift_put_i32(&data, 2, KF_PQ_PLAIN);
+  kf_thrift_put_i32(&data, 3, KF_PQ_RLE);
+  kf_thrift_put_i32(&data, 4, KF_PQ_RLE);
   kf_thrift_put_end(&data);
   kf_thrift_put_end(&head);
 }
@@ -206,19 +196,19 @@ static kf_status write_page(kf_pqw *w, const column *c, const page *p, kf_err *e
   return status;
 }
 
-/* --- row groups ------------------------------------------------------------------------------ */
+/* --- row groups ---------------------------------------------------------------------------- */
 
 static int32_t stored_type(const kf_pqw_column *c) {
   switch (c->kind) {
-  case KF_PQW_TEXT: return TYPE_BYTES;
-  case KF_PQW_I32: return TYPE_INT32;
-  case KF_PQW_I64: return TYPE_INT64;
-  case KF_PQW_F64: return TYPE_DOUBLE;
-  default: return c->type == KF_TYPE_F16 ? TYPE_FIXED : TYPE_FLOAT;
+  case KF_PQW_TEXT: return KF_PQ_BYTES;
+  case KF_PQW_I32: return KF_PQ_INT32;
+  case KF_PQW_I64: return KF_PQ_INT64;
+  case KF_PQW_F64: return KF_PQ_DOUBLE;
+  default: return c->type == KF_TYPE_F16 ? KF_PQ_FIXED : KF_PQ_FLOAT;
   }
 }
 
-/* A ColumnChunk that begins at `begin` and ends where the file does. */
+/* Adds a ColumnChunk from `begin` to the end of the file so far. */
 static void put_chunk(kf_pqw *w, const column *c, uint64_t begin) {
   bool list = c->of.kind == KF_PQW_ROWS;
   int64_t bytes = (int64_t)(w->out.written - begin);
@@ -227,8 +217,8 @@ static void put_chunk(kf_pqw *w, const column *c, uint64_t begin) {
   kf_thrift_out meta = kf_thrift_put_struct(&chunk, 3);
   kf_thrift_put_i32(&meta, 1, stored_type(&c->of));
   kf_thrift_put_list(&meta, 2, KF_THRIFT_I32, 2);
-  kf_thrift_put_element_i32(&w->groups, PLAIN);
-  kf_thrift_put_element_i32(&w->groups, RLE);
+  kf_thrift_put_element_i32(&w->groups, KF_PQ_PLAIN);
+  kf_thrift_put_element_i32(&w->groups, KF_PQ_RLE);
   kf_thrift_put_list(&meta, 3, KF_THRIFT_BINARY, list ? 3 : 1);
   kf_thrift_put_element_text(&w->groups, c->of.name);
   if (list) kf_thrift_put_element_text(&w->groups, "list");
@@ -268,9 +258,9 @@ kf_status kf_pqw_flush(kf_pqw *w, kf_err *err) {
   return w->groups.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* --- the footer ------------------------------------------------------------------------------ */
+/* --- the footer ---------------------------------------------------------------------------- */
 
-/* The type that numbers and text stand for: an empty struct in the field of the union that is meant. */
+/* The logical type: an empty struct in the matching field of a union. */
 static void put_logical(kf_thrift_out *e, int16_t which) {
   kf_thrift_out logical = kf_thrift_put_struct(e, 10);
   kf_thrift_out inner = kf_thrift_put_struct(&logical, which);
@@ -280,27 +270,25 @@ static void put_logical(kf_thrift_out *e, int16_t which) {
 
 static void put_group_node(kf_string *to, int32_t repetition, const char *name, int32_t children,
                            bool list) {
-  enum { CONVERTED_LIST = 3, LOGICAL_LIST = 3 };
   kf_thrift_out e = {.to = to};
   if (repetition >= 0) kf_thrift_put_i32(&e, 3, repetition);
   kf_thrift_put_text(&e, 4, name);
   kf_thrift_put_i32(&e, 5, children);
-  if (list) kf_thrift_put_i32(&e, 6, CONVERTED_LIST);
-  if (list) put_logical(&e, LOGICAL_LIST);
+  if (list) kf_thrift_put_i32(&e, 6, KF_PQ_CONVERTED_LIST);
+  if (list) put_logical(&e, KF_PQ_LOGICAL_LIST);
   kf_thrift_put_end(&e);
 }
 
 static void put_leaf(kf_string *to, const kf_pqw_column *c, const char *name) {
-  enum { CONVERTED_UTF8 = 0, LOGICAL_STRING = 1, LOGICAL_FLOAT16 = 15 };
   kf_thrift_out e = {.to = to};
   int32_t type = stored_type(c);
   kf_thrift_put_i32(&e, 1, type);
-  if (type == TYPE_FIXED) kf_thrift_put_i32(&e, 2, 2);
-  kf_thrift_put_i32(&e, 3, c->optional ? OPTIONAL : REQUIRED);
+  if (type == KF_PQ_FIXED) kf_thrift_put_i32(&e, 2, 2);
+  kf_thrift_put_i32(&e, 3, c->optional ? KF_PQ_OPTIONAL : KF_PQ_REQUIRED);
   kf_thrift_put_text(&e, 4, name);
-  if (type == TYPE_BYTES) kf_thrift_put_i32(&e, 6, CONVERTED_UTF8);
-  if (type == TYPE_BYTES) put_logical(&e, LOGICAL_STRING);
-  if (type == TYPE_FIXED) put_logical(&e, LOGICAL_FLOAT16);
+  if (type == KF_PQ_BYTES) kf_thrift_put_i32(&e, 6, KF_PQ_CONVERTED_UTF8);
+  if (type == KF_PQ_BYTES) put_logical(&e, KF_PQ_LOGICAL_STRING);
+  if (type == KF_PQ_FIXED) put_logical(&e, KF_PQ_LOGICAL_FLOAT16);
   kf_thrift_put_end(&e);
 }
 
@@ -312,8 +300,8 @@ static void put_schema(const kf_pqw *w, kf_thrift_out *meta) {
   for (size_t i = 0; i < w->n_columns; i++) {
     const kf_pqw_column *c = &w->columns[i].of;
     if (c->kind == KF_PQW_ROWS) {
-      put_group_node(meta->to, REQUIRED, c->name, 1, true);
-      put_group_node(meta->to, REPEATED, "list", 1, false);
+      put_group_node(meta->to, KF_PQ_REQUIRED, c->name, 1, true);
+      put_group_node(meta->to, KF_PQ_REPEATED, "list", 1, false);
     }
     put_leaf(meta->to, c, c->kind == KF_PQW_ROWS ? "element" : c->name);
   }
@@ -328,9 +316,9 @@ static kf_status write_footer(kf_pqw *w, kf_string *to, kf_err *err) {
   kf_thrift_put_i64(&meta, 3, (int64_t)w->rows);
   kf_thrift_put_list(&meta, 4, KF_THRIFT_STRUCT, w->n_groups);
   if (w->n_groups > 0) kf_string_add(to, w->groups.data, w->groups.n);
-  if (w->n_pairs > 0) {
-    kf_thrift_put_list(&meta, 5, KF_THRIFT_STRUCT, w->n_pairs);
-    kf_string_add(to, w->pairs.data, w->pairs.n);
+  if (w->n_entries > 0) {
+    kf_thrift_put_list(&meta, 5, KF_THRIFT_STRUCT, w->n_entries);
+    kf_string_add(to, w->entries.data, w->entries.n);
   }
   kf_thrift_put_text(&meta, 6, program);
   kf_thrift_put_end(&meta);

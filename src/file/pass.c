@@ -1,27 +1,27 @@
 /* pass.c - one pass over the rows of a data set, on all threads.
  *
- * Every worker has its own buffers, taken before the first row is read, so a pass cannot run out of
- * memory half-way. Batches are handed out in rising order, so the position of worker 0's batch tells
- * how far the pass is; no rows are reported at the start and all at the end, whoever works.
+ * Every worker has its own buffers, allocated before the first row is read, so a pass
+ * cannot run out of memory half-way. Batches are handed out in ascending order, so the
+ * position of worker 0's batch tells how far the pass is; 0 is reported at the start and
+ * all rows at the end, whoever works.
  *
- * Reading goes on while workers compute: with each batch the system is told of one that comes a few
- * MiB later, so its rows are in memory by the time a worker asks for them, however little the
- * system reads ahead by itself.
+ * Reading overlaps computing: with each batch, rows a few MiB ahead are prefetched, so they are in
+ * memory when a worker asks for them, however little the system reads ahead by itself.
  *
- * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
- * have all been started, and the lowest of them never waits, so the pass always goes on. After a
- * failure the batches above it give up, while those below it still have their turn: the error that
- * is reported is that of the lowest batch.
+ * Finishing in order: a worker waits with its batch until all earlier batches are finished. Those
+ * have all been started, and the lowest never waits, so the pass makes progress. After a failure
+ * the batches above it give up, while those below it still have their turn: the reported error is
+ * that of the lowest batch.
  *
- * Of a shared pass every rank takes a stretch of rows, in the order of ranks. So the lowest rank that
- * fails has the lowest batch that does, and its error is the one that a single process reports. */
+ * In a shared pass every rank takes a range of rows, in the order of ranks. So the lowest rank that
+ * fails has the lowest failing batch, and reports the same error as a single process. */
 #include "file/file.h"
 
 #include <pthread.h>
 #include <string.h>
 
 enum { LABELS_AT_ONCE = 16384 };
-#define AHEAD ((uint64_t)8 << 20) /* bytes of f32 rows that are read before they are needed */
+#define PREFETCH_BYTES ((uint64_t)8 << 20) /* bytes of f32 rows that are prefetched */
 
 typedef struct worker {
   kf_batch batch;
@@ -39,11 +39,11 @@ typedef struct pass_job {
   pthread_mutex_t lock;
   pthread_cond_t turn; /* `next` or `failed` has changed */
   size_t next;         /* the batch to be finished */
-  size_t failed;       /* the lowest batch that has; SIZE_MAX: none */
+  size_t failed;       /* the lowest batch that has failed */
 } pass_job;
 
-/* Announces the rows that come `ahead` after batch i; with the first batch, those up to there too. */
-static void announce(const pass_job *j, size_t i) {
+/* Prefetches the rows `ahead` after batch i; with the first batch, also the rows up to there. */
+static void prefetch(const pass_job *j, size_t i) {
   const kf_data *data = j->data;
   if (data->ahead == NULL || j->pass->labels_only) return;
   uint64_t begun = j->share.first, end = begun + (uint64_t)i * j->rows + j->ahead + j->rows;
@@ -52,9 +52,9 @@ static void announce(const pass_job *j, size_t i) {
   if (first < end) data->ahead(data, first, end - first);
 }
 
-static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
+static kf_status fetch_and_work(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
   uint64_t first = j->share.first + (uint64_t)i * j->rows, left = j->share.last - first;
-  announce(j, i);
+  prefetch(j, i);
   b->first = first;
   b->n = left < j->rows ? left : j->rows;
   KF_TRY(kf_data_fetch(j->data, j->ctx->kernels, first, b->n, b->rows, b->labels, b->norm2, err));
@@ -79,7 +79,8 @@ static void give_up(pass_job *j, size_t i) {
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Progress of what is shared out is that of all ranks. Some rows are a part of this rank's share. */
+/* Shared work reports the progress of all ranks. A pass over [first, last) is a part
+ * of the rank's share. */
 static kf_status report(const pass_job *j, uint64_t end, size_t number, kf_err *err) {
   const kf_pass *pass = j->pass;
   const kf_ranks *ranks = &j->ctx->ranks;
@@ -94,7 +95,7 @@ static kf_status report(const pass_job *j, uint64_t end, size_t number, kf_err *
 static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err) {
   pass_job *j = argument;
   kf_batch *b = &j->workers[number].batch;
-  kf_status status = work_on(j, i, b, err);
+  kf_status status = fetch_and_work(j, i, b, err);
   if (status == KF_OK && j->pass->finish != NULL) status = finish_in_turn(j, i, b, err);
   if (status == KF_OK) status = report(j, b->first + b->n, number, err);
   if (status != KF_OK) give_up(j, i);
@@ -116,7 +117,7 @@ static void make_worker(const pass_job *j, size_t number) {
     p->make_workspace(p->argument, b->workspace, &w->arena);
 }
 
-static kf_status run(pass_job *j, size_t workers) {
+static kf_status run_batches(pass_job *j, size_t workers) {
   for (size_t t = 0; t < workers; t++) {
     make_worker(j, t);
     if (j->workers[t].arena.failed) return kf_fail_memory(&j->ctx->err);
@@ -130,20 +131,20 @@ static kf_status run(pass_job *j, size_t workers) {
   return j->pass->shared ? report(j, j->share.last, 0, &j->ctx->err) : KF_OK;
 }
 
-/* All ranks have done their share. */
+/* Ends a pass, on all ranks if it is shared. */
 static kf_status end_pass(kf_ctx *ctx, const kf_data *data, const kf_pass *pass, kf_status status) {
   if (pass->shared) status = kf_agree_on(ctx, status);
   if (status != KF_OK || pass->what == NULL || pass->last > 0) return status;
   return kf_progress(ctx, pass->what, data->rows, data->rows);
 }
 
-/* A multiple of 64 rows, which is one of whole bytes in a map of bits. */
-#define SHARE_STEP 64u
+/* A multiple of 64 rows, which is a whole number of bytes in a bitmap. */
+#define SHARE_STEP_ROWS 64u
 
 kf_range kf_share_of_rows(const kf_ctx *ctx, const kf_data *data) {
   uint32_t rank = ctx->ranks.rank;
   if (data->ends != NULL) return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
-  return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP);
+  return kf_share_of(&ctx->ranks, data->rows, SHARE_STEP_ROWS);
 }
 
 static kf_range share_of(const kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
@@ -155,7 +156,7 @@ kf_status kf_join_rows(kf_ctx *ctx, const kf_data *data, void *array, uint64_t s
   if (data->ends != NULL)
     memcpy(ctx->ranks.ends, data->ends, data->n_ends * sizeof *data->ends);
   else
-    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP);
+    kf_share_ends(&ctx->ranks, data->rows, SHARE_STEP_ROWS);
   return kf_join(ctx, KF_OK, array, size);
 }
 
@@ -164,7 +165,7 @@ kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   j.share = share_of(ctx, data, pass);
   if (pass->shared) kf_share_begin(ctx, 0);
   if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
-  j.ahead = (AHEAD / (sizeof(float) * data->dim * j.rows) + 1) * j.rows;
+  j.ahead = (PREFETCH_BYTES / (sizeof(float) * data->dim * j.rows) + 1) * j.rows;
   uint64_t batches = (j.share.last - j.share.first + j.rows - 1) / j.rows;
   size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
   if (n > batches) n = (size_t)batches;
@@ -172,7 +173,7 @@ kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   kf_status status = j.workers != NULL ? KF_OK : kf_fail_memory(&ctx->err);
   pthread_mutex_init(&j.lock, NULL);
   pthread_cond_init(&j.turn, NULL);
-  if (status == KF_OK) status = run(&j, n);
+  if (status == KF_OK) status = run_batches(&j, n);
   pthread_cond_destroy(&j.turn);
   pthread_mutex_destroy(&j.lock);
   for (size_t t = 0; j.workers != NULL && t < n; t++) kf_arena_free(&j.workers[t].arena);

@@ -1,9 +1,9 @@
-/* paths.c - expands what the caller names (files, folders, patterns) to a list of files, in order.
+/* paths.c - expands files, folders and patterns to a list of files, in order.
  *
- * img_10.npy comes before img_2.npy by bytes, and after it by number. The rows of shards were nearly
- * always written by number, so folders and patterns are listed that way. What a caller lists one by
- * one keeps its order; a shell, however, lists by bytes, so files_open.c asks back where that order
- * decides which row has which label. */
+ * img_10.npy comes before img_2.npy by bytes, and after it by number. Shards were nearly always
+ * written by number, so folders and patterns are listed that way. Files that are given one by one
+ * keep their order; a shell, however, lists by bytes, so files_open.c refuses to guess where that
+ * order decides which row has which label. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ kf_format kf_format_of(const char *path) {
 
 static kf_format format_of_bytes(const unsigned char *bytes, size_t n) {
   uint64_t header =
-      0; /* a .safetensors file begins with the length of its JSON, which begins with '{' */
+      0; /* A .safetensors file begins with the length of its JSON, which begins with '{'. */
   if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return KF_FORMAT_NPY;
   if (n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return KF_FORMAT_NPZ;
   if (n >= 4 && memcmp(bytes, "PAR1", 4) == 0) return KF_FORMAT_PARQUET;
@@ -54,7 +54,7 @@ kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err) {
   return status;
 }
 
-/* --- orders ---------------------------------------------------------------------------------- */
+/* --- orders -------------------------------------------------------------------------------- */
 
 int kf_by_bytes(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
@@ -68,7 +68,7 @@ static size_t digits(const char *text) {
   return n;
 }
 
-/* Compares the numbers at *a and *b, of any length, and moves past both. */
+/* Compares the numbers of any length at *a and *b, and moves past both. */
 static int compare_numbers(const char **a, const char **b) {
   while (**a == '0') ++*a;
   while (**b == '0') ++*b;
@@ -79,8 +79,8 @@ static int compare_numbers(const char **a, const char **b) {
   return order;
 }
 
-/* A number is one letter of an alphabet in which digits stand where they do among bytes; so this is the
- * order of a dictionary, and total with its ties broken. */
+/* A number counts as one letter of an alphabet in which digits keep their place among bytes. So
+ * this is a dictionary order, and it is total because ties are broken. */
 static int by_number(const char *a, const char *b) {
   const char *p = a, *q = b;
   while (*p != '\0' && *q != '\0') {
@@ -122,7 +122,7 @@ size_t kf_paths_doubt(const kf_paths *paths) {
   return SIZE_MAX;
 }
 
-/* --- the list -------------------------------------------------------------------------------- */
+/* --- the list ------------------------------------------------------------------------------ */
 
 /* Appends FOLDER/NAME, or NAME if folder is NULL. */
 static kf_status append(kf_paths *list, const char *folder, const char *name, kf_err *err) {
@@ -172,7 +172,7 @@ static kf_status append_files(kf_paths *list, const char *path, bool label, kf_e
   return status;
 }
 
-/* A folder as clip-retrieval makes it has its rows in a folder of their own. */
+/* A clip-retrieval folder has its rows in an inner folder. */
 static kf_status append_inner(kf_paths *list, const char *path, kf_err *err) {
   char *inner = kf_path_join(path, KF_CLIP_ROWS);
   if (inner == NULL) return kf_fail_memory(err);

@@ -1,18 +1,29 @@
-/* pick.c - some rows of a data set as a data set: samples, folds, and the rows of some classes. */
+/* pick.c - a subset of the rows of a data set as a data set: samples, folds, and the
+ * rows of some classes. */
 #include "file/file_internal.h"
 
+#include <string.h>
+
 typedef struct pick {
-  kf_data data; /* first, so that a kf_data * is one of these */
+  kf_data data; /* first, so that a kf_data * can be cast to a pick * */
   const kf_data *from;
   const uint64_t *rows; /* [data.rows] */
-  kf_data *own_from;    /* freed with it; NULL: they are the caller's */
+  kf_data *own_from;    /* freed with it; NULL: owned by the caller */
   uint64_t *own_rows;
-  uint64_t *ends; /* of the rows of each rank, if these are apart; NULL: they are not */
+  uint64_t *copies; /* [data.rows][words] bits of the rows; NULL: they are fetched */
+  uint64_t words;   /* of a row: two columns each */
+  uint64_t *ends;   /* ends of the rows of each rank; NULL: every rank has all rows */
 } pick;
 
 static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                        float *rows, int32_t *labels, kf_err *err) {
   const pick *p = (const pick *)data;
+  if (p->copies != NULL && rows != NULL) {
+    for (uint64_t i = 0; i < n; i++)
+      memcpy(rows + i * data->dim, p->copies + (first + i) * p->words, data->dim * sizeof *rows);
+    if (labels == NULL) return KF_OK;
+    rows = NULL;
+  }
   for (uint64_t i = 0; i < n;) {
     uint64_t row = p->rows[first + i], run = 1;
     while (i + run < n && p->rows[first + i + run] == row + run) run++;
@@ -63,11 +74,12 @@ static void destroy(kf_data *data) {
   pick *p = (pick *)data;
   kf_data_free(p->own_from);
   kf_free(p->own_rows);
+  kf_free(p->copies);
   kf_free(p->ends);
   kf_free(p);
 }
 
-/* How many of the rows come before those of the next rank. */
+/* Counts how many of the rows come before those of the next rank. */
 static kf_status find_ends(pick *p, kf_err *err) {
   const kf_data *from = p->from;
   p->ends = kf_alloc(from->n_ends, sizeof *p->ends);
@@ -110,30 +122,57 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
 }
 
 kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *err) {
-  kf_data *rest = NULL;
-  kf_status status = kf_data_new_pick(*data, rows, n, &rest, err);
+  kf_data *subset = NULL;
+  kf_status status = kf_data_new_pick(*data, rows, n, &subset, err);
   if (status != KF_OK) {
     kf_free(rows);
     return status;
   }
-  ((pick *)rest)->own_from = *data;
-  ((pick *)rest)->own_rows = rows;
-  *data = rest;
+  ((pick *)subset)->own_from = *data;
+  ((pick *)subset)->own_rows = rows;
+  *data = subset;
   return KF_OK;
 }
 
-/* --- the rows of some classes ------------------------------------------------------------------- *
+/* --- a few rows on every rank ------------------------------------------------------------- */
+
+/* Each rank contributes its rows and zeros for those of others, so the sum of all bits is the rows. */
+static kf_status collect(kf_ctx *ctx, pick *p) {
+  kf_range own = kf_share_of_rows(ctx, p->from);
+  uint64_t n = p->data.rows;
+  p->words = (p->data.dim + 1) / 2;
+  p->copies = kf_alloc_zero(n * p->words, sizeof *p->copies);
+  kf_status status = p->copies != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  for (uint64_t i = 0; status == KF_OK && i < n; i++)
+    if (p->rows[i] >= own.first && p->rows[i] < own.last)
+      status = p->from->fetch(p->from, ctx->kernels, p->rows[i], 1,
+                              (float *)(void *)(p->copies + i * p->words), NULL, &ctx->err);
+  p->data.ends = NULL;
+  return kf_sum_u64(ctx, status, p->copies, n * p->words);
+}
+
+kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t *rows, uint64_t n,
+                                kf_data **out) {
+  if (from->ends == NULL) return kf_data_new_pick(from, rows, n, out, &ctx->err);
+  kf_data *data = NULL;
+  kf_status status = kf_agree_on(ctx, kf_data_new_pick(from, rows, n, &data, &ctx->err));
+  if (status == KF_OK) status = collect(ctx, (pick *)data);
+  KF_HAND_OUT(status, out, data, kf_data_free);
+}
+
+/* --- the rows of some classes ---------------------------------------------------------------
  *
- * Classes keep their numbers and names, so that statistics and galleries of the rest go together with
- * those of the whole. It takes one pass over the labels and 8 bytes for each remaining row. */
+ * Classes keep their numbers and names, so that statistics and galleries of the subset
+ * can be combined with those of the whole. It takes one pass over the labels, and 8 bytes
+ * per row of the subset. */
 
 typedef struct choice {
-  int32_t *place; /* [classes] in the list; -1: not wanted */
-  uint64_t *rows; /* [n] chosen so far, rising */
+  int32_t *place; /* [classes] position in the list; -1: not wanted */
+  uint64_t *rows; /* [n] chosen so far, ascending */
   size_t n, room;
 } choice;
 
-/* A list that shares no class with the data is a mistake; one with more classes is not. */
+/* A list without any class of the data is a mistake; one with more classes is not. */
 static kf_status find_classes(const kf_data *data, const char *list, int32_t *place, kf_err *err) {
   kf_names names;
   KF_TRY(kf_names_read(list, &names, err));

@@ -1,4 +1,4 @@
-/* records.c - tables that a caller writes record by record, as .parquet. */
+/* records.c - writes a table record by record, as .parquet. */
 #include "file/parquet_write.h"
 
 #include <string.h>
@@ -23,11 +23,8 @@ static kf_status open_records(kf_ctx *ctx, kf_records *r, const char *path,
       return kf_fail(err, KF_ERR_ARG, "kf_records_open: column %zu has no name or no type", i);
     KF_TRY(
         kf_check_reserved(columns[i].reserved, sizeof columns[i].reserved, "kf_records_open", err));
-    char *name;
-    size_t size = strlen(columns[i].name) + 1;
-    KF_TAKE(&r->arena, name, size);
+    const char *name = kf_copy_text(&r->arena, columns[i].name, strlen(columns[i].name));
     if (name == NULL) return kf_fail_memory(err);
-    memcpy(name, columns[i].name, size);
     r->types[i] = columns[i].type;
     files[i] = (kf_pqw_column){.name = name, .kind = kinds[columns[i].type], .optional = true};
   }
@@ -39,7 +36,7 @@ kf_status kf_records_open(kf_ctx *ctx, const char *path, const kf_column *column
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && columns != NULL && out != NULL);
   if (kf_format_of(path) != KF_FORMAT_PARQUET || n == 0)
-    return kf_fail(err, KF_ERR_ARG, "%s: records are written as .parquet, with a column at least",
+    return kf_fail(err, KF_ERR_ARG, "%s: records are written as .parquet, with at least one column",
                    path);
   kf_records *r = kf_alloc_zero(1, sizeof *r);
   if (r == NULL) return kf_fail_memory(err);
@@ -60,7 +57,7 @@ kf_status kf_records_add(kf_ctx *ctx, kf_records *r, const kf_cell *cells) {
     KF_TRY(kf_check_reserved(c->reserved, sizeof c->reserved, __func__, err));
     if (r->types[i] == KF_COLUMN_TEXT) {
       if (!c->null && (c->text == NULL || !kf_utf8_valid(c->text, strlen(c->text))))
-        return kf_fail(err, KF_ERR_ARG, "kf_records_add: cell %zu is not a text in UTF-8", i);
+        return kf_fail(err, KF_ERR_ARG, "kf_records_add: cell %zu is not UTF-8 text", i);
       kf_pqw_add(r->file, i, c->null ? NULL : c->text, c->null ? 0 : strlen(c->text));
     } else if (r->types[i] == KF_COLUMN_INTEGER) {
       kf_pqw_add(r->file, i, c->null ? NULL : &c->integer, sizeof c->integer);

@@ -1,5 +1,5 @@
-/* rules_header.c - checks of metadata, and of which tensors there are. A key that is absent is left to
- * whoever needs it. */
+/* rules_header.c - checks of metadata, and of which tensors are present. The code that needs a key
+ * reports it if it is absent. */
 #include "file/rules.h"
 
 #include <math.h>

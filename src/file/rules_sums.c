@@ -1,6 +1,7 @@
-/* rules_sums.c - checks of statistics: sums that no rows could give might overflow later, or give
- * matrices that have no square root. |X| <= 2^22 bounds a class sum by 2^22 n_k and a moment by
- * 2^44 N, and since rows are f32, both in real units by 2^128 n_k and 2^256 N; the rest are the inequalities of Cauchy and Schwarz, which cost no more than reading. */
+/* rules_sums.c - checks of statistics: sums that no rows can produce might overflow later, or give
+ * matrices without a square root. |X| <= 2^22 bounds a class sum by 2^22 n_k and a moment by 2^44
+ * N; since rows are f32, 2^128 n_k and 2^256 N bound both in real units. The other checks are
+ * Cauchy-Schwarz inequalities, which cost no more than reading. */
 #include "file/rules.h"
 
 #include <inttypes.h>
@@ -14,7 +15,7 @@ typedef struct sums {
   double largest; /* |X| at most */
 } sums;
 
-/* false: not all of them are in memory. */
+/* false: some are not in memory. */
 static bool find_sums(const kf_contents *c, sums *s) {
   const kf_st_field *counts = kf_field(c, "counts"), *class_sums = kf_field(c, "class_sums");
   if (counts == NULL || class_sums == NULL || c->moments == NULL || c->st == NULL) return false;

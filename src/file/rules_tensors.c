@@ -1,5 +1,5 @@
-/* rules_tensors.c - checks of tensors in memory. A tensor that is not there is left to whoever needs
- * it. */
+/* rules_tensors.c - checks of tensors in memory. The code that needs a tensor
+ * reports it if it is absent. */
 #include "file/rules.h"
 
 #include <inttypes.h>
@@ -13,16 +13,16 @@ static const kf_st_field *subject_of(const kf_rule *rule, const kf_contents *c) 
   return f != NULL && f->memory != NULL ? f : NULL;
 }
 
-/* --- elements --------------------------------------------------------------------------------- */
+/* --- elements ------------------------------------------------------------------------------ */
 
-#define TOGETHER 4096u /* elements checked at a time */
+#define ELEMENTS_AT_ONCE 4096u
 
 static bool within(const kf_rule *rule, double value) {
   return value >= rule->low && value <= rule->high;
 }
 
-/* Whether elements [first, end) keep the rule. Large tensors are f32 or f64: for those the loop has neither
- * a call nor a branch, so that compilers vectorise it. */
+/* Whether elements [first, end) satisfy the rule. Large tensors are f32 or f64; for those the loop
+ * has no calls and no branches, so that compilers vectorise it. */
 static bool all_within(const kf_rule *rule, const kf_st_field *f, uint64_t first, uint64_t end) {
   const double low = rule->low, high = rule->high;
   int inside = 1;
@@ -42,7 +42,7 @@ kf_status kf_rule_elements(const kf_rule *rule, const kf_contents *c, kf_err *er
   const kf_st_field *f = subject_of(rule, c);
   uint64_t n = f != NULL ? size_of(f) : 0, end;
   for (uint64_t first = 0; first < n; first = end) {
-    end = n - first < TOGETHER ? n : first + TOGETHER;
+    end = n - first < ELEMENTS_AT_ONCE ? n : first + ELEMENTS_AT_ONCE;
     if (all_within(rule, f, first, end)) continue;
     for (uint64_t i = first; i < end; i++)
       if (!within(rule, kf_field_at(f, i))) return kf_fail_element(rule, c, f, i, err);
@@ -50,14 +50,14 @@ kf_status kf_rule_elements(const kf_rule *rule, const kf_contents *c, kf_err *er
   return KF_OK;
 }
 
-kf_status kf_rule_falling(const kf_rule *rule, const kf_contents *c, kf_err *err) {
+kf_status kf_rule_descending(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
   for (uint64_t i = 1; f != NULL && i < size_of(f); i++)
     if (kf_field_at(f, i) > kf_field_at(f, i - 1)) return kf_fail_element(rule, c, f, i, err);
   return KF_OK;
 }
 
-kf_status kf_rule_some(const kf_rule *rule, const kf_contents *c, kf_err *err) {
+kf_status kf_rule_any(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
   if (f == NULL) return KF_OK;
   for (uint64_t i = 0; i < size_of(f); i++)
@@ -67,19 +67,20 @@ kf_status kf_rule_some(const kf_rule *rule, const kf_contents *c, kf_err *err) {
                       f->name, rule->says);
 }
 
-/* --- eigenvalues ------------------------------------------------------------------------------ */
+/* --- eigenvalues --------------------------------------------------------------------------- */
 
 kf_status kf_rule_rank(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
   if (f == NULL || c->st == NULL) return KF_OK;
-  double rank = kf_meta_number(c, "within_rank");
+  double matrix_rank = kf_meta_number(c, "within_rank");
   for (uint64_t i = 0; i < size_of(f); i++)
-    if ((kf_field_at(f, i) > 0) != ((double)i < rank)) return kf_fail_element(rule, c, f, i, err);
-  if (rank <= (double)size_of(f)) return KF_OK;
+    if ((kf_field_at(f, i) > 0) != ((double)i < matrix_rank))
+      return kf_fail_element(rule, c, f, i, err);
+  if (matrix_rank <= (double)size_of(f)) return KF_OK;
   return kf_fail_file(err, c->path,
                       "metadata 'within_rank' is %.0f, more than the %" PRIu64
                       " elements of tensor '%s'",
-                      rank, size_of(f), f->name);
+                      matrix_rank, size_of(f), f->name);
 }
 
 kf_status kf_rule_trace(const kf_rule *rule, const kf_contents *c, kf_err *err) {
@@ -95,7 +96,7 @@ kf_status kf_rule_trace(const kf_rule *rule, const kf_contents *c, kf_err *err) 
       stored, f->name, mean, rule->says);
 }
 
-/* --- rows ------------------------------------------------------------------------------------- */
+/* --- rows ---------------------------------------------------------------------------------- */
 
 static bool zeros(const kf_st_field *f, uint64_t row) {
   for (uint64_t i = row * f->shape[1]; i < (row + 1) * f->shape[1]; i++)
@@ -103,7 +104,7 @@ static bool zeros(const kf_st_field *f, uint64_t row) {
   return true;
 }
 
-/* A row of f32. */
+/* Whether a row of f32 has unit length. */
 static bool unit(const kf_contents *c, const kf_st_field *f, uint64_t row) {
   const float *x = (const float *)f->memory + row * f->shape[1];
   return fabs(c->kernels->norm2(x, f->shape[1]) - 1) < 1e-5;
@@ -151,7 +152,7 @@ kf_status kf_rule_mean(const kf_rule *rule, const kf_contents *c, kf_err *err) {
                       sqrt(norm2), rule->says);
 }
 
-/* --- text ------------------------------------------------------------------------------------- */
+/* --- text ---------------------------------------------------------------------------------- */
 
 kf_status kf_rule_given(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c), *counts = kf_field(c, "counts");
@@ -165,7 +166,7 @@ kf_status kf_rule_given(const kf_rule *rule, const kf_contents *c, kf_err *err) 
                       both, rule->says);
 }
 
-/* Rows that were predicted have unit length, unless the prediction had none. */
+/* Predicted rows have unit length, unless the prediction was zero. */
 static kf_status check_text_row(const kf_rule *rule, const kf_contents *c, const kf_st_field *f,
                                 uint64_t k, bool known, bool predicted, kf_err *err) {
   if ((predicted || !known) && zeros(f, k)) return KF_OK;
@@ -197,7 +198,7 @@ kf_status kf_rule_fused(const kf_rule *rule, const kf_contents *c, kf_err *err) 
   return KF_OK;
 }
 
-/* --- galleries -------------------------------------------------------------------------------- */
+/* --- galleries ----------------------------------------------------------------------------- */
 
 static kf_status fail_row(const kf_contents *c, uint64_t row, const char *cause, kf_err *err) {
   return kf_fail(err, KF_ERR_DATA, "%s, row %" PRIu64 ": %s", c->path, c->first + row, cause);
@@ -214,7 +215,7 @@ kf_status kf_rule_gallery_rows(const kf_rule *rule, const kf_contents *c, kf_err
   return KF_OK;
 }
 
-/* A row that is not finite has no direction either: one look at it is enough. */
+/* Checking the norm once also finds rows that are not finite. */
 kf_status kf_rule_gallery_units(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
   double slack = c->type == KF_TYPE_F16 ? 1e-3 : c->type == KF_TYPE_BF16 ? 8e-3 : 1e-5;
@@ -241,7 +242,7 @@ kf_status kf_rule_labels(const kf_rule *rule, const kf_contents *c, kf_err *err)
   return KF_OK;
 }
 
-/* --- ids: in memory are the ends, after the one before the first, and the bytes between them ------ */
+/* --- ids: the end before the first id and all ends are in memory, and the bytes between */
 
 kf_status kf_rule_id_ends(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c), *bytes = kf_field(c, KF_TENSOR_ID_BYTES);

@@ -3,18 +3,19 @@
  *   bytes 0-7   N, the length of the header, uint64
  *   then        the header, N bytes of JSON: {"__metadata__": {"key": "value", …},
  *               "name": {"dtype": "F32", "shape": [100, 512], "data_offsets": [0, 204800]}, …}
- *   then        the data; the offsets count from here
+ *   then        the data; offsets count from here
  *
- * Tensors must fill the data without gap or overlap, so no bytes can hide in a file and no tensor can
- * be read through another. No size in the header decides how much memory is taken: a header of n bytes
- * takes n bytes and at most 128 MiB more, for a million JSON values (some 130,000 tensors). */
+ * Tensors must cover the data without gaps or overlaps, so no bytes can hide in a file and no tensor
+ * can be read through another. No size in the header controls how much memory is allocated: a
+ * header of n bytes takes n bytes and at most 128 MiB more, for a million JSON values (some 130,000
+ * tensors). */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- one tensor ------------------------------------------------------------------------------ */
+/* --- one tensor ---------------------------------------------------------------------------- */
 
 /* A name from the file, cut for messages. */
 #define NAME "'%.64s'"
@@ -25,7 +26,7 @@ typedef struct element {
   uint32_t bits;
 } element;
 
-/* The first ones in the order of kf_type. */
+/* The first ones are in the order of kf_type. */
 static const element known[] = {
     {"F16", KF_TYPE_F16, 16},      {"BF16", KF_TYPE_BF16, 16},    {"F32", KF_TYPE_F32, 32},
     {"F64", KF_TYPE_F64, 64},      {"I8", KF_TYPE_I8, 8},         {"I16", KF_TYPE_I16, 16},
@@ -44,7 +45,7 @@ static const element *find_element(const char *name) {
   return NULL;
 }
 
-/* A list of at most `most` whole numbers >= 0. */
+/* Reads a list of at most `most` whole numbers >= 0. */
 static bool read_sizes(const kf_json_doc *doc, const kf_json *list, uint32_t most, uint64_t *out,
                        uint32_t *n) {
   if (list == NULL || list->kind != KF_JSON_LIST || list->count > most) return false;
@@ -58,7 +59,7 @@ static bool read_sizes(const kf_json_doc *doc, const kf_json *list, uint32_t mos
   return true;
 }
 
-/* The bytes of a shape; false if they overflow or are not a whole number. */
+/* The size of a shape in bytes; false if it overflows or is not a whole number. */
 static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *bytes) {
   uint64_t total = bits;
   for (uint32_t i = 0; i < tensor->ndim; i++)
@@ -67,7 +68,7 @@ static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *byt
   return total % 8 == 0;
 }
 
-/* Fills in a tensor; its offset still counts from the beginning of the data. */
+/* Reads a tensor; its offset still counts from the beginning of the data. */
 static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_json_doc *doc,
                              const kf_json *entry, uint64_t data_size, kf_err *err) {
   const char *name = entry->key;
@@ -108,9 +109,9 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
                       name, bytes, tensor->bytes);
 }
 
-/* --- all tensors ----------------------------------------------------------------------------- */
+/* --- all tensors --------------------------------------------------------------------------- */
 
-/* An empty tensor comes before the one that begins at the same byte. */
+/* Empty tensors precede the tensor that begins at the same byte. */
 static int by_offset(const void *a, const void *b) {
   const kf_st_tensor *x = a, *y = b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
@@ -157,13 +158,13 @@ static kf_status read_tensors(kf_st *st, const kf_json_doc *doc, uint64_t data_o
   return KF_OK;
 }
 
-/* --- metadata -------------------------------------------------------------------------------- */
+/* --- metadata ------------------------------------------------------------------------------ */
 
 static int by_key(const void *a, const void *b) {
   return strcmp((*(const kf_json *const *)a)->key, (*(const kf_json *const *)b)->key);
 }
 
-/* Takes the members, which must be strings, in the order of their keys. */
+/* Stores the members, which must be strings, sorted by key. */
 static kf_status take_metadata(kf_st *st, const kf_json **members, size_t n, kf_err *err) {
   qsort(members, n, sizeof *members, by_key);
   for (size_t i = 0; i < n; i++) {
@@ -193,8 +194,9 @@ static kf_status read_metadata(kf_st *st, const kf_json_doc *doc, kf_err *err) {
   return take_metadata(st, members, n, err);
 }
 
-/* The offset of the digits of metadata "checksum", spelt as we write it, first in the metadata. A key
- * that ends in the same letters may be taken for it; the file is then refused as damaged. */
+/* The offset of the digits of metadata "checksum", spelt as koofu writes it, first in the metadata.
+ * A key that ends in the same letters may be mistaken for it; the file is then refused as
+ * damaged. */
 static uint64_t find_checksum(const char *text, size_t length) {
   static const char key[] = "\"checksum\":\"";
   const char *at = memmem(text, length, key, sizeof key - 1);
@@ -204,9 +206,9 @@ static uint64_t find_checksum(const char *text, size_t length) {
   return 8 + (uint64_t)(at - text);
 }
 
-/* --- the file -------------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------------ */
 
-/* Takes the text over. */
+/* Takes ownership of the text. */
 static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err) {
   char what[KF_WHERE_SIZE];
   snprintf(what, sizeof what, "%.4200s: the header", st->in.path);
@@ -217,7 +219,7 @@ static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err
                          ? read_metadata(st, &doc, err)
                          : kf_fail(err, KF_ERR_DATA, "%s is not a JSON object", what);
   if (status == KF_OK) status = read_tensors(st, &doc, 8 + length, err);
-  st->text = doc.text; /* keeps the names */
+  st->text = doc.text; /* names point into it */
   doc.text = NULL;
   kf_json_clear(&doc);
   return status;
@@ -254,7 +256,7 @@ kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
   kf_format format;
   KF_TRY(kf_format_of_file(path, &format, err));
   if (format != KF_FORMAT_SAFETENSORS) {
-    kf_in in; /* a file that cannot be opened is reported first */
+    kf_in in; /* report first if it cannot be opened */
     KF_TRY(kf_in_open(&in, path, err));
     kf_in_close(&in);
     return kf_fail_file(err, path, "is not a .safetensors file");

@@ -1,7 +1,7 @@
-/* safetensors_use.c - finds and reads tensors and metadata of an open .safetensors file, and verifies
- * its checksum.
+/* safetensors_use.c - finds and reads tensors and metadata of an open .safetensors file, and
+ * verifies its checksum.
  *
- * Metadata are strings; numbers are spelt out, and class names are a JSON list. */
+ * Metadata values are strings: numbers are decimal, and class names are a JSON list. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- tensors --------------------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------------- */
 
 const kf_st_tensor *kf_st_find(const kf_st *st, const char *name) {
   for (size_t i = 0; i < st->n_tensors; i++)
@@ -54,7 +54,7 @@ kf_status kf_st_read_all(const kf_st *st, const kf_st_tensor *tensor, void *buff
   return kf_in_read(&st->in, tensor->offset, buffer, tensor->bytes, err);
 }
 
-/* --- metadata -------------------------------------------------------------------------------- */
+/* --- metadata ------------------------------------------------------------------------------ */
 
 const char *kf_st_meta(const kf_st *st, const char *key) {
   for (size_t i = 0; i < st->n_meta; i++)
@@ -107,9 +107,9 @@ kf_status kf_names_parse(const char *path, const char *text, kf_names *out, kf_e
   return status;
 }
 
-/* --- checksum -------------------------------------------------------------------------------- */
+/* --- checksum ------------------------------------------------------------------------------ */
 
-/* Puts '0' over those of the digits that are in the buffer. */
+/* Overwrites the digits of the checksum that are in the buffer with '0'. */
 static void blank_digits(unsigned char *buffer, uint64_t offset, size_t n, uint64_t digits) {
   for (uint64_t at = digits; at < digits + 16; at++)
     if (at >= offset && at < offset + n) buffer[at - offset] = '0';

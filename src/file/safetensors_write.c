@@ -13,12 +13,12 @@ struct kf_stw {
   kf_out out;
   kf_string metadata;         /* "key":"value",… */
   kf_string tensors;          /* ,"name":{…},… */
-  bool started;               /* the header is written */
+  bool started;               /* the header has been written */
   uint64_t declared, written; /* bytes of data */
   bool checksum;
   uint64_t digits; /* offset of the checksum in the file */
   kf_checksum sum;
-  kf_checksum *watch; /* of what the caller is interested in; NULL: nothing */
+  kf_checksum *watch; /* also gets all bytes of tensors; NULL: none */
 };
 
 /* path NULL: in memory. */
@@ -36,7 +36,7 @@ static kf_status create(kf_ctx *ctx, const char *path, bool checksum, kf_stw **o
 }
 
 kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err) {
-  /* Files are recognised by their endings: under another one we could not read our own. */
+  /* koofu recognises files by extension, so it could not read this one back. */
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
     return kf_fail(err, KF_ERR_ARG, "%s: the name must end in .safetensors", path);
   return create(ctx, path, checksum, out, err);
@@ -60,7 +60,7 @@ void kf_stw_abort(kf_stw *w) {
   kf_free(w);
 }
 
-/* --- metadata -------------------------------------------------------------------------------- */
+/* --- metadata ------------------------------------------------------------------------------ */
 
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err) {
   if (!kf_utf8_valid(value, strlen(value)))
@@ -114,7 +114,7 @@ kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
   return status;
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------------- */
 
 kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndim,
                          const uint64_t *shape, kf_err *err) {
@@ -135,7 +135,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
   return KF_OK;
 }
 
-/* --- bytes ----------------------------------------------------------------------------------- */
+/* --- bytes --------------------------------------------------------------------------------- */
 
 static kf_status put(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   if (w->checksum) kf_checksum_add(&w->sum, bytes, n);
@@ -154,7 +154,7 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
   KF_TRY(kf_out_reserve(&w->out, sizeof length + length + w->declared, err));
   KF_TRY(put(w, &length, sizeof length, err));
   KF_TRY(put(w, open, sizeof open - 1, err));
-  /* The checksum is the first metadata, so these digits are its own. */
+  /* The checksum is the first metadata value, so these digits are its own. */
   if (w->checksum)
     w->digits = w->out.written + (uint64_t)(strstr(w->metadata.data, no_digits) - w->metadata.data);
   KF_TRY(put(w, w->metadata.data, w->metadata.n, err));
@@ -206,17 +206,7 @@ kf_status kf_stw_catch_up(kf_stw *w, kf_ctx *ctx) {
   return w->watch != NULL ? kf_take_from_first(ctx, KF_OK, w->watch, sizeof *w->watch) : KF_OK;
 }
 
-uint64_t kf_stw_bytes(const kf_stw *w) { return w->out.written; }
-
-kf_status kf_stw_lock(const kf_stw *w, int *lock, kf_err *err) {
-  return kf_out_lock(&w->out, lock, err);
-}
-
-void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
-
-kf_status kf_stw_belongs(kf_stw *w, kf_guard *guard, const char *path, kf_err *err) {
-  return kf_out_belongs(&w->out, guard, path, err);
-}
+kf_out *kf_stw_out(kf_stw *w) { return &w->out; }
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);

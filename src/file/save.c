@@ -1,25 +1,25 @@
-/* save.c - writes the rows of a data set to a file: a native data set (.safetensors), a .npy or a
- * .parquet.
+/* save.c - writes the rows of a data set to a .safetensors, .npy or .parquet file.
  *
- * Workers fetch, map and encode a batch each, and write it when its turn comes, so the bytes do not
- * depend on timing.
+ * Each worker fetches, maps and encodes a batch, and writes it when its turn comes, so the bytes do
+ * not depend on timing.
  *
- * The header holds the number of rows. If bad rows are to be left out, a first pass finds them and
+ * The header has the number of rows. If bad rows are to be omitted, a first pass finds them and
  * keeps one bit per row. Labels follow the rows in the file; they are read again rather than kept.
  *
- * Of several ranks each writes its own rows to their places in the file, which are known beforehand. If
- * the file has a checksum, which needs all bytes in order, or a rank cannot reach it, they take turns: the
- * rows of a round are a block for each rank, which brings its encoded rows to rank 0. */
+ * Each of several ranks writes its own rows to their places in the file, which are known
+ * beforehand. If the file has a checksum, which needs all bytes in order, or a rank cannot reach
+ * the file, they take turns instead: a round is one block of rows per rank, and rank 0 gathers the
+ * encoded rows and writes them. */
 #include "file/parquet_write.h"
 
 #include <inttypes.h>
 
-#define BATCHES 4u /* of each thread in a round of several ranks */
+#define BATCHES_PER_THREAD 4u /* in a round of several ranks */
 
 /* Where the bytes go. */
 typedef struct sink {
   kf_stw *native;
-  kf_pq_set *parquet; /* both NULL: a .npy */
+  kf_pq_set *parquet; /* neither: a .npy */
   kf_out npy;
 } sink;
 
@@ -29,16 +29,16 @@ struct kf_saver {
   const kf_save_spec *spec;
   kf_type type;
   uint64_t batch;     /* rows */
-  unsigned char *bad; /* a bit for each row; NULL: every row is written */
+  unsigned char *bad; /* a bit for each row; NULL: all rows are written */
   uint64_t n_bad;
-  const int32_t *number; /* of classes in the file; NULL: as in the data set */
+  const int32_t *number; /* class numbers in the file; NULL: as in the data set */
   sink out;
-  kf_string own;       /* encoded rows of this rank, in a round */
-  const kf_out *place; /* where this rank writes them instead */
-  uint64_t at;         /* and from which byte on */
+  kf_string own;       /* encoded rows of this rank in the current round */
+  const kf_out *place; /* the file, if this rank writes its rows itself */
+  uint64_t at;         /* the offset of its next row in that file */
 };
 
-/* --- where the bytes go ---------------------------------------------------------------------- */
+/* --- where the bytes go -------------------------------------------------------------------- */
 
 kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *l, kf_err *err) {
   const uint64_t shape[] = {l->rows, l->dim};
@@ -95,7 +95,7 @@ static kf_status sink_share(sink *out, uint64_t n, uint64_t *at, kf_out **to, kf
 static kf_status sink_commit(sink *out, kf_err *err) {
   kf_stw *native = out->native;
   kf_pq_set *parquet = out->parquet;
-  out->native = NULL; /* freed by the commit in any case */
+  out->native = NULL; /* the commit always frees them */
   out->parquet = NULL;
   if (parquet != NULL) return kf_pq_set_commit(parquet, err);
   return native != NULL ? kf_stw_commit(native, err) : kf_out_commit(&out->npy, err);
@@ -107,7 +107,7 @@ static void sink_abort(sink *out) {
   kf_out_abort(&out->npy);
 }
 
-/* --- which rows are bad ---------------------------------------------------------------------- */
+/* --- which rows are bad -------------------------------------------------------------------- */
 
 bool kf_saver_skips(const kf_saver *save, uint64_t row) {
   return save->bad != NULL && (save->bad[row / 8] >> row % 8 & 1) != 0;
@@ -133,7 +133,7 @@ static kf_status find_bad(kf_saver *save) {
                                   .shared = true,
                                   .work = mark_bad,
                                   .argument = save}));
-  /* No row is marked by two ranks. */
+  /* Each row is marked by one rank at most. */
   KF_TRY(kf_sum_u64(save->ctx, KF_OK, (uint64_t *)(void *)save->bad, words));
   for (uint64_t row = 0; row < rows; row++) save->n_bad += kf_saver_skips(save, row);
   if (save->n_bad < rows) return KF_OK;
@@ -141,7 +141,7 @@ static kf_status find_bad(kf_saver *save) {
                  rows);
 }
 
-/* --- rows ------------------------------------------------------------------------------------ */
+/* --- rows ---------------------------------------------------------------------------------- */
 
 typedef struct workspace {
   float *mapped;        /* [batch][dim], if there is a map */
@@ -157,9 +157,9 @@ static void make_workspace(const void *argument, void *own, kf_arena *arena) {
   KF_TAKE(arena, s->bytes, values * kf_type_size(save->type));
 }
 
-/* Whether every number of a row that was rounded to 16 bits is a zero. */
+/* Whether a row that was rounded to 16 bits has become zero. */
 static bool all_zero(kf_type type, const unsigned char *bytes, uint32_t dim) {
-  const uint16_t *x = (const uint16_t *)(const void *)bytes; /* rows begin at even places */
+  const uint16_t *x = (const uint16_t *)(const void *)bytes; /* rows begin at even addresses */
   uint32_t i = 0;
   if (type != KF_TYPE_F16 && type != KF_TYPE_BF16) return false;
   while (i < dim && (x[i] & 0x7FFF) == 0) i++;
@@ -224,8 +224,8 @@ static kf_status place_batch(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-/* Rows [first, last), encoded, go to `finish` in order; last 0: all rows or, of several ranks that place
- * their rows, this rank's. */
+/* Encodes rows [first, last) and passes them to `finish` in order. last 0: all rows, or those of
+ * this rank if the ranks place their own rows. */
 static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last,
                              kf_status (*finish)(void *, const kf_batch *, kf_err *)) {
   return kf_each_batch(save->ctx, save->data,
@@ -242,7 +242,7 @@ static kf_status write_range(kf_saver *save, uint64_t first, uint64_t last,
                                   .make_workspace = make_workspace});
 }
 
-/* Every rank writes its own rows. *done false: it cannot. */
+/* Every rank writes its own rows. *done: false if that is impossible. */
 static kf_status write_own(kf_saver *save, bool *done) {
   kf_err *err = &save->ctx->err;
   uint64_t size = save->spec->dim * kf_type_size(save->type);
@@ -257,7 +257,7 @@ static kf_status write_own(kf_saver *save, bool *done) {
   return write_range(save, 0, 0, place_batch);
 }
 
-/* A round from row `begin` on: the next block of each rank. */
+/* One round from row `begin` on: the next block of each rank. */
 static kf_status write_round(kf_saver *save, uint64_t begin, uint64_t block) {
   kf_ctx *ctx = save->ctx;
   uint64_t rows = save->data->rows, first = begin + ctx->ranks.rank * block, n;
@@ -277,14 +277,14 @@ static kf_status write_rows(kf_saver *save) {
   bool done;
   KF_TRY(write_own(save, &done));
   if (done) return KF_OK;
-  uint64_t block = save->batch * BATCHES * (1 + ranks->threads / ranks->size);
+  uint64_t block = save->batch * BATCHES_PER_THREAD * (1 + ranks->threads / ranks->size);
   kf_share_begin(save->ctx, 0);
   for (uint64_t begin = 0; begin < save->data->rows; begin += block * ranks->size)
     KF_TRY(write_round(save, begin, block));
   return save->out.native != NULL ? kf_stw_catch_up(save->out.native, save->ctx) : KF_OK;
 }
 
-/* --- labels, after the rows ------------------------------------------------------------------ */
+/* --- labels, after the rows ---------------------------------------------------------------- */
 
 static kf_status write_label_batch(void *argument, const kf_batch *b, kf_err *err) {
   kf_saver *save = argument;
@@ -303,12 +303,12 @@ static kf_status write_labels(kf_saver *save) {
       &(kf_pass){.workers = 1, .labels_only = true, .work = write_label_batch, .argument = save});
 }
 
-/* --- ids, before and after the rows ------------------------------------------------------------ */
+/* --- ids, before and after the rows -------------------------------------------------------- */
 
 typedef struct id_walk {
   const kf_saver *save;
-  kf_stw *ends, *bytes; /* where each is written; NULL: not now */
-  int64_t end;          /* of the ids so far */
+  kf_stw *ends, *bytes; /* where they are written; NULL: not in this walk */
+  int64_t end;          /* end of the ids so far */
 } id_walk;
 
 static kf_status walk_id(void *argument, uint64_t row, const char *id, size_t length, kf_err *err) {
@@ -319,7 +319,7 @@ static kf_status walk_id(void *argument, uint64_t row, const char *id, size_t le
   return walk->bytes != NULL ? kf_stw_write(walk->bytes, id, length, err) : KF_OK;
 }
 
-/* --- for files that hold more than a data set ------------------------------------------------ */
+/* --- for files that hold more than a data set ---------------------------------------------- */
 
 kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec, kf_saver **out) {
   kf_saver *save = kf_alloc_zero(1, sizeof *save);
@@ -360,7 +360,7 @@ void kf_saver_log(const kf_saver *save) {
            save->n_bad == 1 ? "row" : "rows", save->data->rows, save->n_bad == 1 ? "was" : "were");
 }
 
-/* --- whole files ------------------------------------------------------------------------------- */
+/* --- whole files --------------------------------------------------------------------------- */
 
 static kf_status write_file(kf_saver *save, const char *path) {
   const kf_data *data = save->data;
@@ -368,9 +368,9 @@ static kf_status write_file(kf_saver *save, const char *path) {
   bool native_file = kf_format_of(path) == KF_FORMAT_SAFETENSORS,
        ids = data->fetch_ids != NULL && native_file;
   if (data->ids_elsewhere && native_file)
-    return kf_fail(
-        err, KF_ERR_ARG,
-        "each rank has files of its own, and knows the ids of no others; a .npy has none");
+    return kf_fail(err, KF_ERR_ARG,
+                   "each rank has files of its own and does not know the ids of the others; a .npy "
+                   "has no ids");
   id_walk sizes = {.save = save};
   if (ids) KF_TRY(kf_data_each_id(data, walk_id, &sizes, err));
   KF_TRY(sink_open(save, path, (uint64_t)sizes.end, err));

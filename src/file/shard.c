@@ -1,4 +1,4 @@
-/* shard.c - one data file of a data set: its rows, and the labels and class names inside it. */
+/* shard.c - one data file of a data set: its rows, and the labels and class names inside. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -33,13 +33,13 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   return kf_shard_open_npy(shard, &npy, err);
 }
 
-/* --- safetensors ----------------------------------------------------------------------------- */
+/* --- safetensors --------------------------------------------------------------------------- */
 
 static bool is_matrix(const kf_st_tensor *tensor) {
   return tensor->ndim == 2 && kf_type_is_float(tensor->type);
 }
 
-/* The tensor asked for, or "embeddings", or the only matrix in the file. */
+/* The requested tensor, or "embeddings", or the only matrix in the file. */
 static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_tensor **out,
                                  kf_err *err) {
   *out = kf_st_find(st, name != NULL ? name : KF_TENSOR_ROWS);
@@ -62,18 +62,19 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
                       st->in.path, matrices);
 }
 
-/* A file of koofu with a checksum, which a gallery has. Other programs may mean something else by it. */
-static kf_status verify_ours(const kf_st *st, kf_err *err) {
+/* Verifies the checksum of a koofu file that has one, such as a gallery. Other programs may use
+ * that key for something else. */
+static kf_status verify_koofu_file(const kf_st *st, kf_err *err) {
   const char *format = kf_st_meta(st, "format");
-  bool ours = format != NULL && kf_starts_with(format, "koofu.");
-  return ours && kf_st_meta(st, "checksum") != NULL ? kf_st_verify(st, err) : KF_OK;
+  bool is_koofu_file = format != NULL && kf_starts_with(format, "koofu.");
+  return is_koofu_file && kf_st_meta(st, "checksum") != NULL ? kf_st_verify(st, err) : KF_OK;
 }
 
 static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_options *options,
                                  kf_names *names, kf_err *err) {
   const kf_st_tensor *tensor;
   KF_TRY(kf_st_refuse_others(st, "koofu.dataset koofu.gallery", "data", err));
-  KF_TRY(verify_ours(st, err));
+  KF_TRY(verify_koofu_file(st, err));
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;
@@ -91,7 +92,7 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
 }
 
-/* Changes of a gallery are about its own rows and labels. */
+/* Changes of a gallery apply to its own rows and labels. */
 static kf_status take_changes(kf_shard *shard, kf_changes *changes, const kf_data_options *options,
                               kf_names *names, kf_err *err) {
   const char *path = shard->in.path, *tensor = options->tensor, *labels = options->label_tensor;
@@ -109,7 +110,7 @@ static kf_status take_changes(kf_shard *shard, kf_changes *changes, const kf_dat
   if (options->n_labels > 0 || (labels != NULL && strcmp(labels, KF_TENSOR_LABELS) != 0))
     return kf_fail_hint(
         err, KF_ERR_DATA, KF_HINT_COMPACT,
-        "%s: is a gallery with changes, which can have no other labels than its own", path);
+        "%s: is a gallery with changes, which cannot have other labels than its own", path);
   return names != NULL ? kf_changes_names(changes, path, names, err) : KF_OK;
 }
 
@@ -122,7 +123,7 @@ kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_chan
   shard->table.offset = change->offset;
   KF_TRY(kf_ids_open(&shard->ids, st, change->rows, err));
   if (shard->mapped)
-    shard->origin = gallery->origin; /* whatever was added went through the same map */
+    shard->origin = gallery->origin; /* added rows went through the same map */
   else
     KF_TRY(kf_st_origin(st, &shard->origin, err));
   shard->in = st->in;
@@ -137,7 +138,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   kf_changes changes;
   KF_TRY(kf_changes_open(&changes, &st, path, true, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
-  shard->in = st.in; /* takes over the file */
+  shard->in = st.in; /* takes ownership of the file */
   if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
@@ -146,7 +147,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   return status;
 }
 
-/* --- any ------------------------------------------------------------------------------------- */
+/* --- any ----------------------------------------------------------------------------------- */
 
 bool kf_is_picture(const char *path) {
   const char *dot = strrchr(path, '.');
@@ -154,7 +155,7 @@ bool kf_is_picture(const char *path) {
                          strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".webp") == 0);
 }
 
-/* A file that cannot be opened is reported first. */
+/* If the file cannot be opened, that is reported first. */
 static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));

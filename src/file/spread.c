@@ -1,9 +1,10 @@
-/* spread.c - a data set whose rows lie on the disks of many machines: each rank has files of its own,
- * and the rows of rank 0 come first, then those of rank 1, and so on.
+/* spread.c - a data set whose rows are on the disks of many machines: each rank has files of its
+ * own, and the rows of rank 0 come first, then those of rank 1, and so on.
  *
- * When it is opened, the ranks agree on the class names, and every rank gets all labels, four bytes a
- * row; so samples and folds are chosen as in one process. Rows can be fetched on their own rank alone.
- * A shared pass hands each rank its own rows; what needs a few rows everywhere collects them first. */
+ * When it is opened, the ranks agree on the class names, and every rank gets all labels, four bytes
+ * per row; so samples and folds are chosen as in one process. Rows can be fetched on their own rank
+ * only. A shared pass hands each rank its own rows; code that needs a few rows on every rank
+ * collects them first. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -11,14 +12,14 @@
 #include <string.h>
 
 typedef struct spread {
-  kf_data data; /* first, so that a kf_data * is one of these */
+  kf_data data; /* first, so that a kf_data * can be cast to a spread * */
   kf_data *own;
   kf_range range;  /* of this rank's rows */
   int32_t *labels; /* [data.rows]; NULL: none */
   kf_arena arena;
 } spread;
 
-/* What a rank has. */
+/* What each rank tells the others. */
 typedef struct facts {
   uint64_t rows, unlabelled;
   uint32_t dim, n_classes;
@@ -27,7 +28,7 @@ typedef struct facts {
   kf_origin origin;
 } facts;
 
-/* --- as a data set ------------------------------------------------------------------------------ */
+/* --- as a data set ------------------------------------------------------------------------- */
 
 static uint32_t rank_of(const spread *s, uint64_t row) {
   uint32_t rank = 0;
@@ -72,7 +73,7 @@ static void destroy(kf_data *data) {
   kf_free(s);
 }
 
-/* --- agreeing ----------------------------------------------------------------------------------- */
+/* --- agreeing ------------------------------------------------------------------------------ */
 
 static kf_status compare_facts(const facts *of, uint32_t ranks, kf_err *err) {
   for (uint32_t i = 1; i < ranks; i++) {
@@ -125,7 +126,8 @@ static kf_status agree_on_facts(kf_ctx *ctx, spread *s) {
   return KF_OK;
 }
 
-/* The names of all ranks: the list that all have or, if lists differ, the union, sorted by bytes. */
+/* The names of all ranks: the list that all share or, if lists differ, their
+ * union, sorted by bytes. */
 static kf_status agree_on_names(kf_ctx *ctx, spread *s) {
   kf_err *err = &ctx->err;
   kf_string text = {0};
@@ -154,7 +156,7 @@ static kf_status agree_on_names(kf_ctx *ctx, spread *s) {
   return kf_agree_on(ctx, status);
 }
 
-/* All labels, in the numbers that were agreed on. */
+/* Collects all labels, in the agreed numbers. */
 static kf_status gather_labels(kf_ctx *ctx, spread *s) {
   kf_err *err = &ctx->err;
   const kf_data *own = s->own;
@@ -199,80 +201,4 @@ kf_status kf_data_spread(kf_ctx *ctx, kf_status status, kf_data **data) {
   KF_TRY(agree_on_facts(ctx, s));
   KF_TRY(agree_on_names(ctx, s));
   return gather_labels(ctx, s);
-}
-
-/* --- a few rows on every rank -------------------------------------------------------------------- */
-
-typedef struct collected {
-  kf_data data;
-  const kf_data *from;
-  const uint64_t *rows;
-  uint64_t *bits; /* of the rows, [n][words] */
-  uint64_t words; /* of a row */
-} collected;
-
-static kf_status fetch_collected(const kf_data *data, const kf_kernels *kernels, uint64_t first,
-                                 uint64_t n, float *rows, int32_t *labels, kf_err *err) {
-  const collected *c = (const collected *)data;
-  for (uint64_t i = 0; i < n; i++) {
-    if (labels != NULL)
-      KF_TRY(c->from->fetch(c->from, kernels, c->rows[first + i], 1, NULL, labels + i, err));
-    if (rows != NULL)
-      memcpy(rows + i * data->dim, c->bits + (first + i) * c->words, data->dim * sizeof *rows);
-  }
-  return KF_OK;
-}
-
-static void where_collected(const kf_data *data, uint64_t row, char *text, size_t size) {
-  const collected *c = (const collected *)data;
-  c->from->where(c->from, row == KF_ALL_ROWS ? row : c->rows[row], text, size);
-}
-
-static void destroy_collected(kf_data *data) {
-  kf_free(((collected *)data)->bits);
-  kf_free(data);
-}
-
-static kf_range own_range(const kf_ctx *ctx, const kf_data *data) {
-  uint32_t rank = ctx->ranks.rank;
-  return (kf_range){rank > 0 ? data->ends[rank - 1] : 0, data->ends[rank]};
-}
-
-/* Each rank brings its rows; those of others are zeros there, so the sum of all bits is the rows. */
-static kf_status collect(kf_ctx *ctx, collected *c, uint64_t n) {
-  kf_range own = own_range(ctx, c->from);
-  kf_status status = KF_OK;
-  c->words = (c->from->dim + 1) / 2;
-  c->bits = kf_alloc_zero(n * c->words, sizeof *c->bits);
-  if (c->bits == NULL) status = kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; status == KF_OK && i < n; i++)
-    if (c->rows[i] >= own.first && c->rows[i] < own.last)
-      status = c->from->fetch(c->from, ctx->kernels, c->rows[i], 1,
-                              (float *)(void *)(c->bits + i * c->words), NULL, &ctx->err);
-  return kf_sum_u64(ctx, status, c->bits, n * c->words);
-}
-
-kf_status kf_data_new_collected(kf_ctx *ctx, const kf_data *from, const uint64_t *rows, uint64_t n,
-                                kf_data **out) {
-  if (from->ends == NULL) return kf_data_new_pick(from, rows, n, out, &ctx->err);
-  collected *c = kf_alloc_zero(1, sizeof *c);
-  kf_status status = kf_agree_on(ctx, c != NULL ? KF_OK : kf_fail_memory(&ctx->err));
-  if (status != KF_OK) {
-    kf_free(c);
-    return status;
-  }
-  *c = (collected){.data = {.rows = n,
-                            .dim = from->dim,
-                            .has_labels = from->has_labels,
-                            .n_classes = from->n_classes,
-                            .skip_bad = from->skip_bad,
-                            .mapped = from->mapped,
-                            .origin = from->origin,
-                            .fetch = fetch_collected,
-                            .where = where_collected,
-                            .destroy = destroy_collected},
-                   .from = from,
-                   .rows = rows};
-  status = collect(ctx, c, n);
-  KF_HAND_OUT(status, out, &c->data, kf_data_free);
 }

@@ -1,14 +1,14 @@
-/* table.c - reads rows from a file, whatever their layout.
+/* table.c - reads rows from a file, in any layout.
  *
- * Reads are positional and use small buffers on the stack, so any number of threads may fetch at once
- * without allocating. A buffer is small enough to be decoded from the cache it was read into. */
+ * Reads are positional and use small buffers on the stack, so any number of threads may fetch at
+ * once without allocating. Buffers are small enough to be decoded while still in cache. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
 #include <string.h>
 
-enum { BUFFERED = 8192 }; /* elements */
+enum { BUFFER_ELEMENTS = 8192 };
 
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err) {
@@ -22,13 +22,28 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
   return KF_OK;
 }
 
-static size_t buffered(uint64_t left) { return left < BUFFERED ? (size_t)left : BUFFERED; }
+size_t kf_find_last(const uint64_t *first, size_t size, size_t n, uint64_t at) {
+  size_t low = 0, high = n;
+  while (high - low > 1) {
+    size_t middle = low + (high - low) / 2;
+    const void *begin = (const char *)first + middle * size;
+    if (*(const uint64_t *)begin <= at)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static size_t buffered(uint64_t left) {
+  return left < BUFFER_ELEMENTS ? (size_t)left : BUFFER_ELEMENTS;
+}
 
 kf_status kf_in_read_f32(const kf_in *in, const kf_kernels *kernels, kf_type type, uint64_t at,
                          uint64_t n, float *out, kf_err *err) {
   uint64_t size = kf_type_size(type);
   if (type == KF_TYPE_F32) return kf_in_read(in, at, out, n * size, err);
-  alignas(64) unsigned char raw[BUFFERED * 8];
+  alignas(64) unsigned char raw[BUFFER_ELEMENTS * 8];
   while (n > 0) {
     size_t count = buffered(n);
     KF_TRY(kf_in_read(in, at, raw, count * size, err));
@@ -48,11 +63,11 @@ static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_k
 
 static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                                  uint64_t first, uint64_t n, float *rows, kf_err *err) {
-  alignas(64) unsigned char raw[BUFFERED * 8];
-  alignas(64) float values[BUFFERED];
+  alignas(64) unsigned char raw[BUFFER_ELEMENTS * 8];
+  alignas(64) float values[BUFFER_ELEMENTS];
   uint64_t size = kf_type_size(table->type);
   for (uint32_t column = 0; column < table->dim; column++) {
-    for (uint64_t row = 0; row < n; row += BUFFERED) {
+    for (uint64_t row = 0; row < n; row += BUFFER_ELEMENTS) {
       size_t count = buffered(n - row);
       uint64_t at = table->offset + (column * table->rows + first + row) * size;
       KF_TRY(kf_in_read(in, at, raw, count * size, err));
@@ -71,11 +86,11 @@ static kf_status check_tag(const kf_table *table, const kf_in *in, uint64_t row,
                       row, (int32_t)tag, table->dim);
 }
 
-/* The file consists of 4-byte words, every (dim + 1)-th of which is a tag. Buffers begin anywhere in a
- * row; `word` counts through the tag and the values of the current one. */
+/* The file consists of 4-byte words, and every (dim + 1)-th is a tag. Buffers may begin anywhere in
+ * a row; `word` counts the tag and values of the current row. */
 static kf_status fetch_by_tagged_row(const kf_table *table, const kf_in *in, uint64_t first,
                                      uint64_t n, float *rows, kf_err *err) {
-  alignas(64) uint32_t raw[BUFFERED];
+  alignas(64) uint32_t raw[BUFFER_ELEMENTS];
   uint64_t width = (uint64_t)table->dim + 1;
   uint64_t at = table->offset + first * width * 4;
   uint64_t left = n * width, word = 0, row = first;
@@ -123,7 +138,7 @@ kf_status kf_table_fetch_raw(const kf_table *table, const kf_in *in, uint64_t fi
 }
 
 void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n) {
-  if (table->layout == KF_LAYOUT_COLUMNS) return; /* rows are all over the file */
+  if (table->layout == KF_LAYOUT_COLUMNS) return; /* rows are spread over the whole file */
   if (table->column != NULL) {
     kf_pq_ahead(table->column, first, n);
     return;

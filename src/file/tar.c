@@ -1,10 +1,10 @@
-/* tar.c - tar archives: the members, one after the other, and where their bytes are.
+/* tar.c - tar archives: lists the members and where their bytes are.
  *
- * An archive is a list of members: a header of 512 bytes, then the content, filled up to a multiple of 512.
- * Two headers of zeros end it; one is enough here, none means that the file was cut off. Names and sizes
- * that do not fit the header come before it, in a member of their own: GNU's 'L', or the records "LENGTH
- * KEY=VALUE\n" of POSIX's 'x'. Only headers are read. Sizes are checked against the file before anything
- * is taken for them. */
+ * A member is a header of 512 bytes and the content, padded to a multiple of 512. Two headers of
+ * zeros end the archive; here one is enough, and none means that the file was cut off. Names and
+ * sizes that do not fit the header precede it in a member of their own: GNU's 'L', or the records
+ * "LENGTH KEY=VALUE\n" of POSIX's 'x'. Only headers are read. Sizes are checked against the file
+ * before anything is allocated. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 enum {
   BLOCK = 512,
-  NAME = 0, /* offsets and lengths of the fields that matter */
+  NAME = 0, /* offsets and sizes of the fields */
   NAME_SIZE = 100,
   SIZE = 124,
   SIZE_SIZE = 12,
@@ -23,14 +23,15 @@ enum {
   PREFIX = 345,
   PREFIX_SIZE = 155
 };
-#define LONGEST (1u << 16) /* name, or records before a member */
+#define MAX_EXTENSION (1u << 16) /* limit for a long name, or for records */
 
 static const char cut_off[] =
     "the archive ends without its end mark after %" PRIu64 " bytes: it was cut off";
 
-/* --- fields ----------------------------------------------------------------------------------- */
+/* --- fields -------------------------------------------------------------------------------- */
 
-/* An octal number with spaces before and a NUL or a space after it, or GNU's binary one; false: neither. */
+/* An octal number with optional spaces before and a NUL or space after it, or GNU's binary
+ * form; false: neither. */
 static bool number(const unsigned char *field, size_t n, uint64_t *out) {
   size_t i = 0;
   uint64_t value = 0;
@@ -48,7 +49,8 @@ static bool number(const unsigned char *field, size_t n, uint64_t *out) {
   return i == n || field[i] == '\0' || field[i] == ' ';
 }
 
-/* The bytes of the header, its checksum counted as spaces. Some old programs added them up as signed. */
+/* Checks the sum of the header bytes, with its own field counted as spaces. Some old
+ * programs added signed bytes. */
 static bool sum_is_right(const unsigned char *header) {
   uint64_t said;
   int64_t sum = 0, as_signed = 0;
@@ -67,11 +69,11 @@ static bool is_zero(const unsigned char *header) {
   return true;
 }
 
-/* Sets the name by the header, "PREFIX/NAME" in POSIX archives. */
+/* Takes the name from the header: "PREFIX/NAME" in POSIX archives. */
 static void name_of(kf_tar *tar, const unsigned char *header) {
   const char *name = (const char *)header + NAME, *prefix = (const char *)header + PREFIX;
   size_t n = strnlen(prefix, PREFIX_SIZE);
-  bool posix = memcmp(header + MAGIC, "ustar", 6) == 0; /* with its NUL; GNU's has a space */
+  bool posix = memcmp(header + MAGIC, "ustar", 6) == 0; /* POSIX has a NUL here, GNU a space */
   tar->name.n = 0;
   if (posix && n > 0) {
     kf_string_add(&tar->name, prefix, n);
@@ -80,9 +82,10 @@ static void name_of(kf_tar *tar, const unsigned char *header) {
   kf_string_add(&tar->name, name, strnlen(name, NAME_SIZE));
 }
 
-/* --- what comes before a member ---------------------------------------------------------------- */
+/* --- what comes before a member ------------------------------------------------------------ */
 
-/* A decimal number and the character after it; 0: none, or absurdly large. */
+/* A decimal number followed by the character `after`; *length includes it. 0:
+ * none, or absurdly large. */
 static size_t decimal(const char *text, size_t n, char after, size_t *length) {
   size_t i = 0, value = 0;
   for (; i < n && i < 18 && text[i] >= '0' && text[i] <= '9'; i++)
@@ -91,8 +94,8 @@ static size_t decimal(const char *text, size_t n, char after, size_t *length) {
   return i > 0 && i < n && text[i] == after ? value : 0;
 }
 
-/* The records of POSIX: path and size count, whatever else is there. */
-static kf_status take_records(kf_tar *tar, const char *text, size_t n, kf_err *err) {
+/* Reads POSIX records. Only path and size matter. */
+static kf_status read_records(kf_tar *tar, const char *text, size_t n, kf_err *err) {
   while (n > 0) {
     size_t digits, length = decimal(text, n, ' ', &digits);
     if (length <= digits || length > n || text[length - 1] != '\n')
@@ -110,7 +113,7 @@ static kf_status take_records(kf_tar *tar, const char *text, size_t n, kf_err *e
       tar->size = decimal(key + 5, (size_t)(end - key - 4), '\n', &used);
       tar->sized = true;
       if (tar->size == 0 && key[5] != '0')
-        return kf_fail_file(err, tar->in.path, "the member at byte %" PRIu64 " has no right size",
+        return kf_fail_file(err, tar->in.path, "the member at byte %" PRIu64 " has an invalid size",
                             tar->next);
     }
     text += length;
@@ -119,24 +122,24 @@ static kf_status take_records(kf_tar *tar, const char *text, size_t n, kf_err *e
   return KF_OK;
 }
 
-/* Reads a name or records; tar->next is already after them. */
-static kf_status take_before(kf_tar *tar, unsigned char kind, uint64_t at, uint64_t size,
-                             kf_err *err) {
-  if (size > LONGEST)
+/* Reads a long name or records; tar->next is already after them. */
+static kf_status read_extension(kf_tar *tar, unsigned char kind, uint64_t at, uint64_t size,
+                                kf_err *err) {
+  if (size > MAX_EXTENSION)
     return kf_fail_file(err, tar->in.path,
                         "%" PRIu64 " bytes of names and records at byte %" PRIu64
                         " are more than the limit of %u",
-                        size, at, LONGEST);
-  char text[LONGEST];
+                        size, at, MAX_EXTENSION);
+  char text[MAX_EXTENSION];
   KF_TRY(kf_in_read(&tar->in, at, text, size, err));
-  if (kind == 'x') return take_records(tar, text, (size_t)size, err);
+  if (kind == 'x') return read_records(tar, text, (size_t)size, err);
   tar->name.n = 0;
   kf_string_add(&tar->name, text, strnlen(text, (size_t)size));
   tar->named = true;
   return KF_OK;
 }
 
-/* --- members ---------------------------------------------------------------------------------- */
+/* --- members ------------------------------------------------------------------------------- */
 
 kf_status kf_tar_open(kf_tar *tar, const char *path, kf_err *err) {
   *tar = (kf_tar){.in = {.fd = -1}};
@@ -168,13 +171,13 @@ static kf_status read_header(const kf_tar *tar, unsigned char *header, kf_err *e
                       tar->next);
 }
 
-/* Goes past a header and its content, and says where that is. */
-static kf_status pass(kf_tar *tar, const unsigned char *header, uint64_t *at, uint64_t *size,
-                      kf_err *err) {
+/* Moves past a header and its content, and returns where the content is. */
+static kf_status skip_content(kf_tar *tar, const unsigned char *header, uint64_t *at,
+                              uint64_t *size, kf_err *err) {
   if (tar->sized)
     *size = tar->size;
   else if (!number(header + SIZE, SIZE_SIZE, size))
-    return kf_fail_file(err, tar->in.path, "the member at byte %" PRIu64 " has no right size",
+    return kf_fail_file(err, tar->in.path, "the member at byte %" PRIu64 " has an invalid size",
                         tar->next);
   *at = tar->next + BLOCK;
   uint64_t left = tar->in.size - *at;
@@ -198,13 +201,13 @@ kf_status kf_tar_next(kf_tar *tar, kf_tar_member *out, bool *found, kf_err *err)
     unsigned char kind = header[KIND];
     bool before = kind == 'L' || kind == 'K' || kind == 'x' || kind == 'g';
     bool sized = tar->sized;
-    if (before) tar->sized = false; /* it is about the member */
-    KF_TRY(pass(tar, header, &at, &size, err));
+    if (before) tar->sized = false; /* it applies to the next member */
+    KF_TRY(skip_content(tar, header, &at, &size, err));
     tar->sized = sized;
     if (kind == 'S')
       return kf_fail_file(err, tar->in.path, "the member at byte %" PRIu64 " is sparse",
                           at - BLOCK);
-    if (kind == 'L' || kind == 'x') KF_TRY(take_before(tar, kind, at, size, err));
+    if (kind == 'L' || kind == 'x') KF_TRY(read_extension(tar, kind, at, size, err));
     if (before) continue;
     if (!tar->named) name_of(tar, header);
     if (tar->name.failed) return kf_fail_memory(err);

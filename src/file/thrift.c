@@ -1,16 +1,16 @@
 /* thrift.c - the compact protocol of Thrift.
  *
- * Integers are varints of seven bits a byte, signed ones in zigzag. A field begins with a byte: its type
- * in the low half, the distance from the last field in the high one, or 0 and then the number as a
- * varint. A list begins with a byte: the type of its elements in the low half, their number in the high
- * one, or 15 and then the number as a varint. Booleans have no value of their own in a field: the type
- * says it. A byte 0 ends a struct. */
+ * Integers are varints of seven bits per byte, signed ones in zigzag. A field begins with a byte:
+ * its type in the low half, and in the high half the difference from the last field number, or 0 if
+ * the number follows as a varint. A list begins with a byte: the type of its elements in the low
+ * half, and in the high half their number, or 15 if the number follows as a varint. A boolean field
+ * has no value; its type gives it. A byte 0 ends a struct. */
 #include "file/thrift.h"
 
 #include <string.h>
 
-/* Parquet's own metadata nest eight deep; deeper ones are skipped, but not for ever. */
-enum { DEEPEST = 32 };
+/* Parquet metadata nest eight deep; deeper ones are skipped, up to this limit. */
+enum { MAX_DEPTH = 32 };
 
 kf_thrift kf_thrift_start(const void *bytes, size_t n) {
   const unsigned char *at = bytes;
@@ -50,11 +50,17 @@ static int64_t get_zigzag(kf_thrift *in) {
   return (int64_t)(value >> 1 ^ (~(value & 1) + 1));
 }
 
-/* --- structs --------------------------------------------------------------------------------- */
+/* --- structs ------------------------------------------------------------------------------- */
 
 kf_thrift_struct kf_thrift_enter(kf_thrift *in) {
-  if (++in->depth > DEEPEST) fail(in, "the metadata are nested too deep");
+  if (++in->depth > MAX_DEPTH) fail(in, "the metadata are nested too deeply");
   return (kf_thrift_struct){.in = in};
+}
+
+kf_thrift_struct kf_thrift_enter_field(const kf_thrift_struct *s) {
+  if (s->type != KF_THRIFT_STRUCT)
+    fail(s->in, "the metadata have another type where a struct is expected");
+  return kf_thrift_enter(s->in);
 }
 
 bool kf_thrift_field(kf_thrift_struct *s) {
@@ -80,7 +86,7 @@ int64_t kf_thrift_integer(kf_thrift_struct *s) {
   case KF_THRIFT_I16:
   case KF_THRIFT_I32:
   case KF_THRIFT_I64: return get_zigzag(s->in);
-  default: fail(s->in, "the metadata have something else where a number is expected"); return 0;
+  default: fail(s->in, "the metadata have another type where a number is expected"); return 0;
   }
 }
 
@@ -93,11 +99,11 @@ int32_t kf_thrift_i32(kf_thrift_struct *s) {
 
 bool kf_thrift_bool(kf_thrift_struct *s) {
   if (s->type != KF_THRIFT_TRUE && s->type != KF_THRIFT_FALSE)
-    fail(s->in, "the metadata have something else where true or false is expected");
+    fail(s->in, "the metadata have another type where true or false is expected");
   return s->type == KF_THRIFT_TRUE;
 }
 
-const char *kf_thrift_element(kf_thrift *in, uint32_t *n) {
+static const char *get_text(kf_thrift *in, uint32_t *n) {
   uint64_t length = get_varint(in);
   *n = 0;
   if (length > (uint64_t)(in->end - in->at)) {
@@ -112,8 +118,8 @@ const char *kf_thrift_element(kf_thrift *in, uint32_t *n) {
 
 const char *kf_thrift_binary(kf_thrift_struct *s, uint32_t *n) {
   *n = 0;
-  if (s->type == KF_THRIFT_BINARY) return kf_thrift_element(s->in, n);
-  fail(s->in, "the metadata have something else where a text is expected");
+  if (s->type == KF_THRIFT_BINARY) return get_text(s->in, n);
+  fail(s->in, "the metadata have another type where text is expected");
   return "";
 }
 
@@ -121,7 +127,7 @@ static uint32_t get_list(kf_thrift *in, kf_thrift_type *type) {
   unsigned head = get_byte(in);
   *type = (kf_thrift_type)(head & 15);
   uint64_t n = head >> 4 < 15 ? head >> 4 : get_varint(in);
-  if (n > (uint64_t)(in->end - in->at)) fail_end(in); /* an element takes a byte at least */
+  if (n > (uint64_t)(in->end - in->at)) fail_end(in); /* an element takes at least one byte */
   return in->bad == NULL ? (uint32_t)n : 0;
 }
 
@@ -131,12 +137,12 @@ uint32_t kf_thrift_list(kf_thrift_struct *s, kf_thrift_type type) {
   if (s->type == KF_THRIFT_LIST)
     n = get_list(s->in, &found);
   else
-    fail(s->in, "the metadata have something else where a list is expected");
-  if (n > 0 && found != type) fail(s->in, "a list in the metadata holds something else");
+    fail(s->in, "the metadata have another type where a list is expected");
+  if (n > 0 && found != type) fail(s->in, "a list in the metadata has elements of another type");
   return s->in->bad == NULL ? n : 0;
 }
 
-/* --- skipping -------------------------------------------------------------------------------- */
+/* --- skipping ------------------------------------------------------------------------------ */
 
 static void skip(kf_thrift *in, kf_thrift_type type, bool element);
 
@@ -157,10 +163,10 @@ static void skip_map(kf_thrift *in) {
   }
 }
 
-/* element: of a list, where a boolean has a byte. */
+/* element: it is a list element, where a boolean takes a byte. */
 static void skip(kf_thrift *in, kf_thrift_type type, bool element) {
   uint32_t n;
-  if (++in->depth > DEEPEST) fail(in, "the metadata are nested too deep");
+  if (++in->depth > MAX_DEPTH) fail(in, "the metadata are nested too deeply");
   switch (type) {
   case KF_THRIFT_TRUE:
   case KF_THRIFT_FALSE:
@@ -176,7 +182,7 @@ static void skip(kf_thrift *in, kf_thrift_type type, bool element) {
     else
       in->at += 8;
     break;
-  case KF_THRIFT_BINARY: kf_thrift_element(in, &n); break;
+  case KF_THRIFT_BINARY: get_text(in, &n); break;
   case KF_THRIFT_LIST:
   case KF_THRIFT_SET: skip_list(in); break;
   case KF_THRIFT_MAP: skip_map(in); break;
@@ -192,7 +198,7 @@ static void skip(kf_thrift *in, kf_thrift_type type, bool element) {
 
 void kf_thrift_skip(kf_thrift_struct *s) { skip(s->in, s->type, false); }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------- */
 
 void kf_thrift_put_varint(kf_string *to, uint64_t value) {
   char bytes[10];
@@ -207,7 +213,8 @@ static void put_zigzag(kf_string *to, int64_t value) {
 }
 
 static void put_head(kf_thrift_out *s, int16_t id, kf_thrift_type type) {
-  char head = (char)((id - s->last) << 4 | (int)type); /* fields of Parquet are never 16 apart */
+  char head =
+      (char)((id - s->last) << 4 | (int)type); /* field numbers of Parquet differ by less than 16 */
   kf_string_add(s->to, &head, 1);
   s->last = id;
 }

@@ -1,5 +1,5 @@
-/* thrift.h - the compact protocol of Thrift, as far as Parquet's metadata need it: reading with bounds
- * on everything, and writing. */
+/* thrift.h - the compact protocol of Thrift, as far as Parquet metadata need it: bounded
+ * reading, and writing. */
 #ifndef KF_THRIFT_H
 #define KF_THRIFT_H
 
@@ -21,16 +21,16 @@ typedef enum kf_thrift_type {
   KF_THRIFT_STRUCT = 12
 } kf_thrift_type;
 
-/* Bytes that are read from left to right. After the first mistake `bad` stays set and everything reads
- * as zero, so one check at the end of a struct is enough. */
+/* A reader of bytes. After the first error `bad` stays set and everything reads as zero, so one
+ * check at the end of a struct is enough. */
 typedef struct kf_thrift {
   const unsigned char *at, *end;
-  const char *bad; /* what is wrong; NULL: nothing */
-  bool ended;      /* it is that the bytes end too early */
-  unsigned depth;  /* of structs and lists that are being read */
+  const char *bad; /* the error; NULL: none */
+  bool ended;      /* the error is that the bytes end too early */
+  unsigned depth;  /* nesting of structs and lists */
 } kf_thrift;
 
-/* A struct that is being read, field by field. */
+/* A struct being read, field by field. */
 typedef struct kf_thrift_struct {
   kf_thrift *in;
   int16_t id; /* of the field */
@@ -39,24 +39,24 @@ typedef struct kf_thrift_struct {
 
 kf_thrift kf_thrift_start(const void *bytes, size_t n);
 kf_thrift_struct kf_thrift_enter(kf_thrift *in);
-/* The next field; false at the end of the struct, or if the bytes are bad. The caller reads its value
- * or skips it. */
+kf_thrift_struct kf_thrift_enter_field(const kf_thrift_struct *s); /* the field must be a struct */
+/* The next field; false at the end of the struct and on errors. The caller
+ * reads or skips its value. */
 bool kf_thrift_field(kf_thrift_struct *s);
-/* Integers of any width; `bad` if the field is of another type. */
+/* Integers of any width; sets `bad` for other types. */
 int64_t kf_thrift_integer(kf_thrift_struct *s);
-int32_t kf_thrift_i32(kf_thrift_struct *s); /* `bad` if it does not fit */
+int32_t kf_thrift_i32(kf_thrift_struct *s); /* sets `bad` if it does not fit */
 bool kf_thrift_bool(kf_thrift_struct *s);
 /* Bytes inside the input. */
 const char *kf_thrift_binary(kf_thrift_struct *s, uint32_t *n);
-/* The number of elements of a list, each of `type`; an element takes a byte at least. */
+/* The number of elements of a list, each of `type`. An element takes at least one byte, so the
+ * input bounds the number. */
 uint32_t kf_thrift_list(kf_thrift_struct *s, kf_thrift_type type);
-/* An element of a list of strings. */
-const char *kf_thrift_element(kf_thrift *in, uint32_t *n);
 void kf_thrift_skip(kf_thrift_struct *s);
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ------------------------------------------------------------------------------- */
 
-/* A struct that is being written; fields come in rising order. */
+/* A struct being written; fields come in ascending order. */
 typedef struct kf_thrift_out {
   kf_string *to;
   int16_t last;
@@ -65,11 +65,12 @@ void kf_thrift_put_varint(kf_string *to, uint64_t value);
 void kf_thrift_put_i32(kf_thrift_out *s, int16_t id, int32_t value);
 void kf_thrift_put_i64(kf_thrift_out *s, int16_t id, int64_t value);
 void kf_thrift_put_text(kf_thrift_out *s, int16_t id, const char *text);
-/* The head of a list, whose elements follow. */
+/* The header of a list; its elements follow. */
 void kf_thrift_put_list(kf_thrift_out *s, int16_t id, kf_thrift_type type, uint32_t n);
 void kf_thrift_put_element_i32(kf_string *to, int32_t value);
 void kf_thrift_put_element_text(kf_string *to, const char *text);
-/* A struct in a field, or, with kf_thrift_out from a list, an element. It must be ended. */
+/* A struct as a field, to be ended by kf_thrift_put_end. As a list element, start
+ * one with `to` alone. */
 kf_thrift_out kf_thrift_put_struct(kf_thrift_out *s, int16_t id);
 void kf_thrift_put_end(kf_thrift_out *s);
 

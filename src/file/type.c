@@ -1,6 +1,6 @@
 /* type.c - element types and their conversion.
  *
- * Files hold little-endian numbers, as does every machine koofu runs on; a port to another one starts
+ * Files have little-endian numbers, as do all machines koofu runs on; a port to another one starts
  * at the assertion below. */
 #include "file/file_internal.h"
 
@@ -32,7 +32,7 @@ const char *kf_dtype_name(kf_dtype dtype) {
   return (unsigned)dtype <= KF_F64 ? dtypes[dtype].name : NULL;
 }
 
-/* --- floats ---------------------------------------------------------------------------------- */
+/* --- floats -------------------------------------------------------------------------------- */
 
 /* A bf16 is the upper half of an f32. */
 static void decode_bf16(const uint16_t *in, size_t n, float *out) {
@@ -65,12 +65,12 @@ static uint16_t encode_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   if (!isfinite(value)) return (uint16_t)(bits >> 16);
-  bits += 0x7FFF + ((bits >> 16) & 1); /* to nearest, ties to even; may carry into the exponent */
+  bits += 0x7FFF + ((bits >> 16) & 1); /* round to nearest even; may carry into the exponent */
   return (uint16_t)(bits >> 16);
 }
 
-/* The first finite element that was rounded to infinity, or n; `infinity` is the exponent field of the
- * narrow type. */
+/* The first finite element that was rounded to infinity, or n. infinity: the exponent
+ * mask of the narrow type. */
 static size_t find_overflow(const float *in, const uint16_t *out, size_t n, uint16_t infinity) {
   for (size_t i = 0; i < n; i++)
     if ((out[i] & infinity) == infinity && isfinite(in[i])) return i;
@@ -92,7 +92,7 @@ size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, s
   return n;
 }
 
-/* --- integers -------------------------------------------------------------------------------- */
+/* --- integers ------------------------------------------------------------------------------ */
 
 static int64_t integer_at(kf_type type, size_t size, const unsigned char *in) {
   uint64_t bits = 0;

@@ -1,7 +1,7 @@
 /* unpack.c - the codecs of Parquet: Snappy and LZ4 here, gzip by zlib, Zstandard by libzstd.
  *
- * The size of what comes out is known before. Nothing is written past it, nothing is read past the end
- * of the input, and anything but that very size is damage. */
+ * The unpacked size is known beforehand. Nothing is written past it, nothing is read past the end
+ * of the input, and any other size means damage. */
 #include "file/file_internal.h"
 
 #include <string.h>
@@ -32,12 +32,12 @@ const char *kf_codec_refusal(int codec) {
 #endif
   case 3: return "LZO, which koofu does not read";
   case 4: return "Brotli, which koofu does not read";
-  case 5: return "LZ4 in the framing of Hadoop, which koofu does not read (LZ4_RAW it does)";
+  case 5: return "LZ4 in Hadoop framing, which koofu does not read (it reads LZ4_RAW)";
   default: return "a codec that koofu does not know";
   }
 }
 
-/* Copies n bytes that begin `back` before `to`, where both may overlap: the last ones then repeat. */
+/* Copies n bytes from `back` bytes before `to`. If they overlap, the last `back` bytes repeat. */
 static void repeat(unsigned char *to, size_t back, size_t n) {
   const unsigned char *from = to - back;
   if (back >= n) {
@@ -47,9 +47,9 @@ static void repeat(unsigned char *to, size_t back, size_t n) {
   for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-/* --- Snappy ---------------------------------------------------------------------------------- */
+/* --- Snappy -------------------------------------------------------------------------------- */
 
-/* How many bytes at the beginning say, as a varint, that m are packed; 0: they do not. */
+/* The length of the varint at the beginning, which must be m; 0: it is not. */
 static size_t snappy_size(const unsigned char *in, size_t n, size_t m) {
   uint64_t size = 0;
   unsigned shift = 0;
@@ -62,9 +62,9 @@ static size_t snappy_size(const unsigned char *in, size_t n, size_t m) {
   return size == m ? at : 0;
 }
 
-/* The element that follows: how many bytes it has itself, how many it stands for, and how far back these
- * are (0: they come next). 0: it does not end within n bytes. The low two bits of the first byte tell a
- * literal from copies with 1, 2 or 4 bytes of distance. */
+/* Reads the head of an element and returns its length; 0: it does not end within n bytes. *length:
+ * the bytes it stands for; *back: how far back they are, 0 for a literal, which follows. The low
+ * two bits of the first byte tell a literal from copies with 1, 2 or 4 bytes of distance. */
 static size_t snappy_head(const unsigned char *in, size_t n, size_t *length, size_t *back) {
   unsigned tag = n > 0 ? *in : 0, kind = tag & 3;
   size_t more = (tag >> 2) + 1, number = 0;
@@ -73,12 +73,12 @@ static size_t snappy_head(const unsigned char *in, size_t n, size_t *length, siz
   for (size_t i = 0; i < extra; i++) number |= (size_t)in[i + 1] << 8 * i;
   *length = kind == 0 && extra > 0 ? number + 1 : kind == 1 ? (tag >> 2 & 7) + 4 : more;
   if (kind == 1) number |= (size_t)(tag >> 5) << 8;
-  /* Nothing lies at distance 0, nor that far away. */
+  /* a distance of 0 is invalid */
   *back = kind == 0 ? 0 : number > 0 ? number : SIZE_MAX;
   return extra + 1;
 }
 
-/* Elements that stand for exactly m bytes; false: they do not. */
+/* Unpacks to exactly m bytes; false: damaged. */
 static bool unpack_snappy(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
   const unsigned char *end = in + n;
   unsigned char *to = out, *limit = out + m;
@@ -98,9 +98,9 @@ static bool unpack_snappy(const unsigned char *in, size_t n, unsigned char *out,
   return to == limit;
 }
 
-/* --- LZ4 ------------------------------------------------------------------------------------- */
+/* --- LZ4 ----------------------------------------------------------------------------------- */
 
-/* A length of 15 goes on in the next bytes, up to one that is not 255. */
+/* A length of 15 continues in the next bytes, up to one that is not 255. */
 static bool get_length(const unsigned char **in, const unsigned char *end, size_t *length) {
   if (*length < 15) return true;
   for (unsigned byte = 255; byte == 255;) {
@@ -111,7 +111,7 @@ static bool get_length(const unsigned char **in, const unsigned char *end, size_
   return true;
 }
 
-/* Sequences of literals and a copy; the last one has no copy. */
+/* Unpacks sequences of literals and a copy; the last one has no copy. */
 static bool unpack_lz4(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
   const unsigned char *end = in + n;
   unsigned char *to = out, *limit = out + m;
@@ -137,9 +137,9 @@ static bool unpack_lz4(const unsigned char *in, size_t n, unsigned char *out, si
   }
 }
 
-/* --- gzip and Zstandard ------------------------------------------------------------------------ */
+/* --- gzip and Zstandard -------------------------------------------------------------------- */
 
-/* Both take memory of their own, which may not be there. */
+/* Both allocate memory themselves, which may fail. */
 
 #ifdef KF_WITH_ZLIB
 static kf_status unpack_gzip(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
@@ -157,38 +157,30 @@ static kf_status unpack_gzip(const unsigned char *in, size_t n, unsigned char *o
 #endif
 
 #ifdef KF_WITH_ZSTD
-static kf_status unpack_zstd(void **state, const unsigned char *in, size_t n, unsigned char *out,
-                             size_t m) {
-  if (*state == NULL) *state = ZSTD_createDCtx();
-  if (*state == NULL) return KF_ERR_MEM;
-  size_t got = ZSTD_decompressDCtx(*state, out, m, in, n);
+static kf_status unpack_zstd(const unsigned char *in, size_t n, unsigned char *out, size_t m) {
+  size_t got = ZSTD_decompress(out, m, in, n);
   if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) return KF_ERR_MEM;
   return got == m ? KF_OK : KF_ERR_DATA;
 }
-
-void kf_unpack_free(void *state) { ZSTD_freeDCtx(state); }
-#else
-void kf_unpack_free(void *state) { (void)state; }
 #endif
 
-static kf_status sound(bool is) { return is ? KF_OK : KF_ERR_DATA; }
+static kf_status data_status(bool valid) { return valid ? KF_OK : KF_ERR_DATA; }
 
-kf_status kf_unpack(kf_codec codec, void **state, const unsigned char *in, size_t n,
-                    unsigned char *out, size_t m) {
-  (void)state;
-  if (n == 0 && m == 0) return KF_OK; /* a page of nulls alone */
+kf_status kf_unpack(kf_codec codec, const unsigned char *in, size_t n, unsigned char *out,
+                    size_t m) {
+  if (n == 0 && m == 0) return KF_OK; /* a page with nulls only */
   size_t size = codec == KF_CODEC_SNAPPY ? snappy_size(in, n, m) : 0;
   switch (codec) {
-  case KF_CODEC_SNAPPY: return sound(size > 0 && unpack_snappy(in + size, n - size, out, m));
-  case KF_CODEC_LZ4: return sound(unpack_lz4(in, n, out, m));
+  case KF_CODEC_SNAPPY: return data_status(size > 0 && unpack_snappy(in + size, n - size, out, m));
+  case KF_CODEC_LZ4: return data_status(unpack_lz4(in, n, out, m));
 #ifdef KF_WITH_ZLIB
   case KF_CODEC_GZIP: return unpack_gzip(in, n, out, m);
 #endif
 #ifdef KF_WITH_ZSTD
-  case KF_CODEC_ZSTD: return unpack_zstd(state, in, n, out, m);
+  case KF_CODEC_ZSTD: return unpack_zstd(in, n, out, m);
 #endif
   default:
     if (n == m) memcpy(out, in, n);
-    return sound(n == m);
+    return data_status(n == m);
   }
 }

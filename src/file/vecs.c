@@ -1,9 +1,9 @@
 /* vecs.c - the plain vector formats of nearest-neighbour benchmarks.
  *
- * .fvecs: each row is an int32 with the dimension and as many f32. All dimensions must be equal; those
- *         after the first are checked when their rows are read.
- * .fbin:  uint32 rows, uint32 dimension, then the rows in f32; .f16bin, .u8bin and .i8bin the same with
- *         elements of other types. */
+ * .fvecs: each row is an int32 with the dimension, then as many f32. All dimensions must be equal;
+ *         those after the first are checked when their rows are read.
+ * .fbin:  uint32 rows, uint32 dimension, then the rows in f32; .f16bin, .u8bin and .i8bin are the
+ *         same with other element types. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>

@@ -1,10 +1,11 @@
-/* zip.c - ZIP archives, as NumPy writes them: the directory, and members that are stored or deflated.
+/* zip.c - ZIP archives, as NumPy writes them: the directory, and stored or deflated members.
  *
- * The directory at the end of the file is what counts; local headers must agree with it. Its place, the
- * sizes and the names are checked before anything else is read, so that nothing lies outside the file or
- * under two names. A stored member is read in place. A deflated one cannot be read from the middle, so it is
- * unpacked once, to a file without a name on the disk of the archive (or in /tmp, if that cannot be written);
- * memory stays small, and nothing is left behind. Both are compared with the CRC-32 of the directory. */
+ * The directory at the end of the file is authoritative; local headers must agree with it. Its
+ * place, the sizes and the names are checked before anything else is read, so no member lies
+ * outside the file and no name occurs twice. A stored member is read in place. A deflated one has
+ * no random access, so it is unpacked once to an unnamed file on the disk of the archive (or in
+ * /tmp, if that disk is not writable); memory stays small, and nothing is left behind. Both are
+ * checked against the CRC-32 of the directory. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -21,16 +22,16 @@
 
 enum {
   CHUNK = 65536,
-  END_SIZE = 22,   /* the end record, without its comment */
-  END64_SIZE = 56, /* its 64-bit version, and what locates it */
+  END_SIZE = 22,   /* size of the end record, without its comment */
+  END64_SIZE = 56, /* of its 64-bit version, and of the locator of that */
   LOCATOR_SIZE = 20,
-  ENTRY_SIZE = 46, /* an entry of the directory, without name, extra field and comment */
+  ENTRY_SIZE = 46, /* of a directory entry, without name, extra field and comment */
   LOCAL_SIZE = 30,
-  MOST_MEMBERS = 65536
+  MAX_MEMBERS = 65536
 };
-#define DIRECTORY_CAP (16u << 20)
+#define MAX_DIRECTORY (16u << 20)
 
-/* --- little-endian numbers ------------------------------------------------------------------- */
+/* --- little-endian numbers ----------------------------------------------------------------- */
 
 static unsigned get16(const unsigned char *p) { return (unsigned)p[0] | (unsigned)p[1] << 8; }
 
@@ -38,17 +39,17 @@ static uint32_t get32(const unsigned char *p) { return get16(p) | (uint32_t)get1
 
 static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
 
-/* --- the directory --------------------------------------------------------------------------- */
+/* --- the directory ------------------------------------------------------------------------- */
 
 typedef struct directory {
   uint64_t entries, size, offset;
 } directory;
 
-static kf_status broken(const kf_zip *zip, const char *what, kf_err *err) {
-  return kf_fail_file(err, zip->in.path, "is not a sound .npz file: %s", what);
+static kf_status fail_archive(const kf_zip *zip, const char *what, kf_err *err) {
+  return kf_fail_file(err, zip->in.path, "is not a valid .npz file: %s", what);
 }
 
-/* The end record is the last one whose comment ends with the file. */
+/* Finds the end record: the last one whose comment ends with the file. */
 static kf_status find_end(const kf_zip *zip, uint64_t *offset, unsigned char record[END_SIZE],
                           kf_err *err) {
   unsigned char *tail = NULL;
@@ -65,24 +66,24 @@ static kf_status find_end(const kf_zip *zip, uint64_t *offset, unsigned char rec
   }
   kf_free(tail);
   if (status != KF_OK || *offset != UINT64_MAX) return status;
-  return broken(zip, "it has no directory at its end (cut short?)", err);
+  return fail_archive(zip, "it has no directory at its end (cut short?)", err);
 }
 
-/* The 64-bit end record in front of the other one; *end becomes its offset. */
+/* Reads the 64-bit end record before the other one; *end becomes its offset. */
 static kf_status read_end64(const kf_zip *zip, uint64_t *end, directory *d, kf_err *err) {
   unsigned char p[END64_SIZE];
   static const char damaged[] = "its 64-bit directory is damaged";
-  if (*end < LOCATOR_SIZE + END64_SIZE) return broken(zip, damaged, err);
+  if (*end < LOCATOR_SIZE + END64_SIZE) return fail_archive(zip, damaged, err);
   uint64_t locator = *end - LOCATOR_SIZE;
   KF_TRY(kf_in_read(&zip->in, locator, p, LOCATOR_SIZE, err));
   uint64_t offset = get64(p + 8);
   if (memcmp(p, "PK\6\7", 4) != 0 || get32(p + 4) != 0 || get32(p + 16) > 1 ||
       offset > locator - END64_SIZE)
-    return broken(zip, damaged, err);
+    return fail_archive(zip, damaged, err);
   KF_TRY(kf_in_read(&zip->in, offset, p, END64_SIZE, err));
   if (memcmp(p, "PK\6\6", 4) != 0 || get64(p + 4) != locator - offset - 12 || get32(p + 16) != 0 ||
       get32(p + 20) != 0 || get64(p + 24) != get64(p + 32))
-    return broken(zip, damaged, err);
+    return fail_archive(zip, damaged, err);
   *d = (directory){.entries = get64(p + 32), .size = get64(p + 40), .offset = get64(p + 48)};
   *end = offset;
   return KF_OK;
@@ -97,10 +98,10 @@ static kf_status find_directory(const kf_zip *zip, directory *d, kf_err *err) {
   if (wide)
     KF_TRY(read_end64(zip, &end, d, err));
   else if (get16(p + 4) != 0 || get16(p + 6) != 0 || get16(p + 8) != d->entries)
-    return broken(zip, "it is one part of several", err);
+    return fail_archive(zip, "it is one part of several", err);
   if (d->offset > end || d->size != end - d->offset)
-    return broken(zip, "its directory is not where the end of the file says", err);
-  if (d->size > DIRECTORY_CAP || d->entries > MOST_MEMBERS || d->entries * ENTRY_SIZE > d->size)
+    return fail_archive(zip, "its directory is not where the end record says", err);
+  if (d->size > MAX_DIRECTORY || d->entries > MAX_MEMBERS || d->entries * ENTRY_SIZE > d->size)
     return kf_fail_file(err, zip->in.path,
                         "the directory has %" PRIu64 " entries in %" PRIu64
                         " bytes, too many or too few",
@@ -108,7 +109,7 @@ static kf_status find_directory(const kf_zip *zip, directory *d, kf_err *err) {
   return KF_OK;
 }
 
-/* Sizes and offset of 64 bits, in the extra field, for those that are all ones. */
+/* Reads 64-bit sizes and offset from the extra field, for those that are all ones. */
 static bool read_extra(kf_zip_member *m, const unsigned char *extra, size_t n) {
   uint64_t *wide[3] = {&m->size, &m->packed, &m->header};
   bool wanted = false;
@@ -135,6 +136,11 @@ static bool read_extra(kf_zip_member *m, const unsigned char *extra, size_t n) {
   return false;
 }
 
+static kf_status bad_member(const kf_zip *zip, const kf_zip_member *m, const char *what,
+                            kf_err *err) {
+  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, what);
+}
+
 static kf_status check_member(const kf_zip *zip, const kf_zip_member *m, kf_err *err) {
   const char *wrong = NULL;
   if (m->header > zip->end || zip->end - m->header < LOCAL_SIZE ||
@@ -142,21 +148,20 @@ static kf_status check_member(const kf_zip *zip, const kf_zip_member *m, kf_err 
     wrong = "lies outside the file";
   else if (m->method == 0 && m->packed != m->size)
     wrong = "is stored with two different sizes";
-  else if (m->method == 8 && m->size / 1032 > m->packed) /* the most that deflate can do */
+  else if (m->method == 8 && m->size / 1032 > m->packed) /* the best ratio of deflate */
     wrong = "claims to be larger than it can be";
-  if (wrong == NULL) return KF_OK;
-  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, wrong);
+  return wrong != NULL ? bad_member(zip, m, wrong, err) : KF_OK;
 }
 
-/* The entry at *at, which moves past it. */
+/* Reads the entry at *at and moves *at past it. */
 static kf_status read_entry(kf_zip *zip, kf_zip_member *m, const unsigned char **at,
                             const unsigned char *end, kf_err *err) {
   const unsigned char *p = *at;
   static const char damaged[] = "its directory is damaged";
-  if (end - p < ENTRY_SIZE || memcmp(p, "PK\1\2", 4) != 0) return broken(zip, damaged, err);
+  if (end - p < ENTRY_SIZE || memcmp(p, "PK\1\2", 4) != 0) return fail_archive(zip, damaged, err);
   size_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
   if ((size_t)(end - p) - ENTRY_SIZE < name + extra + comment || get16(p + 34) != 0)
-    return broken(zip, damaged, err);
+    return fail_archive(zip, damaged, err);
   *m = (kf_zip_member){.header = get32(p + 42),
                        .packed = get32(p + 20),
                        .size = get32(p + 24),
@@ -165,11 +170,10 @@ static kf_status read_entry(kf_zip *zip, kf_zip_member *m, const unsigned char *
                        .encrypted = (get16(p + 8) & 1) != 0};
   const char *text = (const char *)p + ENTRY_SIZE;
   if (memchr(text, '\0', name) != NULL || !kf_utf8_valid(text, name))
-    return broken(zip, "the name of a member is not UTF-8", err);
-  KF_TAKE_ZERO(&zip->arena, m->name, name + 1);
+    return fail_archive(zip, "the name of a member is not UTF-8", err);
+  m->name = kf_copy_text(&zip->arena, text, name);
   if (m->name == NULL) return kf_fail_memory(err);
-  memcpy(m->name, text, name);
-  if (!read_extra(m, p + ENTRY_SIZE + name, extra)) return broken(zip, damaged, err);
+  if (!read_extra(m, p + ENTRY_SIZE + name, extra)) return fail_archive(zip, damaged, err);
   *at = p + ENTRY_SIZE + name + extra + comment;
   return check_member(zip, m, err);
 }
@@ -185,7 +189,7 @@ static kf_status read_entries(kf_zip *zip, const directory *d, const unsigned ch
   if (zip->arena.failed) return kf_fail_memory(err);
   for (uint64_t i = 0; i < d->entries; i++, zip->n++)
     KF_TRY(read_entry(zip, &zip->members[zip->n], &at, end, err));
-  if (at != end) return broken(zip, "its directory has bytes after the last entry", err);
+  if (at != end) return fail_archive(zip, "its directory has bytes after the last entry", err);
   if (zip->n > 0) qsort(zip->members, zip->n, sizeof *zip->members, by_name);
   for (size_t i = 1; i < zip->n; i++)
     if (by_name(&zip->members[i - 1], &zip->members[i]) == 0)
@@ -212,22 +216,17 @@ void kf_zip_close(kf_zip *zip) {
   kf_arena_free(&zip->arena);
 }
 
-/* --- members --------------------------------------------------------------------------------- */
+/* --- members ------------------------------------------------------------------------------- */
 
-static kf_status bad_member(const kf_zip *zip, const kf_zip_member *m, const char *what,
-                            kf_err *err) {
-  return kf_fail_file(err, zip->in.path, "the member '%.64s' %s", m->name, what);
-}
-
-/* Where the bytes of a member begin. Its local header must agree with the directory. */
+/* Finds where the bytes of a member begin. Its local header must agree with the directory. */
 static kf_status find_bytes(const kf_zip *zip, const kf_zip_member *m, uint64_t *offset,
                             kf_err *err) {
   unsigned char p[LOCAL_SIZE];
   if (m->encrypted) return bad_member(zip, m, "is encrypted", err);
   if (m->method != 0 && m->method != 8)
     return kf_fail_file(err, zip->in.path,
-                        "the member '%.64s' is packed by method %u; stored and deflated ones are "
-                        "read",
+                        "the member '%.64s' is packed by method %u; only stored and deflated ones "
+                        "are read",
                         m->name, m->method);
   KF_TRY(kf_in_read(&zip->in, m->header, p, LOCAL_SIZE, err));
   size_t name = get16(p + 26);
@@ -264,7 +263,7 @@ static kf_status verify_stored(const kf_zip *zip, const kf_zip_member *m, uint64
   return check_crc(zip, m, &c, err);
 }
 
-/* --- deflated members ------------------------------------------------------------------------ */
+/* --- deflated members ---------------------------------------------------------------------- */
 
 #ifdef KF_WITH_ZLIB
 
@@ -272,7 +271,7 @@ typedef struct inflater {
   const kf_zip *zip;
   const kf_zip_member *member;
   z_stream z;
-  uint64_t offset, left; /* of what is not read yet */
+  uint64_t offset, left; /* of the unread input */
   uint64_t done;         /* bytes unpacked */
   bool ended;
   unsigned char in[CHUNK], out[CHUNK];
@@ -284,8 +283,9 @@ static kf_status start(inflater *f, const kf_zip *zip, const kf_zip_member *m, k
   return inflateInit2(&f->z, -MAX_WBITS) == Z_OK ? KF_OK : kf_fail_memory(err);
 }
 
-/* The next bytes, at most n; fewer only at the end. */
-static kf_status more(inflater *f, unsigned char *bytes, size_t n, size_t *got, kf_err *err) {
+/* Unpacks the next n bytes; fewer only at the end. */
+static kf_status inflate_next(inflater *f, unsigned char *bytes, size_t n, size_t *got,
+                              kf_err *err) {
   f->z.next_out = bytes;
   f->z.avail_out = (uInt)n;
   while (f->z.avail_out > 0 && !f->ended) {
@@ -308,8 +308,9 @@ static kf_status more(inflater *f, unsigned char *bytes, size_t n, size_t *got, 
   return KF_OK;
 }
 
-/* A file that has a name for a moment: only SIGKILL can end the process in between. -1: no such file. */
-static int briefly_named(char *path) {
+/* Creates a file and deletes its name. Signals are blocked, so that only SIGKILL can leave it
+ * behind. -1: impossible. */
+static int open_and_delete(char *path) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -322,30 +323,30 @@ static int briefly_named(char *path) {
   return named ? -1 : fd;
 }
 
-/* A file that has no name, so that nothing is left behind. -1: not possible there. */
-static int nameless(const char *folder) {
+/* Opens a file without a name, so that nothing is left behind. -1: impossible there. */
+static int open_unnamed(const char *folder) {
   int fd;
   do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   while (fd < 0 && errno == EINTR);
-  /* What file systems and kernels say that have no such files. */
+  /* File systems and kernels without such files report one of these. */
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
   char *path = kf_path_join(folder, ".koofu-XXXXXX");
-  if (path != NULL) fd = briefly_named(path);
+  if (path != NULL) fd = open_and_delete(path);
   int code = path != NULL ? errno : ENOMEM;
   kf_free(path);
   errno = code;
   return fd;
 }
 
-/* On the disk of the archive, which has room for such files; /tmp may be memory. */
-static kf_status open_workspace(const kf_zip *zip, int *fd, kf_err *err) {
+/* The disk of the archive has room for such files; /tmp may be memory. */
+static kf_status open_temporary(const kf_zip *zip, int *fd, kf_err *err) {
   char *folder = kf_strdup(zip->in.path);
   if (folder == NULL) return kf_fail_memory(err);
   char *slash = strrchr(folder, '/');
   if (slash != NULL) slash[1] = '\0';
-  *fd = nameless(slash != NULL ? folder : "./");
+  *fd = open_unnamed(slash != NULL ? folder : "./");
   kf_free(folder);
-  if (*fd < 0) *fd = nameless("/tmp/");
+  if (*fd < 0) *fd = open_unnamed("/tmp/");
   if (*fd >= 0) return KF_OK;
   return kf_fail_errno(err, zip->in.path,
                        "its arrays are compressed, and there is no place to unpack them "
@@ -373,7 +374,7 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
   kf_crc c;
   kf_crc_start(&c);
   for (size_t got = CHUNK; got == CHUNK;) {
-    KF_TRY(more(f, f->out, CHUNK, &got, err));
+    KF_TRY(inflate_next(f, f->out, CHUNK, &got, err));
     if (f->done > f->member->size) break;
     kf_crc_add(&c, f->out, got);
     KF_TRY(write_all(f->zip, fd, f->out, got, err));
@@ -386,7 +387,7 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
 static kf_status unpack(const kf_zip *zip, const kf_zip_member *m, int *fd, kf_err *err) {
   inflater f;
   KF_TRY(start(&f, zip, m, err));
-  kf_status status = open_workspace(zip, fd, err);
+  kf_status status = open_temporary(zip, fd, err);
   if (status == KF_OK) status = unpack_all(&f, *fd, err);
   inflateEnd(&f.z);
   if (status != KF_OK && *fd >= 0) {
@@ -400,7 +401,7 @@ static kf_status peek_deflated(const kf_zip *zip, const kf_zip_member *m, unsign
                                size_t n, size_t *got, kf_err *err) {
   inflater f;
   KF_TRY(start(&f, zip, m, err));
-  kf_status status = more(&f, bytes, n, got, err);
+  kf_status status = inflate_next(&f, bytes, n, got, err);
   inflateEnd(&f.z);
   return status;
 }
@@ -425,7 +426,7 @@ static kf_status peek_deflated(const kf_zip *zip, const kf_zip_member *m, unsign
 
 #endif
 
-/* --- any ------------------------------------------------------------------------------------- */
+/* --- any ----------------------------------------------------------------------------------- */
 
 kf_status kf_zip_peek(const kf_zip *zip, const kf_zip_member *m, unsigned char *bytes, size_t n,
                       size_t *got, kf_err *err) {

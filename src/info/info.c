@@ -284,5 +284,5 @@ kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out) {
     kf_info_free((kf_info *)i);
     kf_enter(ctx);
   }
-  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
+  return kf_fail(err, KF_ERR_IO, "%s: it keeps being replaced", path);
 }

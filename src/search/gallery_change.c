@@ -26,7 +26,7 @@ kf_status kf_writer_lock(kf_gallery_writer *w, const char *path, kf_gallery_dept
     w->old = NULL;
     kf_guard_release(&w->guard);
   }
-  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", path);
+  return kf_fail(err, KF_ERR_IO, "%s: it keeps being replaced", path);
 }
 
 /* --- the rows to remove ---------------------------------------------------------------------- */
@@ -120,8 +120,8 @@ static kf_status write_change(kf_gallery_writer *w, const leaving *x, uint32_t k
   KF_TRY(declare(w, x, k, err));
   KF_TRY(write_tensors(w, x, err));
   if (w->repeated) return KF_OK;
-  KF_TRY(kf_stw_belongs(w->file, &w->guard, path, err));
-  w->done.bytes = kf_stw_bytes(w->file);
+  KF_TRY(kf_out_belongs(kf_stw_out(w->file), &w->guard, path, err));
+  w->done.bytes = kf_stw_out(w->file)->written;
   kf_stw *change = w->file;
   w->file = NULL; /* freed by the commit in any case */
   KF_TRY(kf_stw_commit(change, err));

@@ -254,11 +254,11 @@ static kf_status write_tensors(kf_gallery_writer *w, kf_err *err) {
 }
 
 static kf_status put_in_place(kf_gallery_writer *w, kf_err *err) {
-  if (w->guard.fd >= 0) kf_stw_replaces(w->file, &w->guard);
+  if (w->guard.fd >= 0) kf_out_replaces(kf_stw_out(w->file), &w->guard);
   uint64_t added = kf_writer_rows(w);
   w->done = (kf_gallery_change){.rows = added + (w->old != NULL ? w->old->rows : 0),
                                 .added = added,
-                                .bytes = kf_stw_bytes(w->file)};
+                                .bytes = kf_stw_out(w->file)->written};
   kf_stw *file = w->file;
   w->file = NULL; /* freed by the commit in any case */
   return kf_stw_commit(file, err);
@@ -313,7 +313,7 @@ static kf_status replace(kf_gallery_writer *w, const char *path, kf_err *err) {
 static kf_status commit(kf_gallery_writer *w, const char *path, kf_err *err) {
   bool alone = w->ctx->held == NULL && w->ctx->ranks.rank == 0;
   int lock = -1;
-  if (alone) KF_TRY(kf_stw_lock(w->file, &lock, err));
+  if (alone) KF_TRY(kf_out_lock(kf_stw_out(w->file), &lock, err));
   kf_status status = alone ? replace(w, path, err) : put_in_place(w, err);
   if (lock >= 0) close(lock);
   /* Afterwards no rank may see the old changes. */

@@ -157,7 +157,7 @@ def which_column(box):
     columns = ["'key' (text)", "'class' (text)", "'number' (i64)", "'embedding' (list of f32)"]
     box.refuses(BAD_DATA, *words, "--label-column", "nothing", naming=["no column 'nothing'", *columns])
     box.refuses(BAD_DATA, *words, "--column", "number", "--label-column", "class", naming=["'number' is i64", *columns])
-    box.refuses(BAD_DATA, *words, "--label-column", "embedding", naming=["texts or integers", *columns])
+    box.refuses(BAD_DATA, *words, "--label-column", "embedding", naming=["text or integers", *columns])
     box.refuses(BAD_DATA, "stats", GOLDEN / "pyarrow-bytes-n23.parquet", "--label-column", "class", "-o", "s.safetensors",
                 naming=["no column is a list of floats", "'embedding' (bytes)"])
     box.refuses(BAD_DATA, "stats", GOLDEN / "pyarrow-bytes-n23.parquet", "--column", "embedding", "--label-column", "class",

@@ -1,19 +1,19 @@
-/* pairs.c - which label file belongs to which data file, if a folder or a pattern stands for them.
+/* label_files.c - matches label files to data files, if a folder or a pattern stands for them.
  *
- * By name: part_7.npy goes with part_7.txt. If no label file is named like a data file, both are taken
- * in the order of numbers: img_7.npy goes with labels_7.npy; then the numbers in their names must be the
- * same, since a missing file would move all that follow. */
+ * By name: part_7.npy goes with part_7.txt. If no label file has the name of a data file, both are
+ * taken in numeric order: img_7.npy goes with labels_7.npy. Then the numbers in their names must be
+ * the same, since one missing file would shift all that follow. */
 #include "file/file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A path with its name, without folder and ending. */
+/* A path and its name without folder and extension. */
 typedef struct named {
   char *path; /* first, for kf_by_number */
   const char *name;
   size_t length;
-  size_t at; /* in its list */
+  size_t at; /* index in its list */
 } named;
 
 static named name_of(char *path, size_t at) {
@@ -26,13 +26,12 @@ static named name_of(char *path, size_t at) {
   return (named){.path = path, .name = name, .length = length, .at = at};
 }
 
-static int compare_names(const named *a, const named *b) {
+static int by_name(const void *x, const void *y) {
+  const named *a = x, *b = y;
   size_t n = a->length < b->length ? a->length : b->length;
   int order = memcmp(a->name, b->name, n);
   return order != 0 ? order : (a->length > b->length) - (a->length < b->length);
 }
-
-static int by_name(const void *a, const void *b) { return compare_names(a, b); }
 
 /* The next number in [*at, end), without leading zeros; NULL: there is none. */
 static const char *next_number(const char **at, const char *end, size_t *length) {
@@ -56,28 +55,28 @@ static bool same_numbers(const named *a, const named *b) {
   }
 }
 
-/* Sorts both by name. match[i]: the label file of data file i; *lone is the first without one (NULL:
- * none). Returns how many have one; 0 if names are not unique. */
+/* Sorts both by name. match[i]: the label file of data file i; *unmatched: the first data file
+ * without one (NULL: none). Returns how many have one; 0 if names are not unique. */
 static size_t match_names(named *data, size_t n, named *labels, size_t m, const named **match,
-                          const named **lone) {
+                          const named **unmatched) {
   qsort(data, n, sizeof *data, by_name);
   qsort(labels, m, sizeof *labels, by_name);
   size_t matched = 0, at = 0;
-  *lone = NULL;
+  *unmatched = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (i > 0 && compare_names(&data[i - 1], &data[i]) == 0) return 0;
-    while (at < m && compare_names(&labels[at], &data[i]) < 0) at++;
-    if (at + 1 < m && compare_names(&labels[at], &labels[at + 1]) == 0) return 0;
-    bool found = at < m && compare_names(&labels[at], &data[i]) == 0;
+    if (i > 0 && by_name(&data[i - 1], &data[i]) == 0) return 0;
+    while (at < m && by_name(&labels[at], &data[i]) < 0) at++;
+    if (at + 1 < m && by_name(&labels[at], &labels[at + 1]) == 0) return 0;
+    bool found = at < m && by_name(&labels[at], &data[i]) == 0;
     match[i] = found ? &labels[at] : NULL;
     matched += found;
-    if (!found && *lone == NULL) *lone = &data[i];
+    if (!found && *unmatched == NULL) *unmatched = &data[i];
   }
   return matched;
 }
 
-static kf_status match_ranks(named *data, size_t n, named *labels, size_t m, const named **match,
-                             kf_err *err) {
+static kf_status match_positions(named *data, size_t n, named *labels, size_t m,
+                                 const named **match, kf_err *err) {
   if (n != m)
     return kf_fail(err, KF_ERR_ARG,
                    "%zu label files, such as %s, for %zu data files, such as %s: give one for all "
@@ -88,7 +87,7 @@ static kf_status match_ranks(named *data, size_t n, named *labels, size_t m, con
   for (size_t i = 0; i < n; i++) {
     if (!same_numbers(&data[i], &labels[i]))
       return kf_fail_file(err, labels[i].path,
-                          "by its place in the order of numbers it belongs to %s, but the numbers "
+                          "by its position in numeric order it belongs to %s, but the numbers "
                           "in their names differ",
                           data[i].path);
     match[i] = &labels[i];
@@ -98,16 +97,17 @@ static kf_status match_ranks(named *data, size_t n, named *labels, size_t m, con
 
 static kf_status match_files(named *data, size_t n, named *labels, size_t m, const named **match,
                              kf_err *err) {
-  const named *lone;
-  if (match_names(data, n, labels, m, match, &lone) == 0)
-    return match_ranks(data, n, labels, m, match, err);
-  if (lone == NULL) return KF_OK;
-  return kf_fail_file(err, lone->path, "no label file has its name (there are %zu, such as %s)", m,
-                      labels[0].path);
+  const named *unmatched;
+  if (match_names(data, n, labels, m, match, &unmatched) == 0)
+    return match_positions(data, n, labels, m, match, err);
+  if (unmatched == NULL) return KF_OK;
+  return kf_fail_file(err, unmatched->path,
+                      "no label file has its name (there are %zu, such as %s)", m, labels[0].path);
 }
 
-/* Label files of other data files are left out. */
-static kf_status pair(const kf_paths *data, kf_paths *labels, kf_arena *arena, kf_err *err) {
+/* Drops label files of other data files. */
+static kf_status match_in_order(const kf_paths *data, kf_paths *labels, kf_arena *arena,
+                                kf_err *err) {
   size_t n = data->n, m = labels->n;
   named *rows, *files;
   const named **match;
@@ -127,25 +127,27 @@ static kf_status pair(const kf_paths *data, kf_paths *labels, kf_arena *arena, k
     rest[match[i]->at] = NULL;
   }
   for (size_t i = 0; i < m; i++) kf_free(rest[i]);
-  memcpy(labels->path, order, n * sizeof *order); /* n <= m, since each has its own */
+  memcpy(labels->path, order,
+         n * sizeof *order); /* n <= m: each data file has a label file of its own */
   labels->n = n;
   return KF_OK;
 }
 
-static kf_status match(const kf_paths *data, kf_paths *labels, kf_err *err) {
+static kf_status match_all(const kf_paths *data, kf_paths *labels, kf_err *err) {
   kf_arena arena = {0};
-  kf_status status = pair(data, labels, &arena, err);
+  kf_status status = match_in_order(data, labels, &arena, err);
   kf_arena_free(&arena);
   return status;
 }
 
-kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err) {
-  return labels->listed && labels->n >= 2 ? match(data, labels, err) : KF_OK;
+kf_status kf_paths_match(const kf_paths *data, kf_paths *labels, kf_err *err) {
+  return labels->listed && labels->n >= 2 ? match_all(data, labels, err) : KF_OK;
 }
 
-/* --- clip-retrieval ---------------------------------------------------------------------------- */
+/* --- clip-retrieval ------------------------------------------------------------------------ */
 
-/* "FOLDER/metadata/" for "FOLDER/img_emb/NAME.npy", in `folder`; false: it is elsewhere. */
+/* Sets `folder` to "FOLDER/metadata" for "FOLDER/img_emb/NAME.npy"; false: the file is
+ * elsewhere. */
 static bool find_beside(const char *path, kf_string *folder) {
   const char *name = strrchr(path, '/');
   size_t rows = strlen(KF_CLIP_ROWS);
@@ -158,13 +160,13 @@ static bool find_beside(const char *path, kf_string *folder) {
   return true;
 }
 
-/* Files that follow one another in one folder of rows go with those of one folder beside it. */
+/* Consecutive files in one folder of rows go with the files of one metadata folder. */
 static kf_status add_beside(const kf_paths *data, size_t first, size_t n, const char *folder,
                             kf_paths *out, kf_err *err) {
-  const kf_paths some = {.path = data->path + first, .n = n};
+  const kf_paths part = {.path = data->path + first, .n = n};
   kf_paths found;
   KF_TRY(kf_paths_expand(&folder, 1, true, &found, err));
-  kf_status status = n == 1 && found.n == 1 ? KF_OK : match(&some, &found, err);
+  kf_status status = n == 1 && found.n == 1 ? KF_OK : match_all(&part, &found, err);
   for (size_t i = 0; status == KF_OK && i < found.n; i++) {
     if (!kf_grow((void **)&out->path, &out->room, out->n, sizeof *out->path)) {
       status = kf_fail_memory(err);
