@@ -242,7 +242,7 @@ static kf_status gather(gatherer *g) {
 static kf_status check_text(const gatherer *g, const char *text) {
   size_t n = strlen(text);
   for (size_t at = 0; at < n;)
-    if (kf_unicode_get(kf_utf8_next(text, &at))->kind == KF_UNICODE_SPACE)
+    if (kf_unicode_kind_of(kf_utf8_next(text, &at)) == KF_UNICODE_SPACE)
       return bad(g, "an added token with white space, which is not supported:", text);
   return KF_OK;
 }
