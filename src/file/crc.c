@@ -1,5 +1,5 @@
 /* crc.c - CRC-32, which archives and pages of Parquet carry. */
-#include "file/file_internal.h"
+#include "file/file.h"
 
 /* Eight bytes at a time: table[k][b] is the effect of byte b with k zero bytes after it. */
 void kf_crc_start(kf_crc *c) {

@@ -156,6 +156,16 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 /* Reads all, unchecked. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
+/* --- CRC-32 (crc.c) ---------------------------------------------------------------------------- */
+
+typedef struct kf_crc {
+  uint32_t table[8][256];
+  uint32_t state;
+} kf_crc;
+void kf_crc_start(kf_crc *c);
+void kf_crc_add(kf_crc *c, const unsigned char *bytes, size_t n);
+uint32_t kf_crc_value(const kf_crc *c);
+
 /* --- what must hold of files of koofu (rules.c) ------------------------------------------------ */
 
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
