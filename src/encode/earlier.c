@@ -15,12 +15,6 @@
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-static bool meta_is(const kf_st *st, const char *key, uint64_t value) {
-  const char *text = kf_st_meta(st, key);
-  uint64_t stored = 0;
-  return text != NULL && kf_parse_hex64(text, &stored) && stored == value;
-}
-
 static int by_sum(const void *a, const void *b) {
   const struct kf_earlier_row *x = a, *y = b;
   if (x->sum != y->sum) return x->sum < y->sum ? -1 : 1;
@@ -50,8 +44,8 @@ kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, u
   *e = (kf_earlier){.file = {.in = {.fd = -1}}};
   if (access(path, R_OK) != 0) return KF_OK;
   kf_status status = kf_st_open(&e->file, path, &ignored);
-  if (status == KF_OK && meta_is(&e->file, KF_MADE_WITH, made_with)) {
-    e->same_list = meta_is(&e->file, KF_MADE_OF, made_of);
+  if (status == KF_OK && kf_st_meta_is_hex(&e->file, KF_MADE_WITH, made_with)) {
+    e->same_list = kf_st_meta_is_hex(&e->file, KF_MADE_OF, made_of);
     status = kf_st_origin(&e->file, &e->origin, &ignored);
     if (status == KF_OK) status = read_file(e, dim, type, &ignored);
   }

@@ -78,8 +78,7 @@ typedef struct encoding {
   const kf_encoder *e;
   const kf_tower *tower;
   /* One of these. */
-  const char *const *paths; /* of pictures */
-  const kf_extent *extents; /* of pictures */
+  const kf_extent *extents; /* of pictures in files */
   const kf_image_bytes *pictures;
   const float *pixels;
   const char *const *texts;
@@ -98,12 +97,6 @@ typedef struct encoding {
 } encoding;
 
 static bool of_images(const encoding *j) { return j->tower == &j->e->image; }
-static bool of_files(const encoding *j) { return j->paths != NULL || j->extents != NULL; }
-
-/* Where picture i is, of files. */
-static kf_extent extent_of(const encoding *j, uint64_t i) {
-  return j->extents != NULL ? j->extents[i] : kf_extent_file(j->paths[i]);
-}
 
 /* Pictures or texts of a task: at most `most`, in tasks of equal size, so that threads end
  * together. */
@@ -125,7 +118,7 @@ static kf_status make_workspaces(encoding *j, size_t workers, kf_err *err) {
   for (size_t i = 0; !a->failed && i < workers; i++) {
     workspace *d = &j->workspaces[i];
     d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
-    if (of_files(j) || j->pictures != NULL)
+    if (j->extents != NULL || j->pictures != NULL)
       KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
     if (of_images(j)) KF_TAKE(a, d->pixels, n);
     if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
@@ -184,7 +177,8 @@ static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err
 }
 
 static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
-  if (of_files(j)) return kf_fail_file(err, extent_of(j, i).name, "the embedding is not finite");
+  if (j->extents != NULL)
+    return kf_fail_file(err, j->extents[i].name, "the embedding is not finite");
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
                  of_images(j) ? "picture" : "text", i);
 }
@@ -216,9 +210,9 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
     return KF_OK;
   }
   uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
-  kf_extent extent = of_files(j) ? extent_of(j, i) : (kf_extent){0};
-  kf_status status = of_files(j) ? read_picture(j->ctx, j->e, &extent, buffer, sum, err)
-                                 : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
+  kf_status status = j->extents != NULL
+                         ? read_picture(j->ctx, j->e, &j->extents[i], buffer, sum, err)
+                         : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;
@@ -288,8 +282,13 @@ kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *c
   for (uint64_t i = 0; i < n; i++)
     if (paths[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
-  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .paths = paths, .status = status};
-  return encode_images(&j, err);
+  kf_extent *extents = kf_alloc(n, sizeof *extents);
+  if (extents == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < n; i++) extents[i] = kf_extent_file(paths[i]);
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .extents = extents, .status = status};
+  kf_status result = encode_images(&j, err);
+  kf_free(extents);
+  return result;
 }
 
 kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,

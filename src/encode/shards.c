@@ -153,12 +153,6 @@ static bool same_number(const kf_st *st, const char *key, uint64_t value) {
   return same_text(st, key, text);
 }
 
-static bool same_hex(const kf_st *st, const char *key, uint64_t value) {
-  char digits[17];
-  snprintf(digits, sizeof digits, "%016" PRIx64, value);
-  return same_text(st, key, digits);
-}
-
 /* --- the manifest ----------------------------------------------------------------------------- */
 
 static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
@@ -181,9 +175,9 @@ static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
 static kf_status compare(const kf_shards *shards, const kf_st *st, kf_err *err) {
   const kf_embed_run *run = &shards->run;
   const char *other = NULL;
-  if (!same_number(st, "pictures", run->pictures) || !same_hex(st, "list", run->list))
+  if (!same_number(st, "pictures", run->pictures) || !kf_st_meta_is_hex(st, "list", run->list))
     other = "other pictures";
-  else if (!same_hex(st, "encoder", run->encoder))
+  else if (!kf_st_meta_is_hex(st, "encoder", run->encoder))
     other = "another encoder";
   else if (!same_text(st, "dtype", kf_dtype_name(run->dtype)))
     other = "another type of numbers";
@@ -304,9 +298,10 @@ static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *sh
 
 /* Whether a shard is of the same run and place, and its pictures have not changed since. */
 static bool fits(const kf_embed_run *run, const kf_st *st, uint64_t i, uint64_t stamp) {
-  return same_hex(st, "list", run->list) && same_hex(st, "encoder", run->encoder) &&
+  return kf_st_meta_is_hex(st, "list", run->list) &&
+         kf_st_meta_is_hex(st, "encoder", run->encoder) &&
          same_number(st, "normalize", run->normalize) && same_number(st, "shard", i) &&
-         same_hex(st, "stamp", stamp);
+         kf_st_meta_is_hex(st, "stamp", stamp);
 }
 
 kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,

@@ -235,6 +235,8 @@ void kf_map_checksum_start(kf_checksum *sum, uint32_t dim_in, uint32_t dim_out, 
 kf_status kf_st_map_origin(const kf_st *st, kf_origin *out, kf_err *err);
 /* Reads exactly 16 digits, 0 to 9 and a to f. */
 bool kf_parse_hex64(const char *text, uint64_t *out);
+/* Whether the metadata have this value. */
+bool kf_st_meta_is_hex(const kf_st *st, const char *key, uint64_t value);
 
 /* --- npy ------------------------------------------------------------------------------------- */
 

@@ -105,10 +105,8 @@ static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
 static kf_status take_earlier(quickstart *q, const char *path, uint64_t made_with) {
   kf_err ignored;
   kf_st st;
-  uint64_t stored = 0;
   if (q->options.embed.resume == KF_OFF || kf_st_open(&st, path, &ignored) != KF_OK) return KF_OK;
-  const char *digits = kf_st_meta(&st, KF_MADE_WITH);
-  bool same = digits != NULL && kf_parse_hex64(digits, &stored) && stored == made_with;
+  bool same = kf_st_meta_is_hex(&st, KF_MADE_WITH, made_with);
   kf_st_close(&st);
   if (!same) return KF_OK;
   kf_data *data = NULL;
