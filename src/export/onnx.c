@@ -87,8 +87,6 @@ static const attribute no_attribute[] = {{0}};
 static const attribute of_each_row[] = {{"axes", 1, true}, {"keepdims", 1, false}, {0}};
 static const attribute transposed[] = {{"transB", 1, false}, {0}};
 static const attribute along_rows[] = {{"axis", 1, false}, {0}};
-static const attribute to_double[] = {{"to", DOUBLE, false}, {0}};
-static const attribute to_float[] = {{"to", FLOAT, false}, {0}};
 
 /* Inputs are separated by single spaces. The node is called as its output is. */
 static void add_node(graph *g, const char *type, const char *inputs, const char *output,
@@ -160,23 +158,19 @@ static void add_unit(graph *g, const char *in, const char *name) {
 
 /* --- map, scores, probabilities ----------------------------------------------------------------- */
 
-/* `out` is `in` rounded to f32. */
-static void add_rounded(graph *g, const char *in, const char *out) {
-  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
-           g->type == FLOAT ? no_attribute : to_float);
-}
-
-/* `out` is `in`, which is f32, in the type of the arithmetic. */
-static void add_widened(graph *g, const char *in, const char *out) {
-  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
-           g->type == FLOAT ? no_attribute : to_double);
+/* `out` is `in` as FLOAT or DOUBLE, whichever `to` says; the other is the type of `in`, unless all of
+ * the arithmetic is in f32. */
+static void add_cast(graph *g, unsigned to, const char *in, const char *out) {
+  const attribute cast[] = {{"to", to, false}, {0}};
+  bool same = g->type == FLOAT;
+  add_node(g, same ? "Identity" : "Cast", in, out, same ? no_attribute : cast);
 }
 
 /* 'x', the rows, and 'x_unit'; 'z', the mapped rows, and 'z_unit'. Zero rows give zeros. */
 static void add_map(graph *g) {
   const kf_head *h = g->head;
   const kf_map *map = &h->model->map;
-  add_widened(g, "rows", "x");
+  add_cast(g, DOUBLE, "rows", "x");
   add_most(g, "x", "x");
   add_unit(g, "x", "x");
   const char *in = h->unit_rows ? "x_unit transform" : "x transform";
@@ -191,7 +185,7 @@ static void add_map(graph *g) {
   add_node(g, "Where", "x_there turned zero", "z", no_attribute);
   add_most(g, "z", "z");
   add_unit(g, "z", "z");
-  add_rounded(g, h->unit_mapped ? "z_unit" : "z", "mapped");
+  add_cast(g, FLOAT, h->unit_mapped ? "z_unit" : "z", "mapped");
 }
 
 /* What the prototypes are compared with: rounded to f32 as kf_prototypes_queries does. */
@@ -239,21 +233,21 @@ static void add_offset(graph *g) {
 static void add_scores(graph *g) {
   const kf_head *h = g->head;
   bool offset = h->offset != NULL || h->distances;
-  add_rounded(g, add_query(g), "rounded");
-  add_widened(g, "rounded", "query");
+  add_cast(g, FLOAT, add_query(g), "rounded");
+  add_cast(g, DOUBLE, "rounded", "query");
   add_tensor(g, "prototypes_f32", FLOAT, 2, h->n, h->dim, h->rows);
-  add_widened(g, "prototypes_f32", "prototypes");
+  add_cast(g, DOUBLE, "prototypes_f32", "prototypes");
   if (offset) add_offset(g);
   const char *in = offset ? "query prototypes offset" : "query prototypes";
   add_node(g, "Gemm", in, "products", transposed);
   if (h->distances) add_distances(g);
-  add_rounded(g, h->distances ? "distances" : "products", "scores");
+  add_cast(g, FLOAT, h->distances ? "distances" : "products", "scores");
   if (!(h->temperature > 0)) return;
   add_number(g, "temperature", h->temperature);
   add_node(g, "Mul", h->distances ? "near temperature" : "products temperature", "tempered",
            no_attribute);
   add_node(g, "Softmax", "tempered", "shares", along_rows);
-  add_rounded(g, "shares", "probabilities");
+  add_cast(g, FLOAT, "shares", "probabilities");
 }
 
 static void add_all(graph *g) {

@@ -54,23 +54,15 @@ static void put_real(source *s, double value, const char *ending) {
                  ending);
 }
 
-static void put_floats(source *s, const char *name, uint64_t rows, uint64_t columns,
-                       const float *values) {
-  put(s, "\nstatic const float @_");
-  kf_string_addf(&s->text, "%s[%llu] = {", name, (unsigned long long)(rows * columns));
-  for (uint64_t i = 0; i < rows * columns; i++) {
-    put(s, i % 6 == 0 ? "\n    " : " ");
-    put_real(s, (double)values[i], "f,");
-  }
-  put(s, "\n};\n");
-}
-
-static void put_doubles(source *s, const char *name, uint64_t n, const double *values) {
-  put(s, "\nstatic const double @_");
+/* n numbers: of `floats` or, if that is NULL, of `doubles`. */
+static void put_numbers(source *s, const char *name, uint64_t n, const float *floats,
+                        const double *doubles) {
+  bool single = floats != NULL;
+  put(s, single ? "\nstatic const float @_" : "\nstatic const double @_");
   kf_string_addf(&s->text, "%s[%llu] = {", name, (unsigned long long)n);
   for (uint64_t i = 0; i < n; i++) {
-    put(s, i % 4 == 0 ? "\n    " : " ");
-    put_real(s, values[i], ",");
+    put(s, i % (single ? 6 : 4) == 0 ? "\n    " : " ");
+    put_real(s, single ? (double)floats[i] : doubles[i], single ? "f," : ",");
   }
   put(s, "\n};\n");
 }
@@ -293,10 +285,10 @@ static void put_body(source *s) {
   const kf_head *h = s->head;
   put(s, "\n#ifndef $_REAL\n#define $_REAL double\n#endif\n");
   put_define(s, "COLUMNS", h->dim);
-  put_floats(s, "matrix", h->dim_out, h->dim_in, h->transform);
-  if (h->bias != NULL) put_doubles(s, "bias", h->dim_out, h->bias);
-  put_floats(s, "prototypes", h->n, h->dim, h->rows);
-  if (h->offset != NULL) put_doubles(s, "offset", h->n, h->offset);
+  put_numbers(s, "matrix", (uint64_t)h->dim_out * h->dim_in, h->transform, NULL);
+  if (h->bias != NULL) put_numbers(s, "bias", h->dim_out, NULL, h->bias);
+  put_numbers(s, "prototypes", (uint64_t)h->n * h->dim, h->rows, NULL);
+  if (h->offset != NULL) put_numbers(s, "offset", h->n, NULL, h->offset);
   put(s, tools);
   put_map(s);
   put_query(s);
@@ -331,37 +323,20 @@ static void set_words(source *s, const char *path) {
   }
 }
 
-static kf_status write_file(source *s, const char *path, void (*content)(source *)) {
+/* header: with include guards; body: with the functions. */
+static kf_status write_file(source *s, const char *path, bool header, bool body) {
   s->status = kf_out_open(&s->out, s->ctx, path, &s->ctx->err);
-  if (s->status == KF_OK) content(s);
+  if (s->status == KF_OK) {
+    put_comment(s);
+    if (header) put(s, "#ifndef $_H\n#define $_H\n\n");
+    put_declarations(s);
+    if (body) put_body(s);
+    if (header) put(s, "\n#endif\n");
+  }
   flush(s);
   if (s->status == KF_OK) s->status = kf_out_commit(&s->out, &s->ctx->err);
   kf_out_abort(&s->out);
   return s->status;
-}
-
-static const char begin_header[] = "#ifndef $_H\n#define $_H\n\n";
-static const char end_header[] = "\n#endif\n";
-
-static void header_with_body(source *s) {
-  put_comment(s);
-  put(s, begin_header);
-  put_declarations(s);
-  put_body(s);
-  put(s, end_header);
-}
-
-static void header_alone(source *s) {
-  put_comment(s);
-  put(s, begin_header);
-  put_declarations(s);
-  put(s, end_header);
-}
-
-static void body_alone(source *s) {
-  put_comment(s);
-  put_declarations(s);
-  put_body(s);
 }
 
 static kf_status write_both(source *s, const char *path) {
@@ -369,8 +344,8 @@ static kf_status write_both(source *s, const char *path) {
   char *header = kf_strdup(path);
   if (header == NULL) return kf_fail_memory(&s->ctx->err);
   header[n] = 'h';
-  kf_status status = write_file(s, path, body_alone);
-  if (status == KF_OK) status = write_file(s, header, header_alone);
+  kf_status status = write_file(s, path, false, true);
+  if (status == KF_OK) status = write_file(s, header, true, false);
   kf_free(header);
   return status;
 }
@@ -382,8 +357,7 @@ kf_status kf_export_source(kf_ctx *ctx, const kf_model *model, const kf_export_o
   source s = {.ctx = ctx, .head = &head, .reach = header ? "static inline " : ""};
   set_words(&s, path);
   kf_status status = kf_head_make(&head, ctx, model, o);
-  if (status == KF_OK)
-    status = header ? write_file(&s, path, header_with_body) : write_both(&s, path);
+  if (status == KF_OK) status = header ? write_file(&s, path, true, true) : write_both(&s, path);
   kf_string_clear(&s.text);
   kf_head_clear(&head);
   return status;
