@@ -86,7 +86,8 @@ static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, 
     text = digits;
   }
   if (text == NULL)
-    return kf_fail_file(err, where, "its '%s' is neither a string nor a whole number", s->label_key);
+    return kf_fail_file(err, where, "its '%s' is neither a string nor a whole number",
+                        s->label_key);
   return set_class(s, text, strlen(text), where, err);
 }
 

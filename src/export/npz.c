@@ -1,21 +1,21 @@
 /* npz.c - a model as arrays of numpy: an archive (zip, without compression) of .npy files.
  *
- * All sizes and places are 64 bits wide, in the extra fields that zip has for them, so the layout is
- * the same for small and large members. A checksum is known once its member is written, and is then
- * put where the header of the member has room for it. */
+ * Sizes and offsets are always in the 64-bit extra fields of zip, so small and large members have
+ * the same layout. The checksum of a member is known once it has been written; it is then put into
+ * the member's header. */
 #include "export/export.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_ARRAYS = 24, MOST_NAME = 32, NPY_HEADER = 128 };
+enum { MAX_ARRAYS = 24, MAX_NAME = 32, NPY_HEADER = 128 };
 enum { LOCAL_SIZE = 30, LOCAL_EXTRA = 20, CENTRAL_SIZE = 46, CENTRAL_EXTRA = 28 };
 enum { END64_SIZE = 56, LOCATOR_SIZE = 20, END_SIZE = 22 };
 enum { NEEDED = 45, DATE = 33 }; /* version 4.5; 1 January 1980, so equal models have equal bytes */
-#define MOST_NAMES ((uint64_t)1 << 30) /* bytes of class names as numpy has them */
+#define MAX_NAMES_BYTES ((uint64_t)1 << 30) /* class names in numpy's form */
 
 typedef struct member {
-  char name[MOST_NAME];
+  char name[MAX_NAME];
   uint64_t size, offset;
   uint32_t crc;
 } member;
@@ -24,11 +24,11 @@ typedef struct archive {
   kf_out out;
   kf_err *err;
   size_t n;
-  member members[MOST_ARRAYS];
+  member members[MAX_ARRAYS];
   kf_crc crc; /* of the current member */
 } archive;
 
-/* --- the archive -------------------------------------------------------------------------------- */
+/* --- the archive ------------------------------------------------------------------------------ */
 
 /* A little-endian number; returns what follows it. */
 static unsigned char *set(unsigned char *p, uint64_t value, int bytes) {
@@ -103,7 +103,7 @@ static kf_status put_directory(archive *a) {
   return kf_out_write(&a->out, record, sizeof record, a->err);
 }
 
-/* --- arrays -------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 /* The header of an array, and the member around it. */
 static kf_status begin_array(archive *a, const char *name, const char *type, uint32_t ndim,
@@ -133,7 +133,7 @@ static kf_status put_array(archive *a, const kf_st_field *f) {
   return end_member(a);
 }
 
-/* Class names in UTF-32, all as long as the longest. */
+/* Class names in UTF-32, padded to the longest. */
 static kf_status put_names(archive *a, const kf_names *names) {
   uint64_t longest = 1, shape[] = {names->n, 1}, bytes;
   char type[24];
@@ -142,7 +142,7 @@ static kf_status put_names(archive *a, const kf_names *names) {
     for (size_t at = 0; names->name[k][at] != '\0'; length++) kf_utf8_next(names->name[k], &at);
     if (length > longest) longest = length;
   }
-  if (!kf_mul_u64(longest * 4, names->n, &bytes) || bytes > MOST_NAMES)
+  if (!kf_mul_u64(longest * 4, names->n, &bytes) || bytes > MAX_NAMES_BYTES)
     return kf_fail(a->err, KF_ERR_DATA, "%s: the class names are too long for an array",
                    a->out.path);
   uint32_t *row = kf_alloc(longest, sizeof *row);
