@@ -1,9 +1,9 @@
-/* earlier.c - the output of an earlier run of kf_embed, whose rows need not be made again.
+/* earlier.c - reuses rows from the output of an earlier run of kf_embed.
  *
  * A row depends only on the bytes of its picture, the encoder and a few settings. The file holds a
- * checksum of the picture for every row, and one of encoder and settings. So a picture whose bytes
- * already have a row gets that row, whatever its name and position. Times and sizes do not count,
- * since copying a folder changes the times. */
+ * checksum of the picture for every row, and one of encoder and settings. So a picture gets the row
+ * of equal bytes, whatever its name and position. Times of files do not count, since copying a
+ * folder changes them. */
 #include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/image.h"
@@ -21,7 +21,7 @@ static int by_sum(const void *a, const void *b) {
   return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* KF_ERR_DATA if the file is not what its metadata say. */
+/* KF_ERR_DATA if the tensors do not match the metadata. */
 static kf_status read_file(kf_earlier *e, uint32_t dim, kf_type type, kf_err *err) {
   const kf_st_tensor *rows, *sums;
   KF_TRY(kf_st_expect(&e->file, KF_TENSOR_ROWS, type, 2, (int64_t[]){-1, dim}, &rows, err));
@@ -104,7 +104,7 @@ static kf_status sum_bytes(const kf_in *in, unsigned char *piece, uint64_t *sum,
   return KF_OK;
 }
 
-/* A picture that cannot be read gets no checksum; embedding it will report the error. */
+/* A picture that cannot be read gets KF_NO_SUM; embedding it will report the error. */
 static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) {
   summing *s = argument;
   kf_err ignored;

@@ -1,5 +1,5 @@
-/* encoder.c - loading an encoder: config.c, preprocess.c, tokenizer_load.c and tower_load.c put
- * together, with a checksum of everything that embeddings depend on. */
+/* encoder.c - loads an encoder: config.c, preprocess.c, tokenizer_load.c and tower_load.c together,
+ * with a checksum of everything that embeddings depend on. */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -36,8 +36,8 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
-/* Adds everything besides the weights that embeddings depend on; without `with_text`, those of
- * pictures alone. */
+/* Adds everything but the weights that embeddings depend on; without `with_text`, only what those
+ * of pictures depend on. */
 static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *sum, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
@@ -94,8 +94,8 @@ static char *last_slash(char *path) {
   return slash != NULL ? slash : path;
 }
 
-/* "…/models--openai--clip-vit-base-patch32/snapshots/HASH", as downloads are stored: the last name
- * is a hash. Cuts the path after the first of these folders. */
+/* Downloads are stored as "…/models--openai--clip-vit-base-patch32/snapshots/HASH". Cuts such a
+ * path after the name of the model; false: it is another path, and stays. */
 static bool cut_snapshot(char *path) {
   char *hash = last_slash(path);
   if (hash == path || strlen(hash + 1) != 40) return false;
@@ -110,7 +110,7 @@ static bool cut_snapshot(char *path) {
   return false;
 }
 
-/* The name of a folder: printable UTF-8 that fits. Links and dots are followed first. */
+/* The name of a folder after resolving links and dots, as printable UTF-8 that fits. */
 static void name_folder(const char *folder, char *name, size_t size) {
   char path[PATH_MAX];
   if (realpath(folder, path) == NULL) snprintf(path, sizeof path, "/%.*s", PATH_MAX - 2, folder);

@@ -127,7 +127,7 @@ static kf_status read_jpeg(jpeg_reader *r) {
   jpeg_create_decompress(&r->jpeg);
   r->jpeg.progress = &r->progress;
   jpeg_mem_src(&r->jpeg, codec->bytes, (unsigned long)codec->n);
-  if (!codec->look) jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
+  if (!codec->size_only) jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&r->jpeg, TRUE);
   int components = r->jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
@@ -136,7 +136,7 @@ static kf_status read_jpeg(jpeg_reader *r) {
   codec->orientation = orientation_of(&r->jpeg);
   KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height,
                        memory_of(&r->jpeg, codec->n), r->err));
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   r->jpeg.out_color_space = components == 4 ? JCS_CMYK : JCS_RGB;
   if (components == 4 && (r->line = kf_alloc(codec->image.width, 4)) == NULL)
     return kf_fail_memory(r->err);

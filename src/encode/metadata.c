@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { PIECE = 1 << 16 };
-#define MOST (1u << 20) /* bytes of a text or of JSON */
+#define MAX_BYTES (1u << 20) /* bytes of a text or of JSON */
 
 typedef struct writing {
   kf_ctx *ctx;
@@ -62,7 +62,7 @@ static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, b
   uint64_t n;
   size_t before = w->lines.n;
   kf_extent extent = {w->name.data, sample->archive, span.at, span.size};
-  kf_status status = kf_read_extent(&extent, MOST, &text, &n, err);
+  kf_status status = kf_read_extent(&extent, MAX_BYTES, &text, &n, err);
   if (status == KF_OK && json) return add_json(&w->lines, text, (size_t)n, w->name.data, err);
   if (status == KF_OK) status = add_text(&w->lines, text, (size_t)n, w->name.data, err);
   if (status != KF_OK) w->lines.n = before;

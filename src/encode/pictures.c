@@ -368,12 +368,12 @@ typedef struct run_of {
 } run_of;
 
 static bool find_run(const char *path, run_of *r) {
-  enum { MOST_DIGITS = 9 };
+  enum { MAX_DIGITS = 9 };
   const char *open = strchr(path, '{'), *dots = open != NULL ? strstr(open, "..") : NULL;
   const char *close = dots != NULL ? strchr(dots, '}') : NULL;
   if (close == NULL) return false;
   size_t n = strspn(open + 1, "0123456789"), m = strspn(dots + 2, "0123456789");
-  if (n == 0 || m == 0 || n > MOST_DIGITS || m > MOST_DIGITS || open + 1 + n != dots ||
+  if (n == 0 || m == 0 || n > MAX_DIGITS || m > MAX_DIGITS || open + 1 + n != dots ||
       dots + 2 + m != close)
     return false;
   *r = (run_of){strtoul(open + 1, NULL, 10), strtoul(dots + 2, NULL, 10), (int)n,

@@ -47,8 +47,8 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
     return kf_fail_file(err, codec->name,
                         "is a PNG with too many texts and profiles: more than %u MiB, or 1,000",
                         KEPT_LIMIT >> 20);
-  bool short_of = error == SPNG_EOF || error == SPNG_IO_EOF;
-  return kf_fail_file(err, codec->name, "is a %s PNG: %s", short_of ? "truncated" : "damaged",
+  bool truncated = error == SPNG_EOF || error == SPNG_IO_EOF;
+  return kf_fail_file(err, codec->name, "is a %s PNG: %s", truncated ? "truncated" : "damaged",
                       spng_strerror(error));
 }
 
@@ -174,7 +174,7 @@ static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
   uint64_t rows = 32 * (uint64_t)head.width;
   uint64_t grey = is_grey16(&head) ? 2 * (uint64_t)head.width * head.height : 0;
   KF_TRY(kf_codec_size(codec, head.width, head.height, rows + grey + kept, err));
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   KF_TRY(read_pixels(png, codec, &head, err));
   return find_orientation(png, codec, err);
 }

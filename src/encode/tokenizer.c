@@ -209,14 +209,14 @@ static kf_status put_normalized(token_sink *s, const uint32_t *codes, size_t n) 
 }
 
 static kf_status put_between(token_sink *s, const char *text, size_t length) {
-  uint32_t few[512], *codes = few;
+  uint32_t buffer[512], *codes = buffer;
   if (length == 0) return KF_OK;
-  if (length > sizeof few / sizeof *few / 2) codes = kf_alloc(length, 2 * sizeof *codes);
+  if (length > sizeof buffer / sizeof *buffer / 2) codes = kf_alloc(length, 2 * sizeof *codes);
   if (codes == NULL) return kf_fail_memory(s->err);
   size_t n;
   kf_status status = kf_unicode_fold(text, length, codes, &n, s->err);
   if (status == KF_OK) status = put_normalized(s, codes, n);
-  if (codes != few) kf_free(codes);
+  if (codes != buffer) kf_free(codes);
   return status;
 }
 

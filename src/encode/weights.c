@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_MAX  ((uint64_t)16 << 20) /* bytes */
-#define MOST_FILES 256u                 /* each stays open while weights are read */
+#define INDEX_MAX ((uint64_t)16 << 20) /* bytes */
+#define MAX_FILES 256u                 /* each stays open while weights are read */
 
 enum { SAMPLE = 4096 }; /* bytes of a tensor that tell models apart */
 
@@ -79,8 +79,8 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
   int64_t found = kf_dict_find(o->seen, name, strlen(name));
   *number = found < 0 ? w->n_files : (uint32_t)found;
   if (found >= 0) return KF_OK;
-  if (w->n_files == MOST_FILES)
-    return kf_fail_file(err, w->path, "names more than %u files", MOST_FILES);
+  if (w->n_files == MAX_FILES)
+    return kf_fail_file(err, w->path, "names more than %u files", MAX_FILES);
   const char *path = kf_path_join_in(&w->memory, o->folder, name);
   if (path == NULL || !kf_dict_add(o->seen, name, strlen(name), *number))
     return kf_fail_memory(err);
@@ -119,7 +119,7 @@ kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) 
   *weights = (kf_weights){0};
   const char *alone = kf_path_join_in(&weights->memory, folder, single);
   weights->path = kf_path_join_in(&weights->memory, folder, listed);
-  KF_TAKE_ZERO(&weights->memory, weights->files, MOST_FILES);
+  KF_TAKE_ZERO(&weights->memory, weights->files, MAX_FILES);
   if (weights->memory.failed) return kf_fail_memory(err);
   if (!kf_is_missing(alone)) {
     weights->path = alone;

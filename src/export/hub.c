@@ -15,7 +15,7 @@
 #define WEIGHTS "model.safetensors"
 #define README  "README.md"
 
-enum { MOST_CONFIG = 1 << 28 }; /* bytes */
+enum { MAX_CONFIG = 1 << 28 }; /* bytes */
 
 /* --- config.json ------------------------------------------------------------------------------ */
 
@@ -127,7 +127,7 @@ static kf_status find_owner(const folder *f, bool *by_koofu) {
   kf_err *err = &f->ctx->err;
   kf_json_doc doc = {0};
   *by_koofu = false;
-  kf_status status = kf_json_load_object(f->config, MOST_CONFIG, &doc, err);
+  kf_status status = kf_json_load_object(f->config, MAX_CONFIG, &doc, err);
   if (status == KF_OK) {
     const char *type = kf_json_string(kf_json_get(&doc, &doc.nodes[0], "model_type"));
     *by_koofu = type != NULL && strcmp(type, "koofu") == 0;

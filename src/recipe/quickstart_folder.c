@@ -25,7 +25,7 @@ static const char content[] =
     "\n"
     "Another run into this folder replaces these files.\n";
 
-enum { MOST_ABOUT = 65536 }; /* bytes */
+enum { MAX_ABOUT = 65536 }; /* bytes */
 
 /* What the folder was made from; NULL: unknown. To be freed. */
 static char *read_source(const char *about) {
@@ -33,7 +33,7 @@ static char *read_source(const char *about) {
   char *text = NULL, *source = NULL;
   uint64_t n = 0;
   size_t head = sizeof first_words - 1;
-  if (kf_read_file(about, MOST_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
+  if (kf_read_file(about, MAX_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
   if (kf_starts_with(text, first_words)) {
     text[head + strcspn(text + head, "\n")] = '\0';
     source = kf_strdup(text + head);

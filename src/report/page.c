@@ -1,11 +1,11 @@
-/* page.c - puts the page together. It is built in memory, at most a megabyte or two, and written at
- * once. */
+/* page.c - assembles the page. It is built in memory, as it has at most a megabyte or two, and then
+ * written. */
 #include "report/sections.h"
 
 #include <locale.h>
 #include <string.h>
 
-/* --- what all sections use -------------------------------------------------------------------- */
+/* --- parts of sections -------------------------------------------------------------------- */
 
 void kf_section_begin(kf_string *out, const char *id, const char *heading) {
   kf_string_addf(out, "<section id=\"%s\" aria-labelledby=\"%s-heading\">\n", id, id);
