@@ -219,6 +219,8 @@ struct kf_world {
   float *mean;           /* [dim] m, and IMAGE_P, IMAGE_Q at p, q */
   float *centre;         /* [n_classes][dim] m + c_k */
   float *variety;        /* [n_classes] r_k^2 */
+  float *level[LEVELS];  /* [dim] the offsets of the current class, see next_class */
+  float *rest;           /* [2][dim] workspace */
   kf_arena arena;        /* of all arrays */
 };
 
@@ -284,25 +286,8 @@ static void make_mean(kf_world *world) {
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-/* The offsets of a class on the three levels. Classes are generated in order, so each offset of the
- * upper levels is generated once. */
-typedef struct family {
-  float *offset[LEVELS]; /* [dim] each */
-  float *rest;           /* [2][dim] */
-  kf_arena arena;
-} family;
-
-static kf_status family_init(family *f, uint32_t dim, kf_err *err) {
-  *f = (family){0};
-  KF_TAKE(&f->arena, f->rest, 2 * (uint64_t)dim);
-  for (int level = 0; level < LEVELS; level++) KF_TAKE(&f->arena, f->offset[level], dim);
-  if (!f->arena.failed) return KF_OK;
-  kf_arena_free(&f->arena);
-  return kf_fail_memory(err);
-}
-
-static void make_offset(const kf_world *world, family *f, int level, uint32_t index) {
-  float *in = f->rest, *rest = f->rest + world->dim, *out = f->offset[level];
+static void make_offset(kf_world *world, int level, uint32_t index) {
+  float *in = world->rest, *rest = world->rest + world->dim, *out = world->level[level];
   gaussians(key_of(world->seed, (uint64_t)(STREAM_SUPER + level), index), world->offset[level],
             world->dim, in);
   map_apply(&world->h, 1, in, rest, out);
@@ -310,28 +295,27 @@ static void make_offset(const kf_world *world, family *f, int level, uint32_t in
   out[world->axis] = out[world->axis + 1] = 0;
 }
 
-static void family_next(const kf_world *world, family *f, uint32_t k) {
-  if (k % SUPER_SIZE == 0) make_offset(world, f, LEVEL_SUPER, k / SUPER_SIZE);
-  if (k % GROUP_SIZE == 0) make_offset(world, f, LEVEL_GROUP, k / GROUP_SIZE);
-  make_offset(world, f, LEVEL_CLASS, k);
+/* Makes the offsets of class k on the three levels. Classes must be made in order from 0, so that
+ * each offset of the upper levels is made once. */
+static void next_class(kf_world *world, uint32_t k) {
+  if (k % SUPER_SIZE == 0) make_offset(world, LEVEL_SUPER, k / SUPER_SIZE);
+  if (k % GROUP_SIZE == 0) make_offset(world, LEVEL_GROUP, k / GROUP_SIZE);
+  make_offset(world, LEVEL_CLASS, k);
 }
 
-static kf_status make_classes(kf_world *world, kf_err *err) {
-  family f;
-  KF_TRY(family_init(&f, world->dim, err));
+static void make_classes(kf_world *world) {
+  float *const *level = world->level;
   for (uint32_t k = 0; k < world->n_classes; k++) {
-    family_next(world, &f, k);
+    next_class(world, k);
     double u = uniform(key_of(world->seed, STREAM_GROUP_SPREAD, k / GROUP_SIZE), 0);
     float h = (float)(1 + GROUP_RANGE * (2 * u - 1));
     float *centre = world->centre + (size_t)k * world->dim;
     for (uint32_t j = 0; j < world->dim; j++)
-      centre[j] = world->mean[j] + (f.offset[LEVEL_SUPER][j] + f.offset[LEVEL_GROUP][j]) +
-                  h * f.offset[LEVEL_CLASS][j];
+      centre[j] = world->mean[j] + (level[LEVEL_SUPER][j] + level[LEVEL_GROUP][j]) +
+                  h * level[LEVEL_CLASS][j];
     u = uniform(key_of(world->seed, STREAM_CLASS_NOISE, k), 0);
     world->variety[k] = (float)(1 + NOISE_CLASS_RANGE * (2 * u - 1));
   }
-  kf_arena_free(&f.arena);
-  return KF_OK;
 }
 
 static kf_status world_allocate(kf_world *world, kf_err *err) {
@@ -341,7 +325,11 @@ static kf_status world_allocate(kf_world *world, kf_err *err) {
   KF_TAKE(arena, world->mean, dim);
   KF_TAKE(arena, world->centre, (uint64_t)world->n_classes * dim);
   KF_TAKE(arena, world->variety, world->n_classes);
-  for (int level = 0; level < LEVELS; level++) KF_TAKE(arena, world->offset[level], dim);
+  for (int level = 0; level < LEVELS; level++) {
+    KF_TAKE(arena, world->offset[level], dim);
+    KF_TAKE(arena, world->level[level], dim);
+  }
+  KF_TAKE(arena, world->rest, 2 * (uint64_t)dim);
   KF_TAKE_ZERO(arena, world->q.order, dim);
   KF_TAKE_ZERO(arena, world->h.order, dim);
   KF_TAKE(arena, world->q.sign, dim);
@@ -364,7 +352,7 @@ kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world
     make_noise(world);
     make_offsets(world);
     make_mean(world);
-    status = make_classes(world, err);
+    make_classes(world);
   }
   KF_HAND_OUT(status, out, world, kf_world_free);
 }
@@ -418,13 +406,13 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
 }
 
 /* What text row k knows of its class, with noise. */
-static void text_latent(const kf_world *world, const family *f, uint32_t k, double noise_scale,
-                        float *latent) {
+static void text_latent(const kf_world *world, uint32_t k, double noise_scale, float *latent) {
+  float *const *level = world->level;
   uint64_t key = key_of(world->seed, STREAM_TEXT, k);
   for (uint32_t j = 0; j < world->dim; j++) {
     double view = (j + VIEW_NUMERATOR) / (j + VIEW_DENOMINATOR);
-    double seen = TEXT_SUPER * f->offset[LEVEL_SUPER][j] + TEXT_GROUP * f->offset[LEVEL_GROUP][j] +
-                  TEXT_CLASS * f->offset[LEVEL_CLASS][j];
+    double seen = TEXT_SUPER * level[LEVEL_SUPER][j] + TEXT_GROUP * level[LEVEL_GROUP][j] +
+                  TEXT_CLASS * level[LEVEL_CLASS][j];
     latent[j] = (float)(view * view * seen + noise_scale * position(world, j) * bell(key, j));
   }
 }
@@ -445,21 +433,17 @@ static void text_gap(const kf_world *world, uint32_t k, float *latent) {
   latent[q] = (float)(TEXT_Q + TEXT_Q_SPREAD * bell_unit() * bell(key, world->dim + 1));
 }
 
-kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
-                         kf_err *err) {
-  family f;
-  KF_TRY(family_init(&f, world->dim, err));
+void kf_world_texts(kf_world *world, const kf_kernels *kernels, float *rows) {
+  float *latent = world->rest;
   double total = 0;
   for (uint32_t j = 0; j < world->dim; j++) total += position(world, j) * position(world, j);
   double noise_scale = sqrt(TEXT_NOISE_TOTAL / total) * bell_unit();
   for (uint32_t k = 0; k < world->n_classes; k++) {
-    family_next(world, &f, k);
-    text_latent(world, &f, k, noise_scale, f.rest);
-    text_gap(world, k, f.rest);
+    next_class(world, k);
+    text_latent(world, k, noise_scale, latent);
+    text_gap(world, k, latent);
     /* Texts are scaled with p and q, which vary in any case. */
-    float scale = (float)(1 / sqrt(kernels->norm2(f.rest, world->dim)));
-    map_apply(&world->q, scale, f.rest, f.rest + world->dim, rows + (size_t)k * world->dim);
+    float scale = (float)(1 / sqrt(kernels->norm2(latent, world->dim)));
+    map_apply(&world->q, scale, latent, latent + world->dim, rows + (size_t)k * world->dim);
   }
-  kf_arena_free(&f.arena);
-  return KF_OK;
 }

@@ -18,8 +18,7 @@ void kf_world_free(kf_world *world);
 void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t split, uint64_t row,
                     float *workspace, float *out);
 
-/* All text rows, [n_classes][dim], each of unit length. */
-kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
-                         kf_err *err);
+/* All text rows, [n_classes][dim], each of unit length. Uses the world's workspace. */
+void kf_world_texts(kf_world *world, const kf_kernels *kernels, float *rows);
 
 #endif
