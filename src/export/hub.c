@@ -159,14 +159,9 @@ static kf_status enter(folder *f) {
 typedef void (*make_fn)(const kf_model *model, const kf_export_options *options, kf_string *to);
 
 static kf_status write_text(const folder *f, make_fn make, const char *path) {
-  kf_err *err = &f->ctx->err;
   kf_string text = {0};
-  kf_out out = {0};
   make(f->model, f->options, &text);
-  kf_status status = text.failed ? kf_fail_memory(err) : kf_out_open(&out, f->ctx, path, err);
-  if (status == KF_OK) status = kf_out_write(&out, text.data, text.n, err);
-  if (status == KF_OK) status = kf_out_commit(&out, err);
-  kf_out_abort(&out);
+  kf_status status = kf_string_write(f->ctx, &text, path);
   kf_string_clear(&text);
   return status;
 }

@@ -126,35 +126,35 @@ static void add_value(graph *g, unsigned field, const char *name, uint64_t colum
   kf_pb_message(&g->body, field, &value);
 }
 
-/* NAME_most: the largest absolute value in each row of `in`. NAME_there: whether it is not zero. */
-static void add_most(graph *g, const char *in, const char *name) {
-  char a[32], b[32], c[64];
-  snprintf(a, sizeof a, "%s_abs", name);
-  snprintf(b, sizeof b, "%s_most", name);
-  add_node(g, "Abs", in, a, no_attribute);
-  add_node(g, "ReduceMax", a, b, of_each_row);
-  snprintf(a, sizeof a, "%s_there", name);
-  snprintf(c, sizeof c, "%s zero", b);
-  add_node(g, "Greater", c, a, no_attribute);
+/* Copies text to `out` with each '#' replaced by the name. */
+static const char *with_name(char out[64], const char *text, const char *name) {
+  size_t n = 0;
+  for (; *text != '\0'; text++)
+    n += (size_t)snprintf(out + n, 64 - n, "%.*s", *text == '#' ? 16 : 1,
+                          *text == '#' ? name : text);
+  return out;
 }
 
-/* NAME_unit: the rows of `in` scaled to unit length; zero rows stay zero. Needs add_most. */
-static void add_unit(graph *g, const char *in, const char *name) {
-  char a[64], b[32];
-  snprintf(a, sizeof a, "%s_there %s_most one", name, name);
-  snprintf(b, sizeof b, "%s_scale", name);
-  add_node(g, "Where", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s %s_scale", in, name);
-  snprintf(b, sizeof b, "%s_scaled", name);
-  add_node(g, "Div", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s_length", name);
-  add_node(g, "ReduceL2", b, a, of_each_row);
-  snprintf(a, sizeof a, "%s_there %s_length one", name, name);
-  snprintf(b, sizeof b, "%s_divisor", name);
-  add_node(g, "Where", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s_scaled %s_divisor", name, name);
-  snprintf(b, sizeof b, "%s_unit", name);
-  add_node(g, "Div", a, b, no_attribute);
+/* NAME_most: the largest absolute value in each row of NAME. NAME_there: whether it is not zero.
+ * NAME_unit: the rows scaled to unit length; zero rows stay zero. */
+static void add_unit(graph *g, const char *name) {
+  static const struct {
+    const char *type, *inputs, *output;
+    const attribute *attributes;
+  } steps[] = {
+      {"Abs", "#", "#_abs", no_attribute},
+      {"ReduceMax", "#_abs", "#_most", of_each_row},
+      {"Greater", "#_most zero", "#_there", no_attribute},
+      {"Where", "#_there #_most one", "#_scale", no_attribute},
+      {"Div", "# #_scale", "#_scaled", no_attribute},
+      {"ReduceL2", "#_scaled", "#_length", of_each_row},
+      {"Where", "#_there #_length one", "#_divisor", no_attribute},
+      {"Div", "#_scaled #_divisor", "#_unit", no_attribute},
+  };
+  char in[64], out[64];
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    add_node(g, steps[i].type, with_name(in, steps[i].inputs, name),
+             with_name(out, steps[i].output, name), steps[i].attributes);
 }
 
 /* --- map, scores, probabilities --------------------------------------------------------------- */
@@ -171,8 +171,7 @@ static void add_map(graph *g) {
   const kf_head *h = g->head;
   const kf_map *map = &h->model->map;
   add_cast(g, DOUBLE, "rows", "x");
-  add_most(g, "x", "x");
-  add_unit(g, "x", "x");
+  add_unit(g, "x");
   const char *in = h->unit_rows ? "x_unit transform" : "x transform";
   if (h->mean != NULL) {
     add_numbers(g, "mean", 1, h->dim_in, map->mean);
@@ -183,8 +182,7 @@ static void add_map(graph *g) {
   add_tensor(g, "transform", g->type, 2, h->dim_out, h->dim_in, transform);
   add_node(g, "Gemm", in, "turned", transposed);
   add_node(g, "Where", "x_there turned zero", "z", no_attribute);
-  add_most(g, "z", "z");
-  add_unit(g, "z", "z");
+  add_unit(g, "z");
   add_cast(g, FLOAT, h->unit_mapped ? "z_unit" : "z", "mapped");
 }
 

@@ -1,6 +1,5 @@
-/* quickstart.c - from pictures in class folders to a classifier and a page about it, with
- * everything chosen: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after
- * another. */
+/* quickstart.c - makes a classifier and a page about it from pictures in class folders, choosing
+ * everything: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after another. */
 #include "recipe/recipe.h"
 
 #include <unistd.h>
@@ -27,7 +26,7 @@ typedef struct quickstart {
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
-/* There must be rows to leave out, and classes to tell apart. */
+/* There must be rows to leave out, and two classes to distinguish. */
 static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32_t n) {
   uint32_t with_rows = 0;
   int64_t most = 0;
@@ -83,7 +82,7 @@ static bool names_take_part(const quickstart *q) {
   return false;
 }
 
-/* Makes the prompts; NULL: class names are not used. */
+/* Makes the prompts; *out: NULL if class names are not used. */
 static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
   *out = NULL;
   if (!names_take_part(q)) return KF_OK;
@@ -198,7 +197,7 @@ static kf_status fit_and_report(quickstart *q) {
 }
 
 /* Checks come first, since embedding takes long. */
-static kf_status run(quickstart *q) {
+static kf_status make_all(quickstart *q) {
   kf_prompts *prompts;
   KF_TRY(check_pictures(q));
   KF_TRY(kf_quickstart_may_write(q->pictures, q->folder, &q->ctx->err));
@@ -244,7 +243,7 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
   KF_OPTIONS(kf_quickstart_options, o, options);
   KF_TRY(kf_refuse_held(ctx, __func__, err));
   quickstart q = start(ctx, encoder, pictures, &o, folder);
-  kf_status status = run(&q);
+  kf_status status = make_all(&q);
   kf_outputs_abort(ctx);
   if (status == KF_OK && out != NULL) *out = q.result;
   if (status != KF_OK && q.made) kf_quickstart_undo(folder);

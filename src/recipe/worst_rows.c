@@ -7,7 +7,7 @@
 
 enum { MAX_ROWS = 12, SIDE = 96, MAX_ID = 65536 + 1 };
 
-/* The wider margin first; of equal ones the lower row. */
+/* The wider margin first; of equal margins the lower row. */
 static int by_margin(const void *a, const void *b) {
   const kf_worst_row *x = a, *y = b;
   double p = x->mistake->margin, q = y->mistake->margin;
@@ -15,7 +15,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->mistake->row > y->mistake->row) - (x->mistake->row < y->mistake->row);
 }
 
-/* The row gets no picture if its id is not the path of one, or the file is damaged. */
+/* Adds the thumbnail of a row if its id is the path of a readable picture. */
 static void take_picture(kf_worst_row *row) {
   kf_err ignored;
   kf_thumbnail picture;

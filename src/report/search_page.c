@@ -130,7 +130,7 @@ kf_status kf_answers_save(kf_ctx *ctx, const kf_answers *a, const char *path, ui
   for (uint64_t i = 0; i < a->n; i++) put_query(&out, a, i);
   kf_put(&out, "</main>\n<footer>Made by koofu " KF_VERSION ".</footer>\n</body>\n</html>\n");
   uselocale(before);
-  kf_status status = kf_page_write(ctx, &out, path);
+  kf_status status = kf_string_write(ctx, &out, path);
   *bytes = out.n;
   kf_string_clear(&out);
   return status;

@@ -126,8 +126,7 @@ static void put_names(kf_string *out, map *m) {
   size_t n = 0;
   for (size_t i = 0; i < m->n; i++) m->order[i] = m->spots[i];
   qsort(m->order, m->n, sizeof *m->order, farthest_first);
-  for (size_t i = 0; i < m->n && n < MAX_LABELS; i++)
-    n += put_name(out, m, &m->order[i], taken, n);
+  for (size_t i = 0; i < m->n && n < MAX_LABELS; i++) n += put_name(out, m, &m->order[i], taken, n);
 }
 
 /* --- circles ---------------------------------------------------------------------------------- */

@@ -13,8 +13,6 @@
 /* The head of a page, up to <main>. Its content policy allows only the page's own style and, with
  * `pictures`, data URIs as images, whatever is in names. `style`: more rules, or NULL. */
 void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style);
-/* Writes a finished page; KF_ERR_MEM if there was no memory for it. */
-kf_status kf_page_write(kf_ctx *ctx, const kf_string *text, const char *path);
 
 void kf_section_begin(kf_string *out, const char *id, const char *heading);
 void kf_section_end(kf_string *out);
