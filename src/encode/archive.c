@@ -142,7 +142,7 @@ static kf_status take_member(sample *s, const kf_tar_member *m, kf_err *err) {
     kf_string_add(&s->key, m->name, n);
     if (s->key.failed) return kf_fail_memory(err);
   }
-  if (kf_is_picture(extension - 1)) /* with its dot; a second extension makes it another file */
+  if (kf_is_picture(extension - 1)) /* with its dot; but "seg.jpg" is something else */
     return strchr(extension, '.') == NULL ? take_picture(s, m, err) : KF_OK;
   if (strcmp(extension, "txt") == 0) s->found.text = (kf_span){m->at, m->size};
   if (strcmp(extension, "cls") == 0 && s->label_key == NULL) return read_class(s, m, err);

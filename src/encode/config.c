@@ -134,7 +134,7 @@ static kf_status read_image_tower(const section *s, kf_family family, kf_tower_c
                c->image_size, c->patch_size, kf_patches(c), MAX_PATCHES);
   const kf_json *head = find(s, "vision_use_head");
   if (!clip && head != NULL && (head->kind != KF_JSON_BOOL || head->text[0] != 't'))
-    return bad(s, "vision_use_head", " is off, but without the head there are no embeddings");
+    return bad(s, "vision_use_head", " is off; without a head there are no embeddings");
   return KF_OK;
 }
 

@@ -9,17 +9,10 @@
 #include "encode/image.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* --- the file --------------------------------------------------------------------------------- */
-
-static int by_sum(const void *a, const void *b) {
-  const struct kf_earlier_row *x = a, *y = b;
-  if (x->sum != y->sum) return x->sum < y->sum ? -1 : 1;
-  return x->row < y->row ? -1 : x->row > y->row;
-}
 
 /* KF_ERR_DATA if the tensors do not match the metadata. */
 static kf_status read_file(kf_earlier *e, uint32_t dim, kf_type type, kf_err *err) {
@@ -28,12 +21,17 @@ static kf_status read_file(kf_earlier *e, uint32_t dim, kf_type type, kf_err *er
   e->n = rows->shape[0];
   KF_TRY(kf_st_expect(&e->file, KF_TENSOR_SUMS, KF_TYPE_U64, 1, (int64_t[]){(int64_t)e->n}, &sums,
                       err));
+  if (e->n > UINT32_MAX) return kf_fail_file(err, e->file.in.path, "has too many rows");
   KF_TAKE(&e->memory, e->sums, e->n);
-  KF_TAKE(&e->memory, e->by_sum, e->n);
-  if (e->memory.failed) return kf_fail_memory(err);
+  e->map = kf_dict_new((uint32_t)e->n);
+  if (e->memory.failed || e->map == NULL) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(&e->file, sums, e->sums, err));
-  for (uint64_t i = 0; i < e->n; i++) e->by_sum[i] = (struct kf_earlier_row){e->sums[i], i};
-  qsort(e->by_sum, e->n, sizeof *e->by_sum, by_sum);
+  for (uint64_t i = 0; i < e->n; i++) {
+    uint64_t *sum = &e->sums[i], row; /* rows of equal pictures are equal */
+    if (!kf_earlier_find(e, *sum, &row) &&
+        !kf_dict_add(e->map, (const char *)sum, sizeof *sum, (uint32_t)i))
+      return kf_fail_memory(err);
+  }
   e->rows = rows;
   return KF_OK;
 }
@@ -55,23 +53,16 @@ kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, u
 
 void kf_earlier_close(kf_earlier *e) {
   kf_st_close(&e->file);
+  kf_dict_free(e->map);
   kf_arena_free(&e->memory);
   *e = (kf_earlier){.file = {.in = {.fd = -1}}};
 }
 
 bool kf_earlier_find(const kf_earlier *e, uint64_t sum, uint64_t *row) {
-  if (e->rows == NULL || sum == KF_NO_SUM) return false;
-  uint64_t low = 0, high = e->n;
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    if (e->by_sum[middle].sum < sum)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low == e->n || e->by_sum[low].sum != sum) return false;
-  *row = e->by_sum[low].row;
-  return true;
+  if (e->map == NULL || sum == KF_NO_SUM) return false;
+  int64_t found = kf_dict_find(e->map, (const char *)&sum, sizeof sum);
+  *row = (uint64_t)found;
+  return found >= 0;
 }
 
 kf_status kf_earlier_read(const kf_earlier *e, uint64_t row, void *to, kf_err *err) {

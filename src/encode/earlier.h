@@ -12,9 +12,7 @@ typedef struct kf_earlier {
   const kf_st_tensor *rows; /* NULL: there is nothing to reuse */
   uint64_t n;
   uint64_t *sums; /* [n] checksums of the pictures */
-  struct kf_earlier_row {
-    uint64_t sum, row;
-  } * by_sum; /* [n] rising */
+  kf_dict *map;   /* of the sums, to rows */
   bool same_list;
   kf_origin origin;
   kf_arena memory;

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHARD = 256 /* pictures */, COPY = 1 << 20 /* bytes */, LABELS_AT_ONCE = 4096 };
+enum { SHARD = 256 /* pictures */, COPY = 1 << 20 /* bytes */ };
 
 typedef struct embedding {
   kf_ctx *ctx;
@@ -383,13 +383,9 @@ static kf_status copy_shards(embedding *e, kf_stw *w, kf_err *err) {
 }
 
 static kf_status write_labels(const embedding *e, kf_stw *w, kf_err *err) {
-  int32_t labels[LABELS_AT_ONCE];
-  size_t n = 0;
   for (uint64_t i = 0; i < e->run.pictures; i++) {
-    if (e->bad[i] == 0) labels[n++] = kf_pictures_label(e->pictures, i);
-    if (n < LABELS_AT_ONCE && i + 1 < e->run.pictures) continue;
-    KF_TRY(kf_stw_write(w, labels, n * sizeof *labels, err));
-    n = 0;
+    int32_t label = kf_pictures_label(e->pictures, i);
+    if (e->bad[i] == 0) KF_TRY(kf_stw_write(w, &label, sizeof label, err));
   }
   return KF_OK;
 }

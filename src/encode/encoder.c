@@ -36,6 +36,14 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
+/* Clears the text. */
+static kf_status add_text(kf_string *text, kf_checksum *sum, kf_err *err) {
+  bool failed = text->failed;
+  if (!failed) kf_checksum_add(sum, text->data, text->n);
+  kf_string_clear(text);
+  return failed ? kf_fail_memory(err) : KF_OK;
+}
+
 /* Adds everything but the weights that embeddings depend on; without `with_text`, only what those
  * of pictures depend on. */
 static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *sum, kf_err *err) {
@@ -45,10 +53,7 @@ static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *
   describe_tower(&text, "image", &e->config.image);
   if (with_text) describe_tower(&text, "text", &e->config.text);
   if (e->config.image.present) describe_preprocess(&text, &e->preprocess);
-  bool ok = !text.failed;
-  if (ok) kf_checksum_add(sum, text.data, text.n);
-  kf_string_clear(&text);
-  return ok ? KF_OK : kf_fail_memory(err);
+  return add_text(&text, sum, err);
 }
 
 static kf_status choose_towers(kf_encoder *e, const char *folder, const kf_encoder_options *options,
@@ -83,10 +88,7 @@ static kf_status add_model(const kf_encoder_config *c, kf_checksum *sum, kf_err 
   kf_string_addf(&text, "koofu.origin 1 %d %" PRIu32 "\n", (int)c->family, c->dim);
   describe_tower(&text, "image", &c->image);
   describe_tower(&text, "text", &c->text);
-  bool ok = !text.failed;
-  if (ok) kf_checksum_add(sum, text.data, text.n);
-  kf_string_clear(&text);
-  return ok ? KF_OK : kf_fail_memory(err);
+  return add_text(&text, sum, err);
 }
 
 static char *last_slash(char *path) {

@@ -7,7 +7,7 @@
 /* Whether there is no such file. A file that cannot be accessed is not missing. */
 bool kf_is_missing(const char *path);
 
-/* A JSON object in a file of its own. */
+/* A file that holds a JSON object. */
 typedef struct kf_json_file {
   char *path;
   kf_json_doc doc;

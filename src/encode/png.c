@@ -23,11 +23,11 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 #include <spng.h>
 
-/* Limit on all chunks that the library keeps besides the pixels: it unpacks profiles and texts. It
- * limits their number itself. */
+/* Limit on the bytes of all chunks that the library keeps besides the pixels, such as profiles and
+ * texts once unpacked. It limits their number itself. */
 #define KEPT_LIMIT (64u << 20)
 
-/* A failed allocation in zlib is reported as a damaged stream, so we note it where it happens. */
+/* zlib reports a failed allocation as a damaged stream, so it is noted where it happens. */
 static _Thread_local bool out_of_memory;
 
 static void *noted(void *memory) {
@@ -52,21 +52,21 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
                       spng_strerror(error));
 }
 
-/* --- what is kept besides the pixels ---------------------------------------------------------- */
+/* --- chunks besides the pixels ---------------------------------------------------------- */
 
 static uint32_t be32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Whether a chunk may be deflated; an iTXt has a flag for it, but not at a fixed offset. */
+/* Whether a chunk may be deflated; iTXt has a flag for it, but not at a fixed offset. */
 static bool is_packed(const uint8_t *type) {
   return memcmp(type, "zTXt", 4) == 0 || memcmp(type, "iTXt", 4) == 0 ||
          memcmp(type, "iCCP", 4) == 0;
 }
 
-/* An upper bound on the bytes that the library keeps of chunks, which is also set as its limit:
- * three times their length (sPLT) or, for packed ones, twice the largest ratio of deflate, since
- * its buffers double; plus a constant for each. */
+/* An upper bound on the bytes of chunks that the library keeps, which is also set as its limit:
+ * three times their length (sPLT) or, if deflated, twice the largest ratio of deflate, since its
+ * buffers double; plus a constant for each chunk. */
 static uint64_t kept_bytes(const kf_codec *codec) {
   enum { SIGNATURE = 8, FRAME = 12, OWN = 1024, PLAIN = 3, PACKED = 2 * 1032 };
   uint64_t kept = OWN;
@@ -115,7 +115,7 @@ static int hex_digit(char c) {
   return -1;
 }
 
-/* ImageMagick's older form: three lines, and then EXIF in hexadecimal digits. */
+/* ImageMagick's older format: three lines, then EXIF in hexadecimal digits. */
 static int raw_profile_orientation(char *text, size_t n) {
   char *p = text, *end = text + n;
   for (int line = 0; line < 3; line++) {
@@ -135,7 +135,7 @@ static int raw_profile_orientation(char *text, size_t n) {
   return kf_exif_orientation(out, n_out);
 }
 
-/* Looks for XMP and, if there is no eXIf chunk, for EXIF in texts. */
+/* Looks for XMP in texts and, if there is no eXIf chunk, for EXIF. */
 static kf_status texts_orientation(spng_ctx *png, int *exif, int *xmp, bool has_exif, kf_err *err) {
   uint32_t n = 0;
   if (spng_get_text(png, NULL, &n) != 0 || n == 0) return KF_OK;

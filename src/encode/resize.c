@@ -7,15 +7,15 @@
  *   w_j = f((j + 1/2 - c) / t) / sum,   floor(c - r t + 1/2) <= j < floor(c + r t + 1/2)
  *
  * in f64, rounded to multiples of 2^-22. Sums are 32-bit integers that start at a half; results are
- * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows
- * come first, but columns do if the height shrinks by more than twice as much as the width (H - h >
- * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All
- * of this affects the result: models are evaluated on such pixels.
+ * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. The
+ * pass along rows comes first, unless the height shrinks by more than twice as much as the width (H
+ * - h > 2 (W - w), H > h): so does Pillow since version 13, and the order changes the bytes. Models
+ * are evaluated on such pixels, so all of this matters.
  *
- * An output pixel depends only on the pixels under its own weights, so a part of the result (a
- * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows of
- * the first pass are kept in a ring buffer while the second pass needs them; a picture of 1 x 4000
- * that becomes 224 x 896,000 takes no more memory than any other. */
+ * An output pixel depends only on the input pixels under its weights, so a part of the result (a
+ * centre crop) costs only the columns of the part and the rows under it. Rows of the first pass are
+ * kept in a ring buffer while the second pass needs them; a picture of 1 x 4000 that becomes 224 x
+ * 896,000 takes no more memory than any other. */
 #include "encode/image.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static filter filter_of(kf_resample resample) {
 /* Weights of a range of outputs along one axis. */
 typedef struct weights {
   uint32_t n;      /* outputs */
-  uint32_t most;   /* weights of one output, at most */
+  uint32_t most;   /* the most weights of one output */
   uint32_t *first; /* [n] the first input of each */
   uint32_t *count; /* [n] */
   int32_t *w;      /* [n][most] */
@@ -114,7 +114,7 @@ static kf_status weights_make(weights *set, const filter *f, uint32_t input, uin
 
 #define HALF ((uint32_t)1 << (FRACTION - 1))
 
-/* Sums are unsigned because absurd sizes could make them wrap. */
+/* Sums are unsigned because they might wrap for absurd sizes. */
 static uint8_t clamp(uint32_t sum) {
   int32_t value = (int32_t)sum >> FRACTION;
   return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -122,7 +122,7 @@ static uint8_t clamp(uint32_t sum) {
 
 typedef uint32_t words4 __attribute__((vector_size(16)));
 
-/* Input rows of a pass: `room` of them in a ring, row y in place y % room. */
+/* The input rows of a pass, `room` of them in a ring: row y is at y % room. */
 typedef struct ring {
   const uint8_t *rows;
   size_t stride; /* bytes */

@@ -1,19 +1,20 @@
-/* tokenizer.c - from a text to tokens.
+/* tokenizer.c - turns a text into tokens.
  *
  * The steps are those of the reference (CLIPTokenizer of the transformers library, which uses the
  * tokenizers library):
  *
  *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, and
  *      the longest of those that begin there.
- *   2. The text between them is brought into form C and lower case. White space of any kind only
- *      separates words. Added tokens that are `normalized` are found now.
- *   3. The rest is cut into words by the regular expression
+ *   2. The text between them is brought into form C and lower case. Added tokens that are
+ *      `normalized` are found now.
+ *   3. The rest is split into words at white space and by the regular expression
  *     <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
- *      and each word again by that of GPT-2, which only splits the first two: <|, endoftext, |>.
- *   4. A word is a sequence of bytes, each a token, the last one marked as the end of the word.
- *      Merges are numbered in the order of the vocabulary's list; the neighbours with the lowest
- *      merge are joined, the leftmost first, until no two can be.
- *   5. Start, tokens, end; cut to the context, and padded.
+ *      Each word is split again by the expression of GPT-2, which only affects the first two: <|,
+ *      endoftext, |>.
+ *   4. Each byte of a word is a token, the last one marked as the end of the word. Merges are
+ *      numbered in the order of their list; the neighbours with the lowest merge are joined, the
+ *      leftmost first, until none can be joined.
+ *   5. The result is start, tokens, end, cut to the context or padded.
  *
  * Merges wait in a heap, so that a text of one endless word takes n log n. */
 #include "encode/tokenizer_internal.h"
@@ -21,7 +22,7 @@
 
 #include <string.h>
 
-/* Where tokens go. Once it is full, work on the text may stop. */
+/* Collects tokens. Once it is full, the rest of the text need not be read. */
 typedef struct token_sink {
   const kf_tokenizer *t;
   int32_t *tokens;
@@ -37,11 +38,11 @@ static void put(token_sink *s, int32_t token) {
 
 /* --- 4. merging ------------------------------------------------------------------------------- */
 
-/* A word: a list of tokens by place, and a heap of merge << 32 | place. An entry of the heap is out
- * of date if the tokens at its place have another merge. */
+/* A word: a linked list of tokens, and a heap of merge << 32 | index. An entry of the heap is stale
+ * if the tokens at its index have another merge by now. */
 typedef struct merging {
   uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
-  uint64_t *heap; /* a merge takes one entry out and puts at most two in: room for 3 n */
+  uint64_t *heap;                 /* [3 n]: a merge removes one entry and adds at most two */
   size_t n, in_heap;
 } merging;
 
@@ -66,7 +67,7 @@ static uint64_t heap_pop(merging *w) {
   return top;
 }
 
-/* The merge that joins the token at a place with the next one. */
+/* The merge that joins the token at an index with the next one. */
 static uint32_t merge_at(const kf_tokenizer *t, const merging *w, uint32_t at) {
   uint32_t right = w->next[at];
   return right == w->n ? KF_NO_MERGE : kf_merge_find(t, w->id[at], w->id[right])->merge;
@@ -86,7 +87,7 @@ static void merge_all(const kf_tokenizer *t, merging *w) {
     if (merge_at(t, w, at) != merge) continue;
     uint32_t right = w->next[at];
     w->id[at] = t->merged[merge];
-    w->id[right] = UINT32_MAX; /* not a token: entries of the heap for this place are out of date */
+    w->id[right] = UINT32_MAX; /* not a token, so its entries in the heap are stale */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
     if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
@@ -131,8 +132,8 @@ static bool matches(const uint32_t *codes, size_t n, const char *ascii, size_t l
   return true;
 }
 
-/* The length of <|startoftext|> or <|endoftext|>, which may appear here without being an added
- * token (in capitals, say); 0: neither. */
+/* The length of <|startoftext|> or <|endoftext|>, which may occur here although they are added
+ * tokens (in capitals in the text, say); 0: neither. */
 static size_t special_word(const uint32_t *codes, size_t n) {
   if (matches(codes, n, "<|startoftext|>", 15)) return 15;
   return matches(codes, n, "<|endoftext|>", 13) ? 13 : 0;
@@ -179,7 +180,7 @@ static kf_status put_words(token_sink *s, const uint32_t *codes, size_t n) {
   return KF_OK;
 }
 
-/* --- 2. normalised text, with the added tokens that are found in it --------------------------- */
+/* --- 2. normalised text and its added tokens -------------------------------------------------- */
 
 static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, size_t n) {
   const kf_added *longest = NULL;
@@ -220,7 +221,7 @@ static kf_status put_between(token_sink *s, const char *text, size_t length) {
   return status;
 }
 
-/* --- 1. the text, with the added tokens that are found in it as it is ------------------------- */
+/* --- 1. the text as it is and its added tokens ------------------------------------------------ */
 
 static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_t n) {
   const kf_added *longest = NULL;
@@ -236,8 +237,7 @@ static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_
 static kf_status put_text(token_sink *s, const char *text, size_t length) {
   size_t done = 0;
   for (size_t at = 0; at < length && !full(s);) {
-    const kf_added *found =
-        s->t->begins[(unsigned char)text[at]] ? added_text(s->t, text + at, length - at) : NULL;
+    const kf_added *found = added_text(s->t, text + at, length - at);
     if (found == NULL) {
       at++;
       continue;
@@ -250,7 +250,7 @@ static kf_status put_text(token_sink *s, const char *text, size_t length) {
   return full(s) ? KF_OK : put_between(s, text + done, length - done);
 }
 
-/* --- 5. all of it ----------------------------------------------------------------------------- */
+/* --- 5. the result ---------------------------------------------------------------------------- */
 
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,

@@ -1,7 +1,7 @@
 /* unicode.c - normalisation form C and lower case.
  *
  * Form C takes three steps (UAX 15): every character is replaced by its full decomposition; runs of
- * marks are sorted by combining class, stably; then each mark is joined with the starter before it
+ * marks are stably sorted by combining class; then each mark is joined with the starter before it
  * if a composed character exists and no mark of the same or a higher class is between them. Hangul
  * syllables have a formula instead of tables.
  *

@@ -1,9 +1,9 @@
-/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and the first frame of
- * an animation on a black ground, which is what Pillow shows.
+/* webp.c - WebP through libwebp: lossy and lossless, without transparency; of an animation the
+ * first frame on a black background, as Pillow shows it.
  *
  * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes.
- * We walk them ourselves, for the orientation and the first frame; the size of the RIFF shows
- * whether the file is truncated. */
+ * They are walked here for the orientation and the first frame; the size of the RIFF shows whether
+ * the file is truncated. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_WEBP
@@ -32,7 +32,7 @@ typedef struct chunk {
   size_t n;
 } chunk;
 
-/* Takes the next chunk, cut at `end` if it runs over; false: there is none. */
+/* Takes the next chunk, cut at `end` if it is longer; false: there is none. */
 static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
   size_t left = (size_t)(end - *p);
   if (left < 8) return false;
@@ -123,7 +123,8 @@ static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err)
   if (codec->size_only) return KF_OK;
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
-    return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame is outside");
+    return kf_fail_file(err, codec->name,
+                        "is a damaged WebP: its first frame lies outside the picture");
   const uint8_t *p = head + FRAME_HEAD, *end = head + found->frame.n;
   chunk c;
   do {

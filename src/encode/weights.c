@@ -1,10 +1,10 @@
-/* weights.c - the files with the tensors of a model: model.safetensors, or several files that
+/* weights.c - opens the files with the tensors of a model: model.safetensors, or several files that
  * model.safetensors.index.json lists:
  *
  *     {"metadata": {…}, "weight_map": {"TENSOR": "model-00001-of-00002.safetensors", …}}
  *
  * The index is not trusted: a file name that leads out of the folder is refused. Every tensor that
- * it lists must exist; tensors that it does not list are ignored. */
+ * it lists must exist; other tensors are ignored. */
 #include "encode/folder.h"
 #include "encode/tower.h"
 
@@ -68,7 +68,7 @@ typedef struct opening {
   kf_dict *seen; /* file names to their numbers */
 } opening;
 
-/* The number of a file, which is opened when it is first met. */
+/* The number of a file, which is opened when it is first named. */
 static kf_status find_file(opening *o, const char *tensor, const char *name, uint32_t *number,
                            kf_err *err) {
   kf_weights *w = o->w;
@@ -154,7 +154,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(struct kf_weight *const *)a)->name, (*(struct kf_weight *const *)b)->name);
 }
 
-/* The middle of a tensor: its beginning may be alike in related models. */
+/* Reads the middle of a tensor: related models may have the same beginning. */
 static kf_status sample_tensor(const struct kf_weight *w, kf_checksum *sum, kf_err *err) {
   const kf_st_tensor *t = w->tensor;
   unsigned char bytes[SAMPLE];
@@ -167,7 +167,7 @@ static kf_status sample_tensor(const struct kf_weight *w, kf_checksum *sum, kf_e
   return KF_OK;
 }
 
-/* Integers are positions that some versions of the reference store and others do not. */
+/* Leaves out integers: positions, which only some versions of the reference store. */
 kf_status kf_weights_sample(const kf_weights *weights, kf_checksum *sum, kf_err *err) {
   struct kf_weight **sorted = kf_alloc(weights->n_tensors, sizeof *sorted);
   if (sorted == NULL) return kf_fail_memory(err);
