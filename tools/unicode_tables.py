@@ -194,6 +194,7 @@ def main():
     lower = {c: ord(lowercase(chr(c))[0]) for c in POINTS}
     lower[0x130] = 0x130  # becomes two, which unicode.c knows
     agreed = versions({c for c in kinds if kinds[c] == 2}, lower, decomposed)
+    print(agreed, file=sys.stderr)
     lower = {c: to - c for c, to in lower.items() if to != c}
     write(kinds, classes, lower, found, pairs, agreed, tokenizers.__version__)
 

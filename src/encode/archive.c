@@ -36,10 +36,6 @@ static const char *extension_of(const char *name) {
   return dot != NULL && dot != last ? dot + 1 : NULL;
 }
 
-static kf_extent member_extent(const sample *s, const kf_string *name, kf_span span) {
-  return (kf_extent){.name = name->data, .file = s->archive, .at = span.at, .size = span.size};
-}
-
 /* "ARCHIVE/MEMBER". */
 static kf_status full_name(const sample *s, const char *member, kf_string *out, kf_err *err) {
   out->n = 0;
@@ -61,19 +57,6 @@ static kf_status set_class(sample *s, const char *text, size_t n, const char *wh
   return s->class.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-static kf_status read_class(sample *s, const kf_tar_member *m, kf_err *err) {
-  kf_string where = {0};
-  char *text = NULL;
-  uint64_t n;
-  kf_status status = full_name(s, m->name, &where, err);
-  kf_extent extent = member_extent(s, &where, (kf_span){m->at, m->size});
-  if (status == KF_OK) status = kf_read_extent(&extent, CLASS_BYTES, &text, &n, err);
-  if (status == KF_OK) status = set_class(s, text, (size_t)n, where.data, err);
-  kf_free(text);
-  kf_string_clear(&where);
-  return status;
-}
-
 /* Takes the class from the value of label_key, a string or an integer. */
 static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, kf_err *err) {
   const kf_json *value = kf_json_get(doc, doc->nodes, s->label_key);
@@ -91,19 +74,25 @@ static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, 
   return set_class(s, text, strlen(text), where, err);
 }
 
-static kf_status read_label(sample *s, const kf_tar_member *m, kf_err *err) {
+/* Reads the class from .cls or from .json. */
+static kf_status read_class(sample *s, const kf_tar_member *m, bool json, kf_err *err) {
   kf_string where = {0};
   kf_json_doc doc = {0};
   char *text = NULL;
   uint64_t n;
   kf_status status = full_name(s, m->name, &where, err);
-  kf_extent extent = member_extent(s, &where, (kf_span){m->at, m->size});
-  if (status == KF_OK) status = kf_read_extent(&extent, JSON_BYTES, &text, &n, err);
-  if (status == KF_OK) {
+  kf_extent extent = {.name = where.data, .file = s->archive, .at = m->at, .size = m->size};
+  if (status == KF_OK)
+    status = kf_read_extent(&extent, json ? JSON_BYTES : CLASS_BYTES, &text, &n, err);
+  if (status == KF_OK && json) {
     status = kf_json_take(&doc, text, (size_t)n, KF_JSON_VALUES, where.data, err);
+    text = NULL; /* the document's */
     if (status == KF_OK) status = class_in(s, &doc, where.data, err);
-    kf_json_clear(&doc);
+  } else if (status == KF_OK) {
+    status = set_class(s, text, (size_t)n, where.data, err);
   }
+  kf_json_clear(&doc);
+  kf_free(text);
   kf_string_clear(&where);
   return status;
 }
@@ -145,10 +134,10 @@ static kf_status take_member(sample *s, const kf_tar_member *m, kf_err *err) {
   if (kf_is_picture(extension - 1)) /* with its dot; but "seg.jpg" is something else */
     return strchr(extension, '.') == NULL ? take_picture(s, m, err) : KF_OK;
   if (strcmp(extension, "txt") == 0) s->found.text = (kf_span){m->at, m->size};
-  if (strcmp(extension, "cls") == 0 && s->label_key == NULL) return read_class(s, m, err);
+  if (strcmp(extension, "cls") == 0 && s->label_key == NULL) return read_class(s, m, false, err);
   if (strcmp(extension, "json") != 0) return KF_OK;
   s->found.json = (kf_span){m->at, m->size};
-  return s->label_key != NULL ? read_label(s, m, err) : KF_OK;
+  return s->label_key != NULL ? read_class(s, m, true, err) : KF_OK;
 }
 
 static kf_status take_members(sample *s, kf_tar *tar, kf_err *err) {
