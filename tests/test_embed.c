@@ -403,7 +403,7 @@ TEST(shards_of_others_stay) {
   write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
   for (int anew = 0; anew < 2; anew++) {
     kf_embed_options options = {.resume = anew ? KF_OFF : KF_ON};
-    assert_error(ctx, KF_ERR_IO, "shard-00000000.safetensors, but no manifest",
+    assert_error(ctx, KF_ERR_IO, "shard-00000000.safetensors but no manifest",
                  kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
   }
   assert_int_equal(rename(at("o.safetensors.parts/shard-00000000.safetensors"),

@@ -36,7 +36,7 @@ TEST(calls) {
   assert_error(ctx, KF_ERR_ARG, "part 9", kf_export(ctx, model, &o, path));
   o = (kf_export_options){.temperature = -1};
   assert_error(ctx, KF_ERR_ARG, "temperature", kf_export(ctx, model, &o, path));
-  assert_error(ctx, KF_ERR_ARG, "ending", kf_export(ctx, model, NULL, ""));
+  assert_error(ctx, KF_ERR_ARG, "extension", kf_export(ctx, model, NULL, ""));
   assert_int_equal(test_entries(folder), 0);
   assert_ok(ctx, kf_export(ctx, model, NULL, path)); /* all of that leaves the context as it was */
   assert_int_equal(unlink(path), 0);

@@ -301,7 +301,7 @@ static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
 }
 
 static uint64_t cost_of(const uint8_t *bytes, size_t size) {
-  kf_codec codec = {.bytes = bytes, .n = size, .max_pixels = 1000, .name = "it", .look = true};
+  kf_codec codec = {.bytes = bytes, .n = size, .max_pixels = 1000, .name = "it", .size_only = true};
   assert_int_equal(kf_png_decode(&codec, &err), KF_OK);
   return codec.cost;
 }

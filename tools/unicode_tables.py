@@ -15,7 +15,6 @@ Needs `tokenizers` 0.23. The version of Unicode that the answers agree with is p
 code points that only later versions have.
 """
 
-import bisect
 import collections
 import sys
 import unicodedata
@@ -24,7 +23,7 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-LEAF, BRANCH, COVERED = 8, 16, 0x32400  # as in unicode.h; the smallest tables
+STABLE = 0x300  # KF_UNICODE_STABLE
 
 nfd = normalizers.NFD().normalize_str
 nfc = normalizers.NFC().normalize_str
@@ -90,7 +89,7 @@ def compositions(found):
     return composed
 
 
-def check(classes, decomposed):
+def check(classes, decomposed, pairs):
     """What unicode.c takes for granted."""
     for c, to in decomposed.items():
         assert len(to) <= 2 * len(chr(c).encode()), hex(c)
@@ -98,8 +97,8 @@ def check(classes, decomposed):
     longer = [c for c in POINTS if len(lower[c]) != 1]
     assert longer == [0x130] and lower[0x130] == "i\u0307", longer
     assert not any(c in classes for c in decomposed)
-    for c in range(0x80):
-        assert c not in decomposed and c not in classes
+    assert all(nfc(chr(c)) == chr(c) for c in range(STABLE))
+    assert min(classes) >= STABLE and min(second for _, second in pairs) >= STABLE
 
 
 def versions(letters, lower, decomposed):
@@ -114,7 +113,7 @@ def moved(c):
     return nfd("a" + chr(c) + "\u0334") != "a" + chr(c) + "\u0334"
 
 
-def numbers(name, kind, values, comment):
+def numbers(kind, name, values, comment):
     """An array; an element may be a tuple, for a struct."""
     lines = [""]
     for v in values:
@@ -122,80 +121,82 @@ def numbers(name, kind, values, comment):
         if len(lines[-1] + text) > 100:
             lines.append("")
         lines[-1] += text
-    print(f"\n/* {comment} */\nconst {kind} {name}[{len(values)}] = {{", *lines, "};", sep="\n")
+    print(f"\n/* {comment} */\n{kind} {name}[{len(values)}] = {{", *lines, "};", sep="\n")
 
 
-def by_frequency(lists):
-    """What they hold, the most frequent first, and {element: its place there}."""
-    order = [v for v, _ in collections.Counter(v for one in lists for v in one).most_common()]
-    return order, {v: i for i, v in enumerate(order)}
+def ranges(values, step=1):
+    """{c: value} as [(first, number, value)]: equal values of code points that are `step` apart."""
+    found = []
+    for c in sorted(values):
+        first, n, value = found[-1] if found else (0, 0, None)
+        if value == values[c] and c == first + n * step:
+            found[-1] = (first, n + 1, value)
+        else:
+            found.append((c, 1, values[c]))
+    return found
 
 
-def cut(values, n):
-    """All different tuples of n values that follow each other, and which one comes where."""
-    parts = [tuple(values[i : i + n]) for i in range(0, len(values), n)]
-    return list(dict.fromkeys(parts)), parts
+def lower_ranges(lower):
+    """Two lists: of neighbours, and of code points two apart, as most capitals of later alphabets are."""
+    apart = [r for r in ranges(lower, 2) if r[1] > 2]
+    taken = {first + 2 * i for first, n, _ in apart for i in range(n)}
+    return ranges({c: to for c, to in lower.items() if c not in taken}), apart
 
 
-def packed(values):
-    """The records, leaves of them, branches of leaves and the trunk of branches. Frequent numbers are short."""
-    leaves, at = cut(values, LEAF)
-    branches, at = cut(at, BRANCH)
-    records, record_of = by_frequency(leaves)
-    leaves, leaf_of = by_frequency(branches)
-    branches, branch_of = by_frequency([at])
-    assert records[0] == (0, 0, 0, 0, 0) and len(records) <= 256 and len(branches) <= 256
-    return (records, [record_of[v] for leaf in leaves for v in leaf], [leaf_of[v] for branch in branches for v in branch],
-            [branch_of[v] for v in at])
+def numbered(keys):
+    """The ranges of sorted code points, each with the number of its first one."""
+    return [(c, n, keys.index(c)) for c, n, _ in ranges(dict.fromkeys(keys))]
 
 
-def main():
-    spaces, letters, digits = matching(r"\s"), matching(r"\p{L}"), matching(r"\p{N}")
-    classes, decomposed = combining_classes(), decompositions()
-    found = steps(decomposed)
-    pairs = compositions(found)
-    check(classes, decomposed)
-    lower = {c: ord(lowercase(chr(c))[0]) for c in POINTS}
-    lower[0x130] = 0x130  # becomes two, which unicode.c knows
-    seconds = {second for _, second in pairs}
+def write_list(name, values, comment):
+    """A kf_unicode_list."""
+    numbers("static const kf_unicode_range", name, values, f"first code point, how many, {comment}")
+    print(f"const kf_unicode_list kf_unicode_{name} = {{{len(values)}, {name}}};")
 
-    def record(c):
-        kind = 1 if c in spaces else 2 if c in letters else 3 if c in digits else 0
-        hangul = 0x1161 <= c < 0x1176 or 0x11A8 <= c < 0x11C3
-        unstable = c in classes or c in seconds or hangul or nfc(chr(c)) != chr(c)
-        return (kind, classes.get(c, 0), int(unstable), int(c in decomposed), lower[c] - c)
 
-    values = [(0, 0, 0, 0, 0) if 0xD800 <= c < 0xE000 else record(c) for c in range(0x110000)]
-    assert not any(map(any, values[COVERED:])) and any(map(any, values[COVERED - LEAF * BRANCH:COVERED]))
-    del values[COVERED:]
-    records, leaves, branches, trunk = packed(values)
-    keys = sorted(found)
-    runs = [i for i, c in enumerate(keys) if i == 0 or keys[i - 1] != c - 1]
-    marks = [0] + by_frequency([[second for _, second in pairs]])[0]
-    marks += sorted({second for _, second in found.values()} - set(marks))
-
-    agreed = versions(letters, lower, decomposed)
-    print(agreed, len(records), "records", len(leaves) + 2 * len(branches) + len(trunk), "bytes", file=sys.stderr)
+def write(kinds, classes, lower, found, pairs, agreed, version):
+    singles = sorted(c for c, (_, second) in found.items() if second == 0)
+    doubles = sorted(set(found) - set(singles))
+    neighbours, apart = lower_ranges(lower)
+    marks = collections.Counter(found[c][1] for c in doubles)
+    marks = sorted(marks, key=lambda mark: (-marks[mark], mark))
     print("/* unicode_tables.c - generated by tools/unicode_tables.py; do not edit.")
     print(" *")
-    print(f" * The results of tokenizers {tokenizers.__version__} for every code point. They agree with Unicode")
-    for what, version in agreed.items():
-        print(f" *   {version} in its {what},")
+    print(f" * The results of tokenizers {version} for every code point. They agree with Unicode")
+    for what, of in agreed.items():
+        print(f" *   {of} in its {what},")
     print(" * as far as code points added in later versions tell. unicode.h says how to read them. */")
     print('#include "encode/unicode.h"')
     print("\n/* clang-format off */")
-    numbers("kf_unicode_record", "kf_unicode_info", records, "kind, combining class, unstable, decomposes, lower case - c")
-    numbers("kf_unicode_leaf", "uint8_t", leaves, f"records of {LEAF} code points each")
-    numbers("kf_unicode_branch", "uint16_t", branches, f"{BRANCH} leaves each")
-    numbers("kf_unicode_trunk", "uint8_t", trunk, "branches")
-    numbers("kf_unicode_runs", "kf_unicode_run", [(keys[i], i) for i in runs],
-            "decompositions: runs of code points, each with the number of the first one")
-    numbers("kf_unicode_first", "uint32_t", [found[c][0] for c in keys], "decompositions: the first half")
-    numbers("kf_unicode_second", "uint8_t", [marks.index(found[c][1]) for c in keys], "the second half, in kf_unicode_mark")
-    numbers("kf_unicode_mark", "uint32_t", marks, "0: there is none")
-    numbers("kf_unicode_pairs", "uint16_t", [bisect.bisect(keys, pairs[key]) - 1 for key in sorted(pairs)],
-            "decompositions that form C undoes, by first and second half")
-    print(f"\nconst uint32_t kf_unicode_n_runs = {len(runs)}, kf_unicode_n_pairs = {len(pairs)};")
+    write_list("kinds", ranges(kinds), "kf_unicode_kind")
+    write_list("classes", ranges(classes), "combining class")
+    write_list("lower", neighbours, "lower case - c")
+    write_list("lower_apart", apart, "lower case - c; of code points two apart")
+    write_list("singles", numbered(singles), "number in kf_unicode_single of the first")
+    write_list("doubles", numbered(doubles), "number in kf_unicode_first and _second of the first")
+    numbers("const uint32_t", "kf_unicode_single", [found[c][0] for c in singles], "what singles become")
+    numbers("const uint32_t", "kf_unicode_first", [found[c][0] for c in doubles], "the first half of doubles")
+    numbers("const uint8_t", "kf_unicode_second", [marks.index(found[c][1]) for c in doubles],
+            "the second half, in kf_unicode_mark")
+    numbers("const uint32_t", "kf_unicode_mark", marks, "second halves")
+    numbers("const uint16_t", "kf_unicode_pairs", [doubles.index(pairs[key]) for key in sorted(pairs)],
+            "doubles that form C composes, by first and second half")
+    print(f"const uint32_t kf_unicode_n_pairs = {len(pairs)};")
+
+
+def main():
+    patterns = {1: r"\s", 2: r"\p{L}", 3: r"\p{N}"}  # kf_unicode_kind
+    kinds = {c: kind for kind, pattern in patterns.items() for c in matching(pattern)}
+    classes, decomposed = combining_classes(), decompositions()
+    found = steps(decomposed)
+    pairs = compositions(found)
+    check(classes, decomposed, pairs)
+    lower = {c: ord(lowercase(chr(c))[0]) for c in POINTS}
+    lower[0x130] = 0x130  # becomes two, which unicode.c knows
+    agreed = versions({c for c in kinds if kinds[c] == 2}, lower, decomposed)
+    print(agreed, file=sys.stderr)
+    lower = {c: to - c for c, to in lower.items() if to != c}
+    write(kinds, classes, lower, found, pairs, agreed, tokenizers.__version__)
 
 
 if __name__ == "__main__":

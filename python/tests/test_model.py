@@ -193,7 +193,7 @@ def test_export(tmp_path):
         for path in ours.rglob("*"):
             assert path.is_dir() or path.read_bytes() == (theirs / path.relative_to(ours)).read_bytes(), path
     assert koofu.Model.load(tmp_path / "py" / "hub" / "model.safetensors") == model
-    with pytest.raises(koofu.KooFuValueError, match="ending is not known"):
+    with pytest.raises(koofu.KooFuValueError, match="unknown extension"):
         model.export(tmp_path / "m.pb")
     with pytest.raises(ValueError, match="metric"):
         model.export(tmp_path / "x.onnx", metric="nearest")

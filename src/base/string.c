@@ -97,3 +97,14 @@ void kf_string_clear(kf_string *text) {
   kf_free(text->data);
   *text = (kf_string){0};
 }
+
+kf_status kf_string_write(kf_ctx *ctx, const kf_string *text, const char *path) {
+  kf_err *err = &ctx->err;
+  kf_out out = {0};
+  if (text->failed) return kf_fail_memory(err);
+  KF_TRY(kf_out_open(&out, ctx, path, err));
+  kf_status status = kf_out_write(&out, text->data, text->n, err);
+  if (status == KF_OK) status = kf_out_commit(&out, err);
+  kf_out_abort(&out);
+  return status;
+}

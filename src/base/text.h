@@ -38,6 +38,8 @@ typedef struct kf_string {
 void kf_string_add(kf_string *text, const char *bytes, size_t n);
 void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void kf_string_clear(kf_string *text);
+/* Writes the text to a file, whole or not at all; KF_ERR_MEM if it has failed. */
+kf_status kf_string_write(kf_ctx *ctx, const kf_string *text, const char *path);
 
 /* --- escapes for text that may hold anything (escape.c) --------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* archive.c - WebDataset archives: tar files in which a sample is a run of members whose names
- * differ only after the first dot of their last component: 000123.jpg, 000123.txt, 000123.cls,
+/* archive.c - WebDataset archives: tar files in which consecutive members form a sample if their
+ * names differ only after the first dot of the last component: 000123.jpg, 000123.txt, 000123.cls,
  * 000123.json.
  *
  * The picture becomes an entry of the list. Its class is the content of .cls, or a value of .json
@@ -28,16 +28,12 @@ typedef struct sample {
 
 bool kf_is_archive(const char *path) { return kf_format_of(path) == KF_FORMAT_TAR; }
 
-/* The extension of a member: after the first dot of its last component; NULL: there is none, or the
- * component begins with the dot, like hidden files. */
-static const char *ending_of(const char *name) {
+/* The extension of a member: what follows the first dot of its last component. NULL: there is none,
+ * or it is a hidden file. */
+static const char *extension_of(const char *name) {
   const char *slash = strrchr(name, '/'), *last = slash != NULL ? slash + 1 : name;
   const char *dot = strchr(last, '.');
   return dot != NULL && dot != last ? dot + 1 : NULL;
-}
-
-static kf_extent member_extent(const sample *s, const kf_string *name, kf_span span) {
-  return (kf_extent){.name = name->data, .file = s->archive, .at = span.at, .size = span.size};
 }
 
 /* "ARCHIVE/MEMBER". */
@@ -49,32 +45,19 @@ static kf_status full_name(const sample *s, const char *member, kf_string *out, 
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* Keeps text as the class, without the spaces around it. */
+/* Sets the class to text, without the spaces around it. */
 static kf_status set_class(sample *s, const char *text, size_t n, const char *where, kf_err *err) {
   while (n > 0 && is_space(text[n - 1])) n--;
   while (n > 0 && is_space(*text)) text++, n--;
   if (n == 0 || memchr(text, '\0', n) != NULL || !kf_utf8_valid(text, n))
-    return kf_fail_file(err, where, "is empty or not text, and cannot be a class");
+    return kf_fail_file(err, where, "is empty or not text, so it cannot be a class");
   s->class.n = 0;
   kf_string_add(&s->class, text, n);
   s->has_class = true;
   return s->class.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-static kf_status read_class(sample *s, const kf_tar_member *m, kf_err *err) {
-  kf_string where = {0};
-  char *text = NULL;
-  uint64_t n;
-  kf_status status = full_name(s, m->name, &where, err);
-  kf_extent extent = member_extent(s, &where, (kf_span){m->at, m->size});
-  if (status == KF_OK) status = kf_read_extent(&extent, CLASS_BYTES, &text, &n, err);
-  if (status == KF_OK) status = set_class(s, text, (size_t)n, where.data, err);
-  kf_free(text);
-  kf_string_clear(&where);
-  return status;
-}
-
-/* Finds a string or an integer by its key; other values are not classes. */
+/* Takes the class from the value of label_key, a string or an integer. */
 static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, kf_err *err) {
   const kf_json *value = kf_json_get(doc, doc->nodes, s->label_key);
   const char *text = kf_json_string(value);
@@ -86,28 +69,35 @@ static kf_status class_in(sample *s, const kf_json_doc *doc, const char *where, 
     text = digits;
   }
   if (text == NULL)
-    return kf_fail_file(err, where, "its '%s' is neither a string nor a whole number", s->label_key);
+    return kf_fail_file(err, where, "its '%s' is neither a string nor a whole number",
+                        s->label_key);
   return set_class(s, text, strlen(text), where, err);
 }
 
-static kf_status read_label(sample *s, const kf_tar_member *m, kf_err *err) {
+/* Reads the class from .cls or from .json. */
+static kf_status read_class(sample *s, const kf_tar_member *m, bool json, kf_err *err) {
   kf_string where = {0};
   kf_json_doc doc = {0};
   char *text = NULL;
   uint64_t n;
   kf_status status = full_name(s, m->name, &where, err);
-  kf_extent extent = member_extent(s, &where, (kf_span){m->at, m->size});
-  if (status == KF_OK) status = kf_read_extent(&extent, JSON_BYTES, &text, &n, err);
-  if (status == KF_OK) {
+  kf_extent extent = {.name = where.data, .file = s->archive, .at = m->at, .size = m->size};
+  if (status == KF_OK)
+    status = kf_read_extent(&extent, json ? JSON_BYTES : CLASS_BYTES, &text, &n, err);
+  if (status == KF_OK && json) {
     status = kf_json_take(&doc, text, (size_t)n, KF_JSON_VALUES, where.data, err);
+    text = NULL; /* the document's */
     if (status == KF_OK) status = class_in(s, &doc, where.data, err);
-    kf_json_clear(&doc);
+  } else if (status == KF_OK) {
+    status = set_class(s, text, (size_t)n, where.data, err);
   }
+  kf_json_clear(&doc);
+  kf_free(text);
   kf_string_clear(&where);
   return status;
 }
 
-/* Adds the sample to the list, if it has a picture, and makes room for the next. */
+/* Adds the sample to the list if it has a picture, and begins the next one. */
 static kf_status finish_sample(sample *s, kf_err *err) {
   kf_status status = KF_OK;
   if (s->found.picture.size > 0) {
@@ -132,23 +122,22 @@ static kf_status take_picture(sample *s, const kf_tar_member *m, kf_err *err) {
 }
 
 static kf_status take_member(sample *s, const kf_tar_member *m, kf_err *err) {
-  const char *ending = ending_of(m->name);
-  if (ending == NULL) return KF_OK;
-  size_t n = (size_t)(ending - m->name);
+  const char *extension = extension_of(m->name);
+  if (extension == NULL) return KF_OK;
+  size_t n = (size_t)(extension - m->name);
   if (s->key.data == NULL || s->key.n != n || memcmp(s->key.data, m->name, n) != 0) {
     KF_TRY(finish_sample(s, err));
     s->key.n = 0;
     kf_string_add(&s->key, m->name, n);
     if (s->key.failed) return kf_fail_memory(err);
   }
-  if (kf_is_picture(ending -
-                    1)) /* with its dot; of several endings the last does not count alone */
-    return strchr(ending, '.') == NULL ? take_picture(s, m, err) : KF_OK;
-  if (strcmp(ending, "txt") == 0) s->found.text = (kf_span){m->at, m->size};
-  if (strcmp(ending, "cls") == 0 && s->label_key == NULL) return read_class(s, m, err);
-  if (strcmp(ending, "json") != 0) return KF_OK;
+  if (kf_is_picture(extension - 1)) /* with its dot; but "seg.jpg" is something else */
+    return strchr(extension, '.') == NULL ? take_picture(s, m, err) : KF_OK;
+  if (strcmp(extension, "txt") == 0) s->found.text = (kf_span){m->at, m->size};
+  if (strcmp(extension, "cls") == 0 && s->label_key == NULL) return read_class(s, m, false, err);
+  if (strcmp(extension, "json") != 0) return KF_OK;
   s->found.json = (kf_span){m->at, m->size};
-  return s->label_key != NULL ? read_label(s, m, err) : KF_OK;
+  return s->label_key != NULL ? read_class(s, m, true, err) : KF_OK;
 }
 
 static kf_status take_members(sample *s, kf_tar *tar, kf_err *err) {

@@ -1,4 +1,4 @@
-/* codec.h - what the decoders of pictures share. Private to them and image.c. */
+/* codec.h - the interface of the decoders of pictures. Private to them and image.c. */
 #ifndef KF_CODEC_H
 #define KF_CODEC_H
 
@@ -10,14 +10,14 @@ typedef struct kf_codec {
   size_t n;
   uint64_t max_pixels;
   const char *name;
-  bool look;       /* find the size only: the decoder returns after kf_codec_size */
-  uint64_t cost;   /* bytes that decoding and turning take, found by kf_codec_size */
+  bool size_only;  /* the decoder returns after kf_codec_size */
+  uint64_t cost;   /* bytes of memory for decoding and turning, set by kf_codec_size */
   kf_image image;  /* not yet turned; kf_image_decode frees it on failure */
   int orientation; /* 1 … 8, as in EXIF */
 } kf_codec;
 
-/* Checks the size of a picture and, unless `look`, takes memory for it. decoder: bytes that the
- * decoder itself takes. */
+/* Checks the size of a picture and, unless `size_only`, allocates it. decoder: bytes that the
+ * decoder needs besides. */
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64_t decoder,
                         kf_err *err);
 

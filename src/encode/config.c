@@ -1,11 +1,11 @@
 /* config.c - config.json of a model folder.
  *
- * A setting that is missing has the value that the reference's configuration classes give it: a
- * file with nothing but {"model_type": "clip"} is ViT-B/32. A `text_config_dict` or
- * `vision_config_dict`, which early files have beside text_config and vision_config, replaces these
- * entirely: the reference fills it up with default values first, and then lets all of them win.
+ * A missing setting has the default of the reference's configuration classes: a file with nothing
+ * but {"model_type": "clip"} is ViT-B/32. A `text_config_dict` or `vision_config_dict`, which early
+ * files have beside text_config and vision_config, replaces these entirely: the reference completes
+ * it with defaults, and then all of its values win.
  *
- * There is no setting for biases: only the final projections and CLIP's patches lack one. */
+ * There is no setting for biases: only the final projections and CLIP's patches have none. */
 #include "encode/folder.h"
 #include "encode/tower.h"
 
@@ -14,12 +14,12 @@
 
 #define CONFIG_MAX ((uint64_t)16 << 20) /* bytes */
 
-#define MOST_LAYERS  1024u
-#define MOST_INNER   (1u << 20)
-#define MOST_PIXELS  4096u /* a side */
-#define MOST_PATCHES 16384u
-#define MOST_CONTEXT 16384u
-#define MOST_WORDS   (1u << 24)
+#define MAX_LAYERS  1024u
+#define MAX_INNER   (1u << 20)
+#define MAX_PIXELS  4096u /* a side */
+#define MAX_PATCHES 16384u
+#define MAX_CONTEXT 16384u
+#define MAX_WORDS   (1u << 24)
 
 /* --- values ---------------------------------------------------------------------------------- */
 
@@ -37,12 +37,12 @@ static const kf_json *find(const section *s, const char *key) {
 /* "FILE: SECTION.KEY is ..." */
 static __attribute__((format(printf, 3, 4))) kf_status bad(const section *s, const char *key,
                                                            const char *format, ...) {
-  char what[256];
+  char message[256];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(what, sizeof what, format, arguments);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  return kf_fail_file(s->err, s->file->path, "%s%s%s", s->name, key, what);
+  return kf_fail_file(s->err, s->file->path, "%s%s%s", s->name, key, message);
 }
 
 static kf_status read_count(const section *s, const char *key, uint32_t preset, uint32_t most,
@@ -105,8 +105,8 @@ static kf_status read_tower(const section *s, uint32_t width, uint32_t heads, co
                             double eps, kf_tower_config *c) {
   *c = (kf_tower_config){.present = true};
   KF_TRY(read_count(s, "hidden_size", width, KF_MAX_DIM, &c->width));
-  KF_TRY(read_count(s, "intermediate_size", 4 * width, MOST_INNER, &c->inner));
-  KF_TRY(read_count(s, "num_hidden_layers", 12, MOST_LAYERS, &c->layers));
+  KF_TRY(read_count(s, "intermediate_size", 4 * width, MAX_INNER, &c->inner));
+  KF_TRY(read_count(s, "num_hidden_layers", 12, MAX_LAYERS, &c->layers));
   KF_TRY(read_count(s, "num_attention_heads", heads, KF_MAX_DIM, &c->heads));
   if (c->width % c->heads != 0)
     return bad(s, "hidden_size", " %" PRIu32 " is not a multiple of num_attention_heads %" PRIu32,
@@ -122,16 +122,16 @@ static kf_status read_image_tower(const section *s, kf_family family, kf_tower_c
   KF_TRY(read_count(s, "num_channels", 3, 65536, &channels));
   if (channels != 3)
     return bad(s, "num_channels", " is %" PRIu32 ", but pictures have 3", channels);
-  KF_TRY(read_count(s, "image_size", 224, MOST_PIXELS, &c->image_size));
-  KF_TRY(read_count(s, "patch_size", clip ? 32 : 16, MOST_PIXELS, &c->patch_size));
+  KF_TRY(read_count(s, "image_size", 224, MAX_PIXELS, &c->image_size));
+  KF_TRY(read_count(s, "patch_size", clip ? 32 : 16, MAX_PIXELS, &c->patch_size));
   if (c->patch_size > c->image_size)
     return bad(s, "patch_size", " %" PRIu32 " is larger than image_size %" PRIu32, c->patch_size,
                c->image_size);
-  if (kf_patches(c) > MOST_PATCHES)
+  if (kf_patches(c) > MAX_PATCHES)
     return bad(s, "image_size",
                " %" PRIu32 " with patch_size %" PRIu32 " makes %" PRIu32
                " patches, more than the limit of %u",
-               c->image_size, c->patch_size, kf_patches(c), MOST_PATCHES);
+               c->image_size, c->patch_size, kf_patches(c), MAX_PATCHES);
   const kf_json *head = find(s, "vision_use_head");
   if (!clip && head != NULL && (head->kind != KF_JSON_BOOL || head->text[0] != 't'))
     return bad(s, "vision_use_head", " is off; without a head there are no embeddings");
@@ -140,12 +140,12 @@ static kf_status read_image_tower(const section *s, kf_family family, kf_tower_c
 
 static kf_status read_text_tower(const section *s, kf_tower_config *c) {
   KF_TRY(read_tower(s, 512, 8, "quick_gelu", 1e-5, c));
-  KF_TRY(read_count(s, "max_position_embeddings", 77, MOST_CONTEXT, &c->context));
-  KF_TRY(read_count(s, "vocab_size", 49408, MOST_WORDS, &c->vocabulary));
+  KF_TRY(read_count(s, "max_position_embeddings", 77, MAX_CONTEXT, &c->context));
+  KF_TRY(read_count(s, "vocab_size", 49408, MAX_WORDS, &c->vocabulary));
   return read_end(s, &c->end);
 }
 
-/* What a model_type stands for. `nested`: each tower has an object of its own. */
+/* The meaning of a model_type. `nested`: each tower has its own object. */
 typedef struct model_kind {
   const char *type;
   kf_family family;
@@ -157,7 +157,7 @@ static const model_kind kinds[] = {{"clip", KF_FAMILY_CLIP, true, true, true},
                                    {"siglip", KF_FAMILY_SIGLIP, true, false, true},
                                    {"siglip_vision_model", KF_FAMILY_SIGLIP, true, false, false}};
 
-/* The object OLD_KEY, or else KEY. */
+/* Finds the object of OLD_KEY or, without it, of KEY. */
 static kf_status find_section(const section *root, const char *key, const char *old_key,
                               const char *name, section *out) {
   const kf_json *node = find(root, old_key);

@@ -1,45 +1,37 @@
-/* earlier.c - the output of an earlier run of kf_embed, whose rows need not be made again.
+/* earlier.c - reuses rows from the output of an earlier run of kf_embed.
  *
  * A row depends only on the bytes of its picture, the encoder and a few settings. The file holds a
- * checksum of the picture for every row, and one of encoder and settings. So a picture whose bytes
- * already have a row gets that row, whatever its name and position. Times and sizes do not count,
- * since copying a folder changes the times. */
+ * checksum of the picture for every row, and one of encoder and settings. So a picture gets the row
+ * of equal bytes, whatever its name and position. Times of files do not count, since copying a
+ * folder changes them. */
 #include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/image.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-static bool meta_is(const kf_st *st, const char *key, uint64_t value) {
-  const char *text = kf_st_meta(st, key);
-  uint64_t stored = 0;
-  return text != NULL && kf_parse_hex64(text, &stored) && stored == value;
-}
-
-static int by_sum(const void *a, const void *b) {
-  const struct kf_earlier_row *x = a, *y = b;
-  if (x->sum != y->sum) return x->sum < y->sum ? -1 : 1;
-  return x->row < y->row ? -1 : x->row > y->row;
-}
-
-/* KF_ERR_DATA if the file is not what its metadata say. */
+/* KF_ERR_DATA if the tensors do not match the metadata. */
 static kf_status read_file(kf_earlier *e, uint32_t dim, kf_type type, kf_err *err) {
   const kf_st_tensor *rows, *sums;
   KF_TRY(kf_st_expect(&e->file, KF_TENSOR_ROWS, type, 2, (int64_t[]){-1, dim}, &rows, err));
   e->n = rows->shape[0];
   KF_TRY(kf_st_expect(&e->file, KF_TENSOR_SUMS, KF_TYPE_U64, 1, (int64_t[]){(int64_t)e->n}, &sums,
                       err));
+  if (e->n > UINT32_MAX) return kf_fail_file(err, e->file.in.path, "has too many rows");
   KF_TAKE(&e->memory, e->sums, e->n);
-  KF_TAKE(&e->memory, e->by_sum, e->n);
-  if (e->memory.failed) return kf_fail_memory(err);
+  e->map = kf_dict_new((uint32_t)e->n);
+  if (e->memory.failed || e->map == NULL) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(&e->file, sums, e->sums, err));
-  for (uint64_t i = 0; i < e->n; i++) e->by_sum[i] = (struct kf_earlier_row){e->sums[i], i};
-  qsort(e->by_sum, e->n, sizeof *e->by_sum, by_sum);
+  for (uint64_t i = 0; i < e->n; i++) {
+    uint64_t *sum = &e->sums[i], row; /* rows of equal pictures are equal */
+    if (!kf_earlier_find(e, *sum, &row) &&
+        !kf_dict_add(e->map, (const char *)sum, sizeof *sum, (uint32_t)i))
+      return kf_fail_memory(err);
+  }
   e->rows = rows;
   return KF_OK;
 }
@@ -50,8 +42,8 @@ kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, u
   *e = (kf_earlier){.file = {.in = {.fd = -1}}};
   if (access(path, R_OK) != 0) return KF_OK;
   kf_status status = kf_st_open(&e->file, path, &ignored);
-  if (status == KF_OK && meta_is(&e->file, KF_MADE_WITH, made_with)) {
-    e->same_list = meta_is(&e->file, KF_MADE_OF, made_of);
+  if (status == KF_OK && kf_st_meta_is_hex(&e->file, KF_MADE_WITH, made_with)) {
+    e->same_list = kf_st_meta_is_hex(&e->file, KF_MADE_OF, made_of);
     status = kf_st_origin(&e->file, &e->origin, &ignored);
     if (status == KF_OK) status = read_file(e, dim, type, &ignored);
   }
@@ -61,23 +53,16 @@ kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, u
 
 void kf_earlier_close(kf_earlier *e) {
   kf_st_close(&e->file);
+  kf_dict_free(e->map);
   kf_arena_free(&e->memory);
   *e = (kf_earlier){.file = {.in = {.fd = -1}}};
 }
 
 bool kf_earlier_find(const kf_earlier *e, uint64_t sum, uint64_t *row) {
-  if (e->rows == NULL || sum == KF_NO_SUM) return false;
-  uint64_t low = 0, high = e->n;
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    if (e->by_sum[middle].sum < sum)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low == e->n || e->by_sum[low].sum != sum) return false;
-  *row = e->by_sum[low].row;
-  return true;
+  if (e->map == NULL || sum == KF_NO_SUM) return false;
+  int64_t found = kf_dict_find(e->map, (const char *)&sum, sizeof sum);
+  *row = (uint64_t)found;
+  return found >= 0;
 }
 
 kf_status kf_earlier_read(const kf_earlier *e, uint64_t row, void *to, kf_err *err) {
@@ -110,7 +95,7 @@ static kf_status sum_bytes(const kf_in *in, unsigned char *piece, uint64_t *sum,
   return KF_OK;
 }
 
-/* A picture that cannot be read gets no checksum; embedding it will report the error. */
+/* A picture that cannot be read gets KF_NO_SUM; embedding it will report the error. */
 static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) {
   summing *s = argument;
   kf_err ignored;

@@ -1,16 +1,16 @@
-/* embed.c - many pictures to a data set, in shards that outlive the process.
+/* embed.c - embeds many pictures into a data set, in shards that outlive the process.
  *
- *     kf_embed     check_options, check_output, stamp_shards; look_back: the file of an earlier run
+ *     kf_embed     check_options, check_output, stamp_shards; find_earlier: rows of an earlier run
  *                  (earlier.c), which may leave nothing to do; kf_shards_open (shards.c)
  *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_extents (encode.c) for
- *                  the pictures that have no row in that file
- *     assemble     the file, copied from the shards
+ *                  the pictures that have no row in the earlier file
+ *     assemble     copies the shards into the file
  *
- * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from
- * them, and the folder is removed. Embeddings do not depend on each other, so neither interruptions
+ * Finished shards are kept in the folder OUT.parts. When all are there, the file is assembled from
+ * them and the folder is removed. Embeddings do not depend on each other, so neither interruptions
  * nor the size of shards change a bit of the result.
  *
- * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that
+ * A shard has a stamp, a checksum of the sizes and times of its pictures, so that a picture that
  * changed between two runs is embedded again. Messages about unreadable pictures are kept in the
  * shard and logged again by a resumed run. */
 #include "encode/earlier.h"
@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHARD = 256 /* pictures */, COPY = 1 << 20 /* bytes */, LABELS_AT_ONCE = 4096 };
+enum { SHARD = 256 /* pictures */, COPY = 1 << 20 /* bytes */ };
 
 typedef struct embedding {
   kf_ctx *ctx;
@@ -39,7 +39,7 @@ typedef struct embedding {
   uint64_t *sums;     /* [pictures] checksums of their files */
   uint64_t made_with, made_of;
   kf_earlier earlier; /* the existing output */
-  bool looked;        /* all pictures have been read: `sums` are known */
+  bool summed;        /* the sums of all pictures are known */
   /* The current shard. */
   unsigned char *known; /* [shard] 1: the picture has a row in the earlier file */
   kf_extent *extents;   /* [shard] of the pictures without one; so are the arrays below */
@@ -51,7 +51,7 @@ typedef struct embedding {
   kf_embed_report report;
 } embedding;
 
-/* --- what the run is about -------------------------------------------------------------------- */
+/* --- identity of the run -------------------------------------------------------------------- */
 
 /* A checksum of ids, labels and classes and, with `paths`, of where the pictures are. */
 static uint64_t list_checksum(const kf_pictures *list, bool paths) {
@@ -136,11 +136,11 @@ static kf_status stamp_shards(embedding *e, kf_err *err) {
 /* --- one shard -------------------------------------------------------------------------------- */
 
 /* Keeps the messages of the encoder, a NUL after each. */
-static void hear(void *said, const char *message) {
-  kf_string_add(said, message, strlen(message) + 1);
+static void keep_note(void *notes, const char *message) {
+  kf_string_add(notes, message, strlen(message) + 1);
 }
 
-/* An embedding without a direction is useless, and no data set may hold it. */
+/* No data set may hold a row without a direction. */
 static kf_status check_row(embedding *e, uint64_t i, double norm2, unsigned char *bad,
                            kf_err *err) {
   if (norm2 > 0 && isfinite(norm2)) return KF_OK;
@@ -181,7 +181,7 @@ static kf_status code_rows(embedding *e, uint64_t first, uint64_t n, unsigned ch
       kf_earlier_find(&e->earlier, e->sums[first + i], &row);
       KF_TRY(kf_earlier_read(&e->earlier, row, code, err));
     } else {
-      e->sums[first + i] = e->fresh[at]; /* as they were read for this row */
+      e->sums[first + i] = e->fresh[at]; /* of the bytes that were embedded */
       bad[i] = e->options.skip_bad && e->status[at] != KF_OK;
       if (bad[i] == 0) KF_TRY(code_row(e, at, &bad[i], code, err));
       at++;
@@ -195,26 +195,26 @@ static kf_status code_rows(embedding *e, uint64_t first, uint64_t n, unsigned ch
 static uint64_t find_new(embedding *e, uint64_t first, uint64_t n) {
   uint64_t fresh = 0, row;
   for (uint64_t i = 0; i < n; i++) {
-    e->known[i] = e->looked && kf_earlier_find(&e->earlier, e->sums[first + i], &row);
+    e->known[i] = e->summed && kf_earlier_find(&e->earlier, e->sums[first + i], &row);
     if (e->known[i] == 0) e->extents[fresh++] = kf_pictures_extent(e->pictures, first + i);
   }
   return fresh;
 }
 
 static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n,
-                              kf_string *said) {
+                              kf_string *notes) {
   kf_err *err = &e->ctx->err;
   unsigned char *bad = e->bad + first;
   uint64_t fresh = find_new(e, first, n);
   KF_TRY(kf_encode_extents(e->ctx, e->encoder, e->extents, fresh, e->rows,
                            e->options.skip_bad ? e->status : NULL, e->fresh));
   KF_TRY(code_rows(e, first, n, bad, err));
-  if (said->failed) return kf_fail_memory(err);
+  if (notes->failed) return kf_fail_memory(err);
   kf_shard_content content = {.stamp = e->stamps[s],
                               .bad = bad,
                               .sums = e->sums + first,
                               .rows = e->code,
-                              .messages = said};
+                              .messages = notes};
   KF_TRY(kf_shards_save(&e->shards, s, &content, err));
   e->report.reused += n - fresh;
   return KF_OK;
@@ -222,21 +222,21 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t
 
 /* done: pictures, of all ranks. */
 static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n, uint64_t done) {
-  kf_string said = {0};
+  kf_string notes = {0};
   kf_stage stage;
   kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
   stage.done = done;
   stage.inside = true;
-  stage.hear = hear;
-  stage.listener = &said;
-  kf_status status = encode_shard(e, s, first, n, &said);
+  stage.hear = keep_note;
+  stage.listener = &notes;
+  kf_status status = encode_shard(e, s, first, n, &notes);
   kf_stage_end(&stage);
-  kf_string_clear(&said);
+  kf_string_clear(&notes);
   return status;
 }
 
-/* Takes over a shard that an earlier run has finished. One with bad pictures is not reused when
- * skipping is off. */
+/* Takes a shard that an earlier run has finished. One with bad pictures is not reused when skipping
+ * is off. */
 static kf_status take_shard(embedding *e, uint64_t s, uint64_t first, bool *taken) {
   kf_finished shard;
   char why[KF_WHERE_SIZE];
@@ -286,21 +286,21 @@ static kf_status make_own(embedding *e, kf_range own, kf_err *err) {
   return kf_progress(e->ctx, "embed", kf_done_by_all(e->ctx, done, share, all), all);
 }
 
-/* The notes of all ranks come from rank 0, in the order of pictures. */
+/* Makes the shards of a rank; rank 0 logs the notes of all ranks, in the order of pictures. */
 static kf_status make_noted(embedding *e, kf_range own, kf_err *err) {
-  kf_string said = {0};
+  kf_string notes = {0};
   kf_stage stage;
   kf_stage_begin(&stage, e->ctx, NULL, 0);
-  stage.hear = hear;
-  stage.listener = &said;
+  stage.hear = keep_note;
+  stage.listener = &notes;
   kf_status status = make_own(e, own, err);
   kf_stage_end(&stage);
-  status = kf_bring_notes(e->ctx, status, &said);
-  kf_string_clear(&said);
+  status = kf_bring_notes(e->ctx, status, &notes);
+  kf_string_clear(&notes);
   return status;
 }
 
-/* Brings together the results of all ranks. */
+/* Combines the results of all ranks. */
 static kf_status join_shards(embedding *e) {
   kf_ctx *ctx = e->ctx;
   uint64_t counts[] = {e->report.resumed, e->report.reused};
@@ -383,13 +383,9 @@ static kf_status copy_shards(embedding *e, kf_stw *w, kf_err *err) {
 }
 
 static kf_status write_labels(const embedding *e, kf_stw *w, kf_err *err) {
-  int32_t labels[LABELS_AT_ONCE];
-  size_t n = 0;
   for (uint64_t i = 0; i < e->run.pictures; i++) {
-    if (e->bad[i] == 0) labels[n++] = kf_pictures_label(e->pictures, i);
-    if (n < LABELS_AT_ONCE && i + 1 < e->run.pictures) continue;
-    KF_TRY(kf_stw_write(w, labels, n * sizeof *labels, err));
-    n = 0;
+    int32_t label = kf_pictures_label(e->pictures, i);
+    if (e->bad[i] == 0) KF_TRY(kf_stw_write(w, &label, sizeof label, err));
   }
   return KF_OK;
 }
@@ -435,7 +431,7 @@ static kf_status write_metadata(embedding *e, kf_err *err) {
   return kf_metadata_write(e->ctx, e->pictures, e->bad, o->skip_bad, o->metadata, err);
 }
 
-/* Writes the data set and its metadata: both, or none. */
+/* Writes the data set and its metadata: both or neither. */
 static kf_status write_files(embedding *e, const char *path, kf_err *err) {
   if (e->options.metadata == NULL) return assemble(e, path, err);
   KF_TRY(kf_outputs_begin(e->ctx));
@@ -446,9 +442,9 @@ static kf_status write_files(embedding *e, const char *path, kf_err *err) {
   return status;
 }
 
-/* Looks for rows in the file of an earlier run and, if there are any, computes the checksums of the
- * pictures. *unchanged: the file is what this run would write. */
-static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_err *err) {
+/* Looks for rows in the file of an earlier run and, if it has any, computes the checksums of the
+ * pictures. *unchanged: this run would write the same file. */
+static kf_status find_earlier(embedding *e, const char *path, bool *unchanged, kf_err *err) {
   uint64_t n = e->run.pictures;
   *unchanged = false;
   if (KF_TAKE(&e->memory, e->sums, n) == NULL) return kf_fail_memory(err);
@@ -457,7 +453,7 @@ static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_e
                          kf_type_of(e->run.dtype), err));
   if (e->earlier.rows == NULL) return KF_OK;
   KF_TRY(kf_sum_pictures(e->ctx, e->pictures, e->sums));
-  e->looked = true;
+  e->summed = true;
   *unchanged = e->earlier.same_list && e->earlier.n == n &&
                strcmp(e->earlier.origin.name, e->encoder->origin.name) == 0 &&
                memcmp(e->earlier.sums, e->sums, n * sizeof *e->sums) == 0;
@@ -490,7 +486,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   if (o->metadata != NULL) KF_TRY(kf_check_output(e->ctx, o->metadata, err));
   KF_TRY(stamp_shards(e, err));
   bool unchanged;
-  KF_TRY(look_back(e, path, &unchanged, err));
+  KF_TRY(find_earlier(e, path, &unchanged, err));
   if (unchanged) {
     remove_left_over(e, path);
     return write_metadata(e, err);

@@ -4,12 +4,12 @@
  *                        preprocess.c) for each picture, then the tower (tower.c)
  *     kf_encode_texts    encode; text_task: tokens (tokenizer.c), then the tower
  *
- * The unit of work is a batch of pictures or texts with a few hundred rows: enough to pay for
+ * The unit of work is a batch of pictures or texts with a few hundred rows: enough to amortise
  * reading the weights from memory, and few enough for everything else to stay in the caches. A
  * thread decodes and preprocesses the pictures of its batch and takes them through the tower in its
  * own workspace, while other threads work on other batches. So decoding and computing overlap, and
- * no thread waits. With too few pictures to keep all threads busy, the threads share the work on
- * each batch instead (`split`). */
+ * no thread waits. If there are too few pictures to keep all threads busy, the threads share the
+ * work on each batch instead (`split`). */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #define BATCH_ROWS    512u
 #define TEXTS_AT_ONCE 64u /* in a batch, at most */
 
-/* Fails if the encoder lacks a tower ("an image", "a text"). */
+/* Fails if the encoder lacks a tower; which: "an image" or "a text". */
 static kf_status want(const kf_tower_config *tower, const char *which, kf_err *err) {
   if (tower->present) return KF_OK;
   return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without %s tower", which);
@@ -78,8 +78,7 @@ typedef struct encoding {
   const kf_encoder *e;
   const kf_tower *tower;
   /* One of these. */
-  const char *const *paths; /* of pictures */
-  const kf_extent *extents; /* of pictures */
+  const kf_extent *extents; /* of pictures in files */
   const kf_image_bytes *pictures;
   const float *pixels;
   const char *const *texts;
@@ -98,14 +97,8 @@ typedef struct encoding {
 } encoding;
 
 static bool of_images(const encoding *j) { return j->tower == &j->e->image; }
-static bool of_files(const encoding *j) { return j->paths != NULL || j->extents != NULL; }
 
-/* Where picture i is, of files. */
-static kf_extent extent_of(const encoding *j, uint64_t i) {
-  return j->extents != NULL ? j->extents[i] : kf_extent_file(j->paths[i]);
-}
-
-/* Pictures or texts of a task: at most `most`, in tasks of equal size, so that threads end
+/* Pictures or texts of a task: at most `most`, so that tasks have equal sizes and threads end
  * together. */
 static size_t batch_size(uint64_t n, size_t threads, size_t most) {
   uint64_t wave = (uint64_t)threads * most;
@@ -123,21 +116,21 @@ static kf_status make_workspaces(encoding *j, size_t workers, kf_err *err) {
   if (j->status != NULL) KF_TAKE_ZERO(a, j->messages, j->n);
   KF_TAKE_ZERO(a, j->workspaces, workers);
   for (size_t i = 0; !a->failed && i < workers; i++) {
-    workspace *d = &j->workspaces[i];
-    d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
-    if (of_files(j) || j->pictures != NULL)
-      KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
-    if (of_images(j)) KF_TAKE(a, d->pixels, n);
-    if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
+    workspace *w = &j->workspaces[i];
+    w->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
+    if (j->extents != NULL || j->pictures != NULL)
+      KF_TAKE(a, w->buffer, (j->split ? n : 1) * pixel_count(j->e));
+    if (of_images(j)) KF_TAKE(a, w->pixels, n);
+    if (j->texts != NULL) KF_TAKE(a, w->tokens, n * j->tower->config.context);
     if (!of_images(j)) {
-      KF_TAKE(a, d->begin, n);
-      KF_TAKE(a, d->lengths, n);
+      KF_TAKE(a, w->begin, n);
+      KF_TAKE(a, w->lengths, n);
     }
   }
   return a->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* Runs the tasks: by all threads at once, or one after the other with all threads on each. */
+/* Runs the tasks in parallel or, with `split`, one after the other with all threads on each. */
 static kf_status run_tasks(encoding *j, size_t workers, size_t tasks, kf_task_fn task,
                            kf_err *err) {
   KF_TRY(make_workspaces(j, workers, err));
@@ -184,13 +177,14 @@ static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err
 }
 
 static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
-  if (of_files(j)) return kf_fail_file(err, extent_of(j, i).name, "the embedding is not finite");
+  if (j->extents != NULL)
+    return kf_fail_file(err, j->extents[i].name, "the embedding is not finite");
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
                  of_images(j) ? "picture" : "text", i);
 }
 
-/* Checks the rows of a batch, since finite weights and pixels can still overflow on the way, and
- * reports progress. */
+/* Checks the rows of a batch, since even finite weights and pixels may overflow, and reports
+ * progress. */
 static kf_status finish_batch(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
@@ -216,15 +210,15 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
     return KF_OK;
   }
   uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
-  kf_extent extent = of_files(j) ? extent_of(j, i) : (kf_extent){0};
-  kf_status status = of_files(j) ? read_picture(j->ctx, j->e, &extent, buffer, sum, err)
-                                 : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
+  kf_status status = j->extents != NULL
+                         ? read_picture(j->ctx, j->e, &j->extents[i], buffer, sum, err)
+                         : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;
 }
 
-/* If all threads work on one batch, they first read its pictures in parallel. */
+/* With `split`, the threads first read the pictures of the batch in parallel. */
 typedef struct fetching {
   encoding *j;
   uint64_t first;
@@ -238,21 +232,21 @@ static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err
   return fetch_picture(f->j, f->first + i, buffer, &f->to->pixels[i], err);
 }
 
-/* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i]
- * is NULL for the others. */
-static kf_status put_batch(encoding *j, const workspace *d, uint64_t first, size_t n, size_t *kept,
+/* Puts the readable pictures of [first, first + n) into the walk; *kept: how many. pixels[i] is
+ * NULL for the others. */
+static kf_status put_batch(encoding *j, const workspace *w, uint64_t first, size_t n, size_t *kept,
                            kf_err *err) {
   if (j->split)
-    KF_TRY(kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .to = d}));
+    KF_TRY(kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .to = w}));
   *kept = 0;
   for (size_t i = 0; i < n; i++) {
-    if (!j->split) KF_TRY(fetch_picture(j, first + i, d->buffer, &d->pixels[i], err));
-    if (d->pixels[i] != NULL) kf_walk_put_image(d->walk, (*kept)++, d->pixels[i]);
+    if (!j->split) KF_TRY(fetch_picture(j, first + i, w->buffer, &w->pixels[i], err));
+    if (w->pixels[i] != NULL) kf_walk_put_image(w->walk, (*kept)++, w->pixels[i]);
   }
   return KF_OK;
 }
 
-/* Moves the rows of readable pictures to their places, the last one first. */
+/* Moves the rows of readable pictures to their places, from the last to the first. */
 static void spread_rows(float *out, size_t dim, const float *const *pixels, size_t n, size_t kept) {
   for (size_t i = n; i-- > 0;) {
     if (pixels[i] == NULL)
@@ -264,13 +258,13 @@ static void spread_rows(float *out, size_t dim, const float *const *pixels, size
 
 static kf_status image_task(void *argument, size_t i, size_t worker, kf_err *err) {
   encoding *j = argument;
-  const workspace *d = &j->workspaces[worker];
+  const workspace *w = &j->workspaces[worker];
   uint64_t first;
   size_t kept, n = batch_of(j, i, &first);
   float *out = j->out + first * j->e->config.dim;
-  KF_TRY(put_batch(j, d, first, n, &kept, err));
-  if (kept > 0) KF_TRY(kf_walk_images(d->walk, kept, out));
-  spread_rows(out, j->e->config.dim, (const float *const *)d->pixels, n, kept);
+  KF_TRY(put_batch(j, w, first, n, &kept, err));
+  if (kept > 0) KF_TRY(kf_walk_images(w->walk, kept, out));
+  spread_rows(out, j->e->config.dim, (const float *const *)w->pixels, n, kept);
   return finish_batch(j, first, n, worker, err);
 }
 
@@ -288,8 +282,13 @@ kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *c
   for (uint64_t i = 0; i < n; i++)
     if (paths[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
-  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .paths = paths, .status = status};
-  return encode_images(&j, err);
+  kf_extent *extents = kf_alloc(n, sizeof *extents);
+  if (extents == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < n; i++) extents[i] = kf_extent_file(paths[i]);
+  encoding j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .extents = extents, .status = status};
+  kf_status result = encode_images(&j, err);
+  kf_free(extents);
+  return result;
 }
 
 kf_status kf_encode_extents(kf_ctx *ctx, const kf_encoder *encoder, const kf_extent *extents,
@@ -343,24 +342,24 @@ kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text, 
                           "the text", tokens, n, err);
 }
 
-/* Puts text i at a place in the batch. */
-static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const workspace *d,
+/* Puts text i into the batch. */
+static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const workspace *w,
                             kf_err *err) {
   const kf_tower_config *c = &j->tower->config;
   if (j->texts == NULL) {
-    d->begin[place] = j->tokens + i * c->context;
+    w->begin[place] = j->tokens + i * c->context;
   } else {
     char name[40];
     uint32_t n;
-    int32_t *tokens = d->tokens + place * c->context;
+    int32_t *tokens = w->tokens + place * c->context;
     snprintf(name, sizeof name, "text %" PRIu64, i);
     KF_TRY(kf_tokenize_text(j->e->tokenizer, j->texts[i], strlen(j->texts[i]), c->context, name,
                             tokens, &n, err));
-    d->begin[place] = tokens;
+    w->begin[place] = tokens;
   }
-  d->lengths[place] = kf_text_end(c, d->begin[place]) + 1;
-  for (uint32_t t = 0; t < d->lengths[place]; t++) {
-    int32_t token = d->begin[place][t];
+  w->lengths[place] = kf_text_end(c, w->begin[place]) + 1;
+  for (uint32_t t = 0; t < w->lengths[place]; t++) {
+    int32_t token = w->begin[place][t];
     if (token < 0 || (uint32_t)token >= c->vocabulary)
       return kf_fail(err, KF_ERR_DATA,
                      "text %" PRIu64 ": token %" PRId32
@@ -373,14 +372,14 @@ static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const w
 /* Takes the texts of a batch through the tower, as many at a time as fit in the workspace. */
 static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {
   encoding *j = argument;
-  const workspace *d = &j->workspaces[worker];
+  const workspace *w = &j->workspaces[worker];
   uint64_t start;
   size_t n = batch_of(j, i, &start), dim = j->e->config.dim;
-  for (size_t k = 0; k < n; k++) KF_TRY(fetch_text(j, start + k, k, d, err));
+  for (size_t k = 0; k < n; k++) KF_TRY(fetch_text(j, start + k, k, w, err));
   for (size_t first = 0, end; first < n; first = end) {
     size_t rows = 0;
-    for (end = first; end < n && rows + d->lengths[end] <= j->rows; end++) rows += d->lengths[end];
-    KF_TRY(kf_walk_texts(d->walk, d->begin + first, d->lengths + first, end - first,
+    for (end = first; end < n && rows + w->lengths[end] <= j->rows; end++) rows += w->lengths[end];
+    KF_TRY(kf_walk_texts(w->walk, w->begin + first, w->lengths + first, end - first,
                          j->out + (start + first) * dim));
   }
   return finish_batch(j, start, n, worker, err);

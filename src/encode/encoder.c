@@ -1,5 +1,5 @@
-/* encoder.c - loading an encoder: config.c, preprocess.c, tokenizer_load.c and tower_load.c put
- * together, with a checksum of everything that embeddings depend on. */
+/* encoder.c - loads an encoder: config.c, preprocess.c, tokenizer_load.c and tower_load.c together,
+ * with a checksum of everything that embeddings depend on. */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -36,8 +36,16 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
-/* Adds everything besides the weights that embeddings depend on; without `with_text`, those of
- * pictures alone. */
+/* Clears the text. */
+static kf_status add_text(kf_string *text, kf_checksum *sum, kf_err *err) {
+  bool failed = text->failed;
+  if (!failed) kf_checksum_add(sum, text->data, text->n);
+  kf_string_clear(text);
+  return failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Adds everything but the weights that embeddings depend on; without `with_text`, only what those
+ * of pictures depend on. */
 static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *sum, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
@@ -45,10 +53,7 @@ static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *
   describe_tower(&text, "image", &e->config.image);
   if (with_text) describe_tower(&text, "text", &e->config.text);
   if (e->config.image.present) describe_preprocess(&text, &e->preprocess);
-  bool ok = !text.failed;
-  if (ok) kf_checksum_add(sum, text.data, text.n);
-  kf_string_clear(&text);
-  return ok ? KF_OK : kf_fail_memory(err);
+  return add_text(&text, sum, err);
 }
 
 static kf_status choose_towers(kf_encoder *e, const char *folder, const kf_encoder_options *options,
@@ -83,10 +88,7 @@ static kf_status add_model(const kf_encoder_config *c, kf_checksum *sum, kf_err 
   kf_string_addf(&text, "koofu.origin 1 %d %" PRIu32 "\n", (int)c->family, c->dim);
   describe_tower(&text, "image", &c->image);
   describe_tower(&text, "text", &c->text);
-  bool ok = !text.failed;
-  if (ok) kf_checksum_add(sum, text.data, text.n);
-  kf_string_clear(&text);
-  return ok ? KF_OK : kf_fail_memory(err);
+  return add_text(&text, sum, err);
 }
 
 static char *last_slash(char *path) {
@@ -94,8 +96,8 @@ static char *last_slash(char *path) {
   return slash != NULL ? slash : path;
 }
 
-/* "…/models--openai--clip-vit-base-patch32/snapshots/HASH", as downloads are stored: the last name
- * is a hash. Cuts the path after the first of these folders. */
+/* Downloads are stored as "…/models--openai--clip-vit-base-patch32/snapshots/HASH". Cuts such a
+ * path after the name of the model; false: it is another path, and stays. */
 static bool cut_snapshot(char *path) {
   char *hash = last_slash(path);
   if (hash == path || strlen(hash + 1) != 40) return false;
@@ -110,7 +112,7 @@ static bool cut_snapshot(char *path) {
   return false;
 }
 
-/* The name of a folder: printable UTF-8 that fits. Links and dots are followed first. */
+/* The name of a folder after resolving links and dots, as printable UTF-8 that fits. */
 static void name_folder(const char *folder, char *name, size_t size) {
   char path[PATH_MAX];
   if (realpath(folder, path) == NULL) snprintf(path, sizeof path, "/%.*s", PATH_MAX - 2, folder);

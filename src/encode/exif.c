@@ -1,6 +1,6 @@
 /* exif.c - the orientation of a picture, from EXIF or XMP.
  *
- * EXIF is a TIFF file inside the picture: a byte order, an offset, and there a list of entries of
+ * EXIF is a TIFF file inside the picture: the byte order, then the offset of a list of entries of
  * 12 bytes. A damaged block is ignored. The first entry counts, as in Pillow; XMP is used if EXIF
  * has no orientation. */
 #include "encode/codec.h"
@@ -25,7 +25,7 @@ static uint32_t get32(const tiff *t, size_t at) {
   return t->big_endian ? a << 16 | b : b << 16 | a;
 }
 
-/* Bytes of a value of an integer type; 0: not a type for an orientation. */
+/* Bytes of a value of an integer type; 0: another type. */
 static size_t width_of(uint32_t type) {
   switch (type) {
   case 6: return 1; /* signed byte */

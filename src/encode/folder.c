@@ -1,4 +1,4 @@
-/* folder.c - JSON files of a model folder, most of which are optional. */
+/* folder.c - reads JSON files of a model folder, most of which are optional. */
 #include "encode/folder.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* format.c - which format a picture has, by its first bytes: endings are often wrong. Formats that
- * cannot be read are recognised too, so that their pictures are reported and not silently
- * skipped. */
+/* format.c - recognises the format of a picture by its magic bytes, since extensions are often
+ * wrong. Formats that cannot be read are recognised too, so that such pictures are reported and not
+ * silently skipped. */
 #include "encode/image.h"
 #include "file/file.h"
 
@@ -64,17 +64,18 @@ const char *kf_picture_format(const uint8_t *bytes, size_t n, bool *readable) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Whether a path ends like a picture of a format that cannot be read. */
-static bool ends_unread(const char *path) {
-  static const char *const endings[] = {".gif",  ".bmp",  ".tif", ".tiff", ".heic",
-                                        ".heif", ".avif", ".jxl", ".jp2",  ".psd"};
+/* Whether the extension is that of a format that cannot be read. */
+static bool has_unread_extension(const char *path) {
+  static const char *const extensions[] = {".gif",  ".bmp",  ".tif", ".tiff", ".heic",
+                                           ".heif", ".avif", ".jxl", ".jp2",  ".psd"};
   const char *dot = strrchr(path, '.');
-  for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-    if (strcasecmp(dot, endings[i]) == 0) return true;
+  for (size_t i = 0; dot != NULL && i < sizeof extensions / sizeof *extensions; i++)
+    if (strcasecmp(dot, extensions[i]) == 0) return true;
   return false;
 }
 
-/* The first bytes of a regular file; 0: it cannot be read. Does not wait for pipes. */
+/* Reads the first bytes of a regular file; returns how many, 0 if it cannot be read. Does not wait
+ * for pipes. */
 static size_t first_bytes(const char *path, uint8_t bytes[FIRST]) {
   int fd = kf_open(path, O_RDONLY | O_NONBLOCK);
   if (fd < 0) return 0;
@@ -90,5 +91,5 @@ kf_look kf_look_at(const char *path) {
   if (kf_is_picture(path)) return KF_LOOK_PICTURE; /* reading it will tell */
   if (kf_picture_format(bytes, first_bytes(path, bytes), &readable) != NULL)
     return readable ? KF_LOOK_PICTURE : KF_LOOK_UNREAD;
-  return ends_unread(path) ? KF_LOOK_UNREAD : KF_LOOK_OTHER;
+  return has_unread_extension(path) ? KF_LOOK_UNREAD : KF_LOOK_OTHER;
 }

@@ -1,4 +1,4 @@
-/* image.c - which decoder a picture needs, how large it may be, and turning it the right way up. */
+/* image.c - chooses the decoder of a picture, limits its size, and turns it the right way up. */
 #include "encode/codec.h"
 
 #include <string.h>
@@ -10,10 +10,10 @@ void kf_image_clear(kf_image *image) {
   *image = (kf_image){0};
 }
 
-/* Longer sides are absurd; below this the weights of a resize take at most some 400 MB. */
+/* Longer sides are refused; with this one the weights of a resize take about 400 MB. */
 #define MAX_SIDE (1u << 24)
 
-/* Bytes of a decoded picture and of the weights for a resize. */
+/* Bytes of a decoded picture and of the weights for resizing it. */
 static uint64_t held(uint64_t width, uint64_t height) {
   return 3 * width * height + 24 * (width + height);
 }
@@ -31,9 +31,9 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64
   if (width > MAX_SIDE || height > MAX_SIDE)
     return kf_fail_file(err, codec->name, "has %llu x %llu pixels; a side may have at most %u", w,
                         h, MAX_SIDE);
-  uint64_t turned = 3 * width * height; /* once the decoder is gone */
+  uint64_t turned = 3 * width * height; /* made after the decoder has freed its memory */
   codec->cost = held(width, height) + (decoder > turned ? decoder : turned);
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
@@ -41,9 +41,9 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64
 
 /* --- the right way up ------------------------------------------------------------------------- */
 
-/* 2 to 4: rows stay rows, read from the right, from both ends, or from the bottom; 5 to 8: rows
- * become columns, read as they are, from the bottom, from both ends, or from the right. Works in
- * squares of 32 pixels, which stay in the cache. */
+/* Orientations 2 to 4 keep rows, read from the right, from the right and the bottom, or from the
+ * bottom; 5 to 8 turn rows into columns, read as they are, from the bottom, from both, or from the
+ * right. Works in squares of 32 pixels, which stay in the cache. */
 static kf_status turn(kf_image *image, int orientation, kf_err *err) {
   enum { SQUARE = 32 };
   if (orientation < 2) return KF_OK;
@@ -102,7 +102,7 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
   return status;
 }
 
-/* The picture keeps its share of what was taken from the budget; *taken is the rest. */
+/* Hands the picture its share of what was taken from the budget; *taken becomes the rest. */
 static void keep_part(kf_image *image, kf_budget *budget, uint64_t *taken) {
   uint64_t rest = held(image->width, image->height);
   image->budget = budget;
@@ -114,7 +114,7 @@ kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixel
                                  kf_budget *budget, const char *name, kf_image *out, kf_err *err) {
   *out = (kf_image){0};
   kf_codec codec = codec_for(bytes, n, max_pixels, name);
-  codec.look = true;
+  codec.size_only = true;
   KF_TRY(decode(&codec, err));
   uint64_t taken = codec.cost;
   kf_budget_take(budget, taken);
@@ -127,7 +127,7 @@ kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixel
 kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char *name,
                          kf_err *err) {
   kf_codec codec = codec_for(NULL, 0, max_pixels, name);
-  codec.look = true;
+  codec.size_only = true;
   return kf_codec_size(&codec, image->width, image->height, 0, err);
 }
 
@@ -138,7 +138,7 @@ kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf
   return kf_image_read_sum(&extent, max_pixels, NULL, out, NULL, err);
 }
 
-/* The size of the file; errors are left to reading it. */
+/* The size of the file; reading it will report errors. */
 static uint64_t size_of(const kf_extent *extent) {
   struct stat info;
   uint64_t size = extent->size;
@@ -147,7 +147,7 @@ static uint64_t size_of(const kf_extent *extent) {
   return size < KF_MAX_IMAGE_FILE ? size : KF_MAX_IMAGE_FILE;
 }
 
-/* A file on its way to a picture. */
+/* A file that is read and decoded. */
 typedef struct reading {
   const kf_extent *extent;
   uint64_t max_pixels;
@@ -181,7 +181,7 @@ static void drop_bytes(reading *r) {
  * and read again afterwards: a waiter holds nothing, so there is no deadlock. */
 static kf_status take_room(reading *r, kf_err *err) {
   kf_codec codec = codec_for(r->bytes, (size_t)r->n, r->max_pixels, r->extent->name);
-  codec.look = true;
+  codec.size_only = true;
   KF_TRY(decode(&codec, err));
   uint64_t all = r->taken + codec.cost;
   if (kf_budget_try(r->budget, r->taken, codec.cost)) {

@@ -1,9 +1,9 @@
-/* jpeg.c - JPEG through libjpeg-turbo, as Pillow uses it: the accurate integer transform, fancy
- * upsampling, greyscale and colour to RGB by the library; four components to CMYK by the library,
- * inverted as Adobe writes them, and to RGB by Pillow's rule.
+/* jpeg.c - JPEG through libjpeg-turbo, as Pillow uses it: the accurate integer transform and fancy
+ * upsampling; the library converts grey and colour to RGB, and four components to CMYK, inverted as
+ * Adobe writes them, which becomes RGB by Pillow's rule.
  *
- * libjpeg reports errors by a jump, so everything owned lives in one struct outside the function
- * that may be jumped out of. As in Pillow, a warning that the data end early is an error, and other
+ * libjpeg reports errors by longjmp, so everything owned lives in one struct outside the function
+ * that may be left that way. As in Pillow, a warning that the data end early is an error, and other
  * warnings are ignored. A progressive file may hold any number of scans, each of which costs a pass
  * over the picture: more than MAX_SCANS are refused, as the library's authors advise. */
 #include "encode/codec.h"
@@ -109,8 +109,8 @@ static void read_rows(jpeg_reader *r) {
   }
 }
 
-/* Memory that the library takes: markers, at most the size of the file, and some rows or, with
- * several scans, all coefficients. */
+/* Bytes of memory that the library takes: markers, at most the size of the file, and a few rows or,
+ * with several scans, all coefficients. */
 static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg, size_t file) {
   uint64_t bytes = file + 64 * (uint64_t)jpeg->image_width;
   if (!jpeg_has_multiple_scans((j_decompress_ptr)(uintptr_t)jpeg)) return bytes;
@@ -121,13 +121,13 @@ static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg, size_t file
   return bytes;
 }
 
-/* May be jumped out of at any call of the library. */
+/* Any call of the library may leave it by longjmp. */
 static kf_status read_jpeg(jpeg_reader *r) {
   kf_codec *codec = r->codec;
   jpeg_create_decompress(&r->jpeg);
   r->jpeg.progress = &r->progress;
   jpeg_mem_src(&r->jpeg, codec->bytes, (unsigned long)codec->n);
-  if (!codec->look) jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
+  if (!codec->size_only) jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&r->jpeg, TRUE);
   int components = r->jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
@@ -136,7 +136,7 @@ static kf_status read_jpeg(jpeg_reader *r) {
   codec->orientation = orientation_of(&r->jpeg);
   KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height,
                        memory_of(&r->jpeg, codec->n), r->err));
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   r->jpeg.out_color_space = components == 4 ? JCS_CMYK : JCS_RGB;
   if (components == 4 && (r->line = kf_alloc(codec->image.width, 4)) == NULL)
     return kf_fail_memory(r->err);

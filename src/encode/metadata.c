@@ -1,5 +1,5 @@
-/* metadata.c - the texts and JSON beside the pictures of WebDataset archives, as lines of JSON in
- * the order of the rows that kf_embed writes:
+/* metadata.c - writes the texts and JSON that come with pictures in WebDataset archives, as lines
+ * of JSON in the order of the rows that kf_embed writes:
  *
  *     {"row":0,"id":"s/00.tar/000123.jpg","class":"cat","text":"a cat","json":{...}}
  *
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { PIECE = 1 << 16 };
-#define MOST (1u << 20) /* bytes of a text or of JSON */
+#define MAX_BYTES (1u << 20) /* bytes of a text or of JSON */
 
 typedef struct writing {
   kf_ctx *ctx;
@@ -19,13 +19,13 @@ typedef struct writing {
   kf_string lines, name;
 } writing;
 
-/* Copies valid JSON without spaces and line ends. */
+/* Adds valid JSON without spaces and line ends. */
 static void add_packed(kf_string *to, const char *text, size_t n) {
   bool quoted = false;
   size_t begin = 0;
   for (size_t i = 0; i < n; i++) {
     char c = text[i];
-    if (c == '\\') i++; /* inside quotation marks alone */
+    if (c == '\\') i++; /* occurs only inside strings */
     if (c == '"') quoted = !quoted;
     if (quoted || (c != ' ' && c != '\t' && c != '\r' && c != '\n')) continue;
     kf_string_add(to, text + begin, i - begin);
@@ -34,7 +34,7 @@ static void add_packed(kf_string *to, const char *text, size_t n) {
   kf_string_add(to, text + begin, n - begin);
 }
 
-/* Adds the JSON of a sample. The check takes over the text, so a packed copy is made first. */
+/* Adds the JSON of a sample. Checking it modifies and frees the text, so it is copied first. */
 static kf_status add_json(kf_string *to, char *text, size_t n, const char *name, kf_err *err) {
   kf_string packed = {0};
   kf_json_doc doc = {0};
@@ -55,14 +55,14 @@ static kf_status add_text(kf_string *to, const char *text, size_t n, const char 
   return KF_OK;
 }
 
-/* Adds a member of a sample as a value of the line; a damaged one adds nothing. */
+/* Adds a member of a sample as a value of the line; adds nothing if it is damaged. */
 static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, bool json,
                             kf_err *err) {
   char *text = NULL;
   uint64_t n;
   size_t before = w->lines.n;
   kf_extent extent = {w->name.data, sample->archive, span.at, span.size};
-  kf_status status = kf_read_extent(&extent, MOST, &text, &n, err);
+  kf_status status = kf_read_extent(&extent, MAX_BYTES, &text, &n, err);
   if (status == KF_OK && json) return add_json(&w->lines, text, (size_t)n, w->name.data, err);
   if (status == KF_OK) status = add_text(&w->lines, text, (size_t)n, w->name.data, err);
   if (status != KF_OK) w->lines.n = before;
@@ -70,12 +70,12 @@ static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, b
   return status;
 }
 
-/* Adds `,"key":` and the member of picture i, or null. Its name is that of the picture with another
- * ending. */
-static kf_status add_value(writing *w, uint64_t i, const char *key, const char *ending,
+/* Adds `,"key":` and the member of picture i, or null. The member is named like the picture, but
+ * for the extension. */
+static kf_status add_value(writing *w, uint64_t i, const char *key, const char *extension,
                            kf_err *err) {
   const kf_sample *sample = kf_pictures_sample(w->pictures, i);
-  bool json = strcmp(ending, "json") == 0;
+  bool json = strcmp(extension, "json") == 0;
   kf_span span = {0};
   if (sample != NULL) span = json ? sample->json : sample->text;
   kf_string_addf(&w->lines, ",\"%s\":", key);
@@ -83,7 +83,7 @@ static kf_status add_value(writing *w, uint64_t i, const char *key, const char *
     const char *path = kf_pictures_path(w->pictures, i), *dot = strrchr(path, '.');
     w->name.n = 0;
     kf_string_add(&w->name, path, (size_t)(dot - path) + 1);
-    kf_string_add(&w->name, ending, strlen(ending));
+    kf_string_add(&w->name, extension, strlen(extension));
     if (w->name.failed) return kf_fail_memory(err);
     kf_status status = add_member(w, sample, span, json, err);
     if (status != KF_ERR_DATA || !w->skip_bad) return status;

@@ -1,6 +1,5 @@
-/* other_folder.c - what is given as an encoder and is not one that can be loaded, but which users
- * often have: a name on a hub, a model in another form, a folder above the right one. The message
- * says what is needed. */
+/* other_folder.c - explains paths that are given as an encoder but cannot be loaded: the name of a
+ * model on a hub, a model in another format, a folder above the right one. */
 #include "encode/folder.h"
 
 #include <errno.h>
@@ -38,13 +37,13 @@ static const char *find_open_clip(const char *folder) {
 
 static kf_status fail_open_clip(const char *folder, const char *file, kf_err *err) {
   return kf_fail_file(err, folder,
-                      "is a model in the form of open_clip (%s), with other names of tensors; "
-                      "take the same model in the form of transformers, with config.json and "
-                      "model.safetensors, if it is published in that form too",
+                      "is a model in the format of open_clip (%s), with other names of tensors; "
+                      "use the same model in the format of transformers, with config.json and "
+                      "model.safetensors, if it is published in that format too",
                       file);
 }
 
-/* A folder in the cache of a download: DIR/snapshots/HASH/config.json. */
+/* A folder of the download cache, with the model in DIR/snapshots/HASH. */
 static kf_status fail_cache(const char *folder, kf_err *err) {
   char *snapshots = kf_path_join(folder, "snapshots");
   if (snapshots == NULL) return kf_fail_memory(err);
@@ -66,7 +65,7 @@ kf_status kf_fail_no_config(const char *folder, kf_err *err) {
         err, KF_ERR_IO,
         "%s: there is no such folder; if it is the name of a model on a hub, download its "
         "files (config.json, model.safetensors, preprocessor_config.json and those of the "
-        "tokenizer) to a folder and give that",
+        "tokenizer) to a folder and give that folder",
         folder);
   if (!there && errno != ENOENT) return kf_fail_errno(err, folder, "cannot be opened", errno);
   if (there && !S_ISDIR(info.st_mode))
@@ -86,7 +85,7 @@ kf_status kf_fail_no_weights(const char *folder, kf_err *err) {
   if (first_of(folder, pickles) != NULL)
     return kf_fail_file(err, folder,
                         "has its weights in pytorch_model.bin, a pickle, which could run any "
-                        "program; save them as model.safetensors, in Python: from transformers "
+                        "code; save them as model.safetensors, in Python: from transformers "
                         "import AutoModel; AutoModel.from_pretrained('%s').save_pretrained('%s')",
                         folder, folder);
   const char *open_clip = find_open_clip(folder);

@@ -1,10 +1,10 @@
-/* pictures.c - from the pictures, folders, patterns or list that the caller names to the list of
- * pictures to read, with their classes.
+/* pictures.c - makes the list of pictures to read, with their classes, from the pictures, folders,
+ * patterns or list file that the caller names.
  *
  * Image data sets are folders of class folders: the folders in a folder are classes, and everything
- * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
- * system nor on the locale. The pictures of an archive keep their order (archive.c). Pictures in
- * unsupported formats are counted, and a few of them named. */
+ * below one of them belongs to it. Names are sorted by their bytes, so the order depends neither on
+ * the file system nor on the locale. The pictures of an archive keep their order (archive.c).
+ * Pictures in unsupported formats are counted, and the first few are named. */
 #include "encode/image.h"
 #include "encode/pictures.h"
 
@@ -28,24 +28,24 @@ typedef struct picture {
 
 struct kf_pictures {
   kf_arena memory;
-  char *strings; /* free space for more of them */
-  size_t left;   /* bytes there */
+  char *strings; /* free memory for more of them */
+  size_t left;   /* its bytes */
   picture *pictures;
   size_t n, room;
   int32_t *labels; /* [n]; NULL: there are no classes */
   kf_names names;
-  char **folders; /* that were given, links resolved */
+  char **folders; /* that the caller has named, with links resolved */
   size_t n_folders, folders_room;
 };
 
-enum { SHOWN = 3, SHOWN_BYTES = 200 };
+enum { SHOWN = 3 /* pictures */, SHOWN_BYTES = 200 };
 
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
-  const char *label_key; /* for archives; NULL: none */
-  uint64_t n_unread;     /* pictures of formats that cannot be read */
-  char few[SHOWN_BYTES]; /* the first of them */
+  const char *label_key;   /* for archives; NULL: none */
+  uint64_t n_unread;       /* pictures of formats that cannot be read */
+  char shown[SHOWN_BYTES]; /* the names of the first of them */
 } walk;
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -77,8 +77,8 @@ static char *join(kf_pictures *list, const char *folder, const char *name, size_
   return path;
 }
 
-/* Paths become ids and folder names become classes, so they must be UTF-8. The message shows bytes
- * beyond ASCII as \xNN. */
+/* Paths become ids and folder names become classes, so they must be UTF-8. The message shows other
+ * bytes than ASCII as \xNN. */
 static kf_status check_utf8(const char *path, const char *what, kf_err *err) {
   if (kf_utf8_valid(path, strlen(path))) return KF_OK;
   char shown[KF_WHERE_SIZE];
@@ -120,21 +120,21 @@ static kf_status add_archive(walk *w, const char *path, kf_err *err) {
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-/* A folder being read, and those it is in: links back to one of them are not followed. */
+/* A folder being read, and the folders it is in: links back to one of these are not followed. */
 typedef struct level {
   const struct level *above;
   dev_t device;
   ino_t inode;
 } level;
 
-/* What is in a folder, in byte order. The path comes first, for kf_by_bytes. */
+/* An entry of a folder. The path comes first, for kf_by_bytes. */
 typedef struct entry {
   char *path;
   bool folder, unread, archive;
 } entry;
 
 typedef struct entries {
-  kf_pictures *strings; /* where they are kept */
+  kf_pictures *strings; /* holds the paths */
   entry *list;
   size_t n, room, n_files; /* n_files: pictures */
   const char *first_file;
@@ -149,16 +149,17 @@ static const char *last_name(const char *path) {
 
 static void note_unread(walk *w, const char *path) {
   if (w->n_unread++ >= SHOWN) return;
-  size_t used = strlen(w->few);
-  snprintf(w->few + used, sizeof w->few - used, "%s%.60s", used > 0 ? ", " : "", last_name(path));
+  size_t used = strlen(w->shown);
+  snprintf(w->shown + used, sizeof w->shown - used, "%s%.60s", used > 0 ? ", " : "",
+           last_name(path));
 }
 
-/* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; with names only if n counts all of them. */
+/* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; with names only if n is all of them. */
 static const char *describe_unread(const walk *w, uint64_t n, char *text, size_t size) {
   int used =
       snprintf(text, size, "%" PRIu64 " %s of other formats", n, n == 1 ? "picture" : "pictures");
   if (n == w->n_unread)
-    snprintf(text + used, size - (size_t)used, " (%s%s)", w->few, n > SHOWN ? ", ..." : "");
+    snprintf(text + used, size - (size_t)used, " (%s%s)", w->shown, n > SHOWN ? ", ..." : "");
   return text;
 }
 
@@ -190,8 +191,8 @@ static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *er
   }
 }
 
-/* Lists a folder and closes it again, so that deep trees do not use up file descriptors. A folder
- * that is also above itself (a link) has no entries. */
+/* Lists a folder and closes it again, so that deep trees do not use up file descriptors. A link to
+ * a folder above has no entries. */
 static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
                              kf_err *err) {
   DIR *dir = opendir(path);
@@ -250,7 +251,7 @@ static kf_status walk_classes(walk *w, const entries *e, const level *own, size_
   return KF_OK;
 }
 
-/* Folders of models and of pictures are easily mixed up. */
+/* Folders of models and folders of pictures are easily confused. */
 static bool is_model(const char *folder) {
   int at = kf_open(folder, O_RDONLY | O_DIRECTORY);
   bool found = at >= 0 && faccessat(at, "config.json", F_OK, 0) == 0;
@@ -317,7 +318,7 @@ static kf_status add_one(walk *w, const char *path, kf_err *err) {
   return add(w->list, copy, copy, NULL, err);
 }
 
-/* The matches of a pattern. */
+/* The paths that match a pattern. */
 typedef struct match_list {
   char **path;
   size_t n, room;
@@ -331,7 +332,7 @@ static kf_status keep_match(void *argument, const char *path, kf_err *err) {
   return list->path[list->n++] != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-/* Adds matches that are folders or look like pictures. */
+/* Adds the matches that are folders or archives, or look like pictures. */
 static kf_status use_matches(walk *w, const char *pattern, const match_list *found, kf_err *err) {
   size_t used = 0;
   if (found->n == 0) return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
@@ -359,7 +360,7 @@ static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
   return status;
 }
 
-/* The numbers of "a{0003..0120}b": from, to, the digits of each, and where a ends and b begins. */
+/* The numbers of "a{0003..0120}b": from, to, their digits, the length of a, and b. */
 typedef struct run_of {
   unsigned long from, to;
   int digits;
@@ -368,12 +369,12 @@ typedef struct run_of {
 } run_of;
 
 static bool find_run(const char *path, run_of *r) {
-  enum { MOST_DIGITS = 9 };
+  enum { MAX_DIGITS = 9 };
   const char *open = strchr(path, '{'), *dots = open != NULL ? strstr(open, "..") : NULL;
   const char *close = dots != NULL ? strchr(dots, '}') : NULL;
   if (close == NULL) return false;
   size_t n = strspn(open + 1, "0123456789"), m = strspn(dots + 2, "0123456789");
-  if (n == 0 || m == 0 || n > MOST_DIGITS || m > MOST_DIGITS || open + 1 + n != dots ||
+  if (n == 0 || m == 0 || n > MAX_DIGITS || m > MAX_DIGITS || open + 1 + n != dots ||
       dots + 2 + m != close)
     return false;
   *r = (run_of){strtoul(open + 1, NULL, 10), strtoul(dots + 2, NULL, 10), (int)n,
@@ -383,7 +384,7 @@ static bool find_run(const char *path, run_of *r) {
 
 static kf_status add_given(walk *w, const char *path, kf_err *err);
 
-/* Expands the names of shards as WebDataset writes them, if the shell has not. */
+/* Expands the names of shards as WebDataset writes them, if the shell has not done so. */
 static kf_status add_run(walk *w, const char *path, const run_of *r, kf_err *err) {
   char one[PATH_MAX];
   for (unsigned long i = r->from; i <= r->to; i++) {
@@ -410,7 +411,7 @@ typedef struct list_reading {
   kf_pictures *list;
   const char *path;
   char *folder; /* of the list, with its slash; "": the current one */
-  int classes;  /* whether lines have a class; -1: not known yet */
+  int classes;  /* whether lines have a class; -1: not yet known */
 } list_reading;
 
 static kf_status take_line(void *argument, uint64_t line, const char *text, size_t length,
@@ -436,7 +437,7 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
 }
 
 static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
-  /* A stream is in no folder. */
+  /* The paths in a stream are not relative to its folder. */
   const char *slash = kf_starts_with(path, "/dev/fd/") ? NULL : strrchr(path, '/');
   list_reading job = {.list = list, .path = path, .classes = -1};
   job.folder = join(list, NULL, path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
@@ -573,7 +574,7 @@ int32_t kf_pictures_label(const kf_pictures *list, uint64_t i) {
 
 /* --- where they are --------------------------------------------------------------------------- */
 
-/* Resolves links in a path; the path need not exist, but its folder must. */
+/* Resolves links in a path, which need not exist, though its folder must. */
 static bool resolve(const char *path, char real[PATH_MAX]) {
   if (realpath(path, real) != NULL) return true;
   char folder[PATH_MAX];

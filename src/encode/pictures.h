@@ -1,4 +1,4 @@
-/* pictures.h - a list of pictures: the part that koofu_encode.h does not show. Private to this
+/* pictures.h - what this room needs of a list of pictures besides koofu_encode.h. Private to this
  * room. */
 #ifndef KF_PICTURES_H
 #define KF_PICTURES_H
@@ -6,7 +6,7 @@
 #include "file/file.h"
 
 const kf_names *kf_pictures_names(const kf_pictures *pictures); /* of classes */
-/* Where the bytes of a picture are. */
+/* The file, or part of an archive, that holds a picture. */
 kf_extent kf_pictures_extent(const kf_pictures *pictures, uint64_t i);
 
 /* --- samples of archives (archive.c) ---------------------------------------------------------- */
@@ -32,8 +32,8 @@ kf_status kf_archive_list(kf_ctx *ctx, kf_pictures *list, const char *path, cons
 kf_status kf_pictures_add_sample(kf_pictures *list, const char *name, const char *class,
                                  const kf_sample *sample, kf_err *err);
 
-/* Writes the metadata of pictures, a line of JSON for each that is not bad: bad[n], NULL: none is
- * (metadata.c). Damaged text or JSON is KF_ERR_DATA or, with skip_bad, logged and written as
+/* Writes the metadata of pictures, a line of JSON for each that is not bad (metadata.c). bad: [n];
+ * NULL: none is. Damaged text or JSON is KF_ERR_DATA or, with skip_bad, logged and written as
  * null. */
 kf_status kf_metadata_write(kf_ctx *ctx, const kf_pictures *pictures, const unsigned char *bad,
                             bool skip_bad, const char *path, kf_err *err);

@@ -1,11 +1,11 @@
-/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the
- * precision of the reference (the Pillow image processors of transformers): resize and crop on
- * bytes, then
+/* preprocess.c - turns a picture into the numbers that go into the tower, in the order and
+ * precision of the reference (the Pillow image processors of transformers): resize and crop bytes,
+ * then
  *
  *   x = f32(byte * rescale_factor)      the product in f64
  *   y = (x - f32(mean)) / f32(std)      in f32
  *
- * A byte has only 256 values, so both are one table for each channel. */
+ * A byte has only 256 values, so there is a table for each channel. */
 #include "encode/folder.h"
 #include "encode/image.h"
 
@@ -40,8 +40,8 @@ typedef struct span {
   uint32_t from, at, n;
 } span;
 
-/* If the sizes differ by an odd number, one pixel more is cut at the end, or one zero more is added
- * at the beginning. */
+/* If the sizes differ by an odd number, the extra pixel is cut at the end, or the extra zero is
+ * added at the beginning. */
 static span centre(uint64_t size, uint32_t wanted) {
   if (size >= wanted) return (span){.from = (uint32_t)((size - wanted) / 2), .at = 0, .n = wanted};
   return (span){.from = 0, .at = (uint32_t)((wanted - size + 1) / 2), .n = (uint32_t)size};
@@ -135,7 +135,7 @@ typedef struct settings {
   kf_err *err;
 } settings;
 
-/* A member; NULL if absent or null, both of which mean the default. */
+/* A member; NULL if it is absent or null, which both mean the default. */
 static const kf_json *get(const settings *c, const kf_json *object, const char *key) {
   const kf_json *node = kf_json_get(c->doc, object, key);
   return node != NULL && node->kind == KF_JSON_NULL ? NULL : node;
@@ -253,7 +253,7 @@ static kf_status read_kind(const settings *c, uint32_t image_size, kf_preprocess
                       "'image_processor_type' is %.100s; CLIP's and SigLIP's are supported", name);
 }
 
-/* If the size of the result does not depend on the picture, it must be what the tower takes. */
+/* If the size of the result does not depend on the picture, it must be that of the tower. */
 static kf_status check_size(const settings *c, const kf_preprocess *p) {
   uint32_t width = p->crop ? p->crop_width : p->resize_width;
   uint32_t height = p->crop ? p->crop_height : p->resize_height;
@@ -284,7 +284,7 @@ static kf_status read_settings(const settings *c, uint32_t image_size, kf_prepro
   return check_size(c, p);
 }
 
-/* `member`: what holds the processor; NULL: the whole file. *found is false if there is none. */
+/* `member`: holds the settings; NULL: the whole file does. *found: whether there are any. */
 static kf_status read_file(const kf_json_file *file, const char *member, uint32_t image_size,
                            kf_preprocess *out, bool *found, kf_err *err) {
   settings c = {.path = file->path, .doc = &file->doc, .all = file->doc.nodes, .err = err};

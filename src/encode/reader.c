@@ -1,5 +1,5 @@
-/* reader.c - rows of a data set, of pictures or of texts, block by block in order, without the bad
- * ones. Each of several ranks reads or encodes its share of a block, and all get the whole
+/* reader.c - reads the rows of a data set, pictures or texts, block by block in order, without bad
+ * ones. With several ranks, each reads or encodes its share of a block, and all get the whole
  * block. */
 #include "encode/pictures.h"
 #include "encode/tower.h"
@@ -100,7 +100,7 @@ static bool is_zero(const float *row, size_t dim) {
   return dim == 0;
 }
 
-/* A zero row has no direction; it is refused here, where the picture is known. */
+/* Refuses a zero row, which has no direction, here where the picture is known. */
 static kf_status check_picture(kf_ctx *ctx, kf_reader *r, uint64_t i) {
   r->labels[i] = r->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;
   if (r->status[i] != KF_OK || !is_zero(r->block + i * r->dim, r->dim)) return KF_OK;
@@ -145,8 +145,8 @@ static kf_status read_rows(kf_ctx *ctx, kf_reader *r, kf_range own) {
 
 /* --- ranks ------------------------------------------------------------------------------------ */
 
-/* Sets ends to those of the ranks' shares of a block of n; rows that only one rank has are its
- * own. */
+/* Sets the ends of the ranks' shares of a block of n rows; rows that only one rank has are in its
+ * share. */
 static void share_block(const kf_ctx *ctx, const kf_reader *r, uint64_t n) {
   const kf_ranks *ranks = &ctx->ranks;
   const uint64_t *ends = r->data != NULL ? r->data->ends : NULL;
@@ -157,25 +157,25 @@ static void share_block(const kf_ctx *ctx, const kf_reader *r, uint64_t n) {
   }
 }
 
-static void hear(void *said, const char *message) {
-  kf_string_add(said, message, strlen(message) + 1);
+static void keep_note(void *notes, const char *message) {
+  kf_string_add(notes, message, strlen(message) + 1);
 }
 
 /* Reads the whole block, each rank its share; rank 0 logs the messages about pictures. */
 static kf_status read_shared(kf_ctx *ctx, kf_reader *r, uint64_t n) {
   const kf_ranks *ranks = &ctx->ranks;
   if (n == 0 || !kf_is_shared(ranks)) return read_rows(ctx, r, (kf_range){0, n});
-  kf_string said = {0};
+  kf_string notes = {0};
   kf_stage stage;
   share_block(ctx, r, n);
   kf_range own = {ranks->rank > 0 ? ranks->ends[ranks->rank - 1] : 0, ranks->ends[ranks->rank]};
   kf_stage_begin(&stage, ctx, NULL, 0);
-  stage.hear = hear;
-  stage.listener = &said;
+  stage.hear = keep_note;
+  stage.listener = &notes;
   kf_status status = read_rows(ctx, r, own);
   kf_stage_end(&stage);
-  if (r->pictures != NULL) status = kf_bring_notes(ctx, status, &said);
-  kf_string_clear(&said);
+  if (r->pictures != NULL) status = kf_bring_notes(ctx, status, &notes);
+  kf_string_clear(&notes);
   share_block(ctx, r, n);
   KF_TRY(kf_join(ctx, status, r->block, r->dim * sizeof *r->block));
   share_block(ctx, r, n);

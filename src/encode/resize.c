@@ -7,15 +7,15 @@
  *   w_j = f((j + 1/2 - c) / t) / sum,   floor(c - r t + 1/2) <= j < floor(c + r t + 1/2)
  *
  * in f64, rounded to multiples of 2^-22. Sums are 32-bit integers that start at a half; results are
- * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows
- * come first, but columns do if the height shrinks by more than twice as much as the width (H - h >
- * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All
- * of this affects the result: models are evaluated on such pixels.
+ * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. The
+ * pass along rows comes first, unless the height shrinks by more than twice as much as the width (H
+ * - h > 2 (W - w), H > h): so does Pillow since version 13, and the order changes the bytes. Models
+ * are evaluated on such pixels, so all of this matters.
  *
- * An output pixel depends only on the pixels under its own weights, so a part of the result (a
- * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows of
- * the first pass are kept in a ring buffer while the second pass needs them; a picture of 1 x 4000
- * that becomes 224 x 896,000 takes no more memory than any other. */
+ * An output pixel depends only on the input pixels under its weights, so a part of the result (a
+ * centre crop) costs only the columns of the part and the rows under it. Rows of the first pass are
+ * kept in a ring buffer while the second pass needs them; a picture of 1 x 4000 that becomes 224 x
+ * 896,000 takes no more memory than any other. */
 #include "encode/image.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static filter filter_of(kf_resample resample) {
 /* Weights of a range of outputs along one axis. */
 typedef struct weights {
   uint32_t n;      /* outputs */
-  uint32_t most;   /* weights of one output, at most */
+  uint32_t most;   /* the most weights of one output */
   uint32_t *first; /* [n] the first input of each */
   uint32_t *count; /* [n] */
   int32_t *w;      /* [n][most] */
@@ -108,9 +108,13 @@ static kf_status weights_make(weights *set, const filter *f, uint32_t input, uin
 
 /* --- passes ----------------------------------------------------------------------------------- */
 
+/* The same C is compiled for two instruction sets (kf_resize): all that follows is inlined there.
+ * Sums are integers, so the bits agree. */
+#define INLINE static inline __attribute__((always_inline))
+
 #define HALF ((uint32_t)1 << (FRACTION - 1))
 
-/* Sums are unsigned because absurd sizes could make them wrap. */
+/* Sums are unsigned because they might wrap for absurd sizes. */
 static uint8_t clamp(uint32_t sum) {
   int32_t value = (int32_t)sum >> FRACTION;
   return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -118,28 +122,7 @@ static uint8_t clamp(uint32_t sum) {
 
 typedef uint32_t words4 __attribute__((vector_size(16)));
 
-/* Along a row: out[n][3] of an input row that begins at pixel `skipped`. Its n_row bytes are
- * widened to words first, with room for one more; then four lanes take a pixel at a time. The
- * fourth is unused. */
-static inline __attribute__((always_inline)) void across_with(const weights *set,
-                                                              const uint8_t *row, size_t n_row,
-                                                              uint32_t skipped, uint32_t *words,
-                                                              uint8_t *out) {
-  for (size_t k = 0; k < n_row; k++) words[k] = row[k];
-  for (uint32_t i = 0; i < set->n; i++, out += 3) {
-    const uint32_t *p = words + (size_t)(set->first[i] - skipped) * 3;
-    const int32_t *w = set->w + (size_t)i * set->most;
-    words4 sum = {HALF, HALF, HALF, HALF};
-    for (uint32_t j = 0; j < set->count[i]; j++, p += 3) {
-      words4 pixel;
-      memcpy(&pixel, p, sizeof pixel);
-      sum += pixel * (uint32_t)w[j];
-    }
-    for (int c = 0; c < 3; c++) out[c] = clamp(sum[c]);
-  }
-}
-
-/* Input rows of a pass: `room` of them in a ring, row y in place y % room. */
+/* The input rows of a pass, `room` of them in a ring: row y is at y % room. */
 typedef struct ring {
   const uint8_t *rows;
   size_t stride; /* bytes */
@@ -151,9 +134,8 @@ static const uint8_t *ring_row(const ring *rows, uint32_t y) {
 }
 
 /* Across rows: n bytes of output i. */
-static inline __attribute__((always_inline)) void down_with(const weights *set, uint32_t i,
-                                                            const ring *rows, size_t n,
-                                                            uint32_t *sums, uint8_t *out) {
+INLINE void down(const weights *set, uint32_t i, const ring *rows, size_t n, uint32_t *sums,
+                 uint8_t *out) {
   const int32_t *w = set->w + (size_t)i * set->most;
   for (size_t k = 0; k < n; k++) sums[k] = HALF;
   for (uint32_t j = 0; j < set->count[i]; j++) {
@@ -163,35 +145,6 @@ static inline __attribute__((always_inline)) void down_with(const weights *set, 
   for (size_t k = 0; k < n; k++) out[k] = clamp(sums[k]);
 }
 
-/* The same C for two instruction sets. Sums are integers, so the bits agree. */
-typedef struct resize_passes {
-  void (*across)(const weights *set, const uint8_t *row, size_t n_row, uint32_t skipped,
-                 uint32_t *words, uint8_t *out);
-  void (*down)(const weights *set, uint32_t i, const ring *rows, size_t n, uint32_t *sums,
-               uint8_t *out);
-} resize_passes;
-
-#define PASSES(name, target)                                                                       \
-  target static void across_##name(const weights *set, const uint8_t *row, size_t n_row,           \
-                                   uint32_t skipped, uint32_t *words, uint8_t *out) {              \
-    across_with(set, row, n_row, skipped, words, out);                                             \
-  }                                                                                                \
-  target static void down_##name(const weights *set, uint32_t i, const ring *rows, size_t n,       \
-                                 uint32_t *sums, uint8_t *out) {                                   \
-    down_with(set, i, rows, n, sums, out);                                                         \
-  }
-PASSES(plain, )
-#ifdef KF_SIMD
-PASSES(avx2, __attribute__((target("avx2"))))
-#endif
-
-static resize_passes choose_passes(void) {
-#ifdef KF_SIMD
-  if (__builtin_cpu_supports("avx2")) return (resize_passes){across_avx2, down_avx2};
-#endif
-  return (resize_passes){across_plain, down_plain};
-}
-
 /* --- orders ----------------------------------------------------------------------------------- */
 
 /* A resize under way. An axis that keeps its size has no weights (n = 0). */
@@ -199,7 +152,6 @@ typedef struct resizing {
   kf_arena memory;
   const kf_image *image;
   const kf_box *box;
-  resize_passes run;
   weights columns, rows;
   uint32_t left, right; /* the columns under the weights */
   uint32_t *words;      /* for one row of these columns */
@@ -208,12 +160,28 @@ typedef struct resizing {
   uint8_t *out;
 } resizing;
 
-static void across(const resizing *j, const uint8_t *row, uint8_t *out) {
-  j->run.across(&j->columns, row, (size_t)(j->right - j->left) * 3, j->left, j->words, out);
+/* Along a row, which begins at column `left`: out[n][3]. Its bytes are widened to words first, with
+ * room for one more; then four lanes take a pixel at a time. The fourth is unused. */
+INLINE void across(const resizing *j, const uint8_t *row, uint8_t *out) {
+  const weights *set = &j->columns;
+  uint32_t *words = j->words;
+  size_t n_row = (size_t)(j->right - j->left) * 3;
+  for (size_t k = 0; k < n_row; k++) words[k] = row[k];
+  for (uint32_t i = 0; i < set->n; i++, out += 3) {
+    const uint32_t *p = words + (size_t)(set->first[i] - j->left) * 3;
+    const int32_t *w = set->w + (size_t)i * set->most;
+    words4 sum = {HALF, HALF, HALF, HALF};
+    for (uint32_t k = 0; k < set->count[i]; k++, p += 3) {
+      words4 pixel;
+      memcpy(&pixel, p, sizeof pixel);
+      sum += pixel * (uint32_t)w[k];
+    }
+    for (int c = 0; c < 3; c++) out[c] = clamp(sum[c]);
+  }
 }
 
 /* A row of the picture after the pass along rows. */
-static void row_across(const resizing *j, uint32_t y, uint8_t *out) {
+INLINE void row_across(const resizing *j, uint32_t y, uint8_t *out) {
   const uint8_t *row = j->image->rgb + (size_t)y * j->image->width * 3;
   if (j->columns.n > 0)
     across(j, row + (size_t)j->left * 3, out);
@@ -221,13 +189,13 @@ static void row_across(const resizing *j, uint32_t y, uint8_t *out) {
     memcpy(out, row + (size_t)j->box->left * 3, (size_t)j->box->width * 3);
 }
 
-static kf_status rows_only(const resizing *j) {
+INLINE kf_status rows_only(const resizing *j) {
   for (uint32_t y = 0; y < j->box->height; y++)
     row_across(j, j->box->top + y, j->out + (size_t)y * j->box->width * 3);
   return KF_OK;
 }
 
-static kf_status rows_first(resizing *j, kf_err *err) {
+INLINE kf_status rows_first(resizing *j, kf_err *err) {
   ring kept = {.stride = (size_t)j->box->width * 3, .room = j->rows.most};
   KF_TAKE(&j->memory, j->between, kept.room * kept.stride);
   if (KF_TAKE(&j->memory, j->sums, kept.stride) == NULL) return kf_fail_memory(err);
@@ -237,12 +205,12 @@ static kf_status rows_first(resizing *j, kf_err *err) {
     uint32_t first = j->rows.first[i], end = first + j->rows.count[i];
     for (next = next < first ? first : next; next < end; next++)
       row_across(j, next, j->between + (size_t)(next % kept.room) * kept.stride);
-    j->run.down(&j->rows, i, &kept, kept.stride, j->sums, j->out + i * kept.stride);
+    down(&j->rows, i, &kept, kept.stride, j->sums, j->out + i * kept.stride);
   }
   return KF_OK;
 }
 
-static kf_status columns_first(resizing *j, kf_err *err) {
+INLINE kf_status columns_first(resizing *j, kf_err *err) {
   size_t n = (size_t)(j->right - j->left) * 3;
   ring all = {.rows = j->image->rgb + (size_t)j->left * 3,
               .stride = (size_t)j->image->width * 3,
@@ -250,7 +218,7 @@ static kf_status columns_first(resizing *j, kf_err *err) {
   KF_TAKE(&j->memory, j->between, n);
   if (KF_TAKE(&j->memory, j->sums, n) == NULL) return kf_fail_memory(err);
   for (uint32_t i = 0; i < j->rows.n; i++) {
-    j->run.down(&j->rows, i, &all, n, j->sums, j->between);
+    down(&j->rows, i, &all, n, j->sums, j->between);
     across(j, j->between, j->out + (size_t)i * j->box->width * 3);
   }
   return KF_OK;
@@ -273,7 +241,7 @@ static kf_status prepare_columns(resizing *j, const filter *f, uint32_t width, k
   return KF_OK;
 }
 
-static kf_status resize(resizing *j, const filter *f, uint32_t width, uint32_t height,
+INLINE kf_status resize(resizing *j, const filter *f, uint32_t width, uint32_t height,
                         kf_err *err) {
   const kf_image *image = j->image;
   bool wide = width != image->width, high = height != image->height;
@@ -284,11 +252,27 @@ static kf_status resize(resizing *j, const filter *f, uint32_t width, uint32_t h
   return wide && mostly_shorter(image, width, height) ? columns_first(j, err) : rows_first(j, err);
 }
 
+static kf_status resize_plain(resizing *j, const filter *f, uint32_t width, uint32_t height,
+                              kf_err *err) {
+  return resize(j, f, width, height, err);
+}
+
+#ifdef KF_SIMD
+__attribute__((target("avx2"))) static kf_status
+resize_avx2(resizing *j, const filter *f, uint32_t width, uint32_t height, kf_err *err) {
+  return resize(j, f, width, height, err);
+}
+#endif
+
 kf_status kf_resize(const kf_image *image, uint32_t width, uint32_t height, kf_resample resample,
                     const kf_box *box, uint8_t *out, kf_err *err) {
   filter f = filter_of(resample);
-  resizing j = {.image = image, .box = box, .run = choose_passes(), .out = out};
-  kf_status status = resize(&j, &f, width, height, err);
+  resizing j = {.image = image, .box = box, .out = out};
+  kf_status (*run)(resizing *, const filter *, uint32_t, uint32_t, kf_err *) = resize_plain;
+#ifdef KF_SIMD
+  if (__builtin_cpu_supports("avx2")) run = resize_avx2;
+#endif
+  kf_status status = run(&j, &f, width, height, err);
   kf_arena_free(&j.memory);
   return status;
 }

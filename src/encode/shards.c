@@ -1,12 +1,12 @@
 /* shards.c - the folder in which kf_embed keeps finished shards.
  *
- *     OUT.parts/manifest.safetensors        what the run is about
+ *     OUT.parts/manifest.safetensors        identifies the run
  *     OUT.parts/shard-00000017.safetensors  rows of shard 17; which pictures lack one, and why
  *     OUT.parts/lock                        locked by the process at work
  *
  * Every file but the lock is written atomically and has a checksum, so the process may be killed at
- * any moment: files that exist are complete, and the rest is done again. The lock ends with the
- * process that holds it (flock). */
+ * any moment: files that exist are complete, and the rest is done again. The lock (flock) ends with
+ * the process that holds it. */
 #include "encode/shards.h"
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ static const char *shard_path(const kf_shards *shards, uint64_t i) {
 
 /* --- removing --------------------------------------------------------------------------------- */
 
-/* What follows shard-00000017.safetensors in a name; NULL: this is not a name of ours. */
+/* What follows shard-00000017.safetensors in a name; NULL: not the name of a shard. */
 static const char *after_shard(const char *name) {
   static const char start[] = "shard-", ending[] = ".safetensors";
   if (!kf_starts_with(name, start)) return NULL;
@@ -58,15 +58,15 @@ static bool is_shard(const char *name) {
   return rest != NULL && rest[0] == '\0';
 }
 
-/* Shards, and what writing a file may leave where files under construction have names (base/io.c):
- * .shard-00000017.safetensors.….part. */
+/* Shards, and files that an interrupted write may leave behind where unfinished files have names
+ * (base/out.c): .shard-00000017.safetensors.….part. */
 static bool is_removable(const char *name) {
   if (name[0] != '.') return is_shard(name);
   return kf_ends_with(name, ".part") &&
          (after_shard(name + 1) != NULL || kf_starts_with(name + 1, MANIFEST));
 }
 
-/* The manifest goes last, so that a half-removed folder is still recognised as ours. */
+/* The manifest goes last, so that a half-removed folder is still recognised. */
 static void remove_files(const kf_shards *shards) {
   DIR *dir = opendir(shards->folder);
   if (dir == NULL) return;
@@ -92,8 +92,8 @@ void kf_shards_remove(kf_shards *shards) {
 
 /* --- the lock --------------------------------------------------------------------------------- */
 
-/* Whether the locked file is still the one in the folder: another process may have removed both in
- * the meantime. */
+/* Whether the locked file is still the one in the folder: another process may have removed both
+ * meanwhile. */
 static bool still_there(int fd, const char *path) {
   struct stat own, named;
   return fstat(fd, &own) == 0 && stat(path, &named) == 0 && own.st_dev == named.st_dev &&
@@ -109,8 +109,8 @@ static kf_status check_folder(const char *folder, kf_err *err) {
                  S_ISLNK(info.st_mode) ? "a symbolic link, not a folder" : "not a folder");
 }
 
-/* Leaves shards->locked at -1 if the caller should retry. An existing lock file means nothing,
- * since a killed process leaves it behind: only the lock itself counts. */
+/* Leaves shards->locked at -1 if the caller must retry. The lock file alone means nothing, since a
+ * killed process leaves it behind: only the lock on it counts. */
 static kf_status try_lock(kf_shards *shards, kf_err *err) {
   if (mkdir(shards->folder, 0777) != 0 && errno != EEXIST)
     return kf_fail_errno(err, shards->folder, "cannot be created", errno);
@@ -137,7 +137,8 @@ static kf_status try_lock(kf_shards *shards, kf_err *err) {
 static kf_status take_lock(kf_shards *shards, kf_err *err) {
   for (int i = 0; shards->locked < 0 && i < 100; i++) KF_TRY(try_lock(shards, err));
   if (shards->locked >= 0) return KF_OK;
-  return kf_fail(err, KF_ERR_IO, "%s: other processes keep making and removing it", shards->folder);
+  return kf_fail(err, KF_ERR_IO, "%s: other processes keep creating and removing it",
+                 shards->folder);
 }
 
 /* --- metadata of manifests and shards --------------------------------------------------------- */
@@ -151,12 +152,6 @@ static bool same_number(const kf_st *st, const char *key, uint64_t value) {
   char text[24];
   snprintf(text, sizeof text, "%" PRIu64, value);
   return same_text(st, key, text);
-}
-
-static bool same_hex(const kf_st *st, const char *key, uint64_t value) {
-  char digits[17];
-  snprintf(digits, sizeof digits, "%016" PRIx64, value);
-  return same_text(st, key, digits);
 }
 
 /* --- the manifest ----------------------------------------------------------------------------- */
@@ -177,13 +172,13 @@ static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
   return kf_stw_end(w, describe(w, &shards->run, err), err);
 }
 
-/* All rows of a file must have been made in the same way. */
+/* All rows of a file must be computed in the same way. */
 static kf_status compare(const kf_shards *shards, const kf_st *st, kf_err *err) {
   const kf_embed_run *run = &shards->run;
   const char *other = NULL;
-  if (!same_number(st, "pictures", run->pictures) || !same_hex(st, "list", run->list))
+  if (!same_number(st, "pictures", run->pictures) || !kf_st_meta_is_hex(st, "list", run->list))
     other = "other pictures";
-  else if (!same_hex(st, "encoder", run->encoder))
+  else if (!kf_st_meta_is_hex(st, "encoder", run->encoder))
     other = "another encoder";
   else if (!same_text(st, "dtype", kf_dtype_name(run->dtype)))
     other = "another type of numbers";
@@ -210,8 +205,8 @@ static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
   return status;
 }
 
-/* Our manifest is written first and removed last, so shards without one belong to another program,
- * and would be removed with ours. */
+/* The manifest is written first and removed last, so shards without one belong to another program,
+ * and would be removed in the end. */
 static kf_status refuse_other_files(const kf_shards *shards, kf_err *err) {
   DIR *dir = opendir(shards->folder);
   if (dir == NULL) return kf_fail_errno(err, shards->folder, "cannot be listed", errno);
@@ -219,8 +214,8 @@ static kf_status refuse_other_files(const kf_shards *shards, kf_err *err) {
   for (const struct dirent *entry; status == KF_OK && (entry = readdir(dir)) != NULL;)
     if (is_shard(entry->d_name))
       status = kf_fail(err, KF_ERR_IO,
-                       "%s: holds %s, but no manifest, so it belongs to no run of ours; move it "
-                       "away, or write to another name",
+                       "%s: holds %s but no manifest, so it was not made by koofu; move it away, "
+                       "or write to another name",
                        shards->folder, entry->d_name);
   closedir(dir);
   return status;
@@ -236,7 +231,7 @@ static kf_status enter(kf_shards *shards, bool anew, kf_err *err) {
   return status;
 }
 
-/* Removes the lock file from a folder that turns out not to be ours. */
+/* Removes the lock file that was created in a folder of another run or program. */
 static void drop_lock(const kf_shards *shards) {
   if (shards->locked >= 0 && shards->made_lock) unlink(shards->lock);
 }
@@ -302,11 +297,12 @@ static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *sh
   return kf_fail_file(err, st->in.path, "its rows do not match its pictures");
 }
 
-/* Whether a shard is of the same run and place, and its pictures have not changed since. */
+/* Whether a shard is number i of this run, and its pictures have not changed since. */
 static bool fits(const kf_embed_run *run, const kf_st *st, uint64_t i, uint64_t stamp) {
-  return same_hex(st, "list", run->list) && same_hex(st, "encoder", run->encoder) &&
+  return kf_st_meta_is_hex(st, "list", run->list) &&
+         kf_st_meta_is_hex(st, "encoder", run->encoder) &&
          same_number(st, "normalize", run->normalize) && same_number(st, "shard", i) &&
-         same_hex(st, "stamp", stamp);
+         kf_st_meta_is_hex(st, "stamp", stamp);
 }
 
 kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,
@@ -359,7 +355,7 @@ static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i,
   return kf_stw_write(w, c->messages->data, n_messages, err);
 }
 
-/* Removes a link, whose target is not ours to replace. */
+/* Removes a link, since its target must not be replaced. */
 static void drop_link(const char *path) {
   struct stat info;
   if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);

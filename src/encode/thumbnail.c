@@ -1,5 +1,5 @@
 /* thumbnail.c - small copies of pictures, as files in memory or data URIs: decoded and resized as
- * for an encoder, then written as JPEG, or as PNG by builds without JPEG. */
+ * for an encoder, then written as JPEG, or as PNG in builds without JPEG. */
 #include "encode/encode.h"
 #include "encode/image.h"
 
@@ -47,8 +47,8 @@ typedef struct written {
 
 enum { QUALITY = 80 };
 
-/* libjpeg reports errors by a jump, so everything owned lives outside the function jumped out
- * of. */
+/* libjpeg reports errors by longjmp, so everything owned lives outside the function that is
+ * left. */
 typedef struct jpeg_writer {
   struct jpeg_compress_struct jpeg;
   struct jpeg_error_mgr errors;
@@ -66,7 +66,7 @@ static _Noreturn void on_error(j_common_ptr common) {
 
 static void on_output(j_common_ptr common) { (void)common; }
 
-/* May be jumped out of at any call of the library. */
+/* Any call of the library may leave it by longjmp. */
 static void write_jpeg(jpeg_writer *w, const kf_image *image) {
   jpeg_create_compress(&w->jpeg);
   jpeg_mem_dest(&w->jpeg, &w->bytes, &w->n);
@@ -100,7 +100,7 @@ static kf_status encode(const kf_image *image, const char *path, written *out, k
     status = w->code == JERR_OUT_OF_MEMORY
                  ? kf_fail_memory(err)
                  : kf_fail_with(err, KF_ERR_INTERNAL, KF_HINT_NONE, path,
-                                "its small copy cannot be written (libjpeg error %d)", w->code);
+                                "its thumbnail cannot be written (libjpeg error %d)", w->code);
   if (status == KF_OK)
     *out = (written){"data:image/jpeg;base64,", w->bytes, w->n};
   else
@@ -134,7 +134,7 @@ static kf_status encode(const kf_image *image, const char *path, written *out, k
     status = kf_fail_memory(err);
   else
     status = kf_fail_with(err, KF_ERR_INTERNAL, KF_HINT_NONE, path,
-                          "its small copy cannot be written: %s", spng_strerror(error));
+                          "its thumbnail cannot be written: %s", spng_strerror(error));
   spng_ctx_free(png);
   return status;
 }
@@ -151,13 +151,13 @@ static kf_status encode(const kf_image *image, const char *path, written *out, k
 
 /* --- shrinking -------------------------------------------------------------------------------- */
 
-/* The shorter side of a picture whose longer one becomes `side`, rounded. */
+/* The length, rounded, of the shorter side when the longer one becomes `side`. */
 static uint32_t shorter(uint32_t own, uint32_t longer, uint32_t side) {
   uint64_t length = ((uint64_t)own * side + longer / 2) / longer;
   return length > 0 ? (uint32_t)length : 1;
 }
 
-/* Replaces the picture by a smaller copy, if it is larger. */
+/* Replaces the picture by a smaller copy if a side is longer than `side`. */
 static kf_status shrink(kf_image *image, uint32_t side, kf_err *err) {
   uint32_t w = image->width, h = image->height;
   if (w <= side && h <= side) return KF_OK;
@@ -226,7 +226,8 @@ static kf_status read_picture(kf_ctx *ctx, const kf_image_bytes *p, uint64_t max
                                   out, err);
   *out = (kf_image){.width = p->width, .height = p->height};
   KF_TRY(kf_image_check(out, max_pixels, "picture", err));
-  if (p->n != n) return kf_fail(err, KF_ERR_ARG, "the picture has not 3 bytes for each pixel");
+  if (p->n != n)
+    return kf_fail(err, KF_ERR_ARG, "the picture does not have 3 bytes for each pixel");
   out->rgb = kf_alloc(n, 1);
   if (out->rgb == NULL) return kf_fail_memory(err);
   memcpy(out->rgb, p->bytes, n);

@@ -1,30 +1,28 @@
-/* tokenizer.c - from a text to tokens.
+/* tokenizer.c - turns a text into tokens.
  *
  * The steps are those of the reference (CLIPTokenizer of the transformers library, which uses the
  * tokenizers library):
  *
  *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, and
  *      the longest of those that begin there.
- *   2. The text between them is brought into form C and lower case. White space of any kind only
- *      separates words. Added tokens that are `normalized` are found now.
- *   3. The rest is cut into words by the regular expression
+ *   2. The text between them is brought into form C and lower case. Added tokens that are
+ *      `normalized` are found now.
+ *   3. The rest is split into words at white space and by the regular expression
  *     <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
- *      and each word again by that of GPT-2, which only splits the first two: <|, endoftext, |>.
- *   4. A word is a sequence of bytes, each a token, the last one marked as the end of the word.
- *      Merges are numbered in the order of the vocabulary's list; the neighbours with the lowest
- *      merge are joined, the leftmost first, until no two can be.
- *   5. Start, tokens, end; cut to the context, and padded.
+ *      Each word is split again by the expression of GPT-2, which only affects the first two: <|,
+ *      endoftext, |>.
+ *   4. Each byte of a word is a token, the last one marked as the end of the word. Merges are
+ *      numbered in the order of their list; the neighbours with the lowest merge are joined, the
+ *      leftmost first, until none can be joined.
+ *   5. The result is start, tokens, end, cut to the context or padded.
  *
- * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones
- * with a heap, so that a text of one endless word takes n log n. */
+ * Merges wait in a heap, so that a text of one endless word takes n log n. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
 #include <string.h>
 
-#define SHORT_WORD 48u
-
-/* Where tokens go. Once it is full, work on the text may stop. */
+/* Collects tokens. Once it is full, the rest of the text need not be read. */
 typedef struct token_sink {
   const kf_tokenizer *t;
   int32_t *tokens;
@@ -40,43 +38,15 @@ static void put(token_sink *s, int32_t token) {
 
 /* --- 4. merging ------------------------------------------------------------------------------- */
 
-static uint32_t merge_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
-  return kf_merge_find(t, left, right)->merge;
-}
-
-static uint32_t byte_token(const kf_tokenizer *t, const unsigned char *bytes, size_t n, size_t i) {
-  return (uint32_t)t->byte[i + 1 == n][bytes[i]];
-}
-
-static void merge_short(token_sink *s, const unsigned char *bytes, size_t n) {
-  const kf_tokenizer *t = s->t;
-  uint32_t id[SHORT_WORD], merge[SHORT_WORD]; /* merge[i]: joins id[i] and id[i + 1] */
-  for (size_t i = 0; i < n; i++) id[i] = byte_token(t, bytes, n, i);
-  for (size_t i = 0; i + 1 < n; i++) merge[i] = merge_of(t, id[i], id[i + 1]);
-  while (n > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < n; i++)
-      if (merge[i] < merge[best]) best = i;
-    if (merge[best] == KF_NO_MERGE) break;
-    id[best] = t->merged[merge[best]];
-    n--;
-    memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
-    memmove(merge + best, merge + best + 1, (n - best - 1) * sizeof *merge);
-    if (best > 0) merge[best - 1] = merge_of(t, id[best - 1], id[best]);
-    if (best + 1 < n) merge[best] = merge_of(t, id[best], id[best + 1]);
-  }
-  for (size_t i = 0; i < n; i++) put(s, (int32_t)id[i]);
-}
-
-/* A long word: a list of tokens by place, and a heap of merge << 32 | place. An entry of the heap
- * is out of date if the pair at its place has another merge. */
-typedef struct long_word {
+/* A word: a linked list of tokens, and a heap of merge << 32 | index. An entry of the heap is stale
+ * if the tokens at its index have another merge by now. */
+typedef struct merging {
   uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
-  uint64_t *heap; /* a merge takes one entry out and puts at most two in: room for 3 n */
+  uint64_t *heap;                 /* [3 n]: a merge removes one entry and adds at most two */
   size_t n, in_heap;
-} long_word;
+} merging;
 
-static void heap_push(long_word *w, uint64_t key) {
+static void heap_push(merging *w, uint64_t key) {
   size_t i = w->in_heap++;
   while (i > 0 && w->heap[(i - 1) / 2] > key) {
     w->heap[i] = w->heap[(i - 1) / 2];
@@ -85,7 +55,7 @@ static void heap_push(long_word *w, uint64_t key) {
   w->heap[i] = key;
 }
 
-static uint64_t heap_pop(long_word *w) {
+static uint64_t heap_pop(merging *w) {
   uint64_t top = w->heap[0], last = w->heap[--w->in_heap];
   size_t i = 0;
   for (size_t child; (child = 2 * i + 1) < w->in_heap; i = child) {
@@ -97,18 +67,18 @@ static uint64_t heap_pop(long_word *w) {
   return top;
 }
 
-/* The merge that joins the token at a place with the next one. */
-static uint32_t merge_at(const kf_tokenizer *t, const long_word *w, uint32_t at) {
+/* The merge that joins the token at an index with the next one. */
+static uint32_t merge_at(const kf_tokenizer *t, const merging *w, uint32_t at) {
   uint32_t right = w->next[at];
-  return right == w->n ? KF_NO_MERGE : merge_of(t, w->id[at], w->id[right]);
+  return right == w->n ? KF_NO_MERGE : kf_merge_find(t, w->id[at], w->id[right])->merge;
 }
 
-static void push_pair(const kf_tokenizer *t, long_word *w, uint32_t at) {
+static void push_pair(const kf_tokenizer *t, merging *w, uint32_t at) {
   uint32_t merge = merge_at(t, w, at);
   if (merge != KF_NO_MERGE) heap_push(w, (uint64_t)merge << 32 | at);
 }
 
-static void merge_all(const kf_tokenizer *t, long_word *w) {
+static void merge_all(const kf_tokenizer *t, merging *w) {
   uint32_t n = (uint32_t)w->n;
   for (uint32_t i = 0; i + 1 < n; i++) push_pair(t, w, i);
   while (w->in_heap > 0) {
@@ -117,7 +87,7 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
     if (merge_at(t, w, at) != merge) continue;
     uint32_t right = w->next[at];
     w->id[at] = t->merged[merge];
-    w->id[right] = UINT32_MAX; /* not a token: entries of the heap for this place are out of date */
+    w->id[right] = UINT32_MAX; /* not a token, so its entries in the heap are stale */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
     if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
@@ -125,50 +95,35 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
   }
 }
 
-static kf_status merge_long(token_sink *s, const unsigned char *bytes, size_t n,
-                            kf_arena *workspace) {
-  long_word w = {.n = n};
-  KF_TAKE(workspace, w.id, n);
-  KF_TAKE(workspace, w.previous, n);
-  KF_TAKE(workspace, w.next, n);
-  KF_TAKE(workspace, w.heap, 3 * n);
-  if (workspace->failed) return kf_fail_memory(s->err);
-  for (size_t i = 0; i < n; i++) {
-    w.id[i] = byte_token(s->t, bytes, n, i);
-    w.previous[i] = (uint32_t)(i == 0 ? n : i - 1);
-    w.next[i] = (uint32_t)(i + 1);
+static kf_status take_word(merging *w, kf_arena *arena, const uint32_t *codes, size_t n,
+                           const kf_tokenizer *t, kf_err *err) {
+  unsigned char *bytes = kf_arena_take(arena, n, 4);
+  for (size_t i = 0; bytes != NULL && i < n; i++) w->n += kf_utf8_put(codes[i], bytes + w->n);
+  KF_TAKE(arena, w->id, w->n);
+  KF_TAKE(arena, w->previous, w->n);
+  KF_TAKE(arena, w->next, w->n);
+  KF_TAKE(arena, w->heap, 3 * w->n);
+  if (arena->failed) return kf_fail_memory(err);
+  for (size_t i = 0; i < w->n; i++) {
+    w->id[i] = (uint32_t)t->byte[i + 1 == w->n][bytes[i]];
+    w->previous[i] = (uint32_t)(i == 0 ? w->n : i - 1);
+    w->next[i] = (uint32_t)(i + 1);
   }
-  merge_all(s->t, &w);
-  for (size_t i = 0; i < n; i = w.next[i]) put(s, (int32_t)w.id[i]);
   return KF_OK;
-}
-
-/* --- 3. words --------------------------------------------------------------------------------- */
-
-static kf_status put_long_word(token_sink *s, const uint32_t *codes, size_t n) {
-  kf_arena workspace = {0};
-  unsigned char *bytes = kf_arena_take(&workspace, n, 4);
-  if (bytes == NULL) return kf_fail_memory(s->err);
-  size_t length = 0;
-  for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], bytes + length);
-  kf_status status = merge_long(s, bytes, length, &workspace);
-  kf_arena_free(&workspace);
-  return status;
 }
 
 static kf_status put_word(token_sink *s, const uint32_t *codes, size_t n) {
   if (full(s)) return KF_OK;
-  unsigned char bytes[SHORT_WORD + 4];
-  size_t length = 0;
-  for (size_t i = 0; i < n; i++) {
-    length += kf_utf8_put(codes[i], bytes + length);
-    if (length > SHORT_WORD) return put_long_word(s, codes, n);
-  }
-  merge_short(s, bytes, length);
-  return KF_OK;
+  kf_arena arena = {0};
+  merging w = {0};
+  kf_status status = take_word(&w, &arena, codes, n, s->t, s->err);
+  if (status == KF_OK) merge_all(s->t, &w);
+  for (size_t i = 0; status == KF_OK && i < w.n; i = w.next[i]) put(s, (int32_t)w.id[i]);
+  kf_arena_free(&arena);
+  return status;
 }
 
-static kf_unicode_kind kind_of(uint32_t c) { return (kf_unicode_kind)kf_unicode_get(c)->kind; }
+/* --- 3. words --------------------------------------------------------------------------------- */
 
 static bool matches(const uint32_t *codes, size_t n, const char *ascii, size_t length) {
   if (n < length) return false;
@@ -177,8 +132,8 @@ static bool matches(const uint32_t *codes, size_t n, const char *ascii, size_t l
   return true;
 }
 
-/* The length of <|startoftext|> or <|endoftext|>, which may appear here without being an added
- * token (in capitals, say); 0: neither. */
+/* The length of <|startoftext|> or <|endoftext|>, which may occur here although they are added
+ * tokens (in capitals in the text, say); 0: neither. */
 static size_t special_word(const uint32_t *codes, size_t n) {
   if (matches(codes, n, "<|startoftext|>", 15)) return 15;
   return matches(codes, n, "<|endoftext|>", 13) ? 13 : 0;
@@ -196,7 +151,7 @@ static size_t contraction(const uint32_t *codes, size_t n) {
 
 static size_t run_of(const uint32_t *codes, size_t n, kf_unicode_kind kind) {
   size_t end = 1;
-  while (end < n && kind_of(codes[end]) == kind) end++;
+  while (end < n && kf_unicode_kind_of(codes[end]) == kind) end++;
   return end;
 }
 
@@ -204,7 +159,7 @@ static kf_status put_words(token_sink *s, const uint32_t *codes, size_t n) {
   for (size_t at = 0, length; at < n && !full(s); at += length) {
     const uint32_t *word = codes + at;
     size_t left = n - at;
-    kf_unicode_kind kind = kind_of(*word);
+    kf_unicode_kind kind = kf_unicode_kind_of(*word);
     length = 1;
     if (kind == KF_UNICODE_SPACE) continue;
     size_t special = *word == '<' ? special_word(word, left) : 0;
@@ -225,7 +180,7 @@ static kf_status put_words(token_sink *s, const uint32_t *codes, size_t n) {
   return KF_OK;
 }
 
-/* --- 2. normalised text, with the added tokens that are found in it --------------------------- */
+/* --- 2. normalised text and its added tokens -------------------------------------------------- */
 
 static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, size_t n) {
   const kf_added *longest = NULL;
@@ -255,18 +210,18 @@ static kf_status put_normalized(token_sink *s, const uint32_t *codes, size_t n) 
 }
 
 static kf_status put_between(token_sink *s, const char *text, size_t length) {
-  uint32_t few[512], *codes = few;
+  uint32_t buffer[512], *codes = buffer;
   if (length == 0) return KF_OK;
-  if (length > sizeof few / sizeof *few / 2) codes = kf_alloc(length, 2 * sizeof *codes);
+  if (length > sizeof buffer / sizeof *buffer / 2) codes = kf_alloc(length, 2 * sizeof *codes);
   if (codes == NULL) return kf_fail_memory(s->err);
   size_t n;
   kf_status status = kf_unicode_fold(text, length, codes, &n, s->err);
   if (status == KF_OK) status = put_normalized(s, codes, n);
-  if (codes != few) kf_free(codes);
+  if (codes != buffer) kf_free(codes);
   return status;
 }
 
-/* --- 1. the text, with the added tokens that are found in it as it is ------------------------- */
+/* --- 1. the text as it is and its added tokens ------------------------------------------------ */
 
 static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_t n) {
   const kf_added *longest = NULL;
@@ -282,8 +237,7 @@ static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_
 static kf_status put_text(token_sink *s, const char *text, size_t length) {
   size_t done = 0;
   for (size_t at = 0; at < length && !full(s);) {
-    const kf_added *found =
-        s->t->begins[(unsigned char)text[at]] ? added_text(s->t, text + at, length - at) : NULL;
+    const kf_added *found = added_text(s->t, text + at, length - at);
     if (found == NULL) {
       at++;
       continue;
@@ -296,12 +250,13 @@ static kf_status put_text(token_sink *s, const char *text, size_t length) {
   return full(s) ? KF_OK : put_between(s, text + done, length - done);
 }
 
-/* --- 5. all of it ----------------------------------------------------------------------------- */
+/* --- 5. the result ---------------------------------------------------------------------------- */
 
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,
                            kf_err *err) {
-  if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: the context must have at least one token", name);
+  if (context == 0)
+    return kf_fail(err, KF_ERR_ARG, "%s: the context must have at least one token", name);
   if (length >= (size_t)1 << 30)
     return kf_fail_file(err, name, "has %zu bytes; a text may have at most 2^30 - 1", length);
   size_t valid = kf_utf8_prefix(text, length);

@@ -10,11 +10,11 @@
 #define KF_ADDED_MAX          256u      /* added tokens */
 #define KF_TOKENIZER_FILE_MAX ((uint64_t)16 << 20) /* bytes; CLIP's files have 0.5 to 4 MB */
 
-/* A token that is found in the text itself, before it is cut into words. */
+/* A token that is found in the text itself, before it is split into words. */
 typedef struct kf_added {
   const char *text; /* UTF-8, without white space */
   size_t length;
-  uint32_t *codes; /* in form C and lower case, if it is found in normalised text; otherwise NULL */
+  uint32_t *codes; /* in form C and lower case; NULL: found in the text as it is */
   size_t n_codes;
   int32_t id;
 } kf_added;
@@ -30,17 +30,16 @@ struct kf_tokenizer {
   kf_arena memory;
   uint32_t size; /* one more than the largest token */
   int32_t start, end, unknown, pad;
-  int32_t byte[2][256]; /* the token of a byte, and of the last byte of a word */
+  int32_t byte[2][256]; /* tokens of bytes, and of the last byte of a word */
   kf_merge_slot *slots;
   uint32_t mask;
   uint32_t *merged; /* [merge] the token it makes */
   kf_added *added;
   uint32_t n_added;
-  uint8_t begins[256];   /* first bytes of added tokens that are found in the text as it is */
   uint32_t n_normalized; /* added tokens that are found in normalised text */
 };
 
-/* A vocabulary while it is read. `map` has only the tokens of the file. */
+/* A vocabulary while it is read. `map` holds only the tokens of the file. */
 typedef struct kf_vocabulary {
   const char *path; /* of the file with the tokens */
   kf_dict *map;

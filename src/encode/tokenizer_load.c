@@ -1,11 +1,11 @@
-/* tokenizer_load.c - vocabularies and merges from the files of a model folder.
+/* tokenizer_load.c - reads vocabulary and merges from the files of a model folder.
  *
  * There are three equivalent forms: tokenizer.json has everything in one file; vocab.json has the
  * tokens with their numbers, and merges.txt the merges in their order;
  * bpe_simple_vocab_16e6.txt.gz, as OpenAI published it, has only merges. Its tokens are the 256
  * bytes, the same at the end of a word, the result of each merge, and the two special ones.
  *
- * A byte is written in a vocabulary as a printable character: itself if it is one in Latin-1,
+ * A vocabulary writes a byte as a printable character: itself if it is printable in Latin-1,
  * otherwise U+0100, U+0101, … in order.
  *
  * The reference takes vocabulary, merges and added tokens from tokenizer.json, and ignores its
@@ -35,9 +35,9 @@ typedef struct loader {
   uint64_t length;         /* of the text */
   kf_json_file json;
   size_t longest;  /* token of the vocabulary */
-  char *workspace; /* room for any two tokens together */
+  char *workspace; /* room for two tokens together */
   uint32_t n_merges, room;
-  uint16_t character[256]; /* that stands for a byte */
+  uint16_t character[256]; /* how the vocabulary writes a byte */
   kf_err *err;
 } loader;
 
@@ -50,48 +50,28 @@ static kf_status read_text(loader *l, const char *path) {
 }
 
 #ifdef KF_WITH_ZLIB
-/* Doubles the room for the unpacked text, up to the limit: a small file may unpack to any size. */
-static kf_status grow(loader *l, z_stream *z, char **out, size_t *room) {
-  if (*room >= KF_TOKENIZER_FILE_MAX)
-    return kf_fail_file(l->err, l->path, "unpacks to more than %llu bytes",
-                        (unsigned long long)KF_TOKENIZER_FILE_MAX);
-  size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
-  char *more = kf_arena_take(&l->memory, larger + 1, 1);
-  if (more == NULL) return kf_fail_memory(l->err);
-  if (*out != NULL) memcpy(more, *out, *room);
-  *out = more;
-  z->next_out = (unsigned char *)more + *room;
-  z->avail_out = (unsigned)(larger - *room);
-  *room = larger;
-  return KF_OK;
-}
-
-static kf_status unpack_stream(loader *l, z_stream *z) {
-  size_t room = 0;
-  char *out = NULL;
-  int code = Z_OK;
-  do {
-    if (out == NULL || z->avail_out == 0) KF_TRY(grow(l, z, &out, &room));
-    code = inflate(z, Z_NO_FLUSH);
-    if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
-    bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
-    if (stuck) return kf_fail_file(l->err, l->path, "is cut short");
-    if (code != Z_OK && code != Z_STREAM_END)
-      return kf_fail_file(l->err, l->path, "is not a sound .gz file%s%s",
-                          z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
-  } while (code != Z_STREAM_END);
-  l->text = out;
-  l->length = room - z->avail_out;
-  out[l->length] = '\0';
-  return KF_OK;
-}
-
 static kf_status unpack(loader *l) {
-  z_stream z = {.next_in = (unsigned char *)l->text, .avail_in = (unsigned)l->length};
+  char *out = kf_arena_take(&l->memory, KF_TOKENIZER_FILE_MAX + 1, 1);
+  if (out == NULL) return kf_fail_memory(l->err);
+  z_stream z = {.next_in = (unsigned char *)l->text,
+                .avail_in = (unsigned)l->length,
+                .next_out = (unsigned char *)out,
+                .avail_out = (unsigned)KF_TOKENIZER_FILE_MAX};
   if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return kf_fail_memory(l->err);
-  kf_status status = unpack_stream(l, &z);
+  int code = inflate(&z, Z_FINISH);
+  const char *detail = z.msg; /* of the library, which keeps it */
   inflateEnd(&z);
-  return status;
+  l->text = out;
+  l->length = KF_TOKENIZER_FILE_MAX - z.avail_out;
+  out[l->length] = '\0';
+  if (code == Z_STREAM_END) return KF_OK;
+  if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
+  if (code != Z_OK && code != Z_BUF_ERROR)
+    return kf_fail_file(l->err, l->path, "is not a sound .gz file%s%s", detail != NULL ? ": " : "",
+                        detail != NULL ? detail : "");
+  if (z.avail_out > 0) return kf_fail_file(l->err, l->path, "is cut short");
+  return kf_fail_file(l->err, l->path, "unpacks to more than %llu bytes",
+                      (unsigned long long)KF_TOKENIZER_FILE_MAX);
 }
 #else
 static kf_status unpack(loader *l) {
@@ -114,7 +94,7 @@ static kf_status add_token(loader *l, const char *token, size_t length, int64_t 
   return KF_OK;
 }
 
-/* Every token must have a number of its own. */
+/* No two tokens may have the same number. */
 static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
   uint8_t *seen;
   if (KF_TAKE_ZERO(&l->memory, seen, l->t->size) == NULL) return kf_fail_memory(l->err);
@@ -161,7 +141,7 @@ static size_t byte_symbol(const loader *l, unsigned byte, bool last, char symbol
   return last ? n + sizeof WORD_END - 1 : n;
 }
 
-/* Bytes that a (small) vocabulary lacks become the unknown token. */
+/* Bytes that a small vocabulary lacks become the unknown token. */
 static void find_bytes(loader *l) {
   for (int last = 0; last < 2; last++)
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -365,7 +345,7 @@ static kf_status check_post_processor(const loader *l, const kf_json *post) {
   return right ? KF_OK : not_clip(l, "its post_processor is neither Roberta's nor a template");
 }
 
-/* If the file says which tokens go around a text, they must be ours. */
+/* If the file says which tokens begin and end a text, they must be the usual ones. */
 static kf_status check_ends(const loader *l) {
   const kf_json *post = kf_json_get(&l->json.doc, l->json.doc.nodes, "post_processor");
   if (!says(&l->json.doc, post, "type", "RobertaProcessing")) return KF_OK;
@@ -408,7 +388,7 @@ static kf_status load_two(loader *l) {
 
 /* --- OpenAI's file ---------------------------------------------------------------------------- */
 
-/* The tokens of bytes, in the order that OpenAI gave them: printable ones first. */
+/* The tokens of bytes in OpenAI's order, printable ones first. */
 static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
   uint32_t id = 0;
   for (int last = 0; last < 2; last++)
@@ -422,7 +402,7 @@ static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
   return KF_OK;
 }
 
-/* Adds the result of a line's merge to the vocabulary, with its text at *at, and then the merge. */
+/* Adds the result of a line's merge to the vocabulary, its text stored at *at, then the merge. */
 static kf_status add_openai_line(loader *l, const char *line, size_t length, char **at) {
   const char *space = memchr(line, ' ', length);
   if (space == NULL) return bad_merge(l);

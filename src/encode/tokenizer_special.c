@@ -1,14 +1,15 @@
-/* tokenizer_special.c - which tokens begin, end and pad a text, and which are found inside it.
+/* tokenizer_special.c - finds the tokens that begin, end and pad a text, and those that are found
+ * inside it.
  *
- * A model folder describes this in up to four files, for historical reasons. We combine them as the
- * reference does:
+ * For historical reasons up to four files of a model folder describe them. They are combined as in
+ * the reference:
  *
  *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, if it is absent,
  *     from added_tokens.json and `added_tokens` of tokenizer.json.
  *   - Named tokens (bos, eos, unk, sep, pad, cls, mask) come from special_tokens_map.json, if there
  *     is no `added_tokens_decoder`, then from tokenizer_config.json, then from CLIP:
- *     <|startoftext|>, and <|endoftext|> for eos, unk and pad. A named token that is listed is as
- *     the list has it. Otherwise it is `normalized` only if the file says so; if several names have
+ *     <|startoftext|>, and <|endoftext|> for eos, unk and pad. The list decides about a named token
+ *     that is listed. Otherwise it is `normalized` only if the file says so; if several names have
  *     the same token, the last one decides.
  *   - Then come `extra_special_tokens` (formerly `additional_special_tokens`), and names of the
  *     file's own that end in _token.
@@ -38,7 +39,7 @@ static const char *const defaults[NAMED] = {[BOS] = "<|startoftext|>",
 typedef struct wanted {
   const char *text;
   bool normalized;
-  bool listed; /* with a number of its own */
+  bool listed; /* with a number */
   int64_t id;
 } wanted;
 
@@ -50,7 +51,7 @@ typedef struct gatherer {
   kf_json_file config, map, legacy;
   wanted list[KF_ADDED_MAX];
   uint32_t n, next;    /* tokens; the number of the next new one */
-  wanted named[NAMED]; /* text NULL: the files remove it */
+  wanted named[NAMED]; /* text NULL: removed by the files */
   kf_err *err;
 } gatherer;
 
@@ -124,7 +125,7 @@ static kf_status list_decoder(gatherer *g, const kf_json *decoder) {
   return KF_OK;
 }
 
-/* {"text": 49408, …}; tokens that are not named are normalised. */
+/* {"text": 49408, …}; all but the named tokens are normalised. */
 static kf_status list_legacy(gatherer *g) {
   const kf_json_doc *doc = &g->legacy.doc;
   for (const kf_json *node = kf_json_first(doc, doc->nodes); node != NULL;
@@ -204,7 +205,7 @@ static kf_status add_extra(gatherer *g, const kf_json_file *file, const char *ke
   return KF_OK;
 }
 
-/* Names of tokenizer_config.json's own: "image_token": "<image>". */
+/* Further names in tokenizer_config.json: "image_token": "<image>". */
 static kf_status add_own_names(gatherer *g) {
   const kf_json_doc *doc = &g->config.doc;
   for (const kf_json *node = kf_json_first(doc, doc->nodes); node != NULL;
@@ -242,7 +243,7 @@ static kf_status gather(gatherer *g) {
 static kf_status check_text(const gatherer *g, const char *text) {
   size_t n = strlen(text);
   for (size_t at = 0; at < n;)
-    if (kf_unicode_get(kf_utf8_next(text, &at))->kind == KF_UNICODE_SPACE)
+    if (kf_unicode_kind_of(kf_utf8_next(text, &at)) == KF_UNICODE_SPACE)
       return bad(g, "an added token with white space, which is not supported:", text);
   return KF_OK;
 }
@@ -274,9 +275,7 @@ static kf_status settle(gatherer *g, const wanted *token) {
   *a = (kf_added){
       .text = memcpy(text, token->text, length + 1), .length = length, .id = (int32_t)id};
   if ((uint32_t)id >= t->size) t->size = (uint32_t)id + 1;
-  if (token->normalized) return normalize(g, a);
-  t->begins[(unsigned char)a->text[0]] = 1;
-  return KF_OK;
+  return token->normalized ? normalize(g, a) : KF_OK;
 }
 
 static int32_t id_of(const gatherer *g, const char *text) {
@@ -313,7 +312,7 @@ static kf_status check_config(const gatherer *g) {
   for (int i = 0; i < 2; i++) {
     const char *side = kf_json_string(kf_json_file_get(&g->config, sides[i]));
     if (side != NULL && strcmp(side, "right") != 0)
-      return bad(g, "tokenizer_config.json wants another side than the right for", sides[i]);
+      return bad(g, "tokenizer_config.json has another side than the right for", sides[i]);
   }
   return KF_OK;
 }

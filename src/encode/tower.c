@@ -1,8 +1,8 @@
-/* tower.c - rows through a tower.
+/* tower.c - takes rows through a tower.
  *
- * A picture is cut into patches, and a product makes a row of each; CLIP puts a row of its own, the
- * class token, before them. A text has one row for each token. The embedding of its position is
- * added to each row. Then, x being all rows of the batch, each layer does
+ * A picture is cut into patches, each of which a product turns into a row; CLIP puts another row,
+ * the class token, before them. A text has one row for each token. To each row the embedding of its
+ * position is added. Then, with x all rows of the batch, each layer computes
  *
  *     x += out(attention(qkv(norm_attention(x))))   within each sequence; in texts, to the left
  *     x += fc2(activation(fc1(norm_mlp(x))))
@@ -13,22 +13,22 @@
  *     kf_walk_images   place_images ┐
  *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
- * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
- * in the last layer queries and everything after the attention except for the one row of each
+ * Skipped, without changing a bit: rows of a text after its end, which no earlier row sees; and in
+ * the last layer queries and everything after the attention, except for the one row of each
  * sequence.
  *
  * Every row is computed by itself, so its bits depend neither on the rest of the batch nor on how
- * the work is shared. Without `split` one thread does all of it. With it, do_step divides the
+ * the work is shared. Without `split` one thread does all of it. With `split`, do_step divides the
  * columns of products, the heads of attention and blocks of rows among the threads of the context,
- * to reduce the latency of a single picture. Only products and attention are enclosed in the
- * kernel's begin and end, which may change how the processor treats denormals. */
+ * to reduce the latency of a single picture. Only products and attention run between the kernel's
+ * begin and end, which may change how the processor treats denormals. */
 #include "encode/tower.h"
 
 #include <math.h>
 #include <string.h>
 
 #define BLOCK        16u  /* rows of a share */
-#define NORM_ROWS    4u   /* rows normalised at a time: still in the cache when they are prepared */
+#define NORM_ROWS    4u   /* rows normalised at a time, still in the cache when they are prepared */
 #define HEAD_COLUMNS 256u /* of the heads processed at a time, to stay in the cache */
 #define PREFETCH     (256u << 10) /* bytes of weights that are prefetched for the next product */
 
@@ -46,7 +46,7 @@ struct kf_walk {
   size_t *first; /* [n + 1] the first row of each */
   float *x;      /* [rows][width] */
   float *qkv;    /* queries, keys and values of some heads (head_rows); before, patches [][width] */
-  size_t room;   /* rows that have a place in it */
+  size_t room;   /* its capacity in rows */
   unsigned char *ready;    /* [rows + 1] prepared for a product of depth width */
   unsigned char *attended; /* [rows] the same, after attention */
   /* Rows prepared for depth inner; or patches; or rows with a query; or attended rows in f32. */
@@ -126,8 +126,8 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   return do_step(w, w->shares, multiply_share);
 }
 
-/* Sets the matrix of the next product, whose first weights are prefetched meanwhile. */
-static kf_net_product before(const kf_walk *w, const kf_linear *next, kf_net_product to) {
+/* Adds to a product which weights to prefetch: the first ones of the next product. */
+static kf_net_product with_prefetch(const kf_walk *w, const kf_linear *next, kf_net_product to) {
   if (next == NULL) return to;
   size_t first = w->net->weights_size(KF_NET_PANEL < next->n ? KF_NET_PANEL : next->n, next->k);
   size_t all = w->net->weights_size(next->n, next->k), most = PREFETCH / first * first;
@@ -171,9 +171,9 @@ static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
-/* Whether queries, keys and values of a head are stored apart, in contiguous rows, which are read
- * faster than parts of long rows; attended rows are then prepared at once. The columns of a head
- * must be whole panels. */
+/* Whether queries, keys and values of each head are stored in contiguous rows, which are read
+ * faster than parts of long rows; attention then writes prepared rows. The columns of a head must
+ * be whole panels. */
 static bool heads_apart(const kf_walk *w) {
   return w->width / w->tower->config.heads % KF_NET_PANEL == 0;
 }
@@ -183,11 +183,11 @@ static bool heads_apart(const kf_walk *w) {
 static size_t heads_at_once(const kf_walk *w) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
   if (w->split || !heads_apart(w)) return heads;
-  size_t some = dim < HEAD_COLUMNS ? HEAD_COLUMNS / dim : 1;
-  return some < heads ? some : heads;
+  size_t fit = dim < HEAD_COLUMNS ? HEAD_COLUMNS / dim : 1;
+  return fit < heads ? fit : heads;
 }
 
-/* n outputs of a matrix from the first on, both whole panels. */
+/* n outputs of a matrix from `first` on, both multiples of a panel. */
 static kf_linear part_of(const kf_walk *w, const kf_linear *linear, size_t first, size_t n) {
   const char *weights = linear->weights;
   return (kf_linear){.n = n,
@@ -196,7 +196,7 @@ static kf_linear part_of(const kf_walk *w, const kf_linear *linear, size_t first
                      .bias = linear->bias != NULL ? linear->bias + first : NULL};
 }
 
-/* Where row `row` of the queries (kind 0), keys (1) or values (2) of a head is. */
+/* The address of row `row` of the queries (kind 0), keys (1) or values (2) of a head. */
 static float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) {
   size_t dim = w->width / w->tower->config.heads;
   if (!heads_apart(w)) return w->qkv + (row * 3 + kind) * w->width + head * dim;
@@ -205,7 +205,7 @@ static float *head_rows(const kf_walk *w, size_t kind, size_t head, size_t row) 
 
 static size_t queries_alone(const kf_walk *w) { return w->tower->probe != NULL ? 1 : w->n; }
 
-/* With one query: prepares the row that has it, of each sequence, to `wide`; the probe is alone. */
+/* With one query: prepares the row of each sequence that has it, or the probe, in `wide`. */
 static void prepare_query(kf_walk *w, size_t sequence, size_t worker) {
   size_t d = w->width;
   const float *row = w->tower->probe;
@@ -224,21 +224,21 @@ static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, b
   return part_of(w, qkv, kind * w->width + head * dim, w->heads * dim);
 }
 
-/* Makes queries, keys and values of the first m prepared rows, for the heads of this step; with one
- * query, no other. */
+/* Computes queries, keys and values of the first m prepared rows, for the heads of this step; with
+ * one query, only that. */
 static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
   kf_net_product to = {.out = w->qkv, .stride = 3 * w->width};
   if (heads_apart(w)) to.stride = to.part = dim, to.part_step = w->room * dim;
   if (!heads_apart(w) || (w->heads == heads && !w->one_query))
-    return multiply(w, w->ready, m, &layer->qkv, before(w, &layer->out, to));
+    return multiply(w, w->ready, m, &layer->qkv, with_prefetch(w, &layer->out, to));
   for (size_t kind = 0; kind < 3; kind++) {
-    bool few = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
+    bool alone = w->one_query && kind == 0, more = kind < 2 || w->head + w->heads < heads;
     kf_linear part = heads_of(w, &layer->qkv, kind, false);
     kf_linear next = more ? heads_of(w, &layer->qkv, (kind + 1) % 3, kind == 2) : layer->out;
     to.out = head_rows(w, kind, w->head, 0);
-    KF_TRY(multiply(w, few ? w->wide : w->ready, few ? queries_alone(w) : m, &part,
-                    before(w, &next, to)));
+    KF_TRY(multiply(w, alone ? w->wide : w->ready, alone ? queries_alone(w) : m, &part,
+                    with_prefetch(w, &next, to)));
   }
   return KF_OK;
 }
@@ -275,31 +275,31 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
 
 /* Attention of m prepared rows; with one query, of one row for each sequence. */
 static kf_status attend_all(kf_walk *w, size_t m, const kf_layer *layer, bool one_query) {
-  size_t heads = w->tower->config.heads, some = heads_at_once(w);
+  size_t heads = w->tower->config.heads, at_once = heads_at_once(w);
   w->one_query = one_query;
   w->norm = &layer->norm_attention;
   if (one_query && heads_apart(w)) KF_TRY(do_step(w, queries_alone(w), prepare_query));
-  for (w->head = 0; w->head < heads; w->head += some) {
-    w->heads = heads - w->head < some ? heads - w->head : some;
+  for (w->head = 0; w->head < heads; w->head += at_once) {
+    w->heads = heads - w->head < at_once ? heads - w->head : at_once;
     KF_TRY(make_qkv(w, m, layer));
     KF_TRY(do_step(w, w->n * w->heads, attend));
   }
   return KF_OK;
 }
 
-/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the two
- * products of the MLP. `next` is multiplied with after them. */
+/* The rest of a layer, for m rows: the output projection, added to x or replacing it, and the two
+ * products of the MLP. `next`: the matrix of the product after these. */
 static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add,
                               const kf_linear *next) {
   kf_net_product to_x = {.out = w->x, .stride = w->width, .add = add};
   kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
   w->m = m;
   if (!heads_apart(w)) KF_TRY(do_step(w, blocks(m), attended_block));
-  KF_TRY(multiply(w, w->attended, m, &layer->out, before(w, &layer->fc1, to_x)));
+  KF_TRY(multiply(w, w->attended, m, &layer->out, with_prefetch(w, &layer->fc1, to_x)));
   KF_TRY(normalize(w, &layer->norm_mlp, m));
-  KF_TRY(multiply(w, w->ready, m, &layer->fc1, before(w, &layer->fc2, to_wide)));
+  KF_TRY(multiply(w, w->ready, m, &layer->fc1, with_prefetch(w, &layer->fc2, to_wide)));
   to_x.add = true;
-  return multiply(w, w->wide, m, &layer->fc2, before(w, next, to_x));
+  return multiply(w, w->wide, m, &layer->fc2, with_prefetch(w, next, to_x));
 }
 
 /* Keeps one row of x for each sequence. */
@@ -323,8 +323,8 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, w->first[w->n], 1, w->width, w->ready);
 }
 
-/* SigLIP: the query of the probe attends to every sequence. If its query is not
- * made alone, the probe is one more row after all others. */
+/* SigLIP: the probe attends to every sequence. If its query is not computed alone, the probe is one
+ * more row after all others. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
@@ -451,7 +451,7 @@ uint32_t kf_text_end(const kf_tower_config *config, const int32_t *tokens) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* All sizes are those of a config, or the callers': products of three of them fit. */
+/* Sizes come from a config or from encode.c, and products of three of them fit. */
 kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
                      size_t sequences, bool split, kf_arena *arena) {
   kf_walk *w;

@@ -128,7 +128,7 @@ struct kf_encoder {
   kf_tokenizer *tokenizer; /* NULL without text */
 };
 
-/* Checksums of what embeddings depend on. */
+/* Checksums of everything that embeddings depend on. */
 typedef struct kf_encoder_sums {
   kf_checksum all;    /* the loaded towers */
   kf_checksum images; /* the image tower, whether or not there is text */
@@ -146,9 +146,9 @@ kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
  * row depends on the rest of the batch. */
 typedef struct kf_walk kf_walk;
 
-/* Takes room for `rows` rows in at most `sequences` sequences from the arena; NULL: out of memory.
- * split: the work on a batch is shared among the context's threads, and the functions below belong
- * to the caller's thread; otherwise one thread, any thread, does it all, and nothing can fail. */
+/* Takes memory for `rows` rows in at most `sequences` sequences from the arena; NULL: out of
+ * memory. split: the context's threads share the work on a batch, and only the context's own thread
+ * may call the functions below; otherwise any one thread does all of it, and nothing can fail. */
 kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
                      size_t sequences, bool split, kf_arena *arena);
 

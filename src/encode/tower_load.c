@@ -1,16 +1,16 @@
-/* tower_load.c - the weights of the towers: which tensors there must be, and where they go.
+/* tower_load.c - loads the weights of the towers.
  *
- * First every tensor that the config asks for is found, and its type and shape are checked (the
- * plan); only then is memory taken, one block for everything, so that a file with false sizes costs
- * nothing. Then each item of the plan is read by one thread: 32 rows at a time are converted to
- * f32, checked for NaN and infinities, and packed. Besides the packed weights, memory holds only
+ * First a plan is made: every tensor that the config asks for is found, and its type and shape are
+ * checked. Only then is memory taken, one block for everything, so a file with false sizes costs
+ * nothing. Then each item of the plan is read by one thread: a panel of rows at a time is converted
+ * to f32, checked for NaN and infinities, and packed. Besides the packed weights, memory holds only
  * these rows for each thread.
  *
  * Matrices are packed for the kernels; queries, keys and values are stacked into one matrix.
  * Vectors and positions become f32. The table of tokens keeps the type of the file, since few of
  * its rows are read.
  *
- * A tensor that belongs to a loaded tower but has no place in it is an error: the config then
+ * A tensor with the name of a loaded tower that the config does not ask for is an error: the config
  * describes another model, and embeddings would be silently wrong. Other tensors are only logged,
  * as in the reference. */
 #include "encode/tower.h"
@@ -31,7 +31,7 @@ typedef struct item {
   uint64_t sum[3]; /* checksums */
   size_t n, k;     /* rows and columns of one source; a vector has one column */
   uint64_t offset; /* in the block of memory */
-  void *target;    /* the pointer that will point there */
+  void *target;    /* the pointer to set to it */
 } item;
 
 typedef struct workspace {
@@ -111,8 +111,8 @@ static uint64_t item_bytes(const plan *p, const item *it) {
   return (rows * it->k * element_bytes(it) + 63) / 64 * 64;
 }
 
-/* Plans the tensors PREFIX + names[i] + SUFFIX of one shape; *target will point to them. After a
- * failure, which p->status keeps, nothing more is planned. */
+/* Plans the tensors PREFIX + names[i] + SUFFIX of one shape; *target will point to them. Does
+ * nothing after a failure, which p->status keeps. */
 static void add_item(plan *p, item_kind kind, void *target, const char *prefix,
                      const char *const *names, uint32_t n_names, const char *suffix, shape s) {
   item new = {.kind = kind, .n_sources = n_names, .target = target, .n = 1, .k = 1};
@@ -161,7 +161,7 @@ static void add_qkv(plan *p, kf_linear *out, const char *prefix, const char *con
   add_item(p, ITEM_VECTOR, &out->bias, prefix, names, n, "bias", SHAPE1(3 * d / n));
 }
 
-/* What follows the attention in a layer. */
+/* The part of a layer after the attention. */
 static void add_rest(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
                      const char *out, const char *norm) {
   size_t d = c->width;
@@ -233,7 +233,7 @@ static void add_text_tower(plan *p, const kf_encoder_config *config, kf_tower *t
   add_linear(p, &tower->projection, "", "text_projection", config->dim, c->width, false);
 }
 
-/* --- what remains ---------------------------------------------------------------------------- */
+/* --- other tensors ---------------------------------------------------------------------------- */
 
 static kf_status check_extras(const plan *p, const kf_encoder_config *config, kf_err *err) {
   uint32_t n = 0;
@@ -260,16 +260,6 @@ static kf_status check_extras(const plan *p, const kf_encoder_config *config, kf
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static bool all_finite(const float *x, size_t n) {
-  uint32_t bad = 0;
-  for (size_t i = 0; i < n; i++) {
-    uint32_t bits;
-    memcpy(&bits, x + i, sizeof bits);
-    bad |= (bits & 0x7F800000u) == 0x7F800000u;
-  }
-  return bad == 0;
-}
-
 /* Reads n elements of a tensor: to raw as in the file, and to values as f32. */
 static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_t first, size_t n,
                                void *raw, float *values, kf_checksum *sum, kf_err *err) {
@@ -278,7 +268,8 @@ static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_
   KF_TRY(kf_in_read(&w->st->in, t->offset + first * size, raw, n * size, err));
   kf_checksum_add(sum, raw, n * size);
   kf_decode_f32(p->ctx->kernels, t->type, raw, n, values);
-  if (all_finite(values, n)) return KF_OK;
+  double norm2 = p->ctx->kernels->norm2(values, n); /* the sum of finite squares is finite */
+  if (norm2 - norm2 == 0) return KF_OK;
   return kf_fail_file(err, w->st->in.path, "tensor '%s' holds NaN or infinite weights", w->name);
 }
 

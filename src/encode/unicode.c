@@ -1,20 +1,59 @@
 /* unicode.c - normalisation form C and lower case.
  *
  * Form C takes three steps (UAX 15): every character is replaced by its full decomposition; runs of
- * marks are sorted by combining class, stably; then each mark is joined with the starter before it
+ * marks are stably sorted by combining class; then each mark is joined with the starter before it
  * if a composed character exists and no mark of the same or a higher class is between them. Hangul
- * syllables have a formula instead of tables. Most texts have no character that this could change;
- * one table lookup per character tells.
+ * syllables have a formula instead of tables.
  *
- * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by
- * counting classes, so the time stays linear. */
+ * Runs of marks can be as long as the text, so they are sorted by counting classes, in linear
+ * time. */
 #include "encode/unicode.h"
 
 #include <string.h>
 
+/* --- lists of ranges -------------------------------------------------------------------------- */
+
+/* The last range that begins at or before c; NULL: none. */
+static const kf_unicode_range *find(const kf_unicode_list *list, uint32_t c) {
+  uint32_t low = 0, high = list->n;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (list->ranges[middle].first <= c)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 ? &list->ranges[low - 1] : NULL;
+}
+
+static int32_t value_of(const kf_unicode_list *list, uint32_t c) {
+  const kf_unicode_range *r = find(list, c);
+  return r != NULL && c - r->first < r->n ? r->value : 0;
+}
+
+/* The number of a code point that is counted in a list; -1: not in it. */
+static int64_t number_of(const kf_unicode_list *list, uint32_t c) {
+  const kf_unicode_range *r = find(list, c);
+  return r != NULL && c - r->first < r->n ? (int64_t)r->value + (c - r->first) : -1;
+}
+
+kf_unicode_kind kf_unicode_kind_of(uint32_t c) {
+  return (kf_unicode_kind)value_of(&kf_unicode_kinds, c);
+}
+
+/* Lower case - c. */
+static int32_t lower_of(uint32_t c) {
+  const kf_unicode_range *r = find(&kf_unicode_lower_apart, c);
+  bool apart = r != NULL && (c - r->first) % 2 == 0 && (c - r->first) / 2 < r->n;
+  return apart ? r->value : value_of(&kf_unicode_lower, c);
+}
+
 /* --- decomposing ------------------------------------------------------------------------------ */
 
 enum {
+  STABLE = 0x300, /* form C leaves the code points below alone */
+  DOTTED_I = 0x130,
+  DOT_ABOVE = 0x307, /* the lower case of DOTTED_I is 'i' and this */
   HANGUL = 0xAC00,
   LEADS = 0x1100,
   VOWELS = 0x1161,
@@ -34,50 +73,26 @@ static size_t decompose_hangul(uint32_t c, uint32_t *out) {
   return 3;
 }
 
-/* The last run that begins at or before a code point, or a number. */
-static const kf_unicode_run *find_run(uint32_t value, bool by_number) {
-  uint32_t low = 0, high = kf_unicode_n_runs;
-  while (high - low > 1) {
-    uint32_t middle = (low + high) / 2;
-    const kf_unicode_run *run = &kf_unicode_runs[middle];
-    if ((by_number ? run->number : run->begin) <= value)
-      low = middle;
-    else
-      high = middle;
-  }
-  return &kf_unicode_runs[low];
-}
-
 /* Writes the full decomposition; at most twice as many code points as c has bytes. */
 static size_t decompose(uint32_t c, uint32_t *out) {
+  int64_t number;
   if (c - HANGUL < N_HANGUL) return decompose_hangul(c, out);
-  if (!kf_unicode_get(c)->decomposes) {
-    out[0] = c;
+  if ((number = number_of(&kf_unicode_singles, c)) >= 0) {
+    *out = kf_unicode_single[number];
     return 1;
   }
-  const kf_unicode_run *run = find_run(c, false);
-  uint32_t number = run->number + (c - run->begin);
-  uint32_t second = kf_unicode_mark[kf_unicode_second[number]];
-  size_t n = decompose(kf_unicode_first[number], out);
-  if (second != 0) out[n++] = second;
-  return n;
+  if ((number = number_of(&kf_unicode_doubles, c)) >= 0) {
+    size_t n = decompose(kf_unicode_first[number], out);
+    out[n] = kf_unicode_mark[kf_unicode_second[number]];
+    return n + 1;
+  }
+  *out = c;
+  return 1;
 }
 
 /* --- ordering --------------------------------------------------------------------------------- */
 
-#define SHORT_RUN 32u
-
-static uint8_t class_of(uint32_t c) { return kf_unicode_get(c)->combining_class; }
-
-static void insertion_sort(uint32_t *marks, size_t n) {
-  for (size_t i = 1; i < n; i++) {
-    uint32_t mark = marks[i];
-    uint8_t class = class_of(mark);
-    size_t j = i;
-    for (; j > 0 && class_of(marks[j - 1]) > class; j--) marks[j] = marks[j - 1];
-    marks[j] = mark;
-  }
-}
+static int class_of(uint32_t c) { return value_of(&kf_unicode_classes, c); }
 
 static kf_status counting_sort(uint32_t *marks, size_t n, kf_err *err) {
   uint32_t *copy = kf_alloc(n, sizeof *copy);
@@ -95,10 +110,7 @@ static kf_status order(uint32_t *text, size_t n, kf_err *err) {
   for (size_t i = 0; i < n;) {
     size_t end = i;
     while (end < n && class_of(text[end]) != 0) end++;
-    if (end - i > SHORT_RUN)
-      KF_TRY(counting_sort(text + i, end - i, err));
-    else
-      insertion_sort(text + i, end - i);
+    if (end - i > 1) KF_TRY(counting_sort(text + i, end - i, err));
     i = end + 1;
   }
   return KF_OK;
@@ -106,22 +118,25 @@ static kf_status order(uint32_t *text, size_t n, kf_err *err) {
 
 /* --- composing -------------------------------------------------------------------------------- */
 
+/* The code point of a double. */
+static uint32_t double_of(uint32_t number) {
+  const kf_unicode_range *r = kf_unicode_doubles.ranges + kf_unicode_doubles.n - 1;
+  while ((uint32_t)r->value > number) r--;
+  return r->first + (number - (uint32_t)r->value);
+}
+
 /* The composition of two characters; 0: none. */
 static uint32_t compose_pair(uint32_t a, uint32_t b) {
   if (a - LEADS < N_LEADS && b - VOWELS < N_VOWELS)
     return HANGUL + ((a - LEADS) * N_VOWELS + (b - VOWELS)) * N_TAILS;
   if (a - HANGUL < N_HANGUL && (a - HANGUL) % N_TAILS == 0 && b - TAILS - 1 < N_TAILS - 1)
     return a + (b - TAILS);
-  if (!kf_unicode_get(b)->unstable) return 0;
   uint32_t low = 0, high = kf_unicode_n_pairs;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
     uint32_t number = kf_unicode_pairs[middle], first = kf_unicode_first[number];
     uint32_t second = kf_unicode_mark[kf_unicode_second[number]];
-    if (first == a && second == b) {
-      const kf_unicode_run *run = find_run(number, true);
-      return run->begin + (number - run->number);
-    }
+    if (first == a && second == b) return double_of(number);
     if (first < a || (first == a && second < b))
       low = middle + 1;
     else
@@ -158,15 +173,11 @@ static size_t compose(uint32_t *text, size_t n) {
 
 /* Decodes to code points; true if form C may differ. */
 static bool decode(const char *text, size_t length, uint32_t *out, size_t *n) {
-  unsigned unstable = 0;
-  size_t count = 0;
-  for (size_t at = 0; at < length;) {
-    uint32_t c = kf_utf8_next(text, &at);
-    if (c >= 0x80) unstable |= kf_unicode_get(c)->unstable;
-    out[count++] = c;
-  }
-  *n = count;
-  return unstable != 0;
+  bool unstable = false;
+  *n = 0;
+  for (size_t at = 0; at < length; unstable |= out[(*n)++] >= STABLE)
+    out[*n] = kf_utf8_next(text, &at);
+  return unstable;
 }
 
 kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err) {
@@ -182,8 +193,8 @@ kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t 
 static void lower_dotted(uint32_t *text, size_t n, size_t dotted) {
   for (size_t from = n, to = n + dotted; from < to;) {
     uint32_t c = text[--from];
-    if (c == KF_UNICODE_DOTTED_I) {
-      text[--to] = KF_UNICODE_DOT_ABOVE;
+    if (c == DOTTED_I) {
+      text[--to] = DOT_ABOVE;
       c = 'i';
     }
     text[--to] = c;
@@ -197,10 +208,10 @@ kf_status kf_unicode_fold(const char *text, size_t length, uint32_t *out, size_t
     uint32_t c = out[i];
     if (c < 0x80)
       out[i] = c - 'A' < 26u ? c + 32 : c;
-    else if (c == KF_UNICODE_DOTTED_I)
+    else if (c == DOTTED_I)
       dotted++;
     else
-      out[i] = (uint32_t)((int32_t)c + kf_unicode_get(c)->lower);
+      out[i] = (uint32_t)((int32_t)c + lower_of(c));
   }
   if (dotted > 0) lower_dotted(out, *n, dotted);
   *n += dotted;

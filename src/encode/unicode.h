@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-/* --- the tables (unicode_tables.c) ------------------------------------------------------------ */
+#define KF_UNICODE_END 0x110000u
 
 typedef enum kf_unicode_kind {
   KF_UNICODE_OTHER = 0,
@@ -14,55 +14,40 @@ typedef enum kf_unicode_kind {
   KF_UNICODE_LETTER = 2, /* \p{L} */
   KF_UNICODE_NUMBER = 3  /* \p{N} */
 } kf_unicode_kind;
-
-typedef struct kf_unicode_info {
-  uint8_t kind;            /* kf_unicode_kind */
-  uint8_t combining_class; /* 0: starter */
-  uint8_t unstable;        /* may change, or change the character before it, in form C */
-  uint8_t decomposes;      /* has a decomposition, other than by Hangul's formula */
-  int32_t lower;           /* lower case - c; except for U+0130, which becomes two */
-} kf_unicode_info;
-
-/* Consecutive code points; the first has decomposition `number`. */
-typedef struct kf_unicode_run {
-  uint32_t begin, number;
-} kf_unicode_run;
-
-#define KF_UNICODE_END       0x110000u
-#define KF_UNICODE_COVERED   0x32400u /* by the tables of records */
-#define KF_UNICODE_DOTTED_I  0x130u   /* lower case: i, U+0307 */
-#define KF_UNICODE_DOT_ABOVE 0x307u
-
-/* Records of code points in three stages. Those beyond the tables have record 0, which is all
- * zero. */
-extern const kf_unicode_info kf_unicode_record[];
-extern const uint8_t kf_unicode_leaf[], kf_unicode_trunk[KF_UNICODE_COVERED / 128];
-extern const uint16_t kf_unicode_branch[];
-
-/* c < KF_UNICODE_END */
-static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
-  if (c >= KF_UNICODE_COVERED) return &kf_unicode_record[0];
-  uint32_t leaf = kf_unicode_branch[kf_unicode_trunk[c >> 7] << 4 | (c >> 3 & 15)];
-  return &kf_unicode_record[kf_unicode_leaf[leaf << 3 | (c & 7)]];
-}
-
-/* Decompositions, Hangul aside, are numbered by code point. Number i is kf_unicode_first[i], which
- * may decompose further, then kf_unicode_mark[kf_unicode_second[i]], unless that is 0. Code points
- * that follow each other form a run. */
-extern const kf_unicode_run kf_unicode_runs[];
-extern const uint32_t kf_unicode_first[], kf_unicode_mark[];
-extern const uint8_t kf_unicode_second[];
-/* Numbers of the decompositions that form C undoes, sorted by first, then second. */
-extern const uint16_t kf_unicode_pairs[];
-extern const uint32_t kf_unicode_n_runs, kf_unicode_n_pairs;
-
-/* --- texts as code points --------------------------------------------------------------------- */
+kf_unicode_kind kf_unicode_kind_of(uint32_t c);
 
 /* Code points of valid UTF-8 in form C and lower case, as in the reference: character by character,
  * so sigma has no final form. `out` has room for 2 * length code points; *n: how many there are.
- * KF_ERR_MEM if there is no memory to sort a very long run of marks. */
+ * KF_ERR_MEM if there is no memory to sort a run of marks. */
 kf_status kf_unicode_fold(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);
 /* Form C alone, with the same room. */
 kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);
+
+/* --- the tables (unicode_tables.c) ------------------------------------------------------------ */
+
+/* n code points from `first` on, which follow each other, and what they have in common. */
+typedef struct kf_unicode_range {
+  uint32_t first, n;
+  int32_t value;
+} kf_unicode_range;
+typedef struct kf_unicode_list {
+  uint32_t n;
+  const kf_unicode_range *ranges; /* by rising code point; other code points have the value 0 */
+} kf_unicode_list;
+
+extern const kf_unicode_list kf_unicode_kinds;       /* kf_unicode_kind */
+extern const kf_unicode_list kf_unicode_classes;     /* combining class; 0: starter */
+extern const kf_unicode_list kf_unicode_lower;       /* lower case - c */
+extern const kf_unicode_list kf_unicode_lower_apart; /* the same; code points are two apart */
+
+/* Decompositions, Hangul aside. A single becomes one other code point. A double becomes two, of
+ * which the first may decompose further; the second is kf_unicode_mark[kf_unicode_second[number]].
+ * Both are numbered by code point; the value of a range is the number of its first one. */
+extern const kf_unicode_list kf_unicode_singles, kf_unicode_doubles;
+extern const uint32_t kf_unicode_single[], kf_unicode_first[], kf_unicode_mark[];
+extern const uint8_t kf_unicode_second[];
+/* Numbers of the doubles that form C composes again, sorted by first, then second. */
+extern const uint16_t kf_unicode_pairs[];
+extern const uint32_t kf_unicode_n_pairs;
 
 #endif

@@ -1,9 +1,9 @@
-/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and the first frame of
- * an animation on a black ground, which is what Pillow shows.
+/* webp.c - WebP through libwebp: lossy and lossless, without transparency; of an animation the
+ * first frame on a black background, as Pillow shows it.
  *
  * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes.
- * We walk them ourselves, for the orientation and the first frame; the size of the RIFF shows
- * whether the file is truncated. */
+ * They are walked here for the orientation and the first frame; the size of the RIFF shows whether
+ * the file is truncated. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_WEBP
@@ -32,7 +32,7 @@ typedef struct chunk {
   size_t n;
 } chunk;
 
-/* Takes the next chunk, cut at `end` if it runs over; false: there is none. */
+/* Takes the next chunk, cut at `end` if it is longer; false: there is none. */
 static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
   size_t left = (size_t)(end - *p);
   if (left < 8) return false;
@@ -79,8 +79,8 @@ static int orientation_of(const chunks *found) {
 static kf_status fail(const kf_codec *codec, VP8StatusCode code, kf_err *err) {
   /* USER_ABORT: the library found no memory for its output. */
   if (code == VP8_STATUS_OUT_OF_MEMORY || code == VP8_STATUS_USER_ABORT) return kf_fail_memory(err);
-  bool short_of = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
-  return kf_fail_file(err, codec->name, "is a %s WebP", short_of ? "truncated" : "damaged");
+  bool truncated = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
+  return kf_fail_file(err, codec->name, "is a %s WebP", truncated ? "truncated" : "damaged");
 }
 
 /* Decodes a file or a bare frame to rgb, which has room for `size` bytes. */
@@ -105,7 +105,7 @@ static kf_status decode_still(kf_codec *codec, size_t n, kf_err *err) {
   if (code != VP8_STATUS_OK) return fail(codec, code, err);
   uint64_t width = (uint64_t)features.width, height = (uint64_t)features.height;
   KF_TRY(kf_codec_size(codec, width, height, 4 * width * height, err));
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   size_t size = (size_t)codec->image.width * codec->image.height * 3;
   return decode_at(codec, codec->bytes, n, codec->image.rgb, size, err);
 }
@@ -120,10 +120,11 @@ static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err)
   uint64_t across = le24(found->canvas.data + 4) + UINT64_C(1);
   uint64_t down = le24(found->canvas.data + 7) + UINT64_C(1);
   KF_TRY(kf_codec_size(codec, across, down, 4 * across * down, err));
-  if (codec->look) return KF_OK;
+  if (codec->size_only) return KF_OK;
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
-    return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame is outside");
+    return kf_fail_file(err, codec->name,
+                        "is a damaged WebP: its first frame lies outside the picture");
   const uint8_t *p = head + FRAME_HEAD, *end = head + found->frame.n;
   chunk c;
   do {

@@ -1,18 +1,18 @@
-/* weights.c - the files with the tensors of a model: model.safetensors, or several files that
+/* weights.c - opens the files with the tensors of a model: model.safetensors, or several files that
  * model.safetensors.index.json lists:
  *
  *     {"metadata": {…}, "weight_map": {"TENSOR": "model-00001-of-00002.safetensors", …}}
  *
  * The index is not trusted: a file name that leads out of the folder is refused. Every tensor that
- * it lists must exist; tensors that it does not list are ignored. */
+ * it lists must exist; other tensors are ignored. */
 #include "encode/folder.h"
 #include "encode/tower.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_MAX  ((uint64_t)16 << 20) /* bytes */
-#define MOST_FILES 256u                 /* each stays open while weights are read */
+#define INDEX_MAX ((uint64_t)16 << 20) /* bytes */
+#define MAX_FILES 256u                 /* each stays open while weights are read */
 
 enum { SAMPLE = 4096 }; /* bytes of a tensor that tell models apart */
 
@@ -68,7 +68,7 @@ typedef struct opening {
   kf_dict *seen; /* file names to their numbers */
 } opening;
 
-/* The number of a file, which is opened when it is first met. */
+/* The number of a file, which is opened when it is first named. */
 static kf_status find_file(opening *o, const char *tensor, const char *name, uint32_t *number,
                            kf_err *err) {
   kf_weights *w = o->w;
@@ -79,8 +79,8 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
   int64_t found = kf_dict_find(o->seen, name, strlen(name));
   *number = found < 0 ? w->n_files : (uint32_t)found;
   if (found >= 0) return KF_OK;
-  if (w->n_files == MOST_FILES)
-    return kf_fail_file(err, w->path, "names more than %u files", MOST_FILES);
+  if (w->n_files == MAX_FILES)
+    return kf_fail_file(err, w->path, "names more than %u files", MAX_FILES);
   const char *path = kf_path_join_in(&w->memory, o->folder, name);
   if (path == NULL || !kf_dict_add(o->seen, name, strlen(name), *number))
     return kf_fail_memory(err);
@@ -119,7 +119,7 @@ kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) 
   *weights = (kf_weights){0};
   const char *alone = kf_path_join_in(&weights->memory, folder, single);
   weights->path = kf_path_join_in(&weights->memory, folder, listed);
-  KF_TAKE_ZERO(&weights->memory, weights->files, MOST_FILES);
+  KF_TAKE_ZERO(&weights->memory, weights->files, MAX_FILES);
   if (weights->memory.failed) return kf_fail_memory(err);
   if (!kf_is_missing(alone)) {
     weights->path = alone;
@@ -154,7 +154,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(struct kf_weight *const *)a)->name, (*(struct kf_weight *const *)b)->name);
 }
 
-/* The middle of a tensor: its beginning may be alike in related models. */
+/* Reads the middle of a tensor: related models may have the same beginning. */
 static kf_status sample_tensor(const struct kf_weight *w, kf_checksum *sum, kf_err *err) {
   const kf_st_tensor *t = w->tensor;
   unsigned char bytes[SAMPLE];
@@ -167,7 +167,7 @@ static kf_status sample_tensor(const struct kf_weight *w, kf_checksum *sum, kf_e
   return KF_OK;
 }
 
-/* Integers are positions that some versions of the reference store and others do not. */
+/* Leaves out integers: positions, which only some versions of the reference store. */
 kf_status kf_weights_sample(const kf_weights *weights, kf_checksum *sum, kf_err *err) {
   struct kf_weight **sorted = kf_alloc(weights->n_tensors, sizeof *sorted);
   if (sorted == NULL) return kf_fail_memory(err);

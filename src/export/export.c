@@ -1,13 +1,13 @@
-/* export.c - a model to a file of another program, by the ending of its name.
+/* export.c - writes a model in the format of another program, chosen by the file's extension.
  *
- * What is made of several files appears whole: they are held back together (kf_outputs_begin), unless
- * the caller holds files back already. */
+ * If an export has several files, all or none of them appear: they are held back together
+ * (kf_outputs_begin), unless the caller already holds files back. */
 #include "export/export.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* What a kind of file can be told. */
+/* Options, as bits. */
 enum {
   NORMALIZE = 1,
   METRIC = 2,
@@ -24,7 +24,7 @@ enum {
 static const struct kind {
   const char *ending; /* NULL: a folder */
   kf_export_fn write;
-  unsigned takes;
+  unsigned takes; /* options */
 } kinds[] = {
     {".onnx", kf_export_onnx, CLASSIFY | INLINE | SINGLE},
     {".faiss", kf_export_faiss, METRIC | RAW | GALLERY},
@@ -40,7 +40,7 @@ static const char *last_part(const char *path) {
   return slash != NULL ? slash + 1 : path;
 }
 
-/* A name that is nothing but an ending is hidden, and has none. */
+/* A name that is only an extension, such as ".c", is a hidden file without one. */
 static kf_status find_kind(const char *path, const struct kind **out, kf_err *err) {
   const char *name = last_part(path);
   for (size_t i = 0; i + 1 < KINDS; i++)
@@ -51,8 +51,8 @@ static kf_status find_kind(const char *path, const struct kind **out, kf_err *er
   *out = &kinds[KINDS - 1];
   if (*path != '\0' && (strchr(name, '.') == NULL || kf_is_directory(path))) return KF_OK;
   return kf_fail(err, KF_ERR_ARG,
-                 "%s: the ending is not known; it can be .onnx, .faiss, .npz, .h or .c, and the "
-                 "name of a folder has none or ends in /",
+                 "%s: unknown extension; it must be .onnx, .faiss, .npz, .h or .c, and the name of "
+                 "a folder has none or ends in /",
                  path);
 }
 
@@ -68,19 +68,20 @@ static kf_status check_choices(const struct kind *kind, const kf_export_options 
       {o->part != KF_PART_DEFAULT, PART, "a part"},
       {o->temperature != 0, TEMPERATURE, "a temperature"},
       {o->gallery != NULL, GALLERY, "a gallery"},
-      {o->inline_bytes != 0, INLINE, "a limit for what is inside"},
-      {o->single != 0, SINGLE, "the arithmetic"},
-      {o->license != NULL || o->base_model != NULL, PAGE, "what a page says"},
+      {o->inline_bytes != 0, INLINE, "a limit for inline matrices"},
+      {o->single != 0, SINGLE, "single precision"},
+      {o->license != NULL || o->base_model != NULL, PAGE, "a licence or a base model"},
   };
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
     if (choices[i].given && !(kind->takes & choices[i].choice))
       return kf_fail(err, KF_ERR_ARG, "%s cannot be chosen for %s%s", choices[i].what,
-                     kind->ending != NULL ? "a file that ends in " : "a folder, which holds it all",
+                     kind->ending != NULL ? "a file that ends in "
+                                          : "a folder, which holds the whole model",
                      kind->ending != NULL ? kind->ending : "");
   return KF_OK;
 }
 
-/* A folder that was made for nothing goes again. */
+/* Removes a folder that it has made if nothing could be written into it. */
 static kf_status write_kind(kf_ctx *ctx, const struct kind *kind, const kf_model *model,
                             const kf_export_options *o, const char *path) {
   bool alone = ctx->held == NULL, is_new = kind->ending == NULL && !kf_is_directory(path);

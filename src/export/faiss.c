@@ -1,6 +1,6 @@
-/* faiss.c - a model's map as an index of FAISS, with or without the rows of a gallery.
+/* faiss.c - a model's map as a FAISS index, with or without the rows of a gallery.
  *
- * FAISS writes an index as the bytes of its members, each kind after a name of four letters:
+ * FAISS writes an index as the bytes of its members, each preceded by its kind in four letters:
  *
  *     IxPT  header, int32 transforms, these, the index inside        IndexPreTransform
  *     VNrm  float 2, dims                                            NormalizationTransform
@@ -10,10 +10,10 @@
  *
  * A header is int32 columns, int64 rows, two int64 of 2^20, uint8 trained, int32 metric (0: inner
  * product, 1: distance); a vector is uint64 length and its numbers; dims are int32 in, int32 out,
- * uint8 trained. 1.7.4 and 1.15.1 read this, and write the same bytes again (make test-export).
+ * uint8 trained. FAISS 1.7.4 and 1.15.1 read this and write the same bytes (make test-export).
  *
- * A query x goes through x / |x|, T x + b and, for cosines, / |z| to rows of unit length, whose inner
- * products are cosines. */
+ * A query x becomes x / |x|, then z = T x + b and, for cosines, z / |z|. The rows have unit length
+ * then, so inner products are cosines. */
 #include "export/export.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ typedef struct faiss {
   kf_arena arena;
 } faiss;
 
-/* --- members ------------------------------------------------------------------------------------ */
+/* --- members ---------------------------------------------------------------------------------- */
 
 static kf_status put(faiss *f, const void *bytes, uint64_t n) {
   return kf_out_write(&f->out, bytes, n, &f->ctx->err);
@@ -85,9 +85,9 @@ static kf_status put_map(faiss *f) {
   return put_dims(f, h->dim_in, h->dim_out);
 }
 
-/* --- rows ----------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-/* For cosines they have unit length, whatever they were. */
+/* For cosines, rows are scaled to unit length. */
 static kf_status put_rows(faiss *f) {
   kf_err *err = &f->ctx->err;
   uint64_t rows = f->gallery != NULL ? f->gallery->rows : 0, dim = f->dim;
@@ -108,7 +108,7 @@ static kf_status put_rows(faiss *f) {
   return rows > 0 ? kf_gallery_unchanged(f->gallery, err) : KF_OK;
 }
 
-/* A whole number as FAISS has ids, without a sign or leading zeros. */
+/* Parses a whole number without a sign or leading zeros, as FAISS has ids. */
 static bool take_number(const char *text, int64_t *out) {
   size_t n = strspn(text, "0123456789");
   if (n == 0 || n > 18 || text[n] != '\0' || (text[0] == '0' && n > 1)) return false;
@@ -123,8 +123,8 @@ static kf_status take_ids(faiss *f) {
   if (f->arena.failed) return kf_fail_memory(&f->ctx->err);
   for (uint64_t i = 0; f->ids != NULL && i < g->rows; i++) {
     if (take_number(kf_gallery_id(g, i), &f->ids[i])) continue;
-    kf_log(f->ctx, "the ids of the gallery are not whole numbers, as FAISS has them: row numbers "
-                   "take their place");
+    kf_log(f->ctx, "the ids of the gallery are not whole numbers, as FAISS needs: row numbers are "
+                   "written instead");
     f->ids = NULL;
   }
   return KF_OK;
@@ -156,7 +156,7 @@ static kf_status put_all(faiss *f) {
   return put_index(f);
 }
 
-/* --- choices -------------------------------------------------------------------------------------- */
+/* --- choices ---------------------------------------------------------------------------------- */
 
 static kf_status check_gallery(const faiss *f, const kf_model *model, const kf_export_options *o) {
   kf_err *err = &f->ctx->err;

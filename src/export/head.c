@@ -1,7 +1,8 @@
-/* head.c - a model reduced to what computes its answers: a map, prototypes and offsets in f32.
+/* head.c - reduces a model to what its answers are computed from: a map, prototypes and offsets in
+ * f32.
  *
- * T is rounded to f32, and -T mean is taken of the rounded one: T (x - mean) then keeps its accuracy
- * whether a program subtracts first or adds the bias last. */
+ * The bias -T mean is computed from T as rounded to f32. So T (x - mean) is equally accurate
+ * whether a program subtracts the mean first or adds the bias last. */
 #include "export/export.h"
 
 #include <math.h>
@@ -38,8 +39,8 @@ kf_status kf_head_map(kf_head *h, kf_ctx *ctx, const kf_model *model) {
   return take_map(h, ctx);
 }
 
-/* What is added to the score of a class, larger being nearer: the one place where the chances of
- * classes enter. They are a last column of the prototypes, 0 in queries by distance and 1 by cosine. */
+/* What is added to the score of a class (larger is nearer): the only place where priors enter. They
+ * are the last column of the prototypes, which in queries is 0 for distances and 1 for cosines. */
 static double offset_of(const kf_prototypes *p, const float *row) {
   if (!p->prior) return 0;
   double column = (double)row[p->dim - 1];
@@ -74,7 +75,7 @@ kf_status kf_head_make(kf_head *h, kf_ctx *ctx, const kf_model *model, const kf_
   KF_TRY(take_prototypes(h, ctx));
   if (o->temperature != 0 || (model->temperature > 0 && h->own))
     return kf_prototypes_temperature(h->prototypes, o->temperature, &h->temperature, &ctx->err);
-  kf_log(ctx, "there are no probabilities: the model has no temperature for these scores");
+  kf_log(ctx, "no probabilities are written: the model has no temperature for these scores");
   return KF_OK;
 }
 

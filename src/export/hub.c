@@ -1,9 +1,9 @@
 /* hub.c - a model as a folder for the Hugging Face hub: model.safetensors, which is the model's own
- * file, config.json with the classes, and a README.md with the metadata that the hub shows.
+ * file, config.json with the classes, and README.md with the metadata that the hub shows.
  *
- * The folder may be there already, as a clone of the page's repository is. What others have put there
- * is not replaced: the three files are ours if config.json says so. A README.md that is there is left
- * as it is, since people write on it. */
+ * The folder may exist, for example as a clone of the hub's repository. Files of others are not
+ * replaced: config.json and model.safetensors were written by koofu if config.json says so. An
+ * existing README.md is left alone, since people edit it. */
 #include "export/export.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 #define WEIGHTS "model.safetensors"
 #define README  "README.md"
 
-enum { MOST_CONFIG = 1 << 28 }; /* bytes */
+enum { MAX_CONFIG = 1 << 28 }; /* bytes */
 
-/* --- config.json ---------------------------------------------------------------------------------- */
+/* --- config.json ------------------------------------------------------------------------------ */
 
 static void add_number(kf_string *to, const char *key, double value) {
   char text[32];
@@ -64,9 +64,9 @@ static void make_config(const kf_model *m, const kf_export_options *o, kf_string
   kf_string_add(to, "}\n", 2);
 }
 
-/* --- README.md ------------------------------------------------------------------------------------ */
+/* --- README.md -------------------------------------------------------------------------------- */
 
-/* A line of YAML; strings of JSON are strings there, too. */
+/* A line of YAML, where a JSON string is a valid string. */
 static void add_line(kf_string *to, const char *key, const char *value) {
   if (value == NULL) return;
   kf_string_addf(to, "%s: ", key);
@@ -74,7 +74,7 @@ static void add_line(kf_string *to, const char *key, const char *value) {
   kf_string_add(to, "\n", 1);
 }
 
-/* Foreign text on a page: without marks that Markdown reads. */
+/* Foreign text without the characters that Markdown interprets. */
 static void add_plain(kf_string *to, const char *text) {
   char shown[KF_SHOWN_SIZE];
   size_t n;
@@ -106,7 +106,7 @@ static void make_readme(const kf_model *m, const kf_export_options *o, kf_string
                      "model.transform(embeddings)  # mapped rows\n```\n");
 }
 
-/* --- the folder ----------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
 typedef struct folder {
   kf_ctx *ctx;
@@ -122,15 +122,15 @@ static bool is_there(const char *path) {
   return lstat(path, &info) == 0;
 }
 
-/* Whether config.json is one that this file has written. */
-static kf_status find_owner(const folder *f, bool *ours) {
+/* Whether config.json was written by koofu. */
+static kf_status find_owner(const folder *f, bool *by_koofu) {
   kf_err *err = &f->ctx->err;
   kf_json_doc doc = {0};
-  *ours = false;
-  kf_status status = kf_json_load_object(f->config, MOST_CONFIG, &doc, err);
+  *by_koofu = false;
+  kf_status status = kf_json_load_object(f->config, MAX_CONFIG, &doc, err);
   if (status == KF_OK) {
     const char *type = kf_json_string(kf_json_get(&doc, &doc.nodes[0], "model_type"));
-    *ours = type != NULL && strcmp(type, "koofu") == 0;
+    *by_koofu = type != NULL && strcmp(type, "koofu") == 0;
   }
   kf_json_clear(&doc);
   return status == KF_ERR_MEM ? status : KF_OK;
@@ -147,11 +147,11 @@ static kf_status enter(folder *f) {
   if (!kf_is_directory(f->path)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", f->path);
   const char *there = is_there(f->config) ? CONFIG : is_there(f->weights) ? WEIGHTS : NULL;
   if (there == NULL) return KF_OK;
-  bool ours;
-  KF_TRY(find_owner(f, &ours));
-  if (ours) return KF_OK;
+  bool by_koofu;
+  KF_TRY(find_owner(f, &by_koofu));
+  if (by_koofu) return KF_OK;
   return kf_fail(err, KF_ERR_ARG,
-                 "%s: holds %s, which was not made like this and would be replaced; write to "
+                 "%s: holds %s, which was not written by koofu and would be replaced; write to "
                  "another folder, or move it away",
                  f->path, there);
 }
@@ -159,24 +159,19 @@ static kf_status enter(folder *f) {
 typedef void (*make_fn)(const kf_model *model, const kf_export_options *options, kf_string *to);
 
 static kf_status write_text(const folder *f, make_fn make, const char *path) {
-  kf_err *err = &f->ctx->err;
   kf_string text = {0};
-  kf_out out = {0};
   make(f->model, f->options, &text);
-  kf_status status = text.failed ? kf_fail_memory(err) : kf_out_open(&out, f->ctx, path, err);
-  if (status == KF_OK) status = kf_out_write(&out, text.data, text.n, err);
-  if (status == KF_OK) status = kf_out_commit(&out, err);
-  kf_out_abort(&out);
+  kf_status status = kf_string_write(f->ctx, &text, path);
   kf_string_clear(&text);
   return status;
 }
 
-/* Files are put in their places from the last to the first: a folder that a killed process leaves has
- * the file by which the next one knows it. */
+/* Held-back files are renamed from the last to the first, so config.json is first in place: if the
+ * process is killed halfway, the next one still recognises the folder. */
 static kf_status fill(const folder *f) {
   KF_TRY(kf_model_save(f->ctx, f->model, f->weights));
   if (is_there(f->readme))
-    kf_log(f->ctx, "%s: is left as it is", f->readme);
+    kf_log(f->ctx, "%s: exists, and is left as it is", f->readme);
   else
     KF_TRY(write_text(f, make_readme, f->readme));
   return write_text(f, make_config, f->config);
@@ -187,7 +182,7 @@ static bool is_text(const char *text) { return text == NULL || kf_utf8_valid(tex
 kf_status kf_export_hub(kf_ctx *ctx, const kf_model *model, const kf_export_options *o,
                         const char *path) {
   if (!is_text(o->license) || !is_text(o->base_model))
-    return kf_fail(&ctx->err, KF_ERR_ARG, "what the page should say is not valid UTF-8");
+    return kf_fail(&ctx->err, KF_ERR_ARG, "the licence or the base model is not valid UTF-8");
   folder f = {.ctx = ctx, .model = model, .options = o, .path = path};
   kf_status status = enter(&f);
   if (status == KF_OK) status = fill(&f);

@@ -1,21 +1,21 @@
 /* npz.c - a model as arrays of numpy: an archive (zip, without compression) of .npy files.
  *
- * All sizes and places are 64 bits wide, in the extra fields that zip has for them, so the layout is
- * the same for small and large members. A checksum is known once its member is written, and is then
- * put where the header of the member has room for it. */
+ * Sizes and offsets are always in the 64-bit extra fields of zip, so small and large members have
+ * the same layout. The checksum of a member is known once it has been written; it is then put into
+ * the member's header. */
 #include "export/export.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_ARRAYS = 24, MOST_NAME = 32, NPY_HEADER = 128 };
+enum { MAX_ARRAYS = 24, MAX_NAME = 32, NPY_HEADER = 128 };
 enum { LOCAL_SIZE = 30, LOCAL_EXTRA = 20, CENTRAL_SIZE = 46, CENTRAL_EXTRA = 28 };
 enum { END64_SIZE = 56, LOCATOR_SIZE = 20, END_SIZE = 22 };
 enum { NEEDED = 45, DATE = 33 }; /* version 4.5; 1 January 1980, so equal models have equal bytes */
-#define MOST_NAMES ((uint64_t)1 << 30) /* bytes of class names as numpy has them */
+#define MAX_NAMES_BYTES ((uint64_t)1 << 30) /* class names in numpy's form */
 
 typedef struct member {
-  char name[MOST_NAME];
+  char name[MAX_NAME];
   uint64_t size, offset;
   uint32_t crc;
 } member;
@@ -24,26 +24,17 @@ typedef struct archive {
   kf_out out;
   kf_err *err;
   size_t n;
-  member members[MOST_ARRAYS];
-  uint32_t table[256]; /* of CRC-32 */
+  member members[MAX_ARRAYS];
+  kf_crc crc; /* of the current member */
 } archive;
 
-/* --- CRC-32, little-endian numbers ------------------------------------------------------------- */
+/* --- the archive ------------------------------------------------------------------------------ */
 
-static void make_table(uint32_t table[256]) {
-  for (uint32_t b = 0; b < 256; b++) {
-    uint32_t x = b;
-    for (int bit = 0; bit < 8; bit++) x = x & 1 ? x >> 1 ^ 0xEDB88320u : x >> 1;
-    table[b] = x;
-  }
-}
-
+/* A little-endian number; returns what follows it. */
 static unsigned char *set(unsigned char *p, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) *p++ = (unsigned char)(value >> 8 * i & 255);
   return p;
 }
-
-/* --- the archive -------------------------------------------------------------------------------- */
 
 /* The part that both headers of a member share: from the version to the length of its name. */
 static unsigned char *set_common(unsigned char *p, const member *m, int extra) {
@@ -60,7 +51,8 @@ static unsigned char *set_common(unsigned char *p, const member *m, int extra) {
 static kf_status begin_member(archive *a, const char *name, uint64_t size) {
   member *m = &a->members[a->n];
   unsigned char header[LOCAL_SIZE] = "PK\3\4", extra[LOCAL_EXTRA];
-  *m = (member){.size = size, .offset = a->out.written, .crc = UINT32_MAX};
+  *m = (member){.size = size, .offset = a->out.written};
+  kf_crc_start(&a->crc);
   snprintf(m->name, sizeof m->name, "%s.npy", name);
   set_common(header + 4, m, LOCAL_EXTRA);
   set(set(set(set(extra, 1, 2), 16, 2), size, 8), size, 8);
@@ -70,16 +62,14 @@ static kf_status begin_member(archive *a, const char *name, uint64_t size) {
 }
 
 static kf_status put(archive *a, const void *bytes, uint64_t n) {
-  uint32_t *crc = &a->members[a->n].crc;
-  const unsigned char *p = bytes;
-  for (uint64_t i = 0; i < n; i++) *crc = *crc >> 8 ^ a->table[(*crc ^ p[i]) & 255];
+  kf_crc_add(&a->crc, bytes, n);
   return kf_out_write(&a->out, bytes, n, a->err);
 }
 
 static kf_status end_member(archive *a) {
   member *m = &a->members[a->n++];
   unsigned char crc[4];
-  m->crc = ~m->crc;
+  m->crc = kf_crc_value(&a->crc);
   set(crc, m->crc, 4);
   return kf_out_write_at(&a->out, m->offset + 14, crc, sizeof crc, a->err);
 }
@@ -113,7 +103,7 @@ static kf_status put_directory(archive *a) {
   return kf_out_write(&a->out, record, sizeof record, a->err);
 }
 
-/* --- arrays -------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 /* The header of an array, and the member around it. */
 static kf_status begin_array(archive *a, const char *name, const char *type, uint32_t ndim,
@@ -143,7 +133,7 @@ static kf_status put_array(archive *a, const kf_st_field *f) {
   return end_member(a);
 }
 
-/* Class names in UTF-32, all as long as the longest. */
+/* Class names in UTF-32, padded to the longest. */
 static kf_status put_names(archive *a, const kf_names *names) {
   uint64_t longest = 1, shape[] = {names->n, 1}, bytes;
   char type[24];
@@ -152,7 +142,7 @@ static kf_status put_names(archive *a, const kf_names *names) {
     for (size_t at = 0; names->name[k][at] != '\0'; length++) kf_utf8_next(names->name[k], &at);
     if (length > longest) longest = length;
   }
-  if (!kf_mul_u64(longest * 4, names->n, &bytes) || bytes > MOST_NAMES)
+  if (!kf_mul_u64(longest * 4, names->n, &bytes) || bytes > MAX_NAMES_BYTES)
     return kf_fail(a->err, KF_ERR_DATA, "%s: the class names are too long for an array",
                    a->out.path);
   uint32_t *row = kf_alloc(longest, sizeof *row);
@@ -181,23 +171,9 @@ static kf_status put_flag(archive *a, const char *name, bool value) {
 
 /* The tensors of the model's own file, and its metadata as numbers. */
 static kf_status put_model(archive *a, const kf_model *m) {
-  uint64_t d = m->map.dim_in, l = m->map.dim_out, k = m->n_classes;
-  const kf_st_field fields[] = {
-      {"transform", KF_TYPE_F64, 2, {l, d}, m->map.transform},
-      {"mean", KF_TYPE_F64, 1, {d, 1}, m->map.mean},
-      {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within},
-      {"between_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->between},
-      {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts},
-      {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means},
-      {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes},
-      {"prototype_lengths", KF_TYPE_F64, 1, {k, 1}, m->lengths},
-      {"signal", KF_TYPE_F64, 1, {d, 1}, m->signal},
-      {"text", KF_TYPE_F32, 2, {k, d}, m->text},
-      {"fused_prototypes", KF_TYPE_F32, 2, {k, l}, m->fused},
-      {"text_given", KF_TYPE_U8, 1, {k, 1}, m->text_given},
-  };
-  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-    if (fields[i].memory != NULL) KF_TRY(put_array(a, &fields[i]));
+  kf_st_field fields[KF_MODEL_FIELDS];
+  size_t n = kf_model_fields(m, fields);
+  for (size_t i = 0; i < n; i++) KF_TRY(put_array(a, &fields[i]));
   KF_TRY(put_flag(a, "normalized", m->map.normalized));
   KF_TRY(put_flag(a, "centred", m->map.centre == KF_CENTRE_MEAN));
   KF_TRY(put_number(a, "lambda", m->map.lambda));
@@ -213,7 +189,6 @@ kf_status kf_export_npz(kf_ctx *ctx, const kf_model *model, const kf_export_opti
                         const char *path) {
   (void)o;
   archive a = {.err = &ctx->err};
-  make_table(a.table);
   kf_status status = kf_out_open(&a.out, ctx, path, a.err);
   if (status == KF_OK) status = put_model(&a, model);
   if (status == KF_OK) status = put_directory(&a);

@@ -2,14 +2,15 @@
  *
  *     rows [N, D]  ->  mapped [N, L], scores [N, K], probabilities [N, K]
  *
- * All but the matrices is made in memory, so that lengths are known; matrices go from memory to the
- * file. A protobuf ends at 2 GiB: beyond, they go to a file beside it (external data), each at the
- * beginning of a page, for runtimes that map it.
+ * A message of protobuf begins with its length, so everything but the matrices is built in memory
+ * first; the matrices are then written straight from the model. A protobuf has at most 2 GiB:
+ * larger matrices go to a file beside it (external data), each at the beginning of a page, for
+ * runtimes that map the file.
  *
- * The graph computes in f64 and rounds to f32 where kf_transform and kf_classify do, so its answers
- * are theirs; or, for runtimes without f64, in f32 throughout. Rows are divided by their largest
- * number before their length is taken, so that no length overflows or vanishes in f32; where it is
- * zero they are divided by one. */
+ * The graph computes in f64 and rounds to f32 where kf_transform and kf_classify do, so it gives
+ * the same answers; or, for runtimes without f64, it computes in f32 throughout. A row is divided
+ * by its largest absolute value before its length is computed, so that the length neither overflows
+ * nor underflows in f32; zero rows are divided by one. */
 #include "export/protobuf.h"
 
 #include <inttypes.h>
@@ -18,11 +19,11 @@
 
 enum { FLOAT = 1, DOUBLE = 11 };    /* TensorProto.DataType */
 enum { OPSET = 17, IR = 8 };        /* versions */
-enum { MOST_TENSORS = 16 };         /* matrices and constants of a graph */
-enum { PAGE = 4096, SMALL = 1024 }; /* bytes: where external data begin, and what stays inside */
-#define MOST_BYTES INT32_MAX        /* of a protobuf */
+enum { MAX_TENSORS = 16 };          /* matrices and constants of a graph */
+enum { PAGE = 4096, SMALL = 1024 }; /* bytes: alignment of external data; what stays inside */
+#define MAX_BYTES INT32_MAX         /* of a protobuf */
 
-/* --- the graph --------------------------------------------------------------------------------- */
+/* --- the graph -------------------------------------------------------------------------------- */
 
 typedef struct tensor {
   const char *name;
@@ -32,25 +33,25 @@ typedef struct tensor {
   const void *data;
   uint64_t bytes;
   uint64_t offset;  /* in the file of external data */
-  bool outside;     /* it is there */
-  kf_string header; /* all of the message but the bytes */
+  bool outside;     /* stored there */
+  kf_string header; /* the message without the data */
 } tensor;
 
 typedef struct graph {
   const kf_head *head;
   int type;         /* of the arithmetic */
-  bool too_large;   /* a number is, for that */
-  kf_string body;   /* fields of the graph, without its tensors */
-  kf_string ending; /* fields of the model that follow the graph */
+  bool too_large;   /* a number overflows that type */
+  kf_string body;   /* fields of the graph, except its tensors */
+  kf_string ending; /* fields of the model after the graph */
   kf_arena arena;
   size_t n;
-  tensor tensors[MOST_TENSORS];
+  tensor tensors[MAX_TENSORS];
 } graph;
 
-/* ndim 0: a number; 1: rows of them. */
+/* ndim 0: a scalar; 1: a vector of `rows` numbers. */
 static void add_tensor(graph *g, const char *name, int type, uint32_t ndim, uint64_t rows,
                        uint64_t columns, const void *data) {
-  uint64_t count = ndim == 0 ? 1 : ndim == 1 ? rows : rows * columns; /* as it is in memory */
+  uint64_t count = ndim == 0 ? 1 : ndim == 1 ? rows : rows * columns; /* in memory, so it fits */
   g->tensors[g->n++] = (tensor){.name = name,
                                 .type = type,
                                 .ndim = ndim,
@@ -59,7 +60,7 @@ static void add_tensor(graph *g, const char *name, int type, uint32_t ndim, uint
                                 .bytes = count * (type == FLOAT ? 4 : 8)};
 }
 
-/* Numbers in the type of the arithmetic. f64 ones must outlive the graph, others are copied. */
+/* Adds numbers in the type of the arithmetic. `from` must outlive the graph; f32 is a copy. */
 static void add_numbers(graph *g, const char *name, uint32_t ndim, uint64_t n, const double *from) {
   if (g->type == DOUBLE) {
     add_tensor(g, name, DOUBLE, ndim, n, 1, from);
@@ -87,10 +88,8 @@ static const attribute no_attribute[] = {{0}};
 static const attribute of_each_row[] = {{"axes", 1, true}, {"keepdims", 1, false}, {0}};
 static const attribute transposed[] = {{"transB", 1, false}, {0}};
 static const attribute along_rows[] = {{"axis", 1, false}, {0}};
-static const attribute to_double[] = {{"to", DOUBLE, false}, {0}};
-static const attribute to_float[] = {{"to", FLOAT, false}, {0}};
 
-/* Inputs are separated by single spaces. The node is called as its output is. */
+/* Inputs are separated by single spaces. The node is named after its output. */
 static void add_node(graph *g, const char *type, const char *inputs, const char *output,
                      const attribute *attributes) {
   kf_string node = {0};
@@ -127,58 +126,52 @@ static void add_value(graph *g, unsigned field, const char *name, uint64_t colum
   kf_pb_message(&g->body, field, &value);
 }
 
-/* NAME_most, the largest number of each row of `in`, and NAME_there: it is not zero. */
-static void add_most(graph *g, const char *in, const char *name) {
-  char a[32], b[32], c[64];
-  snprintf(a, sizeof a, "%s_abs", name);
-  snprintf(b, sizeof b, "%s_most", name);
-  add_node(g, "Abs", in, a, no_attribute);
-  add_node(g, "ReduceMax", a, b, of_each_row);
-  snprintf(a, sizeof a, "%s_there", name);
-  snprintf(c, sizeof c, "%s zero", b);
-  add_node(g, "Greater", c, a, no_attribute);
+/* Copies text to `out` with each '#' replaced by the name. */
+static const char *with_name(char out[64], const char *text, const char *name) {
+  size_t n = 0;
+  for (; *text != '\0'; text++)
+    n += (size_t)snprintf(out + n, 64 - n, "%.*s", *text == '#' ? 16 : 1,
+                          *text == '#' ? name : text);
+  return out;
 }
 
-/* NAME_unit: the rows of `in` at unit length, or zeros, after add_most. */
-static void add_unit(graph *g, const char *in, const char *name) {
-  char a[64], b[32];
-  snprintf(a, sizeof a, "%s_there %s_most one", name, name);
-  snprintf(b, sizeof b, "%s_scale", name);
-  add_node(g, "Where", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s %s_scale", in, name);
-  snprintf(b, sizeof b, "%s_scaled", name);
-  add_node(g, "Div", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s_length", name);
-  add_node(g, "ReduceL2", b, a, of_each_row);
-  snprintf(a, sizeof a, "%s_there %s_length one", name, name);
-  snprintf(b, sizeof b, "%s_divisor", name);
-  add_node(g, "Where", a, b, no_attribute);
-  snprintf(a, sizeof a, "%s_scaled %s_divisor", name, name);
-  snprintf(b, sizeof b, "%s_unit", name);
-  add_node(g, "Div", a, b, no_attribute);
+/* NAME_most: the largest absolute value in each row of NAME. NAME_there: whether it is not zero.
+ * NAME_unit: the rows scaled to unit length; zero rows stay zero. */
+static void add_unit(graph *g, const char *name) {
+  static const struct {
+    const char *type, *inputs, *output;
+    const attribute *attributes;
+  } steps[] = {
+      {"Abs", "#", "#_abs", no_attribute},
+      {"ReduceMax", "#_abs", "#_most", of_each_row},
+      {"Greater", "#_most zero", "#_there", no_attribute},
+      {"Where", "#_there #_most one", "#_scale", no_attribute},
+      {"Div", "# #_scale", "#_scaled", no_attribute},
+      {"ReduceL2", "#_scaled", "#_length", of_each_row},
+      {"Where", "#_there #_length one", "#_divisor", no_attribute},
+      {"Div", "#_scaled #_divisor", "#_unit", no_attribute},
+  };
+  char in[64], out[64];
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    add_node(g, steps[i].type, with_name(in, steps[i].inputs, name),
+             with_name(out, steps[i].output, name), steps[i].attributes);
 }
 
-/* --- map, scores, probabilities ----------------------------------------------------------------- */
+/* --- map, scores, probabilities --------------------------------------------------------------- */
 
-/* `out` is `in` rounded to f32. */
-static void add_rounded(graph *g, const char *in, const char *out) {
-  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
-           g->type == FLOAT ? no_attribute : to_float);
+/* Converts `in` to FLOAT or DOUBLE; a no-op if all arithmetic is in f32. */
+static void add_cast(graph *g, unsigned to, const char *in, const char *out) {
+  const attribute cast[] = {{"to", to, false}, {0}};
+  bool same = g->type == FLOAT;
+  add_node(g, same ? "Identity" : "Cast", in, out, same ? no_attribute : cast);
 }
 
-/* `out` is `in`, which is f32, in the type of the arithmetic. */
-static void add_widened(graph *g, const char *in, const char *out) {
-  add_node(g, g->type == FLOAT ? "Identity" : "Cast", in, out,
-           g->type == FLOAT ? no_attribute : to_double);
-}
-
-/* 'x', the rows, and 'x_unit'; 'z', the mapped rows, and 'z_unit'. Zero rows give zeros. */
+/* Adds the rows 'x' and 'x_unit', and the mapped rows 'z' and 'z_unit'. Zero rows map to zeros. */
 static void add_map(graph *g) {
   const kf_head *h = g->head;
   const kf_map *map = &h->model->map;
-  add_widened(g, "rows", "x");
-  add_most(g, "x", "x");
-  add_unit(g, "x", "x");
+  add_cast(g, DOUBLE, "rows", "x");
+  add_unit(g, "x");
   const char *in = h->unit_rows ? "x_unit transform" : "x transform";
   if (h->mean != NULL) {
     add_numbers(g, "mean", 1, h->dim_in, map->mean);
@@ -189,12 +182,12 @@ static void add_map(graph *g) {
   add_tensor(g, "transform", g->type, 2, h->dim_out, h->dim_in, transform);
   add_node(g, "Gemm", in, "turned", transposed);
   add_node(g, "Where", "x_there turned zero", "z", no_attribute);
-  add_most(g, "z", "z");
-  add_unit(g, "z", "z");
-  add_rounded(g, h->unit_mapped ? "z_unit" : "z", "mapped");
+  add_unit(g, "z");
+  add_cast(g, FLOAT, h->unit_mapped ? "z_unit" : "z", "mapped");
 }
 
-/* What the prototypes are compared with: rounded to f32 as kf_prototypes_queries does. */
+/* Returns the name of the queries, which are compared with the prototypes. The caller rounds them
+ * to f32, as kf_prototypes_queries does. */
 static const char *add_query(graph *g) {
   const kf_head *h = g->head;
   const kf_prototypes *p = h->prototypes;
@@ -208,7 +201,7 @@ static const char *add_query(graph *g) {
   return h->unit_query ? "z_unit" : "z";
 }
 
-/* -|q - p|^2 / 2 = q.p - |q|^2 / 2 - |p|^2 / 2; the last of these is part of the offset. */
+/* -|q - p|^2 / 2 = q.p - |q|^2 / 2 - |p|^2 / 2; the last term is part of the offset. */
 static void add_distances(graph *g) {
   add_number(g, "half", 0.5);
   add_number(g, "minus_two", -2);
@@ -239,21 +232,21 @@ static void add_offset(graph *g) {
 static void add_scores(graph *g) {
   const kf_head *h = g->head;
   bool offset = h->offset != NULL || h->distances;
-  add_rounded(g, add_query(g), "rounded");
-  add_widened(g, "rounded", "query");
+  add_cast(g, FLOAT, add_query(g), "rounded");
+  add_cast(g, DOUBLE, "rounded", "query");
   add_tensor(g, "prototypes_f32", FLOAT, 2, h->n, h->dim, h->rows);
-  add_widened(g, "prototypes_f32", "prototypes");
+  add_cast(g, DOUBLE, "prototypes_f32", "prototypes");
   if (offset) add_offset(g);
   const char *in = offset ? "query prototypes offset" : "query prototypes";
   add_node(g, "Gemm", in, "products", transposed);
   if (h->distances) add_distances(g);
-  add_rounded(g, h->distances ? "distances" : "products", "scores");
+  add_cast(g, FLOAT, h->distances ? "distances" : "products", "scores");
   if (!(h->temperature > 0)) return;
   add_number(g, "temperature", h->temperature);
   add_node(g, "Mul", h->distances ? "near temperature" : "products temperature", "tempered",
            no_attribute);
   add_node(g, "Softmax", "tempered", "shares", along_rows);
-  add_rounded(g, "shares", "probabilities");
+  add_cast(g, FLOAT, "shares", "probabilities");
 }
 
 static void add_all(graph *g) {
@@ -269,7 +262,7 @@ static void add_all(graph *g) {
   if (h->temperature > 0) add_value(g, 12, "probabilities", h->n);
 }
 
-/* --- metadata ----------------------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 static void add_meta_number(graph *g, const char *key, double value) {
   char text[32];
@@ -306,9 +299,9 @@ static void add_meta(graph *g) {
   if (m->map.origin.known) kf_pb_entry(&g->ending, 14, "encoder", m->map.origin.name);
 }
 
-/* --- the files ----------------------------------------------------------------------------------- */
+/* --- the files -------------------------------------------------------------------------------- */
 
-/* The message of a tensor, up to its bytes if these are inside. */
+/* Builds the message of a tensor, up to its data if that is inside. */
 static void describe(tensor *t, const char *data_name) {
   kf_string *to = &t->header;
   for (uint32_t i = 0; i < t->ndim; i++) kf_pb_number(to, 1, t->shape[i]);
@@ -329,7 +322,7 @@ static void describe(tensor *t, const char *data_name) {
 
 static uint64_t message_size(const tensor *t) { return t->header.n + (t->outside ? 0 : t->bytes); }
 
-/* Describes all tensors and returns the length of the graph. */
+/* Describes all tensors; returns the length of the graph in bytes. */
 static uint64_t describe_all(graph *g, bool outside, const char *data_name) {
   uint64_t size = g->body.n, offset = 0;
   for (size_t i = 0; i < g->n; i++) {
@@ -347,7 +340,7 @@ static uint64_t describe_all(graph *g, bool outside, const char *data_name) {
   return size;
 }
 
-/* What precedes the graph. */
+/* The fields before the graph. */
 static void begin_model(kf_string *to, uint64_t graph_size) {
   kf_string opset = {0};
   kf_pb_number(&opset, 2, OPSET);
@@ -402,7 +395,7 @@ static kf_status write_files(kf_ctx *ctx, graph *g, uint64_t most, const char *p
     status = kf_fail_memory(err);
   else if (g->too_large)
     status = kf_fail_single(err);
-  else if (size + g->ending.n + PAGE > MOST_BYTES)
+  else if (size + g->ending.n + PAGE > MAX_BYTES)
     status = kf_fail(err, KF_ERR_DATA, "%s: the class names take more than 2 GiB", path);
   if (status == KF_OK) status = kf_out_open(&out, ctx, path, err);
   if (status == KF_OK && outside) status = kf_out_open(&data, ctx, data_path.data, err);
@@ -426,8 +419,8 @@ kf_status kf_export_onnx(kf_ctx *ctx, const kf_model *model, const kf_export_opt
     g->type = o->single ? FLOAT : DOUBLE;
     add_all(g);
     add_meta(g);
-    bool given = o->inline_bytes > 0 && o->inline_bytes < MOST_BYTES;
-    status = write_files(ctx, g, given ? o->inline_bytes : MOST_BYTES, path);
+    bool given = o->inline_bytes > 0 && o->inline_bytes < MAX_BYTES;
+    status = write_files(ctx, g, given ? o->inline_bytes : MAX_BYTES, path);
     for (size_t i = 0; i < g->n; i++) kf_string_clear(&g->tensors[i].header);
     kf_string_clear(&g->body);
     kf_string_clear(&g->ending);

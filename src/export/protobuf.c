@@ -1,5 +1,5 @@
-/* protobuf.c - messages of protobuf, by hand: a message is a list of fields, each a tag (number << 3 |
- * kind) and either a varint (kind 0) or a length and as many bytes (kind 2). */
+/* protobuf.c - writes messages of protobuf: a message is a list of fields, each a tag (number << 3
+ * | kind) followed by a varint (kind 0) or by a length and that many bytes (kind 2). */
 #include "export/protobuf.h"
 
 #include <string.h>

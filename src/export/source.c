@@ -1,29 +1,29 @@
-/* source.c - a model as C99 that needs no library, for devices: matrices, a map, scores, the nearest
- * class and probabilities.
+/* source.c - a model as C99 code for devices, without any library: map, scores, the nearest class
+ * and probabilities.
  *
- * FILE.h holds all of it, as static functions. FILE.c has the same functions for others to call, and
- * comes with a FILE.h that declares them. Numbers are written as hexadecimal mantissas with a power of two,
- * so no digit is lost and no locale matters. Root and exponential are made here: neither is in the
- * C library proper on most systems. */
+ * FILE.h holds all of it as static functions. FILE.c has the same functions with external linkage,
+ * and a FILE.h that declares them. Numbers are written in hexadecimal with a power of two, so no
+ * digit is lost and the locale does not matter. The code has its own square root and exponential,
+ * since those of the C library need libm on most systems. */
 #include "export/export.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_WORD = 48, MOST_NAME = 4000 }; /* bytes of identifiers, and of a C string by C99 */
+enum { MAX_PREFIX = 48, MAX_NAME = 4000 }; /* bytes; C99 guarantees strings of 4095 */
 
 typedef struct source {
   kf_ctx *ctx;
   const kf_head *head;
   kf_out out;
-  kf_string text;            /* not written yet */
-  const char *reach;         /* before each function: "static inline ", or "" */
-  char lower[MOST_WORD + 1]; /* what names begin with */
-  char upper[MOST_WORD + 1];
-  kf_status status; /* the first failure; nothing is written after it */
+  kf_string text;             /* not written yet */
+  const char *linkage;        /* "static inline ", or "" */
+  char lower[MAX_PREFIX + 1]; /* the prefix of all names */
+  char upper[MAX_PREFIX + 1]; /* the same in capitals */
+  kf_status status;           /* the first failure; nothing is written after it */
 } source;
 
-/* --- text ---------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void flush(source *s) {
   kf_err *err = &s->ctx->err;
@@ -33,17 +33,17 @@ static void flush(source *s) {
   s->text.n = 0;
 }
 
-/* '@' stands for the beginning of names, '$' for the same in capitals, '~' for what precedes
- * functions. */
+/* Adds code, in which '@' stands for the prefix of names, '$' for the prefix in capitals and '~'
+ * for the linkage of a function. */
 static void put(source *s, const char *code) {
   for (const char *c = code; *c != '\0'; c++) {
-    const char *word = *c == '@' ? s->lower : *c == '$' ? s->upper : *c == '~' ? s->reach : NULL;
+    const char *word = *c == '@' ? s->lower : *c == '$' ? s->upper : *c == '~' ? s->linkage : NULL;
     kf_string_add(&s->text, word != NULL ? word : c, word != NULL ? strlen(word) : 1);
   }
   if (s->text.n > 1 << 16) flush(s);
 }
 
-/* A finite number as C99 writes it, exactly: mantissa p exponent. */
+/* A finite number, exactly, as a hexadecimal constant of C99. */
 static void put_real(source *s, double value, const char *ending) {
   int power;
   double mantissa = ldexp(fabs(frexp(value, &power)), 53);
@@ -54,23 +54,15 @@ static void put_real(source *s, double value, const char *ending) {
                  ending);
 }
 
-static void put_floats(source *s, const char *name, uint64_t rows, uint64_t columns,
-                       const float *values) {
-  put(s, "\nstatic const float @_");
-  kf_string_addf(&s->text, "%s[%llu] = {", name, (unsigned long long)(rows * columns));
-  for (uint64_t i = 0; i < rows * columns; i++) {
-    put(s, i % 6 == 0 ? "\n    " : " ");
-    put_real(s, (double)values[i], "f,");
-  }
-  put(s, "\n};\n");
-}
-
-static void put_doubles(source *s, const char *name, uint64_t n, const double *values) {
-  put(s, "\nstatic const double @_");
+/* An array of n floats or, if `floats` is NULL, of n doubles. */
+static void put_numbers(source *s, const char *name, uint64_t n, const float *floats,
+                        const double *doubles) {
+  bool single = floats != NULL;
+  put(s, single ? "\nstatic const float @_" : "\nstatic const double @_");
   kf_string_addf(&s->text, "%s[%llu] = {", name, (unsigned long long)n);
   for (uint64_t i = 0; i < n; i++) {
-    put(s, i % 4 == 0 ? "\n    " : " ");
-    put_real(s, values[i], ",");
+    put(s, i % (single ? 6 : 4) == 0 ? "\n    " : " ");
+    put_real(s, single ? (double)floats[i] : doubles[i], single ? "f," : ",");
   }
   put(s, "\n};\n");
 }
@@ -80,7 +72,8 @@ static void put_define(source *s, const char *name, uint64_t value) {
   kf_string_addf(&s->text, "%s %llu\n", name, (unsigned long long)value);
 }
 
-/* A string: what is not plain ASCII as octal digits, question marks too, which may begin trigraphs. */
+/* A string literal. Escapes all but printable ASCII in octal, and question marks, which may begin
+ * trigraphs. */
 static void put_string(source *s, const char *text) {
   kf_string_add(&s->text, "\"", 1);
   for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++)
@@ -91,7 +84,7 @@ static void put_string(source *s, const char *text) {
   kf_string_add(&s->text, "\"", 1);
 }
 
-/* --- what the file declares ---------------------------------------------------------------------- */
+/* --- declarations ---------------------------------------------------------------------- */
 
 static void put_constants(source *s) {
   const kf_head *h = s->head;
@@ -129,7 +122,7 @@ static void put_comment(source *s) {
       " * no library. They use memory of the stack: a few times the length of a row. */\n");
 }
 
-/* --- functions ------------------------------------------------------------------------------------ */
+/* --- functions -------------------------------------------------------------------------------- */
 
 static const char tools[] = "\n"
                             "static inline $_REAL @_root($_REAL x) {\n"
@@ -179,7 +172,7 @@ static void put_map(source *s) {
   put(s, h->unit_mapped ? "  @_unit(mapped, $_DIM, mapped);\n}\n" : "}\n");
 }
 
-/* What the prototypes are compared with, [$_COLUMNS]. */
+/* Makes the query of a row, which is compared with the prototypes: [$_COLUMNS]. */
 static void put_query(source *s) {
   const kf_head *h = s->head;
   const kf_prototypes *p = h->prototypes;
@@ -278,10 +271,10 @@ static void put_names(source *s) {
   for (uint32_t j = 0; j < h->n; j++) {
     char number[16];
     const char *name = kf_head_name(h, j, number);
-    if (s->status == KF_OK && strlen(name) > MOST_NAME)
-      s->status = kf_fail(&s->ctx->err, KF_ERR_DATA,
-                          "the name of class %d is longer than a string of C may be",
-                          (int)h->prototypes->ids[j]);
+    if (s->status == KF_OK && strlen(name) > MAX_NAME)
+      s->status =
+          kf_fail(&s->ctx->err, KF_ERR_DATA, "the name of class %d is too long for a string in C",
+                  (int)h->prototypes->ids[j]);
     put(s, "      ");
     put_string(s, name);
     put(s, ",\n");
@@ -293,10 +286,10 @@ static void put_body(source *s) {
   const kf_head *h = s->head;
   put(s, "\n#ifndef $_REAL\n#define $_REAL double\n#endif\n");
   put_define(s, "COLUMNS", h->dim);
-  put_floats(s, "matrix", h->dim_out, h->dim_in, h->transform);
-  if (h->bias != NULL) put_doubles(s, "bias", h->dim_out, h->bias);
-  put_floats(s, "prototypes", h->n, h->dim, h->rows);
-  if (h->offset != NULL) put_doubles(s, "offset", h->n, h->offset);
+  put_numbers(s, "matrix", (uint64_t)h->dim_out * h->dim_in, h->transform, NULL);
+  if (h->bias != NULL) put_numbers(s, "bias", h->dim_out, NULL, h->bias);
+  put_numbers(s, "prototypes", (uint64_t)h->n * h->dim, h->rows, NULL);
+  if (h->offset != NULL) put_numbers(s, "offset", h->n, NULL, h->offset);
   put(s, tools);
   put_map(s);
   put_query(s);
@@ -311,16 +304,16 @@ static void put_declarations(source *s) {
   if (s->head->temperature > 0) put(s, declare_probabilities);
 }
 
-/* --- the files ------------------------------------------------------------------------------------ */
+/* --- the files -------------------------------------------------------------------------------- */
 
-/* The name of the file without its ending, as C has names. */
+/* Makes the prefix: the name of the file without its extension, as a C identifier. */
 static void set_words(source *s, const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   size_t n = strlen(name) - 2, to = 0;
   static const char digits[] = "0123456789", capital[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
                     small[] = "abcdefghijklmnopqrstuvwxyz";
   if (n == 0 || strchr(digits, name[0]) != NULL || name[0] == '_') s->lower[to++] = 'k';
-  for (size_t i = 0; i < n && to < MOST_WORD; i++) {
+  for (size_t i = 0; i < n && to < MAX_PREFIX; i++) {
     bool plain = strchr(digits, name[i]) != NULL || strchr(capital, name[i]) != NULL ||
                  strchr(small, name[i]) != NULL;
     s->lower[to++] = plain ? name[i] : '_';
@@ -331,37 +324,20 @@ static void set_words(source *s, const char *path) {
   }
 }
 
-static kf_status write_file(source *s, const char *path, void (*content)(source *)) {
+/* header: with include guards; body: with the functions. */
+static kf_status write_file(source *s, const char *path, bool header, bool body) {
   s->status = kf_out_open(&s->out, s->ctx, path, &s->ctx->err);
-  if (s->status == KF_OK) content(s);
+  if (s->status == KF_OK) {
+    put_comment(s);
+    if (header) put(s, "#ifndef $_H\n#define $_H\n\n");
+    put_declarations(s);
+    if (body) put_body(s);
+    if (header) put(s, "\n#endif\n");
+  }
   flush(s);
   if (s->status == KF_OK) s->status = kf_out_commit(&s->out, &s->ctx->err);
   kf_out_abort(&s->out);
   return s->status;
-}
-
-static const char begin_header[] = "#ifndef $_H\n#define $_H\n\n";
-static const char end_header[] = "\n#endif\n";
-
-static void header_with_body(source *s) {
-  put_comment(s);
-  put(s, begin_header);
-  put_declarations(s);
-  put_body(s);
-  put(s, end_header);
-}
-
-static void header_alone(source *s) {
-  put_comment(s);
-  put(s, begin_header);
-  put_declarations(s);
-  put(s, end_header);
-}
-
-static void body_alone(source *s) {
-  put_comment(s);
-  put_declarations(s);
-  put_body(s);
 }
 
 static kf_status write_both(source *s, const char *path) {
@@ -369,8 +345,8 @@ static kf_status write_both(source *s, const char *path) {
   char *header = kf_strdup(path);
   if (header == NULL) return kf_fail_memory(&s->ctx->err);
   header[n] = 'h';
-  kf_status status = write_file(s, path, body_alone);
-  if (status == KF_OK) status = write_file(s, header, header_alone);
+  kf_status status = write_file(s, path, false, true);
+  if (status == KF_OK) status = write_file(s, header, true, false);
   kf_free(header);
   return status;
 }
@@ -379,11 +355,10 @@ kf_status kf_export_source(kf_ctx *ctx, const kf_model *model, const kf_export_o
                            const char *path) {
   kf_head head;
   bool header = kf_ends_with(path, ".h");
-  source s = {.ctx = ctx, .head = &head, .reach = header ? "static inline " : ""};
+  source s = {.ctx = ctx, .head = &head, .linkage = header ? "static inline " : ""};
   set_words(&s, path);
   kf_status status = kf_head_make(&head, ctx, model, o);
-  if (status == KF_OK)
-    status = header ? write_file(&s, path, header_with_body) : write_both(&s, path);
+  if (status == KF_OK) status = header ? write_file(&s, path, true, true) : write_both(&s, path);
   kf_string_clear(&s.text);
   kf_head_clear(&head);
   return status;

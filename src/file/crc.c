@@ -1,5 +1,5 @@
 /* crc.c - CRC-32, for ZIP archives and Parquet pages. */
-#include "file/file_internal.h"
+#include "file/file.h"
 
 #include <string.h>
 

@@ -153,6 +153,16 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 /* Reads all of them without checking their values. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
+/* --- CRC-32 (crc.c) ---------------------------------------------------------------------------- */
+
+typedef struct kf_crc {
+  uint32_t table[8][256];
+  uint32_t state;
+} kf_crc;
+void kf_crc_start(kf_crc *c);
+void kf_crc_add(kf_crc *c, const unsigned char *bytes, size_t n);
+uint32_t kf_crc_value(const kf_crc *c);
+
 /* --- rules for koofu files (rules.c) ------------------------------------------------------- */
 
 /* Up to this many rows no sum overflows: class sums stay below 2^22 * 2^40, moments below 2^84. */
@@ -222,6 +232,8 @@ void kf_map_checksum_start(kf_checksum *sum, uint32_t dim_in, uint32_t dim_out, 
 kf_status kf_st_map_origin(const kf_st *st, kf_origin *out, kf_err *err);
 /* Reads exactly 16 digits, 0 to 9 and a to f. */
 bool kf_parse_hex64(const char *text, uint64_t *out);
+/* Whether the metadata have this value. */
+bool kf_st_meta_is_hex(const kf_st *st, const char *key, uint64_t value);
 
 /* --- npy ----------------------------------------------------------------------------------- */
 

@@ -266,15 +266,7 @@ kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t 
 kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uint64_t *lengths,
                               kf_string *bytes, kf_err *err);
 
-/* --- checksums and codecs of foreign formats (crc.c, unpack.c) ----------------------------- */
-
-typedef struct kf_crc {
-  uint32_t table[8][256];
-  uint32_t state;
-} kf_crc;
-void kf_crc_start(kf_crc *c);
-void kf_crc_add(kf_crc *c, const unsigned char *bytes, size_t n);
-uint32_t kf_crc_value(const kf_crc *c);
+/* --- codecs of foreign formats (unpack.c) ------------------------------------------------------ */
 
 /* As Parquet numbers them. */
 typedef enum kf_codec {

@@ -77,6 +77,12 @@ bool kf_parse_hex64(const char *text, uint64_t *out) {
   return text[16] == '\0';
 }
 
+bool kf_st_meta_is_hex(const kf_st *st, const char *key, uint64_t value) {
+  const char *text = kf_st_meta(st, key);
+  uint64_t stored = 0;
+  return text != NULL && kf_parse_hex64(text, &stored) && stored == value;
+}
+
 kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err) {
   const char *format = kf_st_meta(st, "format");
   *out = (kf_origin){0};

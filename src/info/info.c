@@ -1,16 +1,16 @@
-/* info.c - what is in a file. Sees search and below, since it loads statistics, models and galleries
- * (these without an index). */
+/* info.c - what is in a file. Sees search and below, since it loads statistics, models and
+ * galleries (without their index). */
 #include "search/gallery.h"
 
 #include <string.h>
 
-/* The public struct first, so that a pointer to one is a pointer to the other. */
+/* The public struct comes first, so that a pointer to one is a pointer to the other. */
 typedef struct info {
   kf_info base;
   kf_tensor_info *tensors;
-  kf_st st;            /* closed, but for its lists and names */
+  kf_st st;            /* the file is closed; lists and names are in use */
   kf_npy npy;          /* the same */
-  kf_npz npz;          /* its arrays, whose names are those of the tensors */
+  kf_npz npz;          /* owns the names of the tensors */
   kf_name_set columns; /* of a table */
   kf_columns parquet;
 } info;
@@ -96,7 +96,7 @@ static void describe_data(kf_info *out, kf_data *data) {
   kf_data_free(data);
 }
 
-/* A data set if kf_data_open accepts it; otherwise just tensors. */
+/* A data set if kf_data_open accepts the file, otherwise tensors. */
 static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   kf_data *data;
   kf_data_options options = {.allow_unlabelled = 1};
@@ -142,7 +142,7 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
     out->base.encoder = kf_st_meta(st, "encoder");
     out->base.encoder_checksum = origin.checksum;
   }
-  /* A file of ours without a readable format is damaged. */
+  /* With a checksum it was written by koofu, and is damaged if that does not match. */
   if (status == KF_OK && kf_st_meta(st, "checksum") != NULL) status = kf_st_verify(st, &ctx->err);
   kf_in_close(&st->in);
   const char *format = kf_st_meta(st, "format");
@@ -189,7 +189,7 @@ static kf_status describe_npz(kf_ctx *ctx, info *out, const char *path) {
   return describe_tensors(ctx, &out->base, path);
 }
 
-/* The columns of the first line are listed like tensors. */
+/* Lists the columns of the first line as tensors. */
 static kf_status describe_table(info *out, const char *path, kf_err *err) {
   KF_TRY(kf_table_describe(path, &out->columns, &out->base.rows, err));
   out->base.format = kf_ends_with(path, ".tsv") ? "tsv" : "csv";
@@ -258,13 +258,13 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   }
 }
 
-/* *again: the file was replaced meanwhile, so what has been read may be of two. */
+/* *again: the file was replaced meanwhile, so *out may be a mixture of two files. */
 static kf_status describe_once(kf_ctx *ctx, const char *path, info **out, bool *again) {
   info *i = *out = kf_alloc_zero(1, sizeof *i);
   *again = false;
   if (i == NULL) return kf_fail_memory(&ctx->err);
   i->base.normalized = -1;
-  kf_in in; /* gives the right message if it is not a file */
+  kf_in in; /* opening it gives the right message if it is not a file */
   KF_TRY(kf_in_open(&in, path, &ctx->err));
   i->base.bytes = in.size;
   kf_status status = describe(ctx, i, path);
@@ -284,5 +284,5 @@ kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out) {
     kf_info_free((kf_info *)i);
     kf_enter(ctx);
   }
-  return kf_fail(err, KF_ERR_IO, "%s: it keeps being replaced", path);
+  return kf_fail(err, KF_ERR_IO, "%s: other processes keep replacing it", path);
 }

@@ -139,6 +139,9 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
 kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 /* Takes the arrays for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
+/* The tensors of its file, in their order; returns how many there are. */
+enum { KF_MODEL_FIELDS = 12 };
+size_t kf_model_fields(const kf_model *model, kf_st_field fields[KF_MODEL_FIELDS]);
 /* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
 kf_status kf_check_alpha(double alpha, kf_err *err);
 /* Records that a model was made with this text, in addition to any before. */

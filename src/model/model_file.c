@@ -9,7 +9,7 @@
 /* --- tensors --------------------------------------------------------------------------------- */
 
 enum { MAP_FIELDS = 2, CLASS_FIELDS = 6, TEXT_FIELDS = 3 };
-enum { MOST_FIELDS = MAP_FIELDS + CLASS_FIELDS + 1 + TEXT_FIELDS };
+_Static_assert(MAP_FIELDS + CLASS_FIELDS + 1 + TEXT_FIELDS == KF_MODEL_FIELDS, "all tensors");
 
 static void map_fields(const kf_map *map, kf_st_field *to) {
   uint64_t d = map->dim_in, l = map->dim_out;
@@ -23,7 +23,8 @@ typedef struct model_parts {
 } model_parts;
 
 /* Lists the tensors of a model in the order of the file, and returns how many there are. */
-static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fields[MOST_FIELDS]) {
+static size_t model_fields(const kf_model *m, model_parts parts,
+                           kf_st_field fields[KF_MODEL_FIELDS]) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out, k = m->n_classes;
   const kf_st_field of_classes[CLASS_FIELDS] = {
       {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within},
@@ -46,6 +47,10 @@ static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fie
   if (!parts.text) return n;
   memcpy(fields + n, of_text, sizeof of_text);
   return n + TEXT_FIELDS;
+}
+
+size_t kf_model_fields(const kf_model *m, kf_st_field fields[KF_MODEL_FIELDS]) {
+  return model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -93,8 +98,8 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   if (m->text_from != 0) KF_TRY(kf_stw_meta_hex(w, "text_from", m->text_from, err));
   if (m->text_made_with != 0) KF_TRY(kf_stw_meta_hex(w, "text_made_with", m->text_made_with, err));
   KF_TRY(write_confidence(w, m, err));
-  kf_st_field fields[MOST_FIELDS];
-  size_t n = model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
+  kf_st_field fields[KF_MODEL_FIELDS];
+  size_t n = kf_model_fields(m, fields);
   KF_TRY(kf_stw_declare_fields(w, fields, n, err));
   return kf_stw_write_fields(w, fields, n, err);
 }
@@ -177,7 +182,7 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_err *err) {
   kf_model sizes = {0};
   kf_names names;
-  kf_st_field fields[MOST_FIELDS];
+  kf_st_field fields[KF_MODEL_FIELDS];
   KF_TRY(read_dims(st, &sizes.map.dim_in, &sizes.map.dim_out, err));
   KF_TRY(kf_st_classes(st, &sizes.n_classes, &names, err));
   size_t n = model_fields(&sizes, parts, fields);
@@ -217,7 +222,7 @@ static kf_status read_all(const kf_st *st, const kf_kernels *kernels, kf_model *
   KF_TRY(kf_check_header(&kf_model_rules, st, err));
   model_parts parts = {.signal = kf_st_find(st, "signal") != NULL,
                        .text = kf_st_meta(st, "alpha") != NULL};
-  kf_st_field fields[MOST_FIELDS];
+  kf_st_field fields[KF_MODEL_FIELDS];
   KF_TRY(create(st, parts, out, err));
   if (parts.signal) KF_TRY(kf_model_make_signal(*out, err));
   if (parts.text) KF_TRY(kf_model_make_text(*out, err));

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* The temperature where every class has one row, so none can be left out: a good one for CLIP
+/* The temperature if every class has one row, so that none can be left out: it suits CLIP
  * embeddings (docs/accuracy.md). */
 #define SINGLE_TEMPERATURE 16
 
@@ -32,7 +32,7 @@ static kf_status check_reject(const kf_fit_job *j, uint32_t dim, kf_err *err) {
   if (o->reject == 0) return KF_OK;
   if (!(o->reject > 0 && o->reject < 1))
     return kf_fail(err, KF_ERR_ARG,
-                   "the share of known rows to keep is %g, it must be between 0 and 1", o->reject);
+                   "the share of known rows to keep is %g, but must be between 0 and 1", o->reject);
   if (!j->has_rows)
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
                         "a threshold for unknown rows is chosen from the rows themselves, not from "
@@ -194,8 +194,8 @@ kf_status kf_fit_choose(kf_fit_job *j) {
   return KF_OK;
 }
 
-/* A row that is left out must not have a near-duplicate that stays in. */
-static kf_status look_for_twins(kf_fit_job *j) {
+/* A left-out row should have no near-duplicate that stays in, or accuracy would be optimistic. */
+static kf_status count_near_duplicates(kf_fit_job *j) {
   kf_fit_report *r = j->report;
   kf_near_rows found;
   if (!j->has_rows) return KF_OK;
@@ -215,8 +215,8 @@ static kf_status take_statistics(kf_fit_job *j) {
     if (o->stats_options.checkpoint != NULL)
       return kf_fail(
           &ctx->err, KF_ERR_ARG,
-          "a fit keeps no checkpoint: make the statistics first, with one, and give them "
-          "to the fit");
+          "a fit keeps no checkpoint: make the statistics first, with a checkpoint, and give "
+          "them to the fit");
     KF_TRY(kf_stats_of_data(ctx, j->data, &o->stats_options, &j->own));
     j->stats = j->own;
   } else if (j->data != NULL) {
@@ -228,7 +228,7 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   KF_TRY(kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter));
   KF_TRY(kf_fitter_set_priors(j->fitter, o->priors));
-  return look_for_twins(j);
+  return count_near_duplicates(j);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,

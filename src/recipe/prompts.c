@@ -1,4 +1,4 @@
-/* prompts.c - class names and templates to prompts, and prompts to text prototypes. */
+/* prompts.c - makes prompts from class names and templates, and text prototypes from prompts. */
 #include "recipe/recipe.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static void clear_lines(lines *l) {
   kf_free(l->items);
 }
 
-/* The lines must be cleared on failure, too. */
+/* The lines must be cleared after a failure, too. */
 static kf_status read_lines(const char *path, lines *out, kf_err *err) {
   *out = (lines){.path = path};
   KF_TRY(kf_lines_read(path, keep_line, out, err));
@@ -137,7 +137,7 @@ static size_t name_length(const class_names *c, const char *name) {
   return n;
 }
 
-/* Adds line `i` to a dictionary, or fails if it has the text already. */
+/* Adds line i to a dictionary; fails if the dictionary has the text already. */
 static kf_status add_once(kf_dict *dict, const char *path, size_t i, const char *text,
                           size_t length, kf_hint hint, kf_err *err) {
   int64_t before = kf_dict_find(dict, text, length);
@@ -216,7 +216,7 @@ bool kf_is_word(const char *name) {
   return false;
 }
 
-/* Skips the number of "n01440764_tench" or "017.Cardinal"; a name that is nothing else stays. */
+/* Skips the number of "n01440764_tench" or "017.Cardinal", unless the name has nothing else. */
 static const char *skip_number(const char *name) {
   const char *c = name;
   bool wordnet = *c == 'n' && strspn(c + 1, "0123456789") == 8;
@@ -328,7 +328,7 @@ static kf_status add_prompt(builder *b, size_t class, const char *template, cons
   return KF_OK;
 }
 
-/* The first of several names, or each. */
+/* Adds the prompts of a class: of the first of its names, or of each. */
 static kf_status add_class(builder *b, size_t k) {
   const class_names *c = &b->classes[k];
   for (const char *name = c->names; *name != '\0';) {
@@ -375,7 +375,7 @@ kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
   if (p == NULL) return kf_fail_memory(err);
   lines l;
   kf_status status = read_lines(path, &l, err);
-  *p = (kf_prompts){.n = l.n, .bytes = l.bytes, .texts = l.items}; /* no longer the lines' */
+  *p = (kf_prompts){.n = l.n, .bytes = l.bytes, .texts = l.items}; /* takes them over */
   KF_HAND_OUT(status, out, p, kf_prompts_free);
 }
 

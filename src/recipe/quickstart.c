@@ -1,6 +1,5 @@
-/* quickstart.c - from pictures in class folders to a classifier and a page about it, with
- * everything chosen: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after
- * another. */
+/* quickstart.c - makes a classifier and a page about it from pictures in class folders, choosing
+ * everything: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after another. */
 #include "recipe/recipe.h"
 
 #include <unistd.h>
@@ -27,7 +26,7 @@ typedef struct quickstart {
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
-/* There must be rows to leave out, and classes to tell apart. */
+/* There must be rows to leave out, and two classes to distinguish. */
 static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32_t n) {
   uint32_t with_rows = 0;
   int64_t most = 0;
@@ -83,7 +82,7 @@ static bool names_take_part(const quickstart *q) {
   return false;
 }
 
-/* Makes the prompts; NULL: class names are not used. */
+/* Makes the prompts; *out: NULL if class names are not used. */
 static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
   *out = NULL;
   if (!names_take_part(q)) return KF_OK;
@@ -105,10 +104,8 @@ static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
 static kf_status take_earlier(quickstart *q, const char *path, uint64_t made_with) {
   kf_err ignored;
   kf_st st;
-  uint64_t stored = 0;
   if (q->options.embed.resume == KF_OFF || kf_st_open(&st, path, &ignored) != KF_OK) return KF_OK;
-  const char *digits = kf_st_meta(&st, KF_MADE_WITH);
-  bool same = digits != NULL && kf_parse_hex64(digits, &stored) && stored == made_with;
+  bool same = kf_st_meta_is_hex(&st, KF_MADE_WITH, made_with);
   kf_st_close(&st);
   if (!same) return KF_OK;
   kf_data *data = NULL;
@@ -200,7 +197,7 @@ static kf_status fit_and_report(quickstart *q) {
 }
 
 /* Checks come first, since embedding takes long. */
-static kf_status run(quickstart *q) {
+static kf_status make_all(quickstart *q) {
   kf_prompts *prompts;
   KF_TRY(check_pictures(q));
   KF_TRY(kf_quickstart_may_write(q->pictures, q->folder, &q->ctx->err));
@@ -246,7 +243,7 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
   KF_OPTIONS(kf_quickstart_options, o, options);
   KF_TRY(kf_refuse_held(ctx, __func__, err));
   quickstart q = start(ctx, encoder, pictures, &o, folder);
-  kf_status status = run(&q);
+  kf_status status = make_all(&q);
   kf_outputs_abort(ctx);
   if (status == KF_OK && out != NULL) *out = q.result;
   if (status != KF_OK && q.made) kf_quickstart_undo(folder);

@@ -1,8 +1,8 @@
 /* quickstart_folder.c - the folder that a quickstart writes into.
  *
- * about.txt describes the contents. It also marks the folder as ours, so that files of the same
- * names made by others are not replaced. Nothing is written among the pictures, which belong to the
- * caller. */
+ * about.txt describes the contents. It also marks the folder as made by a quickstart, so that other
+ * files with the same names are not replaced. Nothing is written among the pictures, which belong
+ * to the caller. */
 #include "recipe/recipe.h"
 
 #include <errno.h>
@@ -25,15 +25,15 @@ static const char content[] =
     "\n"
     "Another run into this folder replaces these files.\n";
 
-enum { MOST_ABOUT = 65536 }; /* bytes */
+enum { MAX_ABOUT = 65536 }; /* bytes */
 
-/* What the folder was made from; NULL: unknown. To be freed. */
+/* The name of the pictures that the folder was made from, to be freed; NULL: unknown. */
 static char *read_source(const char *about) {
   kf_err ignored;
   char *text = NULL, *source = NULL;
   uint64_t n = 0;
   size_t head = sizeof first_words - 1;
-  if (kf_read_file(about, MOST_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
+  if (kf_read_file(about, MAX_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
   if (kf_starts_with(text, first_words)) {
     text[head + strcspn(text + head, "\n")] = '\0';
     source = kf_strdup(text + head);
@@ -42,8 +42,8 @@ static char *read_source(const char *about) {
   return source;
 }
 
-/* The name of an output file that exists already; NULL: none. Anything else in its place fails when
- * it is written. */
+/* The name of an output file that exists already; NULL: none. If something else than a file has its
+ * name, writing it will fail. */
 static const char *find_output(const char *folder, kf_arena *paths) {
   for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(paths, folder, outputs[i]);
@@ -79,17 +79,12 @@ kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folde
 }
 
 static kf_status write_about(kf_ctx *ctx, const char *about, const char *name) {
-  kf_err *err = &ctx->err;
-  kf_out out = {0};
-  if (about == NULL) return kf_fail_memory(err);
-  KF_TRY(kf_out_open(&out, ctx, about, err));
+  if (about == NULL) return kf_fail_memory(&ctx->err);
   kf_string text = {0};
   kf_string_add(&text, first_words, sizeof first_words - 1);
   for (const char *c = name; *c != '\0'; c++) kf_string_add(&text, *c == '\n' ? " " : c, 1);
   kf_string_add(&text, content, sizeof content - 1);
-  kf_status status = text.failed ? kf_fail_memory(err) : kf_out_write(&out, text.data, text.n, err);
-  if (status == KF_OK) status = kf_out_commit(&out, err);
-  kf_out_abort(&out);
+  kf_status status = kf_string_write(ctx, &text, about);
   kf_string_clear(&text);
   return status;
 }
@@ -110,7 +105,7 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
     status = path != NULL ? kf_check_output(ctx, path, err) : kf_fail_memory(err);
   }
   if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
-    kf_log(ctx, "%s: what was made from %s is replaced", folder, source);
+    kf_log(ctx, "%s: replaces what was made from %s", folder, source);
   if (status == KF_OK) status = write_about(ctx, kf_path_join_in(&paths, folder, ABOUT), name);
   kf_free(source);
   kf_arena_free(&paths);

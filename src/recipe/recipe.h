@@ -13,7 +13,7 @@ typedef struct kf_fit_job {
   const kf_stats *stats; /* S_w */
   kf_stats *own;         /* the same, if they were made here */
   kf_fit_options options;
-  bool has_rows; /* to choose by */
+  bool has_rows; /* choices can be made by leaving out rows */
   kf_fitter *fitter;
   kf_lambda lambda;
   double alpha;
@@ -22,8 +22,8 @@ typedef struct kf_fit_job {
   kf_fit_report *report;
 } kf_fit_job;
 
-/* Checks the options, takes the statistics and decomposes S_w. The job must be ended on failure,
- * too. Errors of all functions go to the context. */
+/* Checks the options, takes the statistics and decomposes S_w. The job must be ended after a
+ * failure, too. Errors of all functions go to the context. */
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options);
 /* Sets lambda, alpha and dim, as given or chosen. */
@@ -56,10 +56,10 @@ typedef struct kf_report_job {
   size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
-  kf_stage notes;      /* logs notes that fit, sweeps and draws have in common only once */
+  kf_stage notes;      /* logs only once what fit, sweeps and draws all say */
 } kf_report_job;
 
-/* Statistics, choices and the model. The job must be cleared on failure, too. */
+/* Makes statistics, choices and the model. The job must be cleared after a failure, too. */
 kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
                            const kf_report_options *options);
 /* Judges, sweeps and writes the page. */

@@ -1,7 +1,7 @@
-/* report.c - from training rows to a page about them: chooses, judges and sweeps on the way.
+/* report.c - makes a page about training rows: fits and chooses, judges, sweeps.
  *
  * The choices and the model share one decomposition of S_w, as in a fit; folds, sweeps and few-shot
- * draws have scatters of their own. */
+ * draws have their own scatter. */
 #include "recipe/recipe.h"
 
 #include <string.h>
@@ -23,12 +23,12 @@ static kf_status check_options(const kf_report_options *o, kf_err *err) {
   if (weighed)
     return kf_fail(
         err, KF_ERR_ARG,
-        "a report shows unit rows with equal priors only, not with those of the training "
+        "a report shows unit rows only with equal priors, not with those of the training "
         "rows");
   return KF_OK;
 }
 
-/* With a model, its own settings count; of `fit`, only text and statistics do. */
+/* With a model, its settings are used; of `fit` only text, statistics, metric and sample. */
 static kf_status take_model(kf_report_job *j) {
   const kf_fit_options given = j->options.fit;
   kf_fit_options o = {.stats_options = given.stats_options,
@@ -63,7 +63,7 @@ static kf_status fit_model(kf_report_job *j) {
   return KF_OK;
 }
 
-/* The page shows these curves even if nothing was chosen by them. */
+/* Adds the curves that the page shows even if nothing was chosen by them. */
 static kf_status add_curves(kf_report_job *j) {
   const kf_fit_report *r = j->fit.report;
   if (j->fit.fitter->total) return KF_OK; /* there is nothing to leave out */
@@ -101,7 +101,7 @@ static kf_status judge(kf_report_job *j) {
   return kf_worst_rows_new(j->ctx, r->test, j->analysis, &j->worst, &j->n_worst);
 }
 
-/* Options of both sweeps. The alpha of the model is used at its lambda; a given alpha is used
+/* Options of both sweeps. The alpha of the model is used at its lambda, a given alpha
  * everywhere. */
 static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *lambdas, size_t n) {
   const kf_fit_options *fit = &j->options.fit;
@@ -120,7 +120,8 @@ static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *l
                             .n_alphas = given};
 }
 
-/* Prototypes over lambda, with all dimensions; the lambda of the model is in the other sweep. */
+/* Sweeps prototypes over lambda, with all dimensions; the other sweep has the lambda of the
+ * model. */
 static kf_status sweep_lambdas(kf_report_job *j) {
   static const double relative[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
   double own = kf_model_lambda(j->model), mean = kf_model_mean_eigenvalue(j->model);
@@ -154,7 +155,7 @@ static size_t list_dims(const kf_report_job *j, uint32_t *dims) {
   return n;
 }
 
-/* Prototypes and neighbours over dimensions, at the lambda of the model. */
+/* Sweeps prototypes and neighbours over dimensions, at the lambda of the model. */
 static kf_status sweep_dims(kf_report_job *j) {
   static const uint32_t usual[] = {1, 5, 15};
   const kf_report_options *r = &j->options;
@@ -189,7 +190,7 @@ static kf_status draw_shots(kf_report_job *j) {
 
 /* --- the page --------------------------------------------------------------------------------- */
 
-/* The cells of both sweeps one after another, to be freed. */
+/* Joins the cells of both sweeps, to be freed. */
 static kf_status join_sweeps(const kf_report_job *j, kf_sweep *out) {
   const kf_sweep *first = j->sweeps[0], *second = j->sweeps[1];
   size_t n = first != NULL ? first->n_cells : 0;

@@ -1,5 +1,5 @@
-/* search_page.c - from answers to a page: finds the pictures named by ids, makes thumbnails on all
- * threads, and passes them to the page. */
+/* search_page.c - makes a page of answers: finds the pictures that ids name, makes thumbnails on
+ * all threads, and writes the page. */
 #include "encode/encode.h"
 #include "recipe/recipe.h"
 #include "search/gallery.h"
@@ -15,7 +15,7 @@ typedef struct page_job {
   kf_answers *answers;
   kf_picture *pictures; /* [n][k + 1] */
   uint64_t n_slots;
-  /* Those that have a picture, in order. */
+  /* The slots that have a picture, in order. */
   size_t n;
   uint64_t slots[KF_MAX_THUMBNAILS];
   char *paths[KF_MAX_THUMBNAILS];
@@ -31,8 +31,8 @@ static const char *name_of(const page_job *j, uint64_t slot) {
   return kf_gallery_id(j->gallery, (uint64_t)a->rows[query * a->k + place - 1]);
 }
 
-/* Takes the first files that exist; reading them will tell whether they are pictures. Names of
- * queries are the caller's, relative to the current folder. */
+/* Finds the first files that exist; reading will show whether they are pictures. Names of queries
+ * are relative to the current folder. */
 static kf_status find_files(page_job *j, kf_err *err) {
   const char *folder = j->options->pictures;
   for (uint64_t slot = 0; slot < j->n_slots && j->n < KF_MAX_THUMBNAILS; slot++) {

@@ -1,7 +1,7 @@
 /* templates.c - templates for prompts.
  *
- * One: the paper's single prompt. Eighty: those of OpenAI's notebook on prompts for ImageNet, and
- * seven: the subset that the notebook ends with, found there by forward selection. */
+ * One: the prompt of the paper. Eighty: those of OpenAI's notebook on prompts for ImageNet. Seven:
+ * the subset that the notebook ends with, found there by forward selection. */
 #include "recipe/recipe.h"
 
 #include <string.h>

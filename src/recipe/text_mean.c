@@ -1,10 +1,10 @@
 /* text_mean.c - the mean text embedding of an encoder, which is subtracted from queries in words
  * (search/gallery.c).
  *
- * A single query has no mean, and with the mean of several the answer to one would depend on the
- * others. The offset between text and pictures hardly depends on what the text is about, so the
- * mean of a few dozen texts will do (docs/text.md has figures). These are a hundred everyday things
- * that people photograph. */
+ * A single query has no mean, and with the mean of several queries the answer to one would depend
+ * on the others. The offset between text and pictures hardly depends on the content of the text, so
+ * the mean of a few dozen texts suffices (docs/text.md has figures). These are a hundred everyday
+ * things that people photograph. */
 #include "recipe/recipe.h"
 
 static const char *const everyday[] = {

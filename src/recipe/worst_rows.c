@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-enum { MOST = 12, SIDE = 96, MOST_ID = 65536 + 1 };
+enum { MAX_ROWS = 12, SIDE = 96, MAX_ID = 65536 + 1 };
 
-/* The wider margin first; of equal ones the lower row. */
+/* The wider margin first; of equal margins the lower row. */
 static int by_margin(const void *a, const void *b) {
   const kf_worst_row *x = a, *y = b;
   double p = x->mistake->margin, q = y->mistake->margin;
@@ -15,7 +15,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->mistake->row > y->mistake->row) - (x->mistake->row < y->mistake->row);
 }
 
-/* The row gets no picture if its id is not the path of one, or the file is damaged. */
+/* Adds the thumbnail of a row if its id is the path of a readable picture. */
 static void take_picture(kf_worst_row *row) {
   kf_err ignored;
   kf_thumbnail picture;
@@ -26,11 +26,11 @@ static void take_picture(kf_worst_row *row) {
 }
 
 static kf_status take_ids(kf_ctx *ctx, const kf_data *data, kf_worst_row *rows, size_t n) {
-  char *id = kf_alloc(MOST_ID, 1);
+  char *id = kf_alloc(MAX_ID, 1);
   if (id == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = KF_OK;
   for (size_t i = 0; status == KF_OK && i < n; i++) {
-    status = kf_data_get_id(ctx, data, rows[i].mistake->row, id, MOST_ID);
+    status = kf_data_get_id(ctx, data, rows[i].mistake->row, id, MAX_ID);
     if (status != KF_OK) break;
     rows[i].id = kf_strdup(id);
     if (rows[i].id == NULL)
@@ -51,7 +51,7 @@ kf_status kf_worst_rows_new(kf_ctx *ctx, const kf_data *data, const kf_analysis 
   if (rows == NULL) return kf_fail_memory(&ctx->err);
   for (size_t i = 0; i < analysis->n_mistakes; i++) rows[i].mistake = &analysis->mistakes[i];
   qsort(rows, analysis->n_mistakes, sizeof *rows, by_margin);
-  size_t kept = analysis->n_mistakes < MOST ? analysis->n_mistakes : MOST;
+  size_t kept = analysis->n_mistakes < MAX_ROWS ? analysis->n_mistakes : MAX_ROWS;
   kf_status status = kf_data_has_ids(data) ? take_ids(ctx, data, rows, kept) : KF_OK;
   if (status == KF_OK) {
     *out = rows;

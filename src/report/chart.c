@@ -1,8 +1,8 @@
-/* chart.c - accuracy over one setting.
+/* chart.c - charts of accuracy over one setting.
  *
- * Readings. A page without scripts can still answer the pointer: every x of the first curve has a
- * strip over the whole height, followed by a group with a line, dots and numbers that the style
- * sheet shows while the pointer is over the strip. A tap does the same on a phone. */
+ * Numbers appear under the pointer without scripts: every x of the first curve has a strip of full
+ * height, followed by a group with a line, dots and numbers that the style sheet shows while the
+ * pointer is over the strip. On a phone a tap does the same. */
 #include "report/chart.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static double height(const kf_chart *c, const kf_point *p) {
 
 /* --- scale ------------------------------------------------------------------------------------ */
 
-/* From the lowest to the highest share, with some air, on round numbers. */
+/* From the lowest to the highest share, with a margin, rounded. */
 static void fit_y(kf_chart *c) {
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < c->n; i++)
@@ -67,11 +67,11 @@ static void fit_y(kf_chart *c) {
       high = fmax(high, p->high > p->low ? p->high : share);
     }
   if (!(low <= high)) low = 0, high = 1;
-  double air = fmax(0.08 * (high - low), 0.005);
-  kf_ticks ticks = kf_ticks_linear(low - air, high + air, 5);
+  double margin = fmax(0.08 * (high - low), 0.005);
+  kf_ticks ticks = kf_ticks_linear(low - margin, high + margin, 5);
   double step = ticks.n > 1 ? ticks.at[1] - ticks.at[0] : 0.1;
-  c->plot.y.low = fmax(floor((low - air) / step) * step, 0);
-  c->plot.y.high = fmin(high + air, 1);
+  c->plot.y.low = fmax(floor((low - margin) / step) * step, 0);
+  c->plot.y.high = fmin(high + margin, 1);
   kf_scale_widen(&c->plot.y);
 }
 
@@ -123,7 +123,7 @@ static void put_dot(kf_string *out, unsigned colour, double x, double y, double 
   kf_put(out, "/>\n");
 }
 
-/* The range of a curve, if it has one. */
+/* The band around a curve, if its points have ranges. */
 static void put_spread(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
   bool varies = false;
@@ -162,7 +162,7 @@ static void put_curve(const kf_chart *c, const kf_curve *v) {
 typedef struct value {
   unsigned colour;
   const kf_point *point;
-  double y, label; /* of the dot, and of its number */
+  double y, label; /* heights of the dot and of its number */
 } value;
 
 static const kf_point *find_point(const kf_curve *v, double x) {
@@ -171,7 +171,7 @@ static const kf_point *find_point(const kf_curve *v, double x) {
   return NULL;
 }
 
-/* The values of all curves at x, from the top down, with their numbers spaced apart. */
+/* The values of all curves at x, from the top down, spaced so that the numbers do not overlap. */
 static size_t read_values(const kf_chart *c, double x, value *values) {
   size_t n = 0;
   for (size_t i = 0; i < c->n; i++) {
@@ -212,7 +212,7 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   kf_put(p->out, "</g></g>\n");
 }
 
-/* The next point of a curve at least a few pixels further; v->n: none. */
+/* The next point of a curve that is at least 6 pixels further right; v->n: none. */
 static size_t next_reading(const kf_chart *c, const kf_curve *v, size_t i) {
   double here = kf_scale_at(&c->plot.x, v->points[i].x);
   for (i++; i < v->n && kf_scale_at(&c->plot.x, v->points[i].x) - here < 6; i++) {

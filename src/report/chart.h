@@ -1,5 +1,5 @@
-/* chart.h - accuracy over one setting: curves, baselines, a band, a mark, and readings that appear
- * under the pointer by style sheet alone. */
+/* chart.h - accuracy over one setting: curves, baselines, a band, a mark, and numbers that the
+ * style sheet shows under the pointer. */
 #ifndef KF_REPORT_CHART_H
 #define KF_REPORT_CHART_H
 
@@ -14,7 +14,7 @@ typedef struct kf_point {
 typedef enum kf_curve_kind {
   KF_CURVE_DOTS, /* a line with its points */
   KF_CURVE_FINE, /* a thin line of many points */
-  KF_CURVE_BASE  /* the height of its only point, dashed, over the whole width */
+  KF_CURVE_BASE  /* a dashed line over the whole width, at the height of its only point */
 } kf_curve_kind;
 
 typedef struct kf_curve {
@@ -30,7 +30,7 @@ typedef struct kf_chart {
   kf_plot plot;
   size_t n;
   kf_curve curves[KF_MAX_CURVES];
-  const char *label;           /* what a screen reader says */
+  const char *label;           /* for screen readers */
   const char *x_name, *y_name; /* markup */
   kf_ticks x_ticks;            /* kf_ticks_log, unless changed */
   const char *above_name;      /* a second scale; NULL: none */
@@ -39,11 +39,11 @@ typedef struct kf_chart {
   double above_factor;
   double band_low, band_high; /* shares; equal: no band */
   double mark;                /* a chosen x; 0: none */
-  kf_tick_fn reading;         /* what x is, under the pointer; gets above_factor */
+  kf_tick_fn reading;         /* formats x under the pointer; gets above_factor */
 } kf_chart;
 
-/* A chart with x from low to high, on a logarithmic scale; two: with room for a second one at the
- * top. */
+/* Begins a chart with x from low to high on a logarithmic scale; two: with room for a second scale
+ * at the top. */
 void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool two);
 /* Adds a curve with room for n points; NULL: too many curves, or no memory. */
 kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name,
@@ -53,7 +53,7 @@ void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n);
 /* Adds a baseline. */
 void kf_chart_baseline(kf_chart *chart, const char *name, unsigned colour, uint64_t hits,
                        uint64_t n);
-/* Sets the scale of y and draws. */
+/* Chooses the scale of y and draws the chart. */
 void kf_chart_draw(kf_chart *chart);
 void kf_chart_clear(kf_chart *chart);
 

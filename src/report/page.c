@@ -1,11 +1,11 @@
-/* page.c - puts the page together. It is built in memory, at most a megabyte or two, and written at
- * once. */
+/* page.c - assembles the page. It is built in memory, as it has at most a megabyte or two, and then
+ * written. */
 #include "report/sections.h"
 
 #include <locale.h>
 #include <string.h>
 
-/* --- what all sections use -------------------------------------------------------------------- */
+/* --- parts of sections -------------------------------------------------------------------- */
 
 void kf_section_begin(kf_string *out, const char *id, const char *heading) {
   kf_string_addf(out, "<section id=\"%s\" aria-labelledby=\"%s-heading\">\n", id, id);
@@ -115,23 +115,12 @@ static void put_page(kf_string *out, const kf_page *c) {
               "</footer>\n</body>\n</html>\n");
 }
 
-kf_status kf_page_write(kf_ctx *ctx, const kf_string *text, const char *path) {
-  kf_err *err = &ctx->err;
-  kf_out out = {0};
-  if (text->failed) return kf_fail_memory(err);
-  KF_TRY(kf_out_open(&out, ctx, path, err));
-  kf_status status = kf_out_write(&out, text->data, text->n, err);
-  if (status == KF_OK) status = kf_out_commit(&out, err);
-  kf_out_abort(&out);
-  return status;
-}
-
 kf_status kf_page_save(kf_ctx *ctx, const kf_page *page, const char *path) {
   kf_string text = {0};
   locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
   put_page(&text, page);
   uselocale(before);
-  kf_status status = kf_page_write(ctx, &text, path);
+  kf_status status = kf_string_write(ctx, &text, path);
   kf_string_clear(&text);
   return status;
 }

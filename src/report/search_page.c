@@ -1,5 +1,5 @@
-/* search_page.c - a page of answers: each query with its nearest rows, best first, as thumbnails
- * with names. Names are foreign text and go through kf_put_text. */
+/* search_page.c - a page of answers: each query with its nearest rows, best first, with thumbnails
+ * and names. Names are foreign text and go through kf_put_text. */
 #include "report/sections.h"
 
 #include <locale.h>
@@ -24,7 +24,7 @@ static void put_picture(kf_string *out, const kf_picture *p) {
   kf_put(out, "\"/>");
 }
 
-/* A name, shortened, with all of it under the pointer. */
+/* A name, shortened; the pointer shows all of it. */
 static void put_name(kf_string *out, const char *name, size_t most) {
   bool cut = kf_characters(name) > most;
   if (cut) {
@@ -130,7 +130,7 @@ kf_status kf_answers_save(kf_ctx *ctx, const kf_answers *a, const char *path, ui
   for (uint64_t i = 0; i < a->n; i++) put_query(&out, a, i);
   kf_put(&out, "</main>\n<footer>Made by koofu " KF_VERSION ".</footer>\n</body>\n</html>\n");
   uselocale(before);
-  kf_status status = kf_page_write(ctx, &out, path);
+  kf_status status = kf_string_write(ctx, &out, path);
   *bytes = out.n;
   kf_string_clear(&out);
   return status;

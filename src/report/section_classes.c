@@ -1,12 +1,12 @@
-/* section_classes.c - accuracy by class: sorted, as a histogram, the worst classes, and the classes
- * that are most often a wrong answer. */
+/* section_classes.c - accuracy by class: a sorted curve, a histogram, the worst classes, and the
+ * classes that are most often wrong answers. */
 #include "report/sections.h"
 
 #include <stdlib.h>
 
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, BELOW = 46, LISTED = 12 };
 
-/* A class and what it is sorted by. */
+/* A class and its sort keys. */
 typedef struct class_entry {
   uint32_t class;
   double key, next; /* lower comes first; next among equal keys */
@@ -79,7 +79,7 @@ static void put_curve(kf_string *out, const kf_page *c, const class_entry *list,
   kf_plot_end(&p);
   kf_figure_end(out,
                 "At 50 %, half of the classes are worse and half are better. Where the curve is "
-                "steep, accuracy differs much between few classes.");
+                "steep, a few classes differ much in accuracy.");
 }
 
 /* --- the histogram ---------------------------------------------------------------------------- */
@@ -109,12 +109,12 @@ static void put_histogram(kf_string *out, const class_entry *list, size_t n) {
   for (int i = 0; i < BINS; i++)
     if (count[i] > 0) put_column(&p, i, count[i], n);
   kf_plot_end(&p);
-  kf_figure_end(out, "The last column includes classes that are always right.");
+  kf_figure_end(out, "The last column includes the classes that are always right.");
 }
 
 /* --- the tables ------------------------------------------------------------------------------- */
 
-/* The most frequent confusion of a class, or with a class; they come sorted. */
+/* The most frequent confusion of a class, or with a class; confusions are sorted. */
 static const kf_confusion *main_confusion(const kf_analysis *a, uint32_t k, bool as_answer) {
   for (size_t i = 0; i < a->n_confusions; i++)
     if ((uint32_t)(as_answer ? a->confusions[i].answer : a->confusions[i].truth) == k)

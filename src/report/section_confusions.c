@@ -1,17 +1,17 @@
-/* section_confusions.c - what is taken for what: a matrix of the classes confused most, and the
- * most frequent pairs. */
+/* section_confusions.c - which classes are taken for which others: a matrix of the classes confused
+ * most often, and a list of the most frequent confusions. */
 #include "report/sections.h"
 
 /* --- the matrix ------------------------------------------------------------------------------- */
 
-enum { MOST = 12, NAME = 18 };
+enum { MAX_CLASSES = 12, NAME = 18 /* characters */ };
 
 /* Some classes, and how often each was taken for each. */
 typedef struct matrix {
   const kf_page *page;
   size_t n;
-  uint32_t class[MOST];
-  uint64_t hits[MOST][MOST]; /* [truth][answer] */
+  uint32_t class[MAX_CLASSES];
+  uint64_t hits[MAX_CLASSES][MAX_CLASSES]; /* [truth][answer] */
 } matrix;
 
 static size_t find_class(const matrix *m, uint32_t class) {
@@ -28,7 +28,7 @@ static void choose(matrix *m) {
     size_t more = 0;
     for (int j = 0; j < 2; j++)
       if (find_class(m, two[j]) == m->n) more++;
-    if (m->n + more > MOST) break;
+    if (m->n + more > MAX_CLASSES) break;
     for (int j = 0; j < 2; j++)
       if (find_class(m, two[j]) == m->n) m->class[m->n++] = two[j];
   }
@@ -45,8 +45,8 @@ static void fill(matrix *m) {
   }
 }
 
-/* Puts classes that are confused with each other side by side: each is followed by the one it is
- * confused with most. */
+/* Puts classes that are confused with each other side by side: each is followed by the one that it
+ * is confused with most, of those left. */
 static void arrange(matrix *m) {
   for (size_t i = 0; i + 1 < m->n; i++) {
     size_t best = i + 1;
@@ -104,7 +104,7 @@ static void put_matrix(kf_string *out, const matrix *m) {
   double name = names_width(m), slanted = 0.72 * name + 14;
   double size = fmin(300.0 / (double)m->n, 40), all = size * (double)m->n;
   double left = fmax(name + 12, 506 - all - slanted),
-         top = slanted; /* letters as large as elsewhere */
+         top = slanted; /* the width scales letters to their usual size */
   kf_plot p = {.out = out, .width = left + all + slanted, .height = top + all + 4};
   kf_figure_begin(out, "The classes confused most often");
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"confusions\">"
@@ -119,11 +119,12 @@ static void put_matrix(kf_string *out, const matrix *m) {
   }
   kf_plot_end(&p);
   kf_put(out, "</div></div>\n");
-  kf_figure_end(out, "Each line is a class; the numbers say which classes its rows were taken for. "
-                     "Blue, on the diagonal, is right; orange is wrong.");
+  kf_figure_end(out,
+                "Each line is a class; the numbers show which classes its rows were taken for. "
+                "Blue, on the diagonal, is right; orange is wrong.");
 }
 
-/* --- the pairs -------------------------------------------------------------------------------- */
+/* --- the list -------------------------------------------------------------------------------- */
 
 static void put_pairs(kf_string *out, const kf_page *c) {
   enum { LISTED = 15 };

@@ -1,5 +1,5 @@
 /* section_dims.c - accuracy and memory over the number of dimensions, next to the spectrum that
- * orders them, and what fewer of them cost. */
+ * orders them, and the cost of fewer dimensions. */
 #include "report/sections.h"
 
 static kf_shown read_dim(double x, double factor) {
@@ -10,7 +10,7 @@ static double memory_rows(const kf_page *c) {
   return c->train_rows > 0 ? (double)c->train_rows : 1e6;
 }
 
-/* Starts at 4 dimensions if there are many: below that, almost nothing is right. */
+/* Starts at 4 if there are many dimensions: with fewer, almost no answer is right. */
 bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high) {
   *low = INFINITY, *high = 0;
   if (!swept && c->dim != NULL && c->dim->n_points > 0) {
@@ -32,15 +32,15 @@ static void add_validated(kf_chart *chart, const kf_dim_choice *choice) {
       kf_curve_add(curve, choice->points[i].dim, choice->points[i].top1, choice->n);
 }
 
-/* Prototypes and up to three values of k, and the original space of each. */
-static void add_swept(kf_chart *chart, const kf_page *c, const kf_place *place) {
+/* Prototypes and up to three values of k, each with its baseline in the original space. */
+static void add_swept(kf_chart *chart, const kf_page *c, const kf_setting *setting) {
   uint32_t ks[4];
   size_t n = kf_sweep_ks(c->sweep, ks, 4);
   for (size_t i = 0; i < n; i++)
-    kf_sweep_curve(chart, c, place, KF_ALONG_DIM, false, ks[i], kf_show_classifier(ks[i]).text,
+    kf_sweep_curve(chart, c, setting, KF_ALONG_DIM, false, ks[i], kf_show_classifier(ks[i]).text,
                    (unsigned)i);
   for (size_t i = 0; i < n; i++)
-    kf_sweep_baseline(chart, c, place, ks[i], i == 0 ? "raw space" : "", (unsigned)i);
+    kf_sweep_baseline(chart, c, setting, ks[i], i == 0 ? "raw space" : "", (unsigned)i);
 }
 
 void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high,
@@ -59,11 +59,11 @@ void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, 
 
 static void dim_chart(kf_string *out, const kf_page *c, double low, double high) {
   kf_chart chart;
-  kf_place place;
+  kf_setting setting;
   kf_shown above;
   kf_dim_axis(&chart, out, c, low, high, &above);
   chart.label = "Accuracy over the number of dimensions";
-  if (kf_sweep_place(c, &place)) add_swept(&chart, c, &place);
+  if (kf_sweep_setting(c, &setting)) add_swept(&chart, c, &setting);
   if (c->dim != NULL) add_validated(&chart, c->dim);
   kf_figure_chart(
       &chart, "Accuracy over dimensions",
@@ -71,12 +71,12 @@ static void dim_chart(kf_string *out, const kf_page *c, double low, double high)
       "f32.");
 }
 
-/* The fewest dimensions in the sweep, but not all, with at least the accuracy of the raw space. */
-static const kf_sweep_cell *cheapest(const kf_page *c, const kf_place *place,
+/* The fewest dimensions in the sweep, less than all, that reach the accuracy of the raw space. */
+static const kf_sweep_cell *cheapest(const kf_page *c, const kf_setting *setting,
                                      const kf_sweep_cell *raw) {
   const kf_sweep_cell *found = NULL;
   for (size_t i = 0; i < c->sweep->n_cells; i++) {
-    kf_place here = *place;
+    kf_setting here = *setting;
     here.dim = c->sweep->cells[i].dim;
     const kf_sweep_cell *cell = kf_sweep_find(c, &here, false, raw->k);
     if (cell != NULL && cell->dim < raw->dim && (found == NULL || cell->dim < found->dim) &&
@@ -87,10 +87,10 @@ static const kf_sweep_cell *cheapest(const kf_page *c, const kf_place *place,
 }
 
 static void cheapest_words(kf_string *out, const kf_page *c) {
-  kf_place place;
-  if (!kf_sweep_place(c, &place)) return;
-  const kf_sweep_cell *raw = kf_sweep_find(c, &place, true, 0);
-  const kf_sweep_cell *cell = raw != NULL ? cheapest(c, &place, raw) : NULL;
+  kf_setting setting;
+  if (!kf_sweep_setting(c, &setting)) return;
+  const kf_sweep_cell *raw = kf_sweep_find(c, &setting, true, 0);
+  const kf_sweep_cell *cell = raw != NULL ? cheapest(c, &setting, raw) : NULL;
   if (cell == NULL) return;
   kf_string_addf(
       out, "<b>%u of %u dimensions</b> are right for %s, at least as many as the raw space (%s). ",
@@ -110,20 +110,20 @@ static void dim_words(kf_string *out, const kf_dim_choice *choice) {
   kf_shown margin = kf_show_points(choice->margin);
   if (choice->dim == choice->n_points)
     kf_string_addf(out,
-                   "Cross-validation of %s training rows does not show that fewer than all %u lose "
-                   "at most %s points.",
+                   "Cross-validation on %s training rows does not show that fewer than all %u "
+                   "dimensions lose at most %s points.",
                    kf_show_count(choice->n).text, choice->dim, margin.text);
   else
     kf_string_addf(out,
-                   "By cross-validation of %s training rows, %u of %zu lose at most %s points with "
-                   "95 %% confidence.",
+                   "By cross-validation on %s training rows, %u of %zu dimensions lose at most %s "
+                   "points with 95 %% confidence.",
                    kf_show_count(choice->n).text, choice->dim, choice->n_points, margin.text);
 }
 
-/* --- what fewer cost -------------------------------------------------------------------------- */
+/* --- the cost of fewer ------------------------------------------------------------------------ */
 
-/* All, halves of them, one less than the classes, the fewest within the margin, those of the
- * model. */
+/* All dimensions and halves of them, one less than the classes, the fewest within the margin, and
+ * those of the model. */
 static bool in_table(const kf_page *c, uint32_t dim) {
   const kf_dim_choice *choice = c->dim;
   bool listed = dim == choice->dim || dim == choice->same;
@@ -157,10 +157,11 @@ static void cost_table(kf_string *out, const kf_page *c) {
   for (size_t i = c->dim->n_points; i-- > 0;)
     if (in_table(c, c->dim->points[i].dim)) put_cost(out, c, i);
   kf_table_end(out);
-  kf_string_addf(out,
-                 "<figcaption>Prototypes on %s training rows left out in %u folds, against all "
-                 "dimensions on the same rows. At most: with 95 %% confidence.</figcaption>\n",
-                 kf_show_count(c->dim->n).text, c->dim->folds);
+  kf_string_addf(
+      out,
+      "<figcaption>Prototypes on %s training rows, left out in %u folds, compared with all "
+      "dimensions on the same rows. At most: with 95 %% confidence.</figcaption>\n",
+      kf_show_count(c->dim->n).text, c->dim->folds);
   kf_figure_end(out, NULL);
 }
 

@@ -25,7 +25,8 @@ static bool by_likelihood(const kf_lambda_choice *choice) {
   return choice->criterion == KF_CRITERION_LIKELIHOOD;
 }
 
-/* That of the best point: by likelihood, choice->standard_error is of more rows than the curve. */
+/* The standard error of the best point. By likelihood, choice->standard_error is that of more rows
+ * than the curve has. */
 static double curve_error(const kf_lambda_choice *choice) {
   if (!by_likelihood(choice) || choice->n == 0) return choice->standard_error;
   double p = kf_share(choice->points[choice->best].top1, choice->n);
@@ -64,16 +65,16 @@ void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_page *c, double lo
 
 static void lambda_chart(kf_string *out, const kf_page *c, double low, double high) {
   kf_chart chart;
-  kf_place place;
+  kf_setting setting;
   kf_lambda_axis(&chart, out, c, low, high);
   chart.label = "Accuracy over the regulariser lambda";
   if (c->lambda != NULL) add_left_out(&chart, c->lambda);
-  if (kf_sweep_place(c, &place)) {
+  if (kf_sweep_setting(c, &setting)) {
     size_t before = chart.n;
-    place.dim = place.most_dim;
-    kf_sweep_curve(&chart, c, &place, KF_ALONG_LAMBDA, false, 0,
+    setting.dim = setting.largest_dim;
+    kf_sweep_curve(&chart, c, &setting, KF_ALONG_LAMBDA, false, 0,
                    c->sweep->folds ? "held-out folds" : "test rows", 1);
-    if (chart.n > before) kf_sweep_baseline(&chart, c, &place, 0, "raw space", 5);
+    if (chart.n > before) kf_sweep_baseline(&chart, c, &setting, 0, "raw space", 5);
   }
   kf_figure_chart(&chart, "Accuracy over λ",
                   c->lambda == NULL ? NULL
@@ -84,7 +85,7 @@ static void lambda_chart(kf_string *out, const kf_page *c, double low, double hi
                         "can tell, everything in it is as good as the best.");
 }
 
-/* The run of lambdas around the best that are within one standard error of it. */
+/* The lambdas around the best one that are within one standard error of it. */
 static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
   double least = kf_share(choice->points[choice->best].top1, choice->n) - curve_error(choice);
   size_t first = choice->best, last = first;
@@ -95,7 +96,7 @@ static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
   *to = choice->points[last].lambda;
 }
 
-/* The lambda of the model, if prototypes alone would choose another. */
+/* The lambda of the model, if it is not the one that prototypes alone would choose. */
 static void other_lambda(kf_string *out, const kf_model *model, double chosen) {
   if (model == NULL || fabs(kf_model_lambda(model) - chosen) <= 1e-9 * chosen) return;
   kf_string_addf(out, " The model uses %s%s.", kf_show_real(kf_model_lambda(model)).text,

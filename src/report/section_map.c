@@ -1,19 +1,19 @@
 /* section_map.c - class prototypes on the first two discriminative directions.
  *
- * Up to a few thousand classes, each is a circle with its name under the pointer. Beyond that the
- * circles become points of one path per colour, and names are shown for the cells of a grid, which
- * keeps the page small and fast. Some names are printed where there is space, those far from the
+ * Up to a few thousand classes, each is a circle that shows its name under the pointer. Beyond
+ * that, classes are points of one path per colour, and the cells of a grid show names, which keeps
+ * the page small and fast. Some names are printed where there is space, those farthest from the
  * centre first. */
 #include "report/sections.h"
 
 #include <stdlib.h>
 
-enum { WIDTH = 760, HEIGHT = 560, EDGE = 26, MOST_CIRCLES = 3000, MOST_LABELS = 56, NAME = 24 };
+enum { WIDTH = 760, HEIGHT = 560, EDGE = 26, MAX_CIRCLES = 3000, MAX_LABELS = 56, NAME = 24 };
 enum { COLUMNS = 48, ROWS = 36, COLOURS = 7, UNKNOWN = 5, PLAIN = 6, NAMES_IN_CELL = 5 };
 
 typedef struct spot {
   uint32_t class;
-  unsigned colour; /* a fifth of accuracy, UNKNOWN, or PLAIN without an analysis */
+  unsigned colour; /* which fifth of accuracy; UNKNOWN: no test rows; PLAIN: no analysis */
   double x, y;     /* in the picture */
   double r, far;   /* radius, and distance from the middle */
 } spot;
@@ -53,7 +53,7 @@ static void collect(map *m) {
   }
 }
 
-/* Scales the spots to fill the picture; the two axes have scales of their own. */
+/* Scales the spots to fill the picture, each axis by itself. */
 static void place(map *m) {
   kf_scale x = {INFINITY, -INFINITY, EDGE, WIDTH - EDGE, false};
   kf_scale y = {INFINITY, -INFINITY, HEIGHT - EDGE, EDGE, false};
@@ -84,11 +84,11 @@ static int farthest_first(const void *a, const void *b) {
   return s->class < t->class ? -1 : s->class > t->class;
 }
 
-/* Whether a box lies in the picture, and on no other name and no spot. With very many spots, names
+/* Whether a box lies inside the picture and covers no name and no spot. With very many spots, names
  * may cover them. */
 static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   if (b->left < 2 || b->right > WIDTH - 2 || b->top < 2 || b->bottom > HEIGHT - 2) return false;
-  for (size_t i = 0; i < m->n && m->n <= MOST_CIRCLES; i++) {
+  for (size_t i = 0; i < m->n && m->n <= MAX_CIRCLES; i++) {
     const spot *s = &m->spots[i];
     if (s->x > b->left && s->x < b->right && s->y > b->top + 3 && s->y < b->bottom - 3)
       return false;
@@ -100,7 +100,7 @@ static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   return true;
 }
 
-/* Writes the name of a class next to its spot, at the first free place: right, left, below,
+/* Writes the name of a class next to its spot, on the first free side: right, left, below,
  * above. */
 static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, size_t n) {
   static const char *const classes[] = {"place", "place end", "place mid", "place mid"};
@@ -122,12 +122,11 @@ static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, si
 }
 
 static void put_names(kf_string *out, map *m) {
-  box taken[MOST_LABELS];
+  box taken[MAX_LABELS];
   size_t n = 0;
   for (size_t i = 0; i < m->n; i++) m->order[i] = m->spots[i];
   qsort(m->order, m->n, sizeof *m->order, farthest_first);
-  for (size_t i = 0; i < m->n && n < MOST_LABELS; i++)
-    n += put_name(out, m, &m->order[i], taken, n);
+  for (size_t i = 0; i < m->n && n < MAX_LABELS; i++) n += put_name(out, m, &m->order[i], taken, n);
 }
 
 /* --- circles ---------------------------------------------------------------------------------- */
@@ -215,12 +214,12 @@ static void put_map(kf_string *out, map *m) {
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"map of classes\">"
               "<div class=\"broad\">");
   kf_plot_begin(&p, "Class prototypes on the first two discriminative directions");
-  if (m->n <= MOST_CIRCLES)
+  if (m->n <= MAX_CIRCLES)
     put_circles(out, m);
   else
     put_points(out, m);
   put_names(out, m);
-  if (m->n > MOST_CIRCLES) put_grid(out, m);
+  if (m->n > MAX_CIRCLES) put_grid(out, m);
   kf_plot_end(&p);
   kf_put(out, "</div></div>\n");
 }
@@ -239,12 +238,12 @@ void kf_section_map(kf_string *out, const kf_page *c) {
     kf_section_begin(out, "map", "A map of the classes");
     kf_figure_begin(out, "Prototypes along the two most discriminative directions");
     put_map(out, &m);
-    kf_figure_end(out,
-                  m.n <= MOST_CIRCLES
-                      ? "Point at a class for its name. Larger: more training rows. Classes that "
-                        "are close here may be far apart along other directions."
-                      : "Point anywhere for the names of the classes there. Classes that are close "
-                        "here may be far apart along other directions.");
+    kf_figure_end(
+        out, m.n <= MAX_CIRCLES
+                 ? "Point at a class to see its name. Larger circles have more training rows. "
+                   "Classes that are close here may be far apart along other directions."
+                 : "Point anywhere to see the names of the classes there. Classes that are close "
+                   "here may be far apart along other directions.");
     kf_section_end(out);
   }
   kf_arena_free(&arena);

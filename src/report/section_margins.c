@@ -37,11 +37,12 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
   for (size_t i = 0; i < a->n_bins; i++)
     if (usable(&a->bins[i])) put_bin(out, &p, &a->bins[i]);
   kf_plot_end(&p);
-  kf_figure_end(out, "Each dot stands for about the same number of rows. Horizontal lines: their "
-                     "range of margins; vertical: 95 % intervals.");
+  kf_figure_end(out,
+                "Each dot stands for about the same number of rows. Horizontal lines show their "
+                "range of margins, vertical lines 95 % intervals.");
 }
 
-/* Accuracy if only rows with margins in the upper bins are answered. */
+/* Accuracy if only the rows with margins in the upper bins are answered. */
 static void put_selective(kf_string *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;

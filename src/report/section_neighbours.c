@@ -21,15 +21,15 @@ static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
     kf_curve_add(curve, choice->points[i].k, choice->points[i].top1, choice->n);
 }
 
-static void add_swept_k(kf_chart *chart, const kf_page *c, const kf_place *place) {
-  kf_place all = *place;
-  all.dim = place->most_dim;
-  kf_sweep_curve(chart, c, place, KF_ALONG_K, false, 0,
-                 kf_showf("Koo-Fu, %u dimensions", place->dim).text, 0);
-  if (all.dim != place->dim)
+static void add_swept_k(kf_chart *chart, const kf_page *c, const kf_setting *setting) {
+  kf_setting all = *setting;
+  all.dim = setting->largest_dim;
+  kf_sweep_curve(chart, c, setting, KF_ALONG_K, false, 0,
+                 kf_showf("Koo-Fu, %u dimensions", setting->dim).text, 0);
+  if (all.dim != setting->dim)
     kf_sweep_curve(chart, c, &all, KF_ALONG_K, false, 0,
                    kf_showf("Koo-Fu, %u dimensions", all.dim).text, 1);
-  kf_sweep_curve(chart, c, place, KF_ALONG_K, true, 0, "raw", 5);
+  kf_sweep_curve(chart, c, setting, KF_ALONG_K, true, 0, "raw", 5);
 }
 
 static void begin_k(kf_chart *chart, kf_string *out, double low, double high, const char *label) {
@@ -41,9 +41,9 @@ static void begin_k(kf_chart *chart, kf_string *out, double low, double high, co
 
 static void swept_k_chart(kf_string *out, const kf_page *c, double low, double high) {
   kf_chart chart;
-  kf_place place;
+  kf_setting setting;
   begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
-  if (kf_sweep_place(c, &place)) add_swept_k(&chart, c, &place);
+  if (kf_sweep_setting(c, &setting)) add_swept_k(&chart, c, &setting);
   kf_figure_chart(&chart,
                   c->sweep != NULL && c->sweep->folds ? "Accuracy over k, held-out folds"
                                                       : "Accuracy over k, test rows",
@@ -61,8 +61,8 @@ static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
   kf_figure_chart(&chart,
                   choice->folds > 0 ? "Choosing k: training rows in folds"
                                     : "Choosing k: leave one out",
-                  choice->folds > 0 ? "Neither the map nor the neighbours are from the fold of "
-                                      "the row that is judged."
+                  choice->folds > 0 ? "Neither the map nor the neighbours come from the fold "
+                                      "of the row that is judged."
                                     : NULL);
 }
 

@@ -34,10 +34,10 @@ static void put_reliability(kf_string *out, const kf_calibration *c) {
   for (size_t i = 0; i < KF_CALIBRATION_BINS; i++)
     if (c->bins[i].n > 0) put_bin(out, &p, &c->bins[i], most);
   kf_plot_end(&p);
-  kf_figure_end(out,
-                "Rows in 15 bins by the probability of their answer. Dots: how many are right, "
-                "with 95 % intervals; on the dotted line, probabilities are right. Grey: "
-                "how many rows each bin has.");
+  kf_figure_end(
+      out, "Rows in 15 bins by the probability of their answer. Dots show how many are right, "
+           "with 95 % intervals; on the dotted line, probabilities are exact. Grey columns show "
+           "how many rows each bin has.");
 }
 
 static void put_figures(kf_string *out, const kf_calibration *c) {

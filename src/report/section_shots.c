@@ -1,4 +1,4 @@
-/* section_shots.c - how many rows per class are enough: accuracy over shots, with its spread over
+/* section_shots.c - how many rows per class are enough: accuracy over shots, with its range over
  * draws. */
 #include "report/sections.h"
 
@@ -11,7 +11,7 @@ static kf_shown read_shots(double x, double factor) {
   return kf_showf("%.0f per class", x);
 }
 
-/* Text alone does not depend on shots: a line over the whole width. */
+/* Text alone does not depend on shots, so it is a line over the whole width. */
 static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier classifier,
                       bool top5) {
   bool base = classifier == KF_SHOTS_TEXT;
@@ -47,9 +47,9 @@ static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
                                               KF_SHOTS_RAW};
   for (size_t i = 0; i < KF_SHOTS_CLASSIFIERS; i++)
     if ((size_t)order[i] < s->n_classifiers) add_curve(&chart, s, order[i], top5);
-  kf_figure_chart(&chart, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots",
-                  top5 || s->seeds == 1 ? NULL
-                                        : "Lines: means of all draws. Bands: worst to best draw.");
+  kf_figure_chart(
+      &chart, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots",
+      top5 || s->seeds == 1 ? NULL : "Lines: means over all draws. Bands: worst to best draw.");
 }
 
 static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier classifier) {
@@ -73,12 +73,12 @@ static void shots_words(kf_string *out, const kf_shots *s) {
   if (s->seeds > 1) kf_string_addf(out, ", %u times for each number of shots", s->seeds);
   kf_put(out, "; everything is chosen from the drawn rows alone.");
   if (z->fewer > 0)
-    kf_string_addf(out, " %s of %s classes have fewer than %u rows, and give all of them.",
+    kf_string_addf(out, " %s of %s classes have fewer than %u rows and contribute all of them.",
                    kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
   if (s->sizes[0].shots == 1)
     kf_string_addf(out, " One row per class leaves no scatter within classes; %s.",
                    s->method == KF_METHOD_PAPER ? "the map is then a rotation"
-                                                : "that of all rows then takes its place");
+                                                : "the scatter of all rows is used instead");
   kf_put(out, "</p>\n");
 }
 

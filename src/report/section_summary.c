@@ -1,4 +1,4 @@
-/* section_summary.c - the top of the page: facts, the gain in a sentence, and a table. */
+/* section_summary.c - the top of the page: facts, one sentence about the gain, and a table. */
 #include "report/sections.h"
 
 /* --- facts ------------------------------------------------------------------------------------ */
@@ -47,18 +47,18 @@ typedef struct line {
   bool raw;
   uint32_t k, dim;
   uint64_t n, top1, top5;
-  bool last; /* of lines with the same classifier */
+  bool last; /* of the lines with the same classifier */
 } line;
 
-#define MOST_LINES 22
+#define MAX_LINES 22
 
 typedef struct table {
-  line lines[MOST_LINES];
+  line lines[MAX_LINES];
   size_t n;
 } table;
 
 static void add_line(table *t, line l) {
-  if (t->n < MOST_LINES && l.n > 0) t->lines[t->n++] = l;
+  if (t->n < MAX_LINES && l.n > 0) t->lines[t->n++] = l;
 }
 
 static void add_cell(table *t, const kf_sweep_cell *cell, kf_part by) {
@@ -68,27 +68,27 @@ static void add_cell(table *t, const kf_sweep_cell *cell, kf_part by) {
 }
 
 /* From the evaluation of a part of the model, or else from the sweep. */
-static void add_part(table *t, const kf_page *c, const kf_place *place, const kf_eval_result *part,
-                     kf_part by) {
+static void add_part(table *t, const kf_page *c, const kf_setting *setting,
+                     const kf_eval_result *part, kf_part by) {
   bool raw = by == KF_PART_TEXT;
   if (part != NULL && c->model != NULL) {
     uint32_t dim = raw ? kf_model_dim_in(c->model) : kf_model_dim_out(c->model);
     add_line(t, (line){by, raw, 0, dim, part->n, part->top1, part->top5, !raw});
-  } else if (place != NULL) {
-    kf_place here = kf_place_by(place, by);
+  } else if (setting != NULL) {
+    kf_setting here = kf_setting_by(setting, by);
     add_cell(t, kf_sweep_find(c, &here, raw, 0), by);
   }
 }
 
 /* Text in the original space and mapped, then text and prototypes. */
-static void add_text(table *t, const kf_page *c, const kf_place *place) {
+static void add_text(table *t, const kf_page *c, const kf_setting *setting) {
   size_t before = t->n;
-  add_part(t, c, place, c->text, KF_PART_TEXT);
-  if (place != NULL) {
-    kf_place here = kf_place_by(place, KF_PART_TEXT);
+  add_part(t, c, setting, c->text, KF_PART_TEXT);
+  if (setting != NULL) {
+    kf_setting here = kf_setting_by(setting, KF_PART_TEXT);
     add_cell(t, kf_sweep_find(c, &here, false, 0), KF_PART_TEXT);
   }
-  add_part(t, c, place, c->fused, KF_PART_FUSED);
+  add_part(t, c, setting, c->fused, KF_PART_FUSED);
   line *both =
       t->n > before ? &t->lines[t->n - 1] : NULL; /* its dimensions include those of the text */
   if (both != NULL && both->by == KF_PART_FUSED && t->lines[before].raw && both->dim > 0)
@@ -96,8 +96,8 @@ static void add_text(table *t, const kf_page *c, const kf_place *place) {
   for (size_t i = before; i < t->n; i++) t->lines[i].last = i + 1 == t->n;
 }
 
-/* Prototypes and text from the evaluation of the model, or else from the sweep; neighbours from the
- * sweep. Raw and mapped alternate. */
+/* Prototypes and text come from the evaluation of the model, or else from the sweep; neighbours
+ * from the sweep. Raw and mapped lines alternate. */
 static void collect(const kf_page *c, table *t) {
   const kf_eval_result *e = c->eval;
   t->n = 0;
@@ -107,23 +107,23 @@ static void collect(const kf_page *c, table *t) {
     add_line(t, (line){KF_PART_IMAGES, true, 0, in, e->n, e->raw_top1, e->raw_top5, false});
     add_line(t, (line){KF_PART_IMAGES, false, 0, out, e->n, e->top1, e->top5, true});
   }
-  kf_place place;
-  bool swept = kf_sweep_place(c, &place), evaluated = t->n > 0;
+  kf_setting setting;
+  bool swept = kf_sweep_setting(c, &setting), evaluated = t->n > 0;
   if (swept && !evaluated) {
-    add_cell(t, kf_sweep_find(c, &place, true, 0), KF_PART_IMAGES);
-    add_cell(t, kf_sweep_find(c, &place, false, 0), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &setting, true, 0), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &setting, false, 0), KF_PART_IMAGES);
   }
-  add_text(t, c, swept ? &place : NULL);
+  add_text(t, c, swept ? &setting : NULL);
   uint32_t ks[8];
   size_t n_ks = swept ? kf_sweep_ks(c->sweep, ks, 8) : 0;
   for (size_t i = 0; i < n_ks; i++) {
     if (ks[i] == 0) continue;
-    add_cell(t, kf_sweep_find(c, &place, true, ks[i]), KF_PART_IMAGES);
-    add_cell(t, kf_sweep_find(c, &place, false, ks[i]), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &setting, true, ks[i]), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &setting, false, ks[i]), KF_PART_IMAGES);
   }
 }
 
-/* A column of the table: the share as a dot on its interval. */
+/* A cell of the table: the share as a dot on its interval. */
 static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   double low = 0, high = 1;
   unsigned colour = l->by == KF_PART_FUSED ? 1 : l->by == KF_PART_TEXT ? 2 : l->raw ? 5 : 0;

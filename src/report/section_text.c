@@ -1,7 +1,7 @@
 /* section_text.c - what text adds to prototypes, over lambda, alpha and dimensions. */
 #include "report/sections.h"
 
-/* The same on the whole page. */
+/* The same colours as on the whole page. */
 enum { COLOUR_IMAGES = 0, COLOUR_BOTH = 1, COLOUR_TEXT = 2, COLOUR_RAW = 5 };
 
 /* --- accuracy over lambda and dimensions ------------------------------------------------------ */
@@ -13,27 +13,28 @@ static bool has_text(const kf_page *c) {
   return false;
 }
 
-static void add_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_part by,
+static void add_curve(kf_chart *chart, const kf_page *c, const kf_setting *setting, kf_part by,
                       kf_along along, const char *name, unsigned colour) {
-  kf_place here = kf_place_by(place, by);
+  kf_setting here = kf_setting_by(setting, by);
   kf_sweep_curve(chart, c, &here, along, false, 0, name, colour);
 }
 
-/* Both first: the pointer reads where the first curve has points. */
-static void add_curves(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along) {
-  kf_place text = kf_place_by(place, KF_PART_TEXT);
-  add_curve(chart, c, place, KF_PART_FUSED, along, "text and prototypes", COLOUR_BOTH);
-  add_curve(chart, c, place, KF_PART_IMAGES, along, "prototypes", COLOUR_IMAGES);
-  add_curve(chart, c, place, KF_PART_TEXT, along, "text, mapped", COLOUR_TEXT);
+/* The fused curve comes first: numbers are shown at the points of the first curve. */
+static void add_curves(kf_chart *chart, const kf_page *c, const kf_setting *setting,
+                       kf_along along) {
+  kf_setting text = kf_setting_by(setting, KF_PART_TEXT);
+  add_curve(chart, c, setting, KF_PART_FUSED, along, "text and prototypes", COLOUR_BOTH);
+  add_curve(chart, c, setting, KF_PART_IMAGES, along, "prototypes", COLOUR_IMAGES);
+  add_curve(chart, c, setting, KF_PART_TEXT, along, "text, mapped", COLOUR_TEXT);
   kf_sweep_baseline(chart, c, &text, 0, "text, raw space", COLOUR_TEXT);
-  kf_sweep_baseline(chart, c, place, 0, "prototypes, raw space", COLOUR_RAW);
+  kf_sweep_baseline(chart, c, setting, 0, "prototypes, raw space", COLOUR_RAW);
 }
 
-static void lambda_figure(kf_string *out, const kf_page *c, const kf_place *place) {
+static void lambda_figure(kf_string *out, const kf_page *c, const kf_setting *setting) {
   double low, high;
   kf_chart chart;
-  kf_place all = *place;
-  all.dim = place->most_dim;
+  kf_setting all = *setting;
+  all.dim = setting->largest_dim;
   if (!kf_lambda_range(c, true, &low, &high)) return;
   kf_lambda_axis(&chart, out, c, low, high);
   chart.label = "Accuracy of text and prototypes over the regulariser lambda";
@@ -43,14 +44,14 @@ static void lambda_figure(kf_string *out, const kf_page *c, const kf_place *plac
       "With all dimensions. α is chosen for each λ, unless it was given.");
 }
 
-static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) {
+static void dim_figure(kf_string *out, const kf_page *c, const kf_setting *setting) {
   double low, high;
   kf_chart chart;
   kf_shown above;
   if (!kf_dim_range(c, true, &low, &high)) return;
   kf_dim_axis(&chart, out, c, low, high, &above);
   chart.label = "Accuracy of text and prototypes over the number of dimensions";
-  add_curves(&chart, c, place, KF_ALONG_DIM);
+  add_curves(&chart, c, setting, KF_ALONG_DIM);
   kf_figure_chart(&chart,
                   c->sweep->folds ? "Accuracy over dimensions, held-out folds"
                                   : "Accuracy over dimensions, test rows",
@@ -64,7 +65,7 @@ static kf_shown read_alpha(double x, double factor) {
   return kf_showf("α = %.40s", kf_show_real(x).text);
 }
 
-/* Points at the chosen lambda, by rising alpha; a logarithmic scale has no 0. */
+/* Adds the points at the chosen lambda; a logarithmic scale has no 0. */
 static void add_alphas(kf_chart *chart, const kf_fuse_choice *choice) {
   kf_curve *curve =
       kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "text and prototypes", COLOUR_BOTH);
@@ -107,10 +108,11 @@ static void put_words(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *f = c->fuse;
   kf_put(out, "<p class=\"lead\">");
   if (f != NULL && f->n_points == 0)
-    kf_string_addf(out,
-                   "No class has two rows, so no row can be left out to choose α: it is a cautious "
-                   "%s. ",
-                   kf_show_real(f->alpha).text);
+    kf_string_addf(
+        out,
+        "No class has two rows, so no row can be left out to choose α, which has a cautious "
+        "default of %s. ",
+        kf_show_real(f->alpha).text);
   if (f != NULL && f->n_points > 0) {
     const kf_fuse_point *chosen = &f->points[f->chosen];
     kf_string_addf(out,
@@ -130,15 +132,15 @@ static void put_words(kf_string *out, const kf_page *c) {
 }
 
 void kf_section_text(kf_string *out, const kf_page *c) {
-  kf_place place;
-  bool swept = has_text(c) && kf_sweep_place(c, &place);
+  kf_setting setting;
+  bool swept = has_text(c) && kf_sweep_setting(c, &setting);
   if (!swept && c->fuse == NULL) return;
   kf_section_begin(out, "text", "Names and pictures");
   put_words(out, c);
   kf_put(out, "<div class=\"pair\">\n");
-  if (swept) lambda_figure(out, c, &place);
+  if (swept) lambda_figure(out, c, &setting);
   if (c->fuse != NULL && c->fuse->n_points > 0) alpha_figure(out, c);
-  if (swept) dim_figure(out, c, &place);
+  if (swept) dim_figure(out, c, &setting);
   kf_put(out, "</div>\n");
   kf_section_end(out);
 }

@@ -1,5 +1,5 @@
-/* section_worst.c - the wrong answers with the widest margins, with pictures if there are any:
- * often a wrong label, or a picture of two things. */
+/* section_worst.c - the wrong answers with the widest margins, with pictures if there are any.
+ * Often the label is wrong, or the picture shows two things. */
 #include "report/sections.h"
 
 static void put_picture(kf_string *out, const kf_worst_row *row) {
@@ -34,7 +34,7 @@ void kf_section_worst(kf_string *out, const kf_page *c) {
   if (c->n_worst == 0) return;
   bool pictures = kf_page_has_pictures(c), sure = !isnan(c->worst[0].mistake->probability);
   kf_section_begin(out, "worst", "Wrong by a wide margin");
-  kf_put(out, "<p class=\"lead\">The test rows that went wrong although the best score was far "
+  kf_put(out, "<p class=\"lead\">Test rows with a wrong answer although the best score was far "
               "ahead of the second. Look here first for wrong labels.</p>\n");
   kf_table_begin(out, "rows that went wrong",
                  pictures && sure ? KF_HEAD("row") KF_HEAD_WORDS("picture") KF_HEAD_WORDS("label")

@@ -10,11 +10,9 @@
 
 /* --- page.c ----------------------------------------------------------------------------------- */
 
-/* The head of a page, up to <main>. Its policy forbids everything but the page's own style and,
- * with `pictures`, data URIs as images, whatever names hold. `style`: more rules, or NULL. */
+/* The head of a page, up to <main>. Its content policy allows only the page's own style and, with
+ * `pictures`, data URIs as images, whatever is in names. `style`: more rules, or NULL. */
 void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style);
-/* Writes a finished page; KF_ERR_MEM if there was no memory for it. */
-kf_status kf_page_write(kf_ctx *ctx, const kf_string *text, const char *path);
 
 void kf_section_begin(kf_string *out, const char *id, const char *heading);
 void kf_section_end(kf_string *out);
@@ -23,8 +21,8 @@ void kf_figure_begin(kf_string *out, const char *headline);
 void kf_figure_end(kf_string *out, const char *caption);
 /* A chart in a figure of its own; clears the chart. */
 void kf_figure_chart(kf_chart *chart, const char *headline, const char *caption);
-/* A table that scrolls when it is too wide, and its end. `label` is for screen readers; `heads` is
- * markup for the cells of its first row. */
+/* A table that scrolls if it is too wide, and its end. `label` is for screen readers; `heads` is
+ * the markup of its head cells. */
 void kf_table_begin(kf_string *out, const char *label, const char *heads);
 void kf_table_end(kf_string *out);
 /* The same in a figure of its own, without a caption. */
@@ -42,53 +40,54 @@ bool kf_page_has_pictures(const kf_page *c);
 
 /* --- sweep_cells.c: reading a sweep ----------------------------------------------------------- */
 
-/* The lambda of a cell in units of all rows. Folds have fewer rows and less scatter, so only the
+/* The lambda of a cell, converted to all rows: folds have fewer rows and less scatter, so only the
  * relative lambda carries over. */
 double kf_cell_lambda(const kf_page *c, const kf_sweep_cell *cell);
 
-/* The setting in a sweep that others are compared with: that of the model, or the nearest. */
-typedef struct kf_place {
+/* The setting in a sweep that others are compared with: that of the model, or the closest to it. */
+typedef struct kf_setting {
   double lambda;
-  uint32_t dim, most_dim; /* most_dim: the largest in the sweep */
+  uint32_t dim, largest_dim; /* largest_dim: the largest in the sweep */
   kf_metric metric;
   uint32_t set;
-  kf_part by;       /* images, unless changed */
+  kf_part by;       /* which part answers: images, unless changed */
   kf_centre centre; /* of mapped text; 0: no text */
-} kf_place;
+} kf_setting;
 /* The same setting, answered by another part. */
-static inline kf_place kf_place_by(const kf_place *place, kf_part by) {
-  kf_place here = *place;
+static inline kf_setting kf_setting_by(const kf_setting *setting, kf_part by) {
+  kf_setting here = *setting;
   here.by = by;
   return here;
 }
 /* false: no sweep, or no cell in the mapped space. */
-bool kf_sweep_place(const kf_page *c, kf_place *out);
-/* The cell at a place, in the mapped or the original space; NULL: none. */
-const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_place *place, bool raw, uint32_t k);
+bool kf_sweep_setting(const kf_page *c, kf_setting *out);
+/* The cell with a setting, in the mapped or the original space; NULL: none. */
+const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_setting *setting, bool raw,
+                                   uint32_t k);
 /* The first `room` values of k that cells of images have, 0 for prototypes; returns how many. */
 size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room);
-/* Adds a curve of the cells that differ from the place in one thing only, if there are two or more
- * inside the chart. */
+/* Adds a curve of the cells that differ from the setting only in one respect, if the chart has two
+ * or more of them. */
 typedef enum kf_along { KF_ALONG_LAMBDA, KF_ALONG_DIM, KF_ALONG_K } kf_along;
-void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
+void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_setting *setting, kf_along along,
                     bool raw, uint32_t k, const char *name, unsigned colour);
 /* Adds a cell of the original space as a baseline. */
-void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place, uint32_t k,
+void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_setting *setting, uint32_t k,
                        const char *name, unsigned colour);
-/* All cells, as a table that opens. */
+/* All cells, as a table that is closed at first. */
 void kf_sweep_table(kf_string *out, const kf_page *c);
 /* "prototypes", "15-NN" */
 kf_shown kf_show_classifier(uint32_t k);
 
 /* --- scales that several sections use --------------------------------------------------------- */
 
-/* Extends a range for a logarithmic axis, which has no place for 0. */
+/* Extends the range of a logarithmic axis; 0 has no place on it. */
 static inline void kf_stretch(double *low, double *high, double value) {
   if (!(value > 0)) return;
   *low = fmin(*low, value);
   *high = fmax(*high, value);
 }
-/* The range of lambda in the sweep, and unless `swept` in the choice as well; false: fewer than two
+/* The range of lambda in the sweep and, unless `swept`, in the choice; false: fewer than two
  * values. */
 bool kf_lambda_range(const kf_page *c, bool swept, double *low, double *high);
 /* Begins a chart over lambda. */
@@ -113,7 +112,7 @@ void kf_section_margins(kf_string *out, const kf_page *c);
 void kf_section_probabilities(kf_string *out, const kf_page *c);
 void kf_section_worst(kf_string *out, const kf_page *c);
 
-/* Figures of spectra.c, for the sections on lambda and dimensions. */
+/* Figures for the sections on lambda and dimensions (spectra.c). */
 void kf_spectrum_within(kf_string *out, const kf_model *model);
 void kf_spectrum_between(kf_string *out, const kf_model *model);
 

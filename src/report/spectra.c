@@ -1,11 +1,11 @@
-/* spectra.c - the eigenvalues behind a model: those of S_w next to lambda, and gamma. */
+/* spectra.c - the spectra of a model: the eigenvalues of S_w next to lambda, and gamma. */
 #include "report/sections.h"
 
 enum { WIDTH = 480, HEIGHT = 340, LEFT = 50, RIGHT = 466, TOP = 34, BELOW = 46 };
 
-/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it times the largest,
- * make no visible difference and would only stretch the axis. */
-static const double NOTHING = 1e-3;
+/* Eigenvalues of S_w below this share of lambda make no visible difference and would only stretch
+ * the axis; nor do gammas below a tenth of this share of the largest. */
+static const double NEGLIGIBLE = 1e-3;
 
 static size_t above(const double *values, size_t n, double least) {
   size_t count = 0;
@@ -13,9 +13,9 @@ static size_t above(const double *values, size_t n, double least) {
   return count;
 }
 
-/* A falling spectrum on a logarithmic scale; `also`: a value the scale must include, or 0. */
+/* A falling spectrum on a logarithmic scale; `also`: a value that the scale must include, or 0. */
 static kf_plot spectrum_plot(kf_string *out, const double *values, size_t n, double also) {
-  double least = also > 0 ? also * NOTHING : values[0] * NOTHING / 10;
+  double least = also > 0 ? also * NEGLIGIBLE : values[0] * NEGLIGIBLE / 10;
   size_t shown = above(values, n, least);
   double low = shown > 0 ? values[shown - 1] : 1, high = shown > 0 ? values[0] : 10;
   if (also > 0) low = fmin(low, also), high = fmax(high, also);
@@ -65,7 +65,7 @@ void kf_spectrum_within(kf_string *out, const kf_model *model) {
   kf_figure_end(out, caption);
 }
 
-/* How many directions hold this share of the sum. */
+/* How many of the first directions make up this share of the sum. */
 static size_t holding(const double *values, size_t n, double share) {
   double sum = 0, part = 0;
   for (size_t i = 0; i < n; i++) sum += values[i];

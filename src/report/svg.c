@@ -146,15 +146,16 @@ void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, const c
   if (title != NULL) kf_svg_text(p->out, "name", 0, 14, title);
 }
 
-/* The approximate width of a label; narrow spaces and raised figures take several bytes each. */
+/* The approximate width of a label. Counts characters: narrow spaces and superscripts have several
+ * bytes. */
 static double label_width(const char *text) {
   size_t n = 0;
   for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
   return 7.4 * (double)n + 7;
 }
 
-/* Whether a label of this width at x would touch an earlier one. */
-static bool touches(const double (*taken)[2], size_t n, double x, double width) {
+/* Whether a label of this width at x would overlap an earlier one. */
+static bool overlaps(const double (*taken)[2], size_t n, double x, double width) {
   for (size_t i = 0; i < n; i++)
     if (fabs(x - taken[i][0]) < (width + taken[i][1]) / 2) return true;
   return false;
@@ -172,7 +173,7 @@ void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
     double width = label_width(label.text);
     kf_svg_line(p->out, above ? "grid" : "axis", x, edge, x, edge + 4 * out);
     x = fmin(fmax(x, width / 2 - 4), p->width - width / 2 + 4);
-    if (touches((const double(*)[2])taken, n, x, width)) continue;
+    if (overlaps((const double(*)[2])taken, n, x, width)) continue;
     kf_svg_text(p->out, "tick mid", x, above ? edge - 8 : edge + 18, label.text);
     taken[n][0] = x;
     taken[n++][1] = width;

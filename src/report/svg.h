@@ -1,19 +1,19 @@
-/* svg.h - pictures as SVG inside the page: scales, ticks, axes, paths, labels.
+/* svg.h - draws SVG inside the page: scales, ticks, axes, paths, labels.
  *
- * Colours and type are the style sheet's (style.c), through classes: stroke by s0 … s5, fill by
- * f0 … f5. A picture is as wide as its column; its coordinates are those of its viewBox. */
+ * The style sheet (style.c) sets colours and type through classes: s0 … s5 for strokes, f0 … f5 for
+ * fills. A picture is as wide as its column; coordinates are those of its viewBox. */
 #ifndef KF_REPORT_SVG_H
 #define KF_REPORT_SVG_H
 
 #include "report/write.h"
 
-/* From values to places. */
+/* Maps values to coordinates. */
 typedef struct kf_scale {
-  double low, high; /* of the values; a logarithmic scale needs 0 < low < high */
-  double from, to;  /* of the picture */
+  double low, high; /* values; a logarithmic scale needs 0 < low < high */
+  double from, to;  /* the coordinates of these two */
   bool log;
 } kf_scale;
-/* Values outside are placed on the edge, so no path leaves its picture. */
+/* Values outside the range are drawn on the edge, so no path leaves its picture. */
 double kf_scale_at(const kf_scale *scale, double value);
 /* Ensures low < high. */
 void kf_scale_widen(kf_scale *scale);
@@ -21,27 +21,27 @@ void kf_scale_widen(kf_scale *scale);
 #define KF_MAX_TICKS 24
 typedef struct kf_ticks {
   size_t n;
-  double at[KF_MAX_TICKS]; /* important ones first: labels that would touch are dropped */
+  double at[KF_MAX_TICKS]; /* most important first: labels that would overlap are dropped */
 } kf_ticks;
-/* About this many round numbers between low and high. */
+/* Round numbers between low and high, about this many. */
 kf_ticks kf_ticks_linear(double low, double high, int about);
-/* Powers of ten, with 2 and 5 in between if they are few. */
+/* Powers of ten and, if there are few of them, 2 and 5 times these. */
 kf_ticks kf_ticks_log(double low, double high);
 /* high, high/2, high/4, …, down to low. */
 kf_ticks kf_ticks_halves(double low, double high);
 
-/* A picture with a plot area in it. */
+/* A picture with a plot area. */
 typedef struct kf_plot {
   kf_string *out;
   double width, height;
-  kf_scale x, y; /* x.from is the left edge of the area, y.from the lower one */
+  kf_scale x, y; /* x.from is the left edge of the area, y.from the bottom edge */
 } kf_plot;
 
-/* label: what a screen reader says. */
+/* label: for screen readers. */
 void kf_plot_begin(const kf_plot *plot, const char *label);
 void kf_plot_end(const kf_plot *plot);
 
-/* The label of a tick. */
+/* Formats the label of a tick. */
 typedef kf_shown (*kf_tick_fn)(double value, double factor);
 kf_shown kf_tick_real(double value, double factor);    /* value * factor */
 kf_shown kf_tick_percent(double value, double factor); /* 0.55 is 55 */

@@ -1,4 +1,4 @@
-/* sweep_cells.c - reading a sweep: the cells along one setting, with the others as in the model. */
+/* sweep_cells.c - reads a sweep: the cells along one axis, with all else as in the model. */
 #include "report/sections.h"
 
 static double wanted_lambda(const kf_page *c) {
@@ -11,7 +11,7 @@ static double wanted_dim(const kf_page *c) {
   return c->dim != NULL ? c->dim->dim : KF_MAX_DIM;
 }
 
-/* The distance of two numbers on a logarithmic scale; 0 is far from everything. */
+/* The distance of two numbers on a logarithmic scale; 0 is infinitely far from all others. */
 static double apart(double a, double b) {
   return a > 0 && b > 0 ? fabs(log(a / b)) : a == b ? 0 : INFINITY;
 }
@@ -23,26 +23,26 @@ double kf_cell_lambda(const kf_page *c, const kf_sweep_cell *cell) {
 
 static bool same_lambda(double a, double b) { return apart(a, b) < 1e-9; }
 
-bool kf_sweep_place(const kf_page *c, kf_place *out) {
+bool kf_sweep_setting(const kf_page *c, kf_setting *out) {
   bool found = false;
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
     if (cell->raw) continue;
     double lambda = kf_cell_lambda(c, cell);
     if (!found)
-      *out = (kf_place){.lambda = lambda,
-                        .dim = cell->dim,
-                        .most_dim = cell->dim,
-                        .metric = cell->metric,
-                        .set = cell->set,
-                        .by = KF_PART_IMAGES};
+      *out = (kf_setting){.lambda = lambda,
+                          .dim = cell->dim,
+                          .largest_dim = cell->dim,
+                          .metric = cell->metric,
+                          .set = cell->set,
+                          .by = KF_PART_IMAGES};
     found = true;
     if (out->centre == 0 || cell->text == KF_CENTRE_MODALITY) out->centre = cell->text;
     if (cell->metric != out->metric || cell->set != out->set) continue;
     if (apart(lambda, wanted_lambda(c)) < apart(out->lambda, wanted_lambda(c)))
       out->lambda = lambda;
     if (apart(cell->dim, wanted_dim(c)) < apart(out->dim, wanted_dim(c))) out->dim = cell->dim;
-    if (cell->dim > out->most_dim) out->most_dim = cell->dim;
+    if (cell->dim > out->largest_dim) out->largest_dim = cell->dim;
   }
   return found;
 }
@@ -52,17 +52,19 @@ static kf_part answered_by(const kf_sweep_cell *cell) {
 }
 
 /* The original space has one dimension, no lambda and no centring; fused cells have one metric. */
-static bool fits(const kf_page *c, const kf_sweep_cell *cell, const kf_place *place, bool raw) {
+static bool fits(const kf_page *c, const kf_sweep_cell *cell, const kf_setting *setting, bool raw) {
   kf_part by = answered_by(cell);
-  return by == place->by && (cell->raw != 0) == raw && cell->set == place->set &&
-         (by == KF_PART_FUSED || cell->metric == place->metric) &&
-         (by != KF_PART_TEXT || raw || cell->text == place->centre) &&
-         (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
+  return by == setting->by && (cell->raw != 0) == raw && cell->set == setting->set &&
+         (by == KF_PART_FUSED || cell->metric == setting->metric) &&
+         (by != KF_PART_TEXT || raw || cell->text == setting->centre) &&
+         (raw ||
+          (cell->dim == setting->dim && same_lambda(kf_cell_lambda(c, cell), setting->lambda)));
 }
 
-const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_place *place, bool raw, uint32_t k) {
+const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_setting *setting, bool raw,
+                                   uint32_t k) {
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
-    if (c->sweep->cells[i].k == k && fits(c, &c->sweep->cells[i], place, raw))
+    if (c->sweep->cells[i].k == k && fits(c, &c->sweep->cells[i], setting, raw))
       return &c->sweep->cells[i];
   return NULL;
 }
@@ -85,24 +87,25 @@ static double along_x(const kf_page *c, const kf_sweep_cell *cell, kf_along alon
                                   : (double)cell->k;
 }
 
-/* Whether a cell lies on the line through the place. */
-static bool on_line(const kf_page *c, const kf_sweep_cell *cell, const kf_place *place,
+/* Whether a cell lies on the line through the setting along an axis. */
+static bool on_line(const kf_page *c, const kf_sweep_cell *cell, const kf_setting *setting,
                     kf_along along, bool raw, uint32_t k) {
-  kf_place here = *place;
+  kf_setting here = *setting;
   if (along == KF_ALONG_LAMBDA) here.lambda = kf_cell_lambda(c, cell);
   if (along == KF_ALONG_DIM) here.dim = cell->dim;
   bool neighbours = along == KF_ALONG_K ? cell->k > 0 : cell->k == k;
   return neighbours && fits(c, cell, &here, raw);
 }
 
-void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
+void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_setting *setting, kf_along along,
                     bool raw, uint32_t k, const char *name, unsigned colour) {
   kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name, colour);
   if (curve == NULL) return;
   for (size_t i = 0; i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
     double x = along_x(c, cell, along);
-    if (x >= chart->plot.x.low && x <= chart->plot.x.high && on_line(c, cell, place, along, raw, k))
+    if (x >= chart->plot.x.low && x <= chart->plot.x.high &&
+        on_line(c, cell, setting, along, raw, k))
       kf_curve_add(curve, x, cell->top1, cell->n);
   }
   if (curve->n >= 2) return;
@@ -110,9 +113,9 @@ void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf
   chart->n--;
 }
 
-void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place, uint32_t k,
+void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_setting *setting, uint32_t k,
                        const char *name, unsigned colour) {
-  const kf_sweep_cell *cell = kf_sweep_find(c, place, true, k);
+  const kf_sweep_cell *cell = kf_sweep_find(c, setting, true, k);
   if (cell != NULL) kf_chart_baseline(chart, name, colour, cell->top1, cell->n);
 }
 
@@ -141,9 +144,9 @@ static void put_cell(kf_string *out, const kf_page *c, const kf_sweep_cell *cell
 }
 
 void kf_sweep_table(kf_string *out, const kf_page *c) {
-  enum { MOST = 400 };
+  enum { MAX_LINES = 400 };
   if (c->sweep == NULL || c->sweep->n_cells == 0) return;
-  size_t n = c->sweep->n_cells < MOST ? c->sweep->n_cells : MOST;
+  size_t n = c->sweep->n_cells < MAX_LINES ? c->sweep->n_cells : MAX_LINES;
   kf_string_addf(out, "<details><summary>%s of the sweep as a table</summary>\n",
                  n < c->sweep->n_cells ? "The first 400 numbers" : "All numbers");
   kf_table_begin(out, "sweep",

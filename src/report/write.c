@@ -1,4 +1,4 @@
-/* write.c - words and numbers of the page. */
+/* write.c - text and numbers of the page. */
 #include "report/write.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ size_t kf_characters(const char *text) {
   return count;
 }
 
-/* Characters that are escaped elsewhere become U+FFFD here, such as marks that reverse the
- * direction of a line: an isolate left open in a name would swallow the end of the page's own. */
+/* Characters that kf_escape_next escapes become U+FFFD here. They include bidirectional controls:
+ * an isolate left open in a name would affect the rest of the page. */
 void kf_put_text(kf_string *out, const char *text, size_t most) {
   size_t all = kf_characters(text), number = most > 0 && all > most ? most - 1 : all, at = 0;
   for (size_t i = 0; i < number; i++) {
@@ -82,9 +82,9 @@ kf_shown kf_show_points(double share) {
   return kf_showf("%s%.2f", share < -0.00005 ? "−" : "", 100 * fabs(share));
 }
 
-/* "3 × 10⁻⁷": mantissa to four digits, and the exponent in raised figures. */
+/* "3 × 10⁻⁷": three digits of the mantissa, and the exponent in superscripts. */
 static kf_shown show_power(double value) {
-  static const char *const raised[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  static const char *const superscripts[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   int exponent = (int)floor(log10(fabs(value)) + 1e-9);
   double mantissa = value / pow(10, exponent);
   kf_shown out;
@@ -95,7 +95,7 @@ static kf_shown show_power(double value) {
   snprintf(digits, sizeof digits, "%d", abs(exponent));
   at += snprintf(out.text + at, sizeof out.text - (size_t)at, "10%s", exponent < 0 ? "⁻" : "");
   for (const char *d = digits; *d != '\0'; d++)
-    at += snprintf(out.text + at, sizeof out.text - (size_t)at, "%s", raised[*d - '0']);
+    at += snprintf(out.text + at, sizeof out.text - (size_t)at, "%s", superscripts[*d - '0']);
   return out;
 }
 

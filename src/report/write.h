@@ -1,4 +1,4 @@
-/* write.h - words and numbers of the page: escaped, shortened, independent of the locale (page.c
+/* write.h - text and numbers of the page: escaped, shortened, independent of the locale (page.c
  * sets the C locale of the thread, so printf is safe). */
 #ifndef KF_REPORT_WRITE_H
 #define KF_REPORT_WRITE_H

@@ -1,7 +1,7 @@
 /* analysis.c - errors by class, confusions, and accuracy by margin.
  *
- * The pass keeps 17 bytes for each row: class, answer, position of the right one, margin. Then one
- * thread sorts and counts them, so the result does not depend on the order of the pass. */
+ * The pass keeps 17 bytes for each row: class, answer, position of the right answer, margin. Then
+ * one thread sorts and counts these, so the result does not depend on the order of the pass. */
 #include "score/evaluation.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
   }
 }
 
-/* Moves scored rows to the front. From here on an answer is right if it equals the truth: a row
- * with several right classes takes the one that was answered as its truth. */
+/* Moves scored rows to the front; returns how many. From here on an answer is right if it equals
+ * the truth: a row with several right classes gets the one that was answered as its truth. */
 static uint64_t pack(outcomes *all, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++) {
@@ -105,7 +105,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->margin > y->margin) - (x->margin < y->margin);
 }
 
-/* Rows of equal margin share a bin, so bins may be larger, or missing. */
+/* Rows of equal margin share a bin, so a bin may be larger than others, or missing. */
 static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
   qsort(rows, n, sizeof *rows, by_margin);
   uint64_t at = 0;
@@ -125,7 +125,7 @@ static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
 
 /* --- kf_analysis_new -------------------------------------------------------------------------- */
 
-/* The temperature of these scores; 0: none is known, and none was given. */
+/* Sets the temperature of these scores, unless none is known or given. */
 static kf_status find_temperature(kf_evaluation *e, double given) {
   const kf_prototypes *p = e->mapped != NULL ? e->mapped : e->raw;
   if (given == 0 && !(p->model->temperature > 0 && kf_prototypes_own(p))) return KF_OK;

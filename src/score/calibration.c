@@ -1,5 +1,5 @@
 /* calibration.c - how far probabilities can be trusted: log-likelihood, Brier score and calibration
- * error, in one pass without memory for rows.
+ * error, in one pass without memory for each row.
  *
  * The values of a row are rounded to multiples of 2^-40 and added as integers, so the result does
  * not depend on which worker has which rows. */
@@ -10,7 +10,7 @@
 #define BINS KF_CALIBRATION_BINS
 #define ONE  0x1p40
 
-/* Values are not negative; 2^20 is more than any log-likelihood of interest. */
+/* x >= 0, capped at 2^20, which is more than any log-likelihood of interest. */
 static kf_i128 fixed(double x) { return (int64_t)floor((x < 0x1p20 ? x : 0x1p20) * ONE + 0.5); }
 
 /* The bin of a probability above 0: (0, 1/15], (1/15, 2/15], … */

@@ -54,7 +54,7 @@ int kf_class_set_has(const kf_class_set *set, const char *name) {
 
 /* --- in the numbers of a model or gallery ----------------------------------------------------- */
 
-/* A line that must be a class number; -1: there is no such class. */
+/* Reads a line that must be a class number; *out: -1 if there is no such class. */
 static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known *known,
                              int32_t *out, kf_err *err) {
   const char *text = set->names.name[i];
@@ -68,7 +68,7 @@ static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known
   return KF_OK;
 }
 
-/* to[i] = the known number of class i of the set, or -1. */
+/* to[i]: the known number of class i of the set, or -1. */
 static kf_status find_classes(const kf_class_set *set, const kf_known *known, int32_t *to,
                               kf_err *err) {
   kf_classes listed = {set->from, set->names.n, &set->names};

@@ -1,24 +1,24 @@
 /* compare.c - intervals of accuracies, and two classifiers on the same rows.
  *
- * McNemar's test looks at the rows that one of them alone has right. If both were equally good,
+ * McNemar's test looks at the rows that only one of the two has right. If both were equally good,
  * each such row would be the toss of a fair coin; the p-value is the probability that n = b + c
  * tosses fall at least as unevenly as min(b, c) to max(b, c):
  *
  *     p = min(1, 2 P(X <= min(b, c))),   X ~ Binomial(n, 1/2).
  *
- * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each
- * is its neighbour times a ratio below 1, so no logarithms are needed, and terms below the smallest
- * number vanish. The sum over all k divides the sum of the tail.
+ * The terms C(n, k) are computed relative to the middle one, C(n, n/2), which is taken as 1. Each
+ * is its neighbour times a ratio below 1, so no logarithms are needed, and negligible terms
+ * underflow to 0. The sum of the tail is divided by the sum over all k.
  *
  * The upper bound of a paired loss is that of Tango's score interval (1998). With b rows lost and c
- * won of n, the loss is (b - c) / n. If it were d, the most likely share q of rows won would be the
- * positive root of 2n q^2 + (d (2n - b + c) - b - c) q - c d (1 - d) = 0, and
+ * won of n, the loss is (b - c) / n. If the true loss were d, the most likely share q of rows won
+ * would be the positive root of 2n q^2 + (d (2n - b + c) - b - c) q - c d (1 - d) = 0, and
  *
  *     (b - c - n d) / sqrt(n (2 q + d (1 - d)))
  *
  * would be about normal. It falls as d rises; the bound is the d at which it reaches -z. If the two
- * never differ, that is z^2 / (n + z^2), about 2.7 / n: agreement on a few rows proves little, but
- * an interval from the standard error alone would have no width. */
+ * classifiers never differ, the bound is z^2 / (n + z^2), about 2.7 / n: agreement on a few rows
+ * proves little, but an interval from the standard error alone would have no width. */
 #include "score/evaluation.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ double kf_mcnemar(uint64_t b, uint64_t c) {
   return p < 1 ? p : 1;
 }
 
-/* The difference of two proportions of the same n rows, of which b and c are right in one alone. */
+/* The interval of the difference of two accuracies on the same rows. */
 static void paired_interval(kf_comparison *r) {
   const double z = NORMAL_97_5;
   double b = (double)r->only_a + 0.5, c = (double)r->only_b + 0.5, n = (double)r->n + 2;

@@ -1,6 +1,5 @@
 /* evaluation.c - the nearest prototypes of judged rows in each requested space, and their accuracy.
- * Every row is passed to a callback with its answers; memory does not grow with rows times
- * classes. */
+ * Every row is passed to a callback with its answers; nothing has rows times classes entries. */
 #include "score/evaluation.h"
 
 #include <math.h>

@@ -22,7 +22,7 @@ typedef struct kf_evaluation {
   kf_judge judge;
   kf_prototypes *mapped, *raw; /* NULL: not wanted */
   uint32_t top;
-  double temperature; /* 0: no probabilities. May be set after the start if there is one space */
+  double temperature; /* 0: no probabilities. With one space it may be set after the start */
 } kf_evaluation;
 
 /* Probabilities of a row. */
@@ -30,7 +30,7 @@ typedef struct kf_chance {
   double answer; /* of the best class */
   double right;  /* of the right classes together */
   double nll;    /* minus the logarithm of that */
-  double brier;  /* squared distance from the truth, whose right classes count as one */
+  double brier;  /* squared distance from the truth, in which all right classes count as one */
 } kf_chance;
 
 /* A row that is scored, and its answers in one space. */
@@ -44,19 +44,20 @@ typedef struct kf_answer {
   const kf_chance *chance; /* NULL: no probabilities */
   size_t worker;
 } kf_answer;
-/* Called by any worker, for rows in any order, once for each space. */
+/* Called on any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
-/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. It must be
- * cleared on failure, too. Errors go to the context. */
+/* top: answers for each row, at most KF_TOP; there are fewer if fewer classes take part. The
+ * evaluation must be cleared after a failure, too. Errors go to the context. */
 kf_status kf_evaluation_start(kf_evaluation *e, kf_ctx *ctx, const kf_model *model,
                               const kf_data *data, const kf_eval_options *options, uint32_t top);
-/* Counts the rows, including what `use` adds to the tallies; KF_ERR_DATA if none is scored. If
- * `others` is not NULL, takes its rows instead: all that are not bad, without right classes. */
+/* Passes all scored rows to `use` and sums the tallies; KF_ERR_DATA if no row is scored. If
+ * `others` is not NULL, it takes the rows of `others` instead: all that are not bad, without right
+ * classes. */
 kf_status kf_evaluation_run(const kf_evaluation *e, const kf_data *others, kf_answer_fn use,
                             void *argument, kf_eval_result *counts);
 void kf_evaluation_clear(kf_evaluation *e);
-/* Start, run and clear. The counts are left alone on failure. */
+/* Starts, runs and clears an evaluation. *counts is unchanged after a failure. */
 kf_status kf_evaluate(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                       const kf_eval_options *options, uint32_t top, kf_answer_fn use,
                       void *argument, kf_eval_result *counts);
@@ -70,15 +71,15 @@ typedef struct kf_chance_sums {
   kf_i128 confidence[KF_CALIBRATION_BINS];
 } kf_chance_sums;
 void kf_chance_add(kf_chance_sums *sums, const kf_chance *chance, bool right);
-/* Adds the sums of all ranks, into those of worker 0. */
+/* Adds the sums of all ranks to those of worker 0. */
 kf_status kf_chance_add_ranks(kf_ctx *ctx, kf_chance_sums *sums, unsigned workers);
-/* Of all workers together; the counts are of the rows. */
+/* Fills in *out from the sums of all workers and the counts of their rows. */
 void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsigned workers,
                          double temperature, const kf_eval_result *counts);
 
 /* --- wrong answers (mistakes.c) ---------------------------------------------------------- */
 
-/* Those of one worker. Zero-initialise. */
+/* The wrong answers of one worker. Zero-initialise. */
 typedef struct kf_mistake_list {
   kf_mistake *at;
   size_t n, room;
@@ -86,8 +87,8 @@ typedef struct kf_mistake_list {
 } kf_mistake_list;
 /* Adds a row whose answer is wrong. */
 void kf_mistake_add(kf_mistake_list *list, const kf_answer *row, double margin);
-/* All of them, also those of other ranks, by row, to be freed with kf_free; clears the lists.
- * KF_ERR_MEM if one has failed. */
+/* All wrong answers, including those of other ranks, sorted by row, to be freed with kf_free.
+ * Clears the lists. KF_ERR_MEM if one has failed. */
 kf_status kf_mistakes_join(kf_ctx *ctx, kf_mistake_list *lists, unsigned n, kf_mistake **out,
                            size_t *n_out);
 

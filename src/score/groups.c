@@ -10,7 +10,7 @@
 /* Marks of a class, as bits. */
 enum { FIRST = 1, SECOND = 2, ABOVE = 4, BELOW = 8, NOT_LEAF = 16 };
 
-/* Marks the classes of a set, which the hierarchy must know, in marks [n]. */
+/* Sets a bit in marks[n] for the classes of a set, all of which must be in the hierarchy. */
 static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned char bit,
                       unsigned char *marks, kf_err *err) {
   for (uint32_t i = 0; i < set->names.n; i++) {
@@ -26,22 +26,22 @@ static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned c
   return KF_OK;
 }
 
-/* Gives the mark `to` to every class that can be reached from one with any of the marks `from`, in
- * one step or more. */
+/* Gives the mark `to` to every class that can be reached, in one step or more, from a class with
+ * any of the marks `from`. */
 static kf_status reach(const kf_hierarchy *h, const kf_links *links, unsigned char from,
                        unsigned char to, unsigned char *marks, kf_err *err) {
-  size_t n = h->classes.n, waiting = 0;
+  size_t n = h->classes.n, depth = 0;
   uint32_t *stack = kf_alloc(2 * n, sizeof *stack); /* each class once as `from`, once as `to` */
   if (stack == NULL) return kf_fail_memory(err);
   for (uint32_t k = 0; k < n; k++)
-    if (marks[k] & from) stack[waiting++] = k;
-  while (waiting > 0) {
-    uint32_t k = stack[--waiting];
+    if (marks[k] & from) stack[depth++] = k;
+  while (depth > 0) {
+    uint32_t k = stack[--depth];
     for (uint64_t i = k > 0 ? links->ends[k - 1] : 0; i < links->ends[k]; i++) {
       uint32_t other = links->list[i];
       if (marks[other] & to) continue;
       marks[other] |= to;
-      stack[waiting++] = other;
+      stack[depth++] = other;
     }
   }
   kf_free(stack);
@@ -50,8 +50,8 @@ static kf_status reach(const kf_hierarchy *h, const kf_links *links, unsigned ch
 
 /* --- kin -------------------------------------------------------------------------------------- */
 
-/* The classes whose marks in `mask` are those of `wanted`: of the hierarchy, or of a list, in the
- * order of either. */
+/* The classes of the hierarchy or, if given, of a list, in their order, whose marks in `mask` equal
+ * `wanted`. */
 static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *list,
                             const unsigned char *marks, unsigned char mask, unsigned char wanted,
                             kf_class_set **out) {

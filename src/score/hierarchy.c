@@ -1,7 +1,7 @@
 /* hierarchy.c - reads a graph of classes from lines 'PARENT CHILD'.
  *
- * A class may have several parents, as in WordNet. Lines are kept as neighbours in both
- * directions. To find a cycle, classes without parents are removed until none is left. */
+ * A class may have several parents, as in WordNet. Lines are kept as neighbours in both directions.
+ * To find a cycle, classes without parents are removed until none is left. */
 #include "score/hierarchy.h"
 
 #include <inttypes.h>
@@ -75,7 +75,7 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
   return KF_OK;
 }
 
-/* Allocates names for all classes of the hierarchy; lines may add more. */
+/* Allocates names for all classes of the hierarchy, to which lines may add more. */
 static kf_status read_names(reader *r, const char *path, kf_err *err) {
   if (path == NULL) return KF_OK;
   r->names_room = r->h->classes.n;
@@ -108,7 +108,7 @@ static uint64_t begin_of(const kf_links *links, uint32_t k) {
   return k > 0 ? links->ends[k - 1] : 0;
 }
 
-/* Removes classes whose parents are all gone; those left are on a cycle, or below one. */
+/* Removes classes whose parents are all removed; any that are left are on a cycle or below one. */
 static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
   size_t n = h->classes.n, done = 0, found = 0;
   kf_arena arena = {0};
@@ -127,7 +127,7 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
       if (--parents[h->children.list[i]] == 0) queue[found++] = h->children.list[i];
   }
   if (status == KF_OK && found < n) {
-    /* Walking up among those left must reach a class for the second time. */
+    /* Walking up among the rest reaches some class a second time. */
     uint32_t at = 0;
     while (parents[at] == 0) at++;
     for (size_t step = 0; step < n; step++) {

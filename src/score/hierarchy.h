@@ -12,7 +12,7 @@ typedef struct kf_links {
 
 struct kf_hierarchy {
   kf_name_set classes;
-  char **names; /* [n] to be shown; NULL: none */
+  char **names; /* [n] for display; NULL: none */
   uint64_t n_edges;
   kf_links parents, children;
   kf_arena arena; /* holds the links and each name */

@@ -1,4 +1,4 @@
-/* judged.c - counting rows, and the one pass over rows that are scored.
+/* judged.c - counts rows; the one pass over scored rows.
  *
  * Every worker has its own tally; sums of integers do not depend on the order. Scored rows are
  * moved to the front of their batch, without gaps. */
@@ -101,7 +101,7 @@ typedef struct judged_job {
 typedef struct judged_workspace {
   kf_right *right;  /* [rows of a batch] */
   uint64_t *number; /* [rows of a batch] */
-  void *own;        /* of the caller */
+  void *own;        /* the caller's workspace */
 } judged_workspace;
 
 static void make_workspace(const void *argument, void *workspace, kf_arena *arena) {
@@ -145,7 +145,7 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
   return j->pass->work(j->pass->argument, &rows, err);
 }
 
-/* Sums the tallies over workers and ranks, into the first one. */
+/* Sums the tallies of all workers and ranks into the first one. */
 static kf_status add_over_ranks(kf_ctx *ctx, kf_tally *tallies, const kf_judge *judge,
                                 kf_arena *arena) {
   if (!kf_is_shared(&ctx->ranks)) return KF_OK;

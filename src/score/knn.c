@@ -1,8 +1,8 @@
 /* knn.c - k-nearest-neighbour accuracy of a gallery: over a data set, or leave-one-out.
  *
- * One search with the largest k serves the smaller ones, whose neighbours come first among its own.
- * All threads map and search a batch of rows; the calling thread counts the votes, which takes
- * almost no time. */
+ * One search with the largest k serves the smaller ones, since neighbours come in order. All
+ * threads map and search a batch of rows; the calling thread counts the votes, which takes almost
+ * no time. */
 #include "score/score.h"
 
 static const char stage[] = "eval k-NN";
@@ -12,7 +12,7 @@ typedef struct knn_job {
   const kf_gallery *gallery;
   const uint32_t *k; /* [n_k], rising */
   size_t n_k;
-  uint32_t most; /* the last of them */
+  uint32_t most; /* the largest k */
   kf_poll poll;
   kf_judge judge;
   uint64_t batch; /* rows */
@@ -36,7 +36,7 @@ static uint32_t best_position(const kf_poll *poll, const kf_right *right) {
   return best;
 }
 
-/* Votes of the neighbours that were found for row i of a batch. */
+/* Counts the votes of the neighbours of row i of a batch. */
 static void count_votes(knn_job *j, uint64_t i, const kf_right *right) {
   uint32_t from = 0;
   for (size_t t = 0; t < j->n_k; t++) {
@@ -90,7 +90,7 @@ static kf_status check_list(const knn_job *j, uint64_t neighbours, kf_err *err) 
   return kf_check_neighbours(j->most, neighbours, err);
 }
 
-static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_options *o) {
+static kf_status evaluate(knn_job *j, const kf_data *data, const kf_gallery_eval_options *o) {
   kf_err *err = &j->ctx->err;
   uint64_t rows = data != NULL ? data->rows : j->gallery->rows;
   KF_TRY(kf_judge_start(j->ctx, &j->judge, kf_known_gallery(j->gallery), o->set, data, rows,
@@ -125,7 +125,7 @@ kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data 
   KF_TRY(kf_poll_start(&j.poll, gallery, o.weighted, o.temperature, err));
   KF_TRY(check_list(&j, gallery->rows - (data == NULL), err));
   if (data != NULL) KF_TRY(kf_gallery_check_data(gallery, data, err));
-  kf_status status = run(&j, data, &o);
+  kf_status status = evaluate(&j, data, &o);
   if (status == KF_OK) {
     *counts = j.counts;
     for (size_t t = 0; t < j.n_k; t++) hits[t] = j.hits[t];

@@ -1,9 +1,9 @@
 /* match.c - translates the classes of labels or of a truth to those of a model or gallery.
  *
- * A row is judged by its label or, if a truth is given, by the set of classes that this has for
- * it. Either way classes are translated to the numbers of the model (or gallery) once, before the
- * pass over the rows. Classes that are unknown or do not take part are dropped from a set; a row
- * whose set becomes empty is counted as absent. */
+ * A row is judged by its label or, if there is a truth, by the set of classes that the truth has
+ * for it. Either way classes are translated to the numbers of the model (or gallery) once, before
+ * the pass over the rows. Classes that are unknown or do not take part are dropped from a set; a
+ * row whose set becomes empty is counted as absent. */
 #include "score/score.h"
 
 kf_known kf_known_model(const kf_model *model, kf_part part) {
@@ -64,7 +64,7 @@ static kf_status match_classes(kf_judge *judge, const kf_names *own, kf_err *err
   return KF_OK;
 }
 
-/* The truth in known numbers, without unknown classes. */
+/* Translates the truth to known numbers, without unknown classes. */
 static kf_status translate(kf_judge *judge, kf_err *err) {
   const kf_truth *truth = judge->truth;
   uint64_t all = truth->rows > 0 ? truth->ends[truth->rows - 1] : 0, n = 0, at = 0;

@@ -1,9 +1,10 @@
-/* open_set.c - how well the score of the nearest prototype tells rows of known classes from others.
+/* open_set.c - how well the score of the nearest prototype separates rows of known classes from
+ * others.
  *
  * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances are negated.
- * The area under the ROC curve is the share of pairs of a known and an unknown row in which the
- * known one has the larger score, ties counting half. Twice the number of such pairs is a whole
- * number, so only the last division rounds. */
+ * The area under the ROC curve is the probability that a known row has a larger score than an
+ * unknown row, with ties counting half. Twice the number of such combinations is an integer, so
+ * only the last division rounds. */
 #include "score/evaluation.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static int by_value(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-static void sort(score_list *scores, uint64_t rows) {
+static void sort_scores(score_list *scores, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++)
     if (!isnan(scores->at[i])) scores->at[n++] = scores->at[i];
@@ -33,14 +34,14 @@ static void sort(score_list *scores, uint64_t rows) {
 }
 
 /* Empty; check the arena. */
-static score_list make(kf_arena *arena, uint64_t rows, bool distances) {
+static score_list make_list(kf_arena *arena, uint64_t rows, bool distances) {
   score_list scores = {.sign = distances ? -1 : 1};
   KF_TAKE(arena, scores.at, rows);
   for (uint64_t i = 0; !arena->failed && i < rows; i++) scores.at[i] = NAN;
   return scores;
 }
 
-/* Walks up both lists: every known score beats the unknown ones below it. */
+/* Walks up both lists, counting for every known score the unknown ones below it. */
 static double area(const double *known, uint64_t n, const double *unknown, uint64_t m) {
   uint64_t twice = 0, below = 0, upto = 0;
   for (uint64_t i = 0; i < n; i++) {
@@ -67,7 +68,7 @@ static double share_reaching(const score_list *scores, uint64_t n, double thresh
   return (double)reaching / (double)n;
 }
 
-/* Measures the threshold of the model. */
+/* Measures what the threshold of the model keeps and refuses. */
 static void apply_threshold(const kf_prototypes *p, const score_list *known,
                             const score_list *unknown, kf_open_set_result *out) {
   const kf_model *m = p->model;
@@ -82,8 +83,8 @@ static kf_status measure(const kf_evaluation *e, const kf_data *others, kf_arena
   const kf_prototypes *p = e->mapped != NULL ? e->mapped : e->raw;
   bool distances = p->metric == KF_METRIC_EUCLIDEAN;
   kf_eval_result counts;
-  score_list known = make(arena, e->data->rows, distances);
-  score_list unknown = make(arena, others->rows, distances);
+  score_list known = make_list(arena, e->data->rows, distances);
+  score_list unknown = make_list(arena, others->rows, distances);
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(kf_evaluation_run(e, NULL, keep, &known, &counts));
   KF_TRY(kf_join_rows(e->ctx, e->data, known.at, sizeof *known.at));
@@ -92,8 +93,8 @@ static kf_status measure(const kf_evaluation *e, const kf_data *others, kf_arena
   KF_TRY(kf_join_rows(e->ctx, others, unknown.at, sizeof *unknown.at));
   out->n_unknown = counts.n;
   if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all rows of unknown classes are bad");
-  sort(&known, e->data->rows);
-  sort(&unknown, others->rows);
+  sort_scores(&known, e->data->rows);
+  sort_scores(&unknown, others->rows);
   summarise(&known, &unknown, out);
   apply_threshold(p, &known, &unknown, out);
   return KF_OK;

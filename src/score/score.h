@@ -1,5 +1,5 @@
 /* score.h - which rows of a data set can be scored, which classes are right for them, and the pass
- * over such rows. */
+ * over these rows. */
 #ifndef KF_SCORE_H
 #define KF_SCORE_H
 
@@ -33,7 +33,7 @@ struct kf_class_set {
  * classes; KF_ERR_DATA if none is known. The error goes to the context. */
 kf_status kf_known_restrict(kf_ctx *ctx, kf_known *known, const kf_class_set *set, kf_arena *arena);
 
-/* --- what is right (match.c) ------------------------------------------------------------------ */
+/* --- right classes (match.c) ------------------------------------------------------------------ */
 
 struct kf_truth {
   uint64_t rows;
@@ -71,10 +71,10 @@ typedef struct kf_judge {
 } kf_judge;
 
 /* Classes are matched by name if both sides have names, by number if neither has; KF_ERR_DATA if
- * only one has, if there are neither labels nor a truth, or if a truth has another number of
- * rows. set NULL: all classes take part. data NULL: labels are in known numbers already. Names,
- * counts and truth must outlive the judge, which must be cleared on failure, too. Errors go to
- * the context. */
+ * only one has, if there are neither labels nor a truth, or if a truth has another number of rows.
+ * set NULL: all classes take part. data NULL: labels are known numbers already. Names, counts and
+ * truth must outlive the judge, which must be cleared after a failure, too. Errors go to the
+ * context. */
 kf_status kf_judge_start(kf_ctx *ctx, kf_judge *judge, kf_known known, const kf_class_set *set,
                          const kf_data *data, uint64_t rows, const kf_truth *truth);
 void kf_judge_clear(kf_judge *judge);
@@ -94,7 +94,7 @@ typedef struct kf_tally {
 
 /* n empty tallies, one for each worker; NULL: out of memory. */
 kf_tally *kf_tallies_take(kf_arena *arena, const kf_judge *judge, unsigned n);
-/* All of them together, absent_classes and hits included; bytes between members are zero. */
+/* The sum of n tallies, with absent_classes and hits; padding bytes are zero. */
 void kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge,
                     kf_eval_result *sum);
 /* Counts a row and returns its fate. */
@@ -105,7 +105,7 @@ kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_e
 
 /* --- one pass over judged rows (judged.c) ----------------------------------------------------- */
 
-/* The scored rows of a batch, as a worker gets them. */
+/* The scored rows of a batch. */
 typedef struct kf_judged {
   uint64_t n;
   const float *rows; /* [n][dim] */

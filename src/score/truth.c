@@ -1,7 +1,7 @@
 /* truth.c - the right classes of each row, where a single label is not enough.
  *
- * Entries of a file belong to rows by their order or by ids. The truth keeps a list of classes
- * for each row, in numbers of its own; kf_judge_start translates them to those of a model. */
+ * Entries of a file are assigned to rows by order or by ids. The truth keeps a list of classes for
+ * each row, with its own numbers; kf_judge_start translates these to the numbers of a model. */
 #include "score/truth.h"
 
 #include <inttypes.h>
@@ -20,13 +20,13 @@ void kf_id_without_folder(const char **text, size_t *length) {
   *length = (size_t)(end - begin);
 }
 
-/* An ending is a dot and a letter, followed by at most four letters or digits: ".JPEG". */
-void kf_id_without_ending(const char *text, size_t *length) {
+/* An extension is a dot and a letter, followed by at most four letters or digits: ".JPEG". */
+void kf_id_without_extension(const char *text, size_t *length) {
   size_t n = 0; /* letters and digits at the end */
   while (n < *length && (is_letter(text[*length - n - 1]) || is_digit(text[*length - n - 1]))) n++;
   if (n < 1 || n > 5 || n + 1 >= *length) return;
-  const char *ending = text + *length - n;
-  if (ending[-1] == '.' && is_letter(*ending)) *length -= n + 1;
+  const char *extension = text + *length - n;
+  if (extension[-1] == '.' && is_letter(*extension)) *length -= n + 1;
 }
 
 /* The number after "_val_" at the end of an id; 0: there is none. */
@@ -66,15 +66,15 @@ typedef struct alignment {
   uint64_t matched;
 } alignment;
 
-/* -1: no entry. */
+/* Finds the entry of an id; *out: -1 if there is none. */
 static kf_status find_entry(const alignment *a, uint64_t line, const char *id, size_t length,
                             int64_t *out, kf_err *err) {
   *out = -1;
   kf_id_without_folder(&id, &length);
-  /* What looks like an ending may not be one: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
+  /* What looks like an extension may be part of an id, such as 'a.b' of 'a.b.png'. */
   if (a->map != NULL) *out = kf_dict_find(a->map, id, length);
   if (*out >= 0) return KF_OK;
-  kf_id_without_ending(id, &length);
+  kf_id_without_extension(id, &length);
   if (a->map != NULL) {
     *out = kf_dict_find(a->map, id, length);
     return KF_OK;
@@ -139,7 +139,7 @@ static kf_status take_names(kf_truth *truth, kf_entries *e, kf_names *given, kf_
   return KF_OK;
 }
 
-/* Entry i belongs to row i: the lists are handed over. */
+/* Entry i belongs to row i: takes over the lists. */
 static void by_order(kf_truth *truth, kf_entries *e) {
   truth->rows = e->n;
   truth->ends = e->ends;

@@ -22,17 +22,17 @@ typedef struct kf_entries {
   kf_string ids;
   uint64_t *id_ends; /* [n] */
   size_t id_ends_room;
-  bool numbered; /* entry i is about the image with number i + 1: .json */
+  bool numbered; /* entry i is that of the image with number i + 1: .json */
 } kf_entries;
 
-/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. The entries
- * must be cleared on failure, too. */
+/* names: the names of class numbers, from the file `classes`; n = 0: none. The entries must be
+ * cleared after a failure, too. */
 kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,
                           const char *classes, kf_err *err);
 void kf_entries_clear(kf_entries *entries);
 
-/* An id without its folder, and without an ending such as ".JPEG". */
+/* Removes the folder, and an extension such as ".JPEG", from an id. */
 void kf_id_without_folder(const char **text, size_t *length);
-void kf_id_without_ending(const char *text, size_t *length);
+void kf_id_without_extension(const char *text, size_t *length);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * All three hold entries, each with its classes. Text and CSV are streamed, a JSON file is read
  * whole. The first class of a file decides whether classes are numbers or names, so that a typo in
- * a file of numbers is an error and not a class called 'nan'. */
+ * a file of numbers is an error and not a class named 'nan'. */
 #include "score/truth.h"
 
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static kf_status add_class(reader *r, const char *text, size_t length, kf_err *e
   return KF_OK;
 }
 
-/* "970, 795": every part is a class, with the spaces around it removed. A trailing separator is
+/* "970, 795": every part is a class, without the spaces around it. A trailing separator is
  * allowed. */
 static kf_status add_classes(reader *r, const char *text, size_t length, char separator,
                              kf_err *err) {
@@ -151,7 +151,7 @@ static kf_status next_field(reader *r, const char *text, size_t length, size_t *
   return r->field.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* The column of classes may have several names; the first one present counts. */
+/* The column of classes may have one of several names; the first of these counts. */
 static kf_status csv_header(reader *r, const char *text, size_t length, kf_err *err) {
   static const char *const names[] = {"proposed_labels", "labels", "label"};
   size_t best = 3;
@@ -179,7 +179,7 @@ static kf_status add_id(reader *r, kf_err *err) {
   const char *text = r->field.data;
   size_t length = r->field.n;
   kf_id_without_folder(&text, &length);
-  kf_id_without_ending(text, &length);
+  kf_id_without_extension(text, &length);
   if (length == 0) return kf_fail_file(err, e->path, "line %" PRIu64 " has no id", r->place);
   kf_string_add(&e->ids, text, length);
   if (e->ids.failed || !kf_grow((void **)&e->id_ends, &e->id_ends_room, e->n, sizeof *e->id_ends))
@@ -210,7 +210,7 @@ static kf_status csv_line(void *argument, uint64_t line, const char *text, size_
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* The text of a number is followed by the rest of the source, so its length has to be found. */
+/* The text of a number is followed by the rest of the file, so its length has to be found. */
 static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
   kf_entries *e = r->entries;
   const char *text = node->text;

@@ -56,7 +56,7 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
                             int32_t *out, kf_err *err) {
   uint64_t number;
   *out = NO_CLASS;
-  if (length == 0) return KF_OK; /* neighbours without labels */
+  if (length == 0) return KF_OK; /* the neighbours have no labels */
   if (a->map != NULL) {
     kf_unescape(text, length, &a->name);
     if (a->name.failed) return kf_fail_memory(err);
@@ -103,7 +103,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
 static void judge_row(answers *a, uint64_t row, int32_t label) {
   int32_t answer = a->answer[row];
   kf_right right;
-  if (answer == NO_LINE) label = KF_LABEL_BAD; /* was left out */
+  if (answer == NO_LINE) label = KF_LABEL_BAD; /* the file has no answer for it */
   if (kf_count_row(a->tally, &a->judge, row, label, &right) != KF_FATE_SCORED) return;
   bool hit = kf_is_right(&right, answer);
   a->out->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
@@ -127,7 +127,7 @@ static kf_status judge_rows(kf_ctx *ctx, answers *a) {
 static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth,
                             const kf_class_set *set) {
   kf_err *err = &ctx->err;
-  int64_t *counts; /* every class of the labels or of the truth is known */
+  int64_t *counts; /* 1: every class of the labels or of the truth is known */
   KF_TAKE(&a->arena, a->answer, a->rows);
   KF_TAKE(&a->arena, counts, a->n_classes);
   if (a->arena.failed) return kf_fail_memory(err);

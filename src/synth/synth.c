@@ -1,7 +1,8 @@
 /* synth.c - the synthetic world (world.c) as data sets.
  *
- * Images: a row is a function of (seed, classes, dim, split, row) and is made by the thread that
- * fetches it; the data set holds only the class centres. Texts: one row per class, made at once. */
+ * Image rows are functions of (seed, classes, dim, split, row), computed by the thread that fetches
+ * them; the data set holds only the class centres. Texts are one row per class, all computed when
+ * the data set is opened. */
 #include "file/file.h"
 #include "synth/world.h"
 
@@ -16,8 +17,8 @@
 typedef struct synth_data {
   kf_data data; /* first, so that a kf_data * is one of these */
   kf_synth_options options;
-  kf_world *world; /* images */
-  float *texts;    /* texts, [K][dim] */
+  kf_world *world; /* of images */
+  float *texts;    /* [K][dim] of texts */
 } synth_data;
 
 /* --- the kind of data set -------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static kf_status check_options(kf_synth_options *out, uint64_t *rows, kf_err *er
   return KF_OK;
 }
 
-/* "c0000", "c0001", … A class has the same name whatever the number of classes. */
+/* "c0000", "c0001", … The name of a class does not depend on the number of classes. */
 static kf_status make_names(uint32_t n, kf_names *out, kf_err *err) {
   char(*text)[12];
   const char **list;
@@ -106,10 +107,10 @@ static kf_status make_texts(synth_data *synth, const kf_kernels *kernels, kf_err
   uint64_t size = (uint64_t)synth->options.classes * synth->options.dim;
   synth->texts = kf_alloc(size, sizeof *synth->texts);
   if (synth->texts == NULL) return kf_fail_memory(err);
-  kf_status status = kf_world_texts(synth->world, kernels, synth->texts, err);
+  kf_world_texts(synth->world, kernels, synth->texts);
   kf_world_free(synth->world); /* its centres are no longer needed */
   synth->world = NULL;
-  return status;
+  return KF_OK;
 }
 
 static kf_status fill(synth_data *synth, const kf_kernels *kernels, bool text, kf_err *err) {

@@ -1,38 +1,37 @@
 /* world.c - a world of image and text embeddings that behave like CLIP's.
  *
- * Rows are made in a latent space of D axes, sorted from noisy to quiet, and turned into embeddings by
- * one random orthogonal map Q. With j = 0 … D-1 and t_j = (j + 1/2) / D:
+ * Rows are generated in a latent space of D axes, sorted from noisy to quiet, and a random
+ * orthogonal map Q turns them into embeddings. With j = 0 … D-1 and t_j = (j + 1/2) / D:
  *
- *   noise       w_j  ~ (j + 3)^(-3/4) (1 - t_j)^(5/8), sum 1: the spectrum of the scatter within
+ *   noise       w_j ~ (j + 3)^(-3/4) (1 - t_j)^(5/8), sum 1: the spectrum of the scatter within
  *               classes, a power law that falls off at the quiet end.
  *   offsets     o = diag(w)^(1/2) H diag(G)^(1/2) g, with g Gaussian, H a fixed orthogonal map and
- *               G_i ~ (i + 2)^(-gamma), mean 1. Offsets are as strong along an axis as the noise is
- *               (E o_j^2 = w_j up to the grain of H), so whitening matters; but their spectrum is
- *               steeper than the noise's, and their principal directions are not the noise's axes.
+ *               G_i ~ (i + 2)^(-gamma), with mean 1. Along each axis offsets are about as strong as
+ *               the noise (E o_j^2 = w_j but for the finite mixing of H), so whitening matters. But
+ *               their spectrum is steeper than that of the noise, and their principal directions
+ *               are not its axes.
  *   classes     ten classes make a group, eight groups a super-category:
  *                 c_k = A_s o_super(k) + A_g o_group(k) + A_c h_group(k) o_k
- *               with a gamma for each level, flatter towards the classes, and h the spread of
+ *               with a gamma for each level, flattest for the classes, and h the spread of the
  *               classes in a group, so that some groups are hard and others easy.
  *   images      u = m + (1 - a) c_k + a c_other + N r diag(w)^(1/2) g
- *               m is the common mean (the cone); r^2 = r_k^2 r_i^2 makes some classes and some
- *               pictures more varied than others; and a = U^3, with U uniform, is how much of the
- *               picture shows something else: half of the time a class of the same group, otherwise
- *               any class. Without a, only noise would limit accuracy, and whitening would repair
- *               far more than it does in reality.
+ *               m is the common mean (the cone of embeddings); r^2 = r_k^2 r_i^2 makes some
+ *               classes and some pictures vary more than others; and a = U^3, with U uniform, is
+ *               how much of the picture shows something else: half of the time a class of the same
+ *               group, otherwise any class. Without a, noise alone would limit accuracy, and
+ *               whitening would help far more than it does on real data.
  *   text        v_k = m' + diag(V) (T_s o_super + T_g o_group + T_c o_k) + noise on quiet axes,
- *               without its component along m. Class names tell siblings apart better than
- *               pictures do (T_c > 1), and text knows little of the axes where pictures vary most
- *               (V).
+ *               with its component along m removed. Class names separate siblings better than
+ *               pictures do (T_c > 1), and text says little about the axes along which pictures
+ *               vary most (V).
  *   gap         two quiet axes, q and p = q - 1, hold a constant for each modality: images are at
  *               IMAGE_P and IMAGE_Q along them, texts scatter around TEXT_P and TEXT_Q. This is the
  *               component of the modality gap that whitening amplifies.
- *   length      the latent row apart from p and q is scaled so that the whole has unit length, and
- *               Q turns it into the embedding. Scaling p and q as well would make them noisy: what
- *               varies in length varies along the mean.
+ *   length      the latent row is scaled to unit length, except for p and q, which would otherwise
+ *               become noisy. Then Q turns it into the embedding.
  *
- * Only +, -, *, / and sqrt in IEEE single and double precision in a fixed order and 64-bit integers
- * are used, and no libm function that may differ between machines. That is why exponents of powers are
- * in eighths. */
+ * The same bits on every machine: only +, -, *, / and sqrt in IEEE arithmetic in a fixed order, and
+ * 64-bit integers; no function of libm, which may differ. That is why exponents are in eighths. */
 #include "synth/world.h"
 
 #include <math.h>
@@ -40,54 +39,54 @@
 /* --- constants ------------------------------------------------------------------------------- *
  *
  * Fitted to OpenAI CLIP ViT-B/32 on ImageNet: 4 training and 3 test images of each of 1000 classes,
- * text 'a photo of a …'. "S_w" is the scatter within classes of unit rows. docs/synth.md has the
- * table of all of them against this world, tools/calibrate_synth.py makes it. */
+ * text 'a photo of a …'. S_w is the scatter of unit rows within classes. docs/synth.md compares the
+ * measured statistics with those of this world; tools/calibrate_synth.py makes its table. */
 
 /* The spectrum of S_w: shares of eigenvalues 1, 2, 5, 10, 20, 50, 100, 200, 400, 501. */
 #define NOISE_SHIFT        3.0
 #define NOISE_EIGHTHS      6
 #define NOISE_BEND_EIGHTHS 5
 #define NOISE_TOTAL        0.225 /* trace S_w / (N - K) = 0.265, of which `a` makes the rest */
-/* Uneven variety of classes and of rows: squared distance of test rows to the mean of their class
- * has a relative deviation of 0.40, 56 % of it (with 3 rows a class) between classes. */
+/* How much classes and rows differ in variety: the squared distance of test rows to their class
+ * mean has a relative deviation of 0.40, 56 % of it (with 3 rows a class) between classes. */
 #define NOISE_CLASS_RANGE 0.6
 #define NOISE_ROW_RANGE   0.6
 
-/* Squared lengths of the offsets: trace of the scatter of class means, 0.213 after the shrinking by
- * 1 - a; the division between the levels from raw and whitened accuracy, top-1 against top-5. */
+/* Squared lengths of the offsets. Their sum is fitted to the trace of the scatter of class means,
+ * 0.213 after shrinking by 1 - a; the levels to raw and whitened accuracy, top-1 and top-5. */
 #define SUPER_TOTAL 0.120
 #define GROUP_TOTAL 0.090
 #define CLASS_TOTAL 0.048
 #define GROUP_SIZE  10u /* classes in a group */
 #define SUPER_SIZE  80u /* classes in a super-category */
-/* Exponents gamma: the spectrum of the class means, and accuracy in 32 … 256 dimensions. */
+/* Exponents gamma, fitted to the spectrum of class means and to accuracy in 32 … 256 dimensions. */
 #define OFFSET_SHIFT  2.0
 #define SUPER_EIGHTHS 10
 #define GROUP_EIGHTHS 8
 #define CLASS_EIGHTHS 6
-#define GROUP_RANGE   0.6 /* h = 1 - 0.6 … 1 + 0.6: quantiles of the nearest class means' cosine */
+#define GROUP_RANGE   0.6 /* h = 1 - 0.6 … 1 + 0.6: quantiles of cosines of nearest class means */
 #define SIBLING_SHARE 0.5 /* how often the other class in a picture is a sibling */
 
-/* The cone: length 0.72 of the mean of unit rows (the mean of the offsets adds to MEAN_LENGTH), its
- * energy along the axes of S_w partly like the noise, partly even. */
+/* The cone: the mean of unit rows has length 0.72 (the mean of the offsets adds to MEAN_LENGTH).
+ * Its energy along the axes of S_w is partly that of the noise and partly uniform. */
 #define MEAN_LENGTH 0.66
 #define MEAN_NOISY  0.4
 
-/* Energy of both means along the quiet axes of S_w (most of it at ranks 503 and 508 of 512), and
- * the collapse of zero-shot accuracy when text is whitened without centring. */
+/* Energy of both means along the quiet axes of S_w (most of it on axes 503 and 508 of 512), and the
+ * collapse of zero-shot accuracy when text is whitened without centring. */
 #define IMAGE_P       0.19
 #define IMAGE_Q       0.09
 #define TEXT_P        0.10
 #define TEXT_Q        0.74
 #define TEXT_P_SPREAD 0.055
 #define TEXT_Q_SPREAD 0.04
-#define MOST_TAKEN    0.75 /* of the squared length of an image, by p and q; 0.05 as a rule */
-#define TEXT_MEAN     0.20 /* part of m in m': cosine 0.33 between the means, gap 0.87 long */
-/* Regression of text on class means along the axes of S_w rises from 0.09 to 0.9: V. */
+#define MAX_TAKEN     0.75 /* share of p and q in the squared length of an image; 0.05 as a rule */
+#define TEXT_MEAN     0.20 /* of m in m': cosine 0.33 between the means, gap of length 0.87 */
+/* V: regression of text on class means along the axes of S_w rises from 0.09 to 0.9. */
 #define VIEW_NUMERATOR   10.0
 #define VIEW_DENOMINATOR 40.0
-/* Zero-shot accuracy, the trace 0.388 of the scatter of unit text rows, and their correlation 0.40
- * with class means. */
+/* Fitted to zero-shot accuracy, to the trace of the scatter of unit text rows, 0.388, and to their
+ * correlation with class means, 0.40. */
 #define TEXT_SUPER       0.9
 #define TEXT_GROUP       0.9
 #define TEXT_CLASS       3.0
@@ -95,8 +94,8 @@
 
 /* --- random numbers ---------------------------------------------------------------------------- *
  *
- * Counter-based: number i of a key is output i of SplitMix64 started at the key, and a key is the hash
- * of (seed, stream, index). */
+ * Counter-based: number i of a key is output i of SplitMix64 started at the key. A key is a hash of
+ * (seed, stream, index). */
 
 typedef enum stream {
   STREAM_MEAN,
@@ -127,9 +126,9 @@ static uint32_t below(uint64_t key, uint64_t i, uint32_t n) {
   return (uint32_t)((number(key, i) >> 32) * n >> 32);
 }
 
-/* Nearly Gaussian: the number of ones among 48 random bits, plus a uniform dither from the
- * other 16. Variance 48/4 + 1/12 in units of 2^17, excess kurtosis -0.041, at most 7 deviations; an
- * integer below 2^22, hence exact in a float. */
+/* Nearly Gaussian: the number of ones among 48 random bits, plus a uniform dither from the other
+ * 16. In units of 2^17 the variance is 48/4 + 1/12; excess kurtosis -0.041, at most 7 standard
+ * deviations. An integer below 2^22, hence exact in a float. */
 static inline int32_t bell(uint64_t key, uint64_t i) {
   uint64_t z = number(key, i);
   uint64_t dither = z & 0xffff;
@@ -153,9 +152,10 @@ static void gaussians(uint64_t key, const float *scale, uint32_t dim, float *out
 /* --- orthogonal maps --------------------------------------------------------------------------- *
  *
  * A random permutation with random signs, then rounds of 2x2 Hadamard butterflies in constant
- * geometry: elements i and i + ceil(D/2) become elements 2i and 2i + 1, sum and difference. After
- * log2(D) rounds every output depends on every input. The factors 2^(-1/2) of all rounds are applied
- * once, first. If D is odd, the middle element goes to the end, times sqrt(2). */
+ * geometry: the sum and the difference of elements i and i + ceil(D/2) become elements 2i and 2i +
+ * 1. After log2(D) rounds every output depends on every input. The factors 2^(-1/2) of all rounds
+ * are applied together, before the first. If D is odd, the middle element moves to the end, times
+ * sqrt(2). */
 
 typedef struct map {
   uint32_t dim;
@@ -189,7 +189,7 @@ static void butterflies(const float *restrict in, uint32_t dim, float *restrict 
   if (second != half) out[dim - 1] = in[half] * 1.41421356f;
 }
 
-/* out = scale * map(in); out may not be `in`, which is overwritten. rest: [dim]. */
+/* out = scale * map(in). Overwrites `in`, which must not be `out`. rest: [dim], workspace. */
 static void map_apply(const map *m, float scale, float *in, float *rest, float *out) {
   float all = scale * m->scale;
   for (uint32_t i = 0; i < m->dim; i++) rest[i] = in[m->order[i]] * (m->sign[i] * all);
@@ -219,6 +219,8 @@ struct kf_world {
   float *mean;           /* [dim] m, and IMAGE_P, IMAGE_Q at p, q */
   float *centre;         /* [n_classes][dim] m + c_k */
   float *variety;        /* [n_classes] r_k^2 */
+  float *level[LEVELS];  /* [dim] the offsets of the current class, see next_class */
+  float *rest;           /* [2][dim] workspace */
   kf_arena arena;        /* of all arrays */
 };
 
@@ -284,25 +286,8 @@ static void make_mean(kf_world *world) {
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-/* The offsets of a class on its three levels. Classes are made in rising order from 0, so those of the
- * upper levels are made once. */
-typedef struct family {
-  float *offset[LEVELS]; /* [dim] each */
-  float *rest;           /* [2][dim] */
-  kf_arena arena;
-} family;
-
-static kf_status family_init(family *f, uint32_t dim, kf_err *err) {
-  *f = (family){0};
-  KF_TAKE(&f->arena, f->rest, 2 * (uint64_t)dim);
-  for (int level = 0; level < LEVELS; level++) KF_TAKE(&f->arena, f->offset[level], dim);
-  if (!f->arena.failed) return KF_OK;
-  kf_arena_free(&f->arena);
-  return kf_fail_memory(err);
-}
-
-static void make_offset(const kf_world *world, family *f, int level, uint32_t index) {
-  float *in = f->rest, *rest = f->rest + world->dim, *out = f->offset[level];
+static void make_offset(kf_world *world, int level, uint32_t index) {
+  float *in = world->rest, *rest = world->rest + world->dim, *out = world->level[level];
   gaussians(key_of(world->seed, (uint64_t)(STREAM_SUPER + level), index), world->offset[level],
             world->dim, in);
   map_apply(&world->h, 1, in, rest, out);
@@ -310,28 +295,27 @@ static void make_offset(const kf_world *world, family *f, int level, uint32_t in
   out[world->axis] = out[world->axis + 1] = 0;
 }
 
-static void family_next(const kf_world *world, family *f, uint32_t k) {
-  if (k % SUPER_SIZE == 0) make_offset(world, f, LEVEL_SUPER, k / SUPER_SIZE);
-  if (k % GROUP_SIZE == 0) make_offset(world, f, LEVEL_GROUP, k / GROUP_SIZE);
-  make_offset(world, f, LEVEL_CLASS, k);
+/* Makes the offsets of class k on the three levels. Classes must be made in order from 0, so that
+ * each offset of the upper levels is made once. */
+static void next_class(kf_world *world, uint32_t k) {
+  if (k % SUPER_SIZE == 0) make_offset(world, LEVEL_SUPER, k / SUPER_SIZE);
+  if (k % GROUP_SIZE == 0) make_offset(world, LEVEL_GROUP, k / GROUP_SIZE);
+  make_offset(world, LEVEL_CLASS, k);
 }
 
-static kf_status make_classes(kf_world *world, kf_err *err) {
-  family f;
-  KF_TRY(family_init(&f, world->dim, err));
+static void make_classes(kf_world *world) {
+  float *const *level = world->level;
   for (uint32_t k = 0; k < world->n_classes; k++) {
-    family_next(world, &f, k);
+    next_class(world, k);
     double u = uniform(key_of(world->seed, STREAM_GROUP_SPREAD, k / GROUP_SIZE), 0);
     float h = (float)(1 + GROUP_RANGE * (2 * u - 1));
     float *centre = world->centre + (size_t)k * world->dim;
     for (uint32_t j = 0; j < world->dim; j++)
-      centre[j] = world->mean[j] + (f.offset[LEVEL_SUPER][j] + f.offset[LEVEL_GROUP][j]) +
-                  h * f.offset[LEVEL_CLASS][j];
+      centre[j] = world->mean[j] + (level[LEVEL_SUPER][j] + level[LEVEL_GROUP][j]) +
+                  h * level[LEVEL_CLASS][j];
     u = uniform(key_of(world->seed, STREAM_CLASS_NOISE, k), 0);
     world->variety[k] = (float)(1 + NOISE_CLASS_RANGE * (2 * u - 1));
   }
-  kf_arena_free(&f.arena);
-  return KF_OK;
 }
 
 static kf_status world_allocate(kf_world *world, kf_err *err) {
@@ -341,7 +325,11 @@ static kf_status world_allocate(kf_world *world, kf_err *err) {
   KF_TAKE(arena, world->mean, dim);
   KF_TAKE(arena, world->centre, (uint64_t)world->n_classes * dim);
   KF_TAKE(arena, world->variety, world->n_classes);
-  for (int level = 0; level < LEVELS; level++) KF_TAKE(arena, world->offset[level], dim);
+  for (int level = 0; level < LEVELS; level++) {
+    KF_TAKE(arena, world->offset[level], dim);
+    KF_TAKE(arena, world->level[level], dim);
+  }
+  KF_TAKE(arena, world->rest, 2 * (uint64_t)dim);
   KF_TAKE_ZERO(arena, world->q.order, dim);
   KF_TAKE_ZERO(arena, world->h.order, dim);
   KF_TAKE(arena, world->q.sign, dim);
@@ -364,24 +352,24 @@ kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world
     make_noise(world);
     make_offsets(world);
     make_mean(world);
-    status = make_classes(world, err);
+    make_classes(world);
   }
   KF_HAND_OUT(status, out, world, kf_world_free);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* Scales the latent row to unit length, apart from axes p and q, and turns it into an embedding. */
+/* Scales the latent row to unit length, except for axes p and q, and maps it to an embedding. */
 static void finish(const kf_world *world, const kf_kernels *kernels, float *latent, float *rest,
                    float *out) {
   float p = latent[world->axis], q = latent[world->axis + 1];
   latent[world->axis] = latent[world->axis + 1] = 0;
   double taken = (double)p * p + (double)q * q;
-  if (taken > MOST_TAKEN) { /* an extreme draw in a world of few dimensions */
-    double shrink = sqrt(MOST_TAKEN / taken);
+  if (taken > MAX_TAKEN) { /* an extreme draw in a world of few dimensions */
+    double shrink = sqrt(MAX_TAKEN / taken);
     p = (float)(p * shrink);
     q = (float)(q * shrink);
-    taken = MOST_TAKEN;
+    taken = MAX_TAKEN;
   }
   float scale = (float)sqrt((1 - taken) / kernels->norm2(latent, world->dim));
   for (uint32_t j = 0; j < world->dim; j++) latent[j] *= scale;
@@ -390,7 +378,7 @@ static void finish(const kf_world *world, const kf_kernels *kernels, float *late
   map_apply(&world->q, 1, latent, rest, out);
 }
 
-/* The class that is also in the picture. It may be the class itself. */
+/* The other class in the picture. It may be the class itself. */
 static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {
   if (uniform(key, 1) >= SIBLING_SHARE) return below(key, 2, world->n_classes);
   uint32_t first = k - k % GROUP_SIZE, left = world->n_classes - first;
@@ -417,14 +405,14 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
   finish(world, kernels, latent, workspace + dim, out);
 }
 
-/* What text row k sees of the class, and its noise. */
-static void text_latent(const kf_world *world, const family *f, uint32_t k, double noise_scale,
-                        float *latent) {
+/* What text row k knows of its class, with noise. */
+static void text_latent(const kf_world *world, uint32_t k, double noise_scale, float *latent) {
+  float *const *level = world->level;
   uint64_t key = key_of(world->seed, STREAM_TEXT, k);
   for (uint32_t j = 0; j < world->dim; j++) {
     double view = (j + VIEW_NUMERATOR) / (j + VIEW_DENOMINATOR);
-    double seen = TEXT_SUPER * f->offset[LEVEL_SUPER][j] + TEXT_GROUP * f->offset[LEVEL_GROUP][j] +
-                  TEXT_CLASS * f->offset[LEVEL_CLASS][j];
+    double seen = TEXT_SUPER * level[LEVEL_SUPER][j] + TEXT_GROUP * level[LEVEL_GROUP][j] +
+                  TEXT_CLASS * level[LEVEL_CLASS][j];
     latent[j] = (float)(view * view * seen + noise_scale * position(world, j) * bell(key, j));
   }
 }
@@ -445,21 +433,17 @@ static void text_gap(const kf_world *world, uint32_t k, float *latent) {
   latent[q] = (float)(TEXT_Q + TEXT_Q_SPREAD * bell_unit() * bell(key, world->dim + 1));
 }
 
-kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
-                         kf_err *err) {
-  family f;
-  KF_TRY(family_init(&f, world->dim, err));
+void kf_world_texts(kf_world *world, const kf_kernels *kernels, float *rows) {
+  float *latent = world->rest;
   double total = 0;
   for (uint32_t j = 0; j < world->dim; j++) total += position(world, j) * position(world, j);
   double noise_scale = sqrt(TEXT_NOISE_TOTAL / total) * bell_unit();
   for (uint32_t k = 0; k < world->n_classes; k++) {
-    family_next(world, &f, k);
-    text_latent(world, &f, k, noise_scale, f.rest);
-    text_gap(world, k, f.rest);
-    /* Texts are scaled as a whole: their components along p and q vary anyway. */
-    float scale = (float)(1 / sqrt(kernels->norm2(f.rest, world->dim)));
-    map_apply(&world->q, scale, f.rest, f.rest + world->dim, rows + (size_t)k * world->dim);
+    next_class(world, k);
+    text_latent(world, k, noise_scale, latent);
+    text_gap(world, k, latent);
+    /* Texts are scaled with p and q, which vary in any case. */
+    float scale = (float)(1 / sqrt(kernels->norm2(latent, world->dim)));
+    map_apply(&world->q, scale, latent, latent + world->dim, rows + (size_t)k * world->dim);
   }
-  kf_arena_free(&f.arena);
-  return KF_OK;
 }

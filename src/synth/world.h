@@ -1,5 +1,5 @@
-/* world.h - the synthetic world: classes, image rows and text rows as functions of a seed. world.c has
- * the derivation and the constants. */
+/* world.h - the synthetic world: classes, image rows and text rows as functions of a seed. world.c
+ * has the model and its constants. */
 #ifndef KF_SYNTH_WORLD_H
 #define KF_SYNTH_WORLD_H
 
@@ -7,19 +7,18 @@
 
 typedef struct kf_world kf_world;
 
-/* The world of a seed with its first n_classes classes; memory is O(n_classes * dim). dim >= 8 and
- * n_classes >= 1. */
+/* The first n_classes classes of the world of a seed; memory is O(n_classes * dim). Requires dim >=
+ * 8 and n_classes >= 1. */
 kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world **out,
                        kf_err *err);
 void kf_world_free(kf_world *world);
 
-/* Image row `row` of a split, of class row mod K: [dim] floats of unit length. workspace: [2][dim].
- * Thread-safe. */
+/* Image row `row` of a split, which has class row mod n_classes: out[dim], of unit length.
+ * workspace: [2][dim]. Any thread may call it. */
 void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t split, uint64_t row,
                     float *workspace, float *out);
 
-/* All text rows, [n_classes][dim], each of unit length. */
-kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
-                         kf_err *err);
+/* All text rows, [n_classes][dim], each of unit length. Uses the world's workspace. */
+void kf_world_texts(kf_world *world, const kf_kernels *kernels, float *rows);
 
 #endif

@@ -254,13 +254,13 @@ def what_cannot_be(box):
     box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
     box.works("fit", "x.safetensors", "--lambda", "7x", "-o", "other.safetensors")
     box.write("folder.onnx/x", "x")
-    for out, status, naming in [("m.pb", USAGE, [".onnx", ".faiss", "m.pb"]), ("a.b/c.bin", USAGE, ".npz"), (".onnx", USAGE, "ending"),
+    for out, status, naming in [("m.pb", USAGE, [".onnx", ".faiss", "m.pb"]), ("a.b/c.bin", USAGE, ".npz"), (".onnx", USAGE, "extension"),
                                 ("no/m.onnx", IO, "no/m.onnx"), ("no/birds", IO, "no/birds"), ("folder.onnx", IO, "folder.onnx"),
                                 ("m.safetensors", USAGE, "input"), ("-", USAGE, "file name"), ("q.npy/birds", IO, "q.npy/birds")]:
         box.refuses(status, "export", "m.safetensors", "-o", out, naming=naming)
     for status, naming, *words in [
             (USAGE, "gallery", "--gallery", "g.safetensors", "-o", "m.onnx"), (USAGE, "metric", "--metric", "cosine", "-o", "m.npz"),
-            (USAGE, "part", "--part", "images", "-o", "m.faiss"), (USAGE, "temperature", "--temperature", 2, "-o", "birds"), (USAGE, "page", "--license", "mit", "-o", "m.c"),
+            (USAGE, "part", "--part", "images", "-o", "m.faiss"), (USAGE, "temperature", "--temperature", 2, "-o", "birds"), (USAGE, "licence", "--license", "mit", "-o", "m.c"),
             (USAGE, "no text", "--part", "text", "-o", "m.onnx"), (USAGE, "metric", "--metric", "inner", "-o", "m.onnx"),
             (BAD_DATA, "original space", "--gallery", "plain.safetensors", "-o", "m.faiss"),
             (BAD_DATA, "mapped", "--gallery", "g.safetensors", "--raw", "-o", "m.faiss"),

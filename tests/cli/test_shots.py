@@ -97,7 +97,7 @@ def shots_in_a_report(box):
     box.works(*given, "--shots", "1,2,4", "--seeds", 2, "--text", "t.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "With 4 rows per class" in page and "text alone" in page, "the section")
-    check("that of all rows then takes its place" in page and "a rotation" not in page, "one row per class")
+    check("the scatter of all rows is used instead" in page and "a rotation" not in page, "one row per class")
     box.works(*given, "--shots", "1,2,4", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "text alone" not in page, "the section without text")
