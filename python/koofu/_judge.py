@@ -135,11 +135,9 @@ def evaluate(
                                "unlabelled": unlabelled, "unknown": unknown}
     if isinstance(model, Gallery):
         data = None if X is None else open_data(X, y, **options)._capsule
-        chosen = [k if k is not None else model.k or min(15, max(1, len(model) - 1))]
-        counts, hits = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
-                                               _truth(truth), _class_set(only))
-        counts["top1"], counts["top5"] = hits[0][1], hits[0][2]
-        return Evaluation(**counts)
+        chosen = k if k is not None else model.k or min(15, max(1, len(model) - 1))
+        return Evaluation(**_koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
+                                                    _truth(truth), _class_set(only)))
     data = open_data(X, y, **options)._capsule
     numbers = {
         "metric": one_of(metric, METRICS, "metric"),
@@ -250,11 +248,7 @@ def sweep(
     data = open_data(X, y, **options)
     if stats is None:
         stats = Stats.of(data, normalize=normalize)
-    judged = None
-    if test is not None:
-        pair = isinstance(test, tuple) and len(test) == 2
-        judged = (open_data(test[0], test[1], "test") if pair
-                  else open_data(test, what="test"))._capsule
+    judged = _test_rows(test)
     numbers = {
         "centre": one_of(centre, CENTRES, "centre"),
         "method": one_of(method, METHODS, "method"),
@@ -268,10 +262,10 @@ def sweep(
     }
     steps = None
     if lambdas is not None:
-        pairs = [lambda_options(value) for value in _listed(lambdas, "lambdas")]
-        steps = [(pair["lambda"], pair["lambda_unit"]) for pair in pairs]
+        wanted = [lambda_options(value) for value in _listed(lambdas, "lambdas")]
+        steps = [(options["lambda"], options["lambda_unit"]) for options in wanted]
     spaces = None if metrics is None else [one_of(m, METRICS, "metrics") for m in metrics]
-    _, _, cells = _koofu.sweep(
+    cells = _koofu.sweep(
         stats._capsule, data._capsule, judged, numbers, _truth(truth),
         None if text is None else text._capsule, steps, _numbers(dims, "dims"), _numbers(k, "k"),
         spaces,
@@ -279,6 +273,14 @@ def sweep(
     table = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
     table["accuracy"] = table["top1"] / np.maximum(table["n"], 1)
     return table
+
+
+def _test_rows(test: Any) -> Any:
+    """The data set of test rows; None if there are none."""
+    if test is None:
+        return None
+    X, y = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+    return open_data(X, y, "test")._capsule
 
 
 def _listed(value: Any, what: str) -> list[Any]:
@@ -323,11 +325,7 @@ def report(
     :param seeds: draws for each number of shots; None: 3.
     """
     data = open_data(X, y, **options)
-    judged = None
-    if test is not None:
-        pair = isinstance(test, tuple) and len(test) == 2
-        judged = (open_data(test[0], test[1], "test") if pair
-                  else open_data(test, what="test"))._capsule
+    judged = _test_rows(test)
     words = {
         "title": title,
         "train_name": train_name or (str(X) if is_path(X) else "training rows"),

@@ -41,7 +41,7 @@ typedef struct layout {
   size_t size; /* of an element */
 } layout;
 
-/* --- the schema ------------------------------------------------------------------------------------------ */
+/* --- the schema ------------------------------------------------------------------------------- */
 
 static bool fail_format(const struct ArrowSchema *schema, const char *what) {
   PyErr_Format(
@@ -121,7 +121,7 @@ static bool read_schema(rows *r, layout *l, const struct ArrowSchema *schema, co
   return read_element(l, schema, what);
 }
 
-/* --- one chunk ------------------------------------------------------------------------------------------- */
+/* --- one chunk -------------------------------------------------------------------------------- */
 
 /* Whatever an array says about itself is checked: pyarrow, for one, loads files without validating
  * them. Only the sizes of buffers are taken on trust, as the interface does not pass them. */
@@ -239,7 +239,7 @@ static bool add_chunk(rows *r, const struct ArrowArray *array, const layout *l, 
                   what);
 }
 
-/* --- arrays and streams ------------------------------------------------------------------------------------ */
+/* --- arrays and streams ----------------------------------------------------------------------- */
 
 static void release_schema(void *what) {
   struct ArrowSchema *schema = what;

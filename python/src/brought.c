@@ -102,6 +102,4 @@ static PyObject *py_data_brought(PyObject *module, PyObject *const *args, Py_ssi
   return capsule;
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 PyMethodDef brought_methods[] = {METHOD(data_brought), {0}};

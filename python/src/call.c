@@ -31,7 +31,7 @@ static kf_ctx_options settings; /* without its strings, which are here: */
 static char device[256], plugin[4096];
 static unsigned n_settings;
 
-/* --- fork ------------------------------------------------------------------------------------------ */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
@@ -43,7 +43,7 @@ static void in_child(void) {
 
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
-/* --- what the library calls -------------------------------------------------------------------------- */
+/* --- what the library calls ------------------------------------------------------------------- */
 
 static int64_t now_ms(void) {
   struct timespec now;
@@ -77,7 +77,7 @@ static void note(void *user, const char *message) {
   if (copy != NULL) s->notes[s->n_notes++] = copy;
 }
 
-/* --- contexts ---------------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 static void slot_free(slot *s) {
   if (s == NULL) return;
@@ -125,7 +125,7 @@ static void slot_give_back(slot *s) {
   pthread_mutex_unlock(&lock);
 }
 
-/* --- one call ---------------------------------------------------------------------------------------- */
+/* --- one call --------------------------------------------------------------------------------- */
 
 bool call_begin(call *c, PyObject *module) {
   *c = (call){.slot = slot_take(), .module = module};
@@ -198,7 +198,7 @@ bool call_end(call *c) {
   return fine;
 }
 
-/* --- settings ---------------------------------------------------------------------------------------- */
+/* --- settings --------------------------------------------------------------------------------- */
 
 /* Makes a context with these settings, to see whether it can be, and opens the devices they name. */
 static bool try_settings(const kf_ctx_options *o) {

@@ -39,7 +39,7 @@ static PyObject *data_capsule(kf_data *data, held *h) {
   return NULL;
 }
 
-/* --- files ----------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static const field open_fields[] = {
     {"classes", FIELD_PATH, offsetof(kf_data_options, classes)},
@@ -78,7 +78,7 @@ static PyObject *py_data_open(PyObject *module, PyObject *const *args, Py_ssize_
   return fine ? data_capsule(data, NULL) : NULL;
 }
 
-/* --- arrays ---------------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 static bool hold_labels(held *h, PyObject *labels) {
   if (labels == Py_None) return true;
@@ -152,7 +152,7 @@ static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t n)
   return d == NULL ? NULL : PyLong_FromUnsignedLongLong(kf_data_rows(d));
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- what is in them -------------------------------------------------------------------------- */
 
 static const char *class_name(const void *data, uint32_t k) { return kf_data_class_name(data, k); }
 
@@ -181,11 +181,7 @@ static PyObject *py_data_labels(PyObject *module, PyObject *const *args, Py_ssiz
   if (!check_count("data_labels", n, 2)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
   if (d == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), kf_data_rows(d))) return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_data_labels(c.ctx, d, out.buf));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_data_labels(c.ctx, d, out.buf));
   PyBuffer_Release(&out);
   return fine ? Py_NewRef(Py_None) : NULL;
 }
@@ -222,14 +218,12 @@ static PyObject *py_data_save(PyObject *module, PyObject *const *args, Py_ssize_
   call c;
   if (!check_count("data_save", n, 3)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
-  if (d == NULL || !take_u32(args[1], &dtype) || !take_path(args[2], &path) ||
-      !call_begin(&c, module))
-    return NULL;
-  RUN(&c, kf_data_save(c.ctx, d, (kf_dtype)dtype, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  if (d == NULL || !take_u32(args[1], &dtype) || !take_path(args[2], &path)) return NULL;
+  return CALL(&c, module, kf_data_save(c.ctx, d, (kf_dtype)dtype, path)) ? Py_NewRef(Py_None)
+                                                                         : NULL;
 }
 
-/* --- block by block ------------------------------------------------------------------------------------------ */
+/* --- block by block --------------------------------------------------------------------------- */
 
 /* Floats of a block: enough for all threads, and little next to a model. */
 #define BLOCK ((uint64_t)4 << 20)

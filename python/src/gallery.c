@@ -1,17 +1,6 @@
 /* gallery.c - galleries: nearest rows and votes. */
 #include "koofu_py.h"
 
-static void gallery_destroy(PyObject *capsule) {
-  kf_gallery_free(PyCapsule_GetPointer(capsule, CAPSULE_GALLERY));
-}
-static void gallery_release(void *gallery) { kf_gallery_free(gallery); }
-
-static PyObject *hand_out(call *c, kf_gallery *gallery) {
-  if (call_end(c)) return capsule_new(gallery, CAPSULE_GALLERY, gallery_destroy, gallery_release);
-  kf_gallery_free(gallery);
-  return NULL;
-}
-
 static const field gallery_fields[] = {
     {"metric", FIELD_I32, offsetof(kf_gallery_options, metric)},
     {"k", FIELD_U32, offsetof(kf_gallery_options, k)},
@@ -34,7 +23,7 @@ static PyObject *py_gallery_new(PyObject *module, PyObject *const *args, Py_ssiz
       !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_gallery_new(c.ctx, data, model, &o, &gallery));
-  return hand_out(&c, gallery);
+  return call_capsule(&c, gallery, CAPSULE_GALLERY);
 }
 
 /* gallery_save(data, model | None, options, path) -> whether the rows were in it already, and what was
@@ -76,13 +65,13 @@ static PyObject *py_gallery_load(PyObject *module, PyObject *const *args, Py_ssi
     kf_gallery_load_options o = {
         .rerank_from_disk = from_disk != 0, .more = paths + 1, .n_more = n_paths - 1};
     RUN(&c, kf_gallery_load(c.ctx, paths[0], &o, &gallery));
-    made = hand_out(&c, gallery);
+    made = call_capsule(&c, gallery, CAPSULE_GALLERY);
   }
   PyMem_Free(paths);
   return made;
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- what is in them -------------------------------------------------------------------------- */
 
 static const char *class_name(const void *gallery, uint32_t k) {
   return kf_gallery_class_name(gallery, k);
@@ -170,7 +159,7 @@ static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ss
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
-/* --- searching ------------------------------------------------------------------------------------------------ */
+/* --- searching -------------------------------------------------------------------------------- */
 
 typedef struct search {
   const kf_gallery *gallery;
@@ -183,7 +172,6 @@ typedef struct search {
   int64_t *rows;
   int32_t *classes;
   double *scores;
-  kf_search_report report;
 } search;
 
 static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
@@ -193,19 +181,14 @@ static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
                          .text_mean = s->text_mean,
                          .only = s->only};
   return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
-                           s->scores + first * s->k, &s->report);
+                           s->scores + first * s->k, NULL);
 }
 
 static kf_status vote_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                             const float *block) {
   search *s = argument;
   return kf_gallery_classify(ctx, s->gallery, block, n, &s->votes, s->classes + first * s->k,
-                             s->scores + first * s->k, &s->report);
-}
-
-static PyObject *report_of(const search *s) {
-  return Py_BuildValue("(KK)", (unsigned long long)s->report.candidates,
-                       (unsigned long long)s->report.far);
+                             s->scores + first * s->k, NULL);
 }
 
 /* The two arrays of answers, [rows][k]; `size` of an element of the first. */
@@ -273,7 +256,7 @@ static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_s
     if (text) PyBuffer_Release(&mean);
   }
   if (leaves) PyBuffer_Release(&leave_out);
-  return fine ? report_of(&s) : NULL;
+  return fine ? Py_NewRef(Py_None) : NULL;
 }
 
 static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
@@ -282,7 +265,7 @@ static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
   for (uint64_t done = 0; status == KF_OK && done < n; done += batch) {
     uint64_t count = n - done < batch ? n - done : batch;
     status = kf_gallery_search_itself(c->ctx, s->gallery, first + done, count, s->k,
-                                      s->rows + done * s->k, s->scores + done * s->k, &s->report);
+                                      s->rows + done * s->k, s->scores + done * s->k, NULL);
     if (status == KF_OK) status = call_look(c);
   }
   return status;
@@ -309,14 +292,10 @@ static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_s
       !take_u32(args[3], &s.k) || !check_stretch(s.gallery, first, count) ||
       !take_answers(&s, args + 4, sizeof(int64_t), table_size(count, s.k), out))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, search_itself(&s, &c, first, count));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, search_itself(&s, &c, first, count));
   PyBuffer_Release(&out[0]);
   PyBuffer_Release(&out[1]);
-  return fine ? report_of(&s) : NULL;
+  return fine ? Py_NewRef(Py_None) : NULL;
 }
 
 static const field vote_fields[] = {
@@ -337,7 +316,7 @@ static PyObject *py_gallery_vote(PyObject *module, PyObject *const *args, Py_ssi
     return NULL;
   s.k = s.votes.top > 0 ? s.votes.top : 1;
   search_rows(&s, &c, args[1], args + 4, sizeof(int32_t), vote_block);
-  return call_end(&c) ? report_of(&s) : NULL;
+  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* choose_k(data, model | None) -> k */

@@ -21,7 +21,7 @@
 
 _Static_assert(PY_VERSION_HEX >= 0x030B0000, "koofu needs Python 3.11 or newer");
 
-/* --- calls of the library (call.c) -------------------------------------------------------------- */
+/* --- calls of the library (call.c) ------------------------------------------------------------ */
 
 /* A call has a context of its own while it lasts. Contexts are kept for later calls: as many as there
  * have been calls at the same time. */
@@ -42,6 +42,9 @@ bool call_return(call *c, kf_status status);
 /* Runs an expression that gives a kf_status, unless one has failed before, while other threads may
  * use the interpreter. true: all is well. */
 #define RUN(c, expression) call_return((c), call_leave(c) ? (expression) : (c)->status)
+/* A whole call of one expression. true: all is well. */
+#define CALL(c, module, expression)                                                                \
+  (call_begin((c), (module)) && (RUN((c), (expression)), call_end(c)))
 /* Between blocks of long work, without the interpreter: KF_ERR_CANCELLED if the user interrupts. */
 kf_status call_look(call *c);
 /* Ends the call. false: an exception is set, because of the library, an interrupt or what was set
@@ -56,7 +59,7 @@ typedef struct hooks {
   PyObject *error, *note;
 } hooks;
 
-/* --- arguments and results (convert.c) ----------------------------------------------------------- */
+/* --- arguments and results (convert.c) -------------------------------------------------------- */
 
 bool check_count(const char *function, Py_ssize_t n, Py_ssize_t wanted);
 
@@ -105,7 +108,7 @@ PyObject *names_list(const char *(*name)(const void *, uint32_t), const void *of
 /* Ends a call that makes bytes: a Python object of them, and frees them. */
 PyObject *bytes_object(call *c, kf_bytes *bytes);
 
-/* --- capsules ------------------------------------------------------------------------------------ */
+/* --- capsules --------------------------------------------------------------------------------- */
 
 #define CAPSULE_ROWS     "koofu.rows"
 #define CAPSULE_DATA     "koofu.data"
@@ -119,15 +122,15 @@ PyObject *bytes_object(call *c, kf_bytes *bytes);
 #define CAPSULE_TRUTH    "koofu.truth"
 #define CAPSULE_VERDICTS "koofu.verdicts"
 
-typedef void (*free_fn)(void *object);
 /* A capsule that owns `object`, which is freed if there can be none. */
-PyObject *capsule_new(void *object, const char *name, PyCapsule_Destructor destroy,
-                      free_fn release);
+PyObject *capsule_new(void *object, const char *name);
+/* Ends a call that makes an object: a capsule that owns it. NULL: an exception is set. */
+PyObject *call_capsule(call *c, void *object, const char *name);
 void *capsule_get(PyObject *capsule, const char *name); /* NULL: an exception is set */
 /* The same, or NULL for None; false: an exception is set. */
 bool capsule_maybe(PyObject *capsule, const char *name, void **out);
 
-/* --- rows (rows.c, dlpack.c, arrow.c) --------------------------------------------------------------- */
+/* --- rows (rows.c, dlpack.c, arrow.c) --------------------------------------------------------- */
 
 /* The rows of a Python object where they are, without a copy, and what keeps them there. */
 typedef struct rows {
@@ -170,7 +173,7 @@ PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n);
 /* As one array of packed f32, or NULL if they are not. */
 const float *rows_plain(const rows *r);
 
-/* --- data sets (data.c) ---------------------------------------------------------------------------- */
+/* --- data sets (data.c) ----------------------------------------------------------------------- */
 
 /* Rows to work on: a capsule of a data set, or arrays. */
 typedef struct source {
@@ -189,7 +192,7 @@ typedef kf_status (*block_fn)(void *argument, kf_ctx *ctx, uint64_t first, uint6
                               const float *rows);
 bool source_each(source *s, call *c, block_fn work, void *argument);
 
-/* --- galleries (gallery.c, living.c, within.c) ----------------------------------------------------- */
+/* --- galleries (gallery.c, living.c, within.c) ------------------------------------------------ */
 
 /* The filter of a capsule, or NULL for None; false: an exception is set. */
 bool filter_take(PyObject *capsule, const kf_filter **out);
@@ -202,7 +205,7 @@ PyObject *change_tuple(const kf_gallery_change *change);
 /* kf_fit_options from a dictionary (model.c). */
 bool fit_options(kf_fit_options *o, PyObject *options);
 
-/* --- the functions ---------------------------------------------------------------------------------- */
+/* --- the functions ---------------------------------------------------------------------------- */
 
 #define METHOD(name)                                                                               \
   { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }

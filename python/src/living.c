@@ -1,7 +1,7 @@
 /* living.c - galleries that change, and filters: which of their rows take part in a search. */
 #include "koofu_py.h"
 
-/* --- changes --------------------------------------------------------------------------------------------- */
+/* --- changes ---------------------------------------------------------------------------------- */
 
 PyObject *change_tuple(const kf_gallery_change *c) {
   return Py_BuildValue("(KKKKKK)", (unsigned long long)c->rows, (unsigned long long)c->added,
@@ -33,14 +33,11 @@ static PyObject *py_gallery_compact(PyObject *module, PyObject *const *args, Py_
   const char *path;
   kf_gallery_change change = {0};
   call c;
-  if (!check_count("gallery_compact", n, 1) || !take_path(args[0], &path) ||
-      !call_begin(&c, module))
-    return NULL;
-  RUN(&c, kf_gallery_compact(c.ctx, path, &change));
-  return call_end(&c) ? change_tuple(&change) : NULL;
+  if (!check_count("gallery_compact", n, 1) || !take_path(args[0], &path)) return NULL;
+  return CALL(&c, module, kf_gallery_compact(c.ctx, path, &change)) ? change_tuple(&change) : NULL;
 }
 
-/* --- filters --------------------------------------------------------------------------------------------- */
+/* --- filters ---------------------------------------------------------------------------------- */
 
 /* A filter looks into its gallery, whose capsule is therefore kept. */
 static void filter_destroy(PyObject *capsule) {

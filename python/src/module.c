@@ -10,8 +10,6 @@ static PyObject *py_status_name(PyObject *module, PyObject *const *args, Py_ssiz
   return PyUnicode_FromString(kf_status_name((kf_status)status));
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 static PyMethodDef methods[] = {
     METHOD(configure), METHOD(threads), METHOD(set_hooks), METHOD(status_name), {0}};
 

@@ -150,7 +150,7 @@ const float *rows_plain(const rows *r) {
   return packed && (uintptr_t)a->rows % sizeof(float) == 0 ? a->rows : NULL;
 }
 
-/* --- buffers --------------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 static void release_view(void *view) {
   PyBuffer_Release(view);
@@ -219,7 +219,7 @@ static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
   return add_view(r, object, view, what) ? 1 : -1;
 }
 
-/* --- rows that were taken before ----------------------------------------------------------------------------- */
+/* --- rows that were taken before -------------------------------------------------------------- */
 
 static int rows_from_capsule(rows *r, PyObject *object, const char *what) {
   if (!PyCapsule_IsValid(object, CAPSULE_ROWS)) return 0;
@@ -251,7 +251,7 @@ PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   return NULL;
 }
 
-/* --- any object ---------------------------------------------------------------------------------------------- */
+/* --- any object ------------------------------------------------------------------------------- */
 
 /* Nothing that holds rows. */
 static void fail_kind(PyObject *object, const char *what) {

@@ -23,7 +23,6 @@ typedef struct range_search {
   const int64_t *leave_out;
   part *parts, **end;
   uint64_t queries, answers;
-  kf_search_report report;
 } range_search;
 
 static void free_first(range_search *s) {
@@ -56,7 +55,7 @@ static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
     kf_search_options o = s->options;
     o.leave_out = s->leave_out != NULL ? s->leave_out + first + done : NULL;
     status = kf_gallery_within(ctx, s->gallery, block + done * kf_gallery_dim_in(s->gallery),
-                               n - done, s->limit, &o, &r, &s->report);
+                               n - done, s->limit, &o, &r, NULL);
     if (status != KF_OK) break;
     done += r->queries;
     status = keep(s, r);
@@ -70,7 +69,7 @@ static kf_status within_itself(range_search *s, kf_ctx *ctx, uint64_t first, uin
   for (uint64_t done = 0; status == KF_OK && done < n;) {
     kf_ranges *r;
     status = kf_gallery_within_itself(ctx, s->gallery, first + done, n - done, s->limit,
-                                      s->options.only, &r, &s->report);
+                                      s->options.only, &r, NULL);
     if (status != KF_OK) break;
     done += r->queries;
     status = keep(s, r);
@@ -79,7 +78,7 @@ static kf_status within_itself(range_search *s, kf_ctx *ctx, uint64_t first, uin
   return status;
 }
 
-/* --- to arrays --------------------------------------------------------------------------------------------- */
+/* --- to arrays -------------------------------------------------------------------------------- */
 
 /* A bytearray of n numbers of 8 bytes. */
 static PyObject *numbers(uint64_t n) {
@@ -121,7 +120,7 @@ static PyObject *hand_out(range_search *s, call *c) {
   return NULL;
 }
 
-/* --- the functions ----------------------------------------------------------------------------------------- */
+/* --- the functions ---------------------------------------------------------------------------- */
 
 /* gallery_within(gallery, rows, limit, leave_out | None, text_mean | None, filter | None) -> three
  * bytearrays: int64, int64, f64 */
@@ -187,11 +186,7 @@ static PyObject *py_gallery_unique(PyObject *module, PyObject *const *args, Py_s
   if (g == NULL || !take_double(args[1], &limit) ||
       !take_buffer(args[2], &out, true, sizeof(uint64_t), kf_gallery_rows(g)))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_gallery_unique(c.ctx, g, limit, out.buf, &found));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_gallery_unique(c.ctx, g, limit, out.buf, &found));
   PyBuffer_Release(&out);
   if (!fine) return NULL;
   return Py_BuildValue("(KKK)", (unsigned long long)found.groups, (unsigned long long)found.copies,

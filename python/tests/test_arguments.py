@@ -156,7 +156,7 @@ def make_valid():
         "gallery_unique": [G, 0.9, out(N, dtype="i8")], "choose_k": [D, M],
         "class_set": [names], "truth_load": [b"truth.txt", {"classes": b"classes.txt"}], "truth_info": [truth],
         "evaluate": [M, D, {"include_raw": 1}, None, C], "interval95": [3, 7],
-        "gallery_evaluate": [G, D, [1, 3], 1, 0.5, None, C], "verdicts": [M, D, {"raw": 0}, None, C],
+        "gallery_evaluate": [G, D, 3, 1, 0.5, None, C], "verdicts": [M, D, {"raw": 0}, None, C],
         "compare": [V, V],
         "sweep": [S, D, D, {"folds": 2}, None, T, [(0.1, 1)], [2], [1], [1]],
         "report": [D, b"page.html", {"seeds": 1}, {}, D, None, None, None, [2], [1], [1]],
@@ -259,11 +259,17 @@ def test_options_that_are_no_dictionary():
         _koofu.stats_of(CAPSULES["data"], 5)
 
 
+def swept(k):
+    """The numbers of neighbours in the cells of a sweep over k."""
+    cells = _koofu.sweep(CAPSULES["stats"], CAPSULES["data"], CAPSULES["data"],
+                         {"include_raw": 2, "include_prototypes": 2}, None, None, None, None, k, None)
+    return [cell[5] for cell in cells]
+
+
 def test_a_list_that_changes_while_it_is_read():
     """The numbers are those that were in it at first."""
     emptier = Emptier()
-    _, hits = _koofu.gallery_evaluate(CAPSULES["gallery"], CAPSULES["data"], emptier.list, 0, 0.0, None, None)
-    assert emptier.list == [] and [k for k, _, _ in hits] == [1, 2, 3]
+    assert swept(emptier.list) == [1, 2, 3] and emptier.list == []
 
 
 def test_lists_that_iterate_over_something_else():
@@ -275,8 +281,7 @@ def test_lists_that_iterate_over_something_else():
         def __iter__(self):
             return (str(i) * 99 for i in range(9))  # freed as soon as they have been seen
 
-    _, hits = _koofu.gallery_evaluate(CAPSULES["gallery"], CAPSULES["data"], Numbers([1, 3]), 0, 0.0, None, None)
-    assert [k for k, _, _ in hits] == [1, 3]
+    assert swept(Numbers([1, 3])) == [1, 3]
     text = _koofu.text_of(VALID["text_of"][0], Names(["ant", "bee", "cat"]), {"per_class": 1})
     assert _koofu.text_info(text)[2] == ["ant", "bee", "cat"]
 
