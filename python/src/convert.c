@@ -1,4 +1,4 @@
-/* convert.c - Python's arguments to C, and results back. */
+/* convert.c - arguments from Python to C, and results back. */
 #include "koofu_py.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static bool take_string(PyObject *object, const char **out) {
     return false;
   }
   if (strlen(*out) == (size_t)length) return true;
-  PyErr_Format(PyExc_ValueError, "%R holds a NUL character", object);
+  PyErr_Format(PyExc_ValueError, "%R contains a NUL", object);
   return false;
 }
 
@@ -72,7 +72,7 @@ bool take_path(PyObject *bytes, const char **out) { return take_string(bytes, ou
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* `right`: whether the object is what is needed, and named by `what`. */
+/* right: whether the object has the type named by `what`. */
 static bool check_type(bool right, PyObject *object, const char *what) {
   if (right) return true;
   PyObject *name = PyType_GetName(Py_TYPE(object));
@@ -81,7 +81,7 @@ static bool check_type(bool right, PyObject *object, const char *what) {
   return false;
 }
 
-/* Not by PySequence_Tuple, since what a subclass iterates over need not live as long as the list. */
+/* Not PySequence_Tuple: what a subclass iterates over may be freed before the list. */
 PyObject *take_items(PyObject *list) {
   if (PyList_Check(list)) return PyList_AsTuple(list);
   return check_type(PyTuple_Check(list), list, "a list or tuple")
@@ -128,7 +128,7 @@ bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, 
   if ((size_t)view->itemsize == size && bytes % size == 0 &&
       (count == ANY_COUNT || bytes / size == count))
     return true;
-  PyErr_SetString(PyExc_ValueError, "a buffer has another size than is needed");
+  PyErr_SetString(PyExc_ValueError, "a buffer has the wrong size");
   PyBuffer_Release(view);
   return false;
 }

@@ -35,7 +35,8 @@ static PyObject *py_encoder_info(PyObject *module, PyObject *const *args, Py_ssi
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
-/* Where embeddings go, and how each picture fared (NULL: the first bad one fails the call). */
+/* Output for embeddings, and the status of each picture (NULL: the first bad one fails the
+ * call). */
 typedef struct target {
   Py_buffer out;
   kf_status *status;
@@ -52,7 +53,7 @@ static bool target_take(target *t, const kf_encoder *e, uint64_t n, PyObject *ou
   return PyErr_NoMemory(), false;
 }
 
-/* Which pictures were bad, as a list of numbers. */
+/* The numbers of the bad pictures, as a list. */
 static PyObject *target_close(target *t, uint64_t n, bool fine) {
   PyObject *bad = fine ? PyList_New(0) : NULL;
   for (uint64_t i = 0; bad != NULL && t->status != NULL && i < n; i++) {
@@ -127,7 +128,7 @@ static bool pictures_take(pictures *p, PyObject *list) {
   bool fine = p->list != NULL && p->views != NULL;
   if (!fine) PyErr_NoMemory();
   for (Py_ssize_t i = 0; fine && i < n; i++) fine = add_picture(p, PyTuple_GetItem(items, i));
-  Py_DECREF(items); /* the views keep what they look at */
+  Py_DECREF(items); /* the views keep the objects alive */
   if (!fine) pictures_release(p);
   return fine;
 }
@@ -211,7 +212,7 @@ static PyObject *py_encode_texts(PyObject *module, PyObject *const *args, Py_ssi
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
-/* tokenize(encoder, text, out) -> how many come before the padding; out: int32 [context] */
+/* tokenize(encoder, text, out) -> number of tokens before the padding; out: int32 [context] */
 static PyObject *py_tokenize(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *text;
   Py_buffer out;

@@ -26,8 +26,8 @@ static PyObject *py_gallery_new(PyObject *module, PyObject *const *args, Py_ssiz
   return call_capsule(&c, gallery, CAPSULE_GALLERY);
 }
 
-/* gallery_save(data, model | None, options, path) -> whether the rows were in it already, and what was
- * done */
+/* gallery_save(data, model | None, options, path) -> (whether the batch was a repeat,
+ * change_tuple) */
 static PyObject *py_gallery_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_gallery_options o = {0};
   const char *path;
@@ -71,14 +71,14 @@ static PyObject *py_gallery_load(PyObject *module, PyObject *const *args, Py_ssi
   return made;
 }
 
-/* --- what is in them -------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *gallery, uint32_t k) {
   return kf_gallery_class_name(gallery, k);
 }
 
-/* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names, has_ids,
- * bytes of memory, dtype) */
+/* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names,
+ * has_ids, bytes of memory, dtype) */
 static PyObject *py_gallery_info(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   if (!check_count("gallery_info", n, 1)) return NULL;
@@ -134,7 +134,7 @@ static PyObject *py_gallery_ids(PyObject *module, PyObject *const *args, Py_ssiz
   return list;
 }
 
-/* gallery_files(gallery, rows, out_files, out_own): int64; -1 for what is no row */
+/* gallery_files(gallery, rows, out_files, out_own): int64; -1 where there is no such row */
 static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   Py_buffer wanted, files, own;
@@ -164,10 +164,7 @@ static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ss
 typedef struct search {
   const kf_gallery *gallery;
   uint32_t k;
-  const int64_t *leave_out;
-  uint64_t n_leave_out;
-  const double *text_mean;
-  const kf_filter *only;
+  query_options given;
   kf_vote_options votes;
   int64_t *rows;
   int32_t *classes;
@@ -177,9 +174,8 @@ typedef struct search {
 static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                               const float *block) {
   search *s = argument;
-  kf_search_options o = {.leave_out = s->leave_out != NULL ? s->leave_out + first : NULL,
-                         .text_mean = s->text_mean,
-                         .only = s->only};
+  kf_search_options o = s->given.options;
+  if (o.leave_out != NULL) o.leave_out += first;
   return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
                            s->scores + first * s->k, NULL);
 }
@@ -191,7 +187,7 @@ static kf_status vote_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_
                              s->scores + first * s->k, NULL);
 }
 
-/* The two arrays of answers, [rows][k]; `size` of an element of the first. */
+/* The two output arrays, [rows][k]; size: of an element of the first. */
 static bool take_answers(search *s, PyObject *const *args, size_t size, uint64_t count,
                          Py_buffer out[2]) {
   if (!take_buffer(args[0], &out[0], true, size, count)) return false;
@@ -205,13 +201,33 @@ static bool take_answers(search *s, PyObject *const *args, size_t size, uint64_t
   return true;
 }
 
-bool check_queries(const source *from, const kf_gallery *g, bool leaves, uint64_t n_leaves) {
+bool query_options_take(query_options *q, const kf_gallery *g, PyObject *const *args) {
+  *q = (query_options){0};
+  if (!filter_take(args[2], &q->options.only)) return false;
+  if (args[0] != Py_None) {
+    q->has_leave_out = take_buffer(args[0], &q->leave_out, false, sizeof(int64_t), ANY_COUNT);
+    if (!q->has_leave_out) return false;
+    q->options.leave_out = q->leave_out.buf;
+  }
+  if (args[1] == Py_None) return true;
+  q->has_mean = take_buffer(args[1], &q->mean, false, sizeof(double), kf_gallery_dim_in(g));
+  q->options.text_mean = q->has_mean ? q->mean.buf : NULL;
+  if (!q->has_mean) query_options_release(q);
+  return q->has_mean;
+}
+
+void query_options_release(query_options *q) {
+  if (q->has_leave_out) PyBuffer_Release(&q->leave_out);
+  if (q->has_mean) PyBuffer_Release(&q->mean);
+}
+
+bool check_queries(const source *from, const kf_gallery *g, const query_options *q) {
   if (from->n > 0 && from->dim != kf_gallery_dim_in(g)) {
     PyErr_Format(PyExc_ValueError, "X has %u columns, but the gallery takes %u", from->dim,
                  kf_gallery_dim_in(g));
     return false;
   }
-  if (!leaves || n_leaves == from->n) return true;
+  if (!q->has_leave_out || (uint64_t)q->leave_out.len / sizeof(int64_t) == from->n) return true;
   PyErr_SetString(PyExc_ValueError, "leave_out has another length than X");
   return false;
 }
@@ -221,7 +237,7 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   source from;
   Py_buffer out[2];
   if (!source_open(&from, c, object, "X")) return;
-  if (check_queries(&from, s->gallery, s->leave_out != NULL, s->n_leave_out) &&
+  if (check_queries(&from, s->gallery, &s->given) &&
       take_answers(s, answers, size, table_size(from.n, s->k), out)) {
     from.block = kf_gallery_batch(c->ctx, s->gallery);
     source_each(&from, c, work, s);
@@ -235,27 +251,18 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
  * out_scores) */
 static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
-  Py_buffer leave_out, mean;
   call c;
   if (!check_count("gallery_search", n, 8)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
-  if (s.gallery == NULL || !take_u32(args[2], &s.k) || !filter_take(args[5], &s.only)) return NULL;
-  bool leaves = args[3] != Py_None, text = args[4] != Py_None;
-  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), ANY_COUNT)) return NULL;
-  bool fine =
-      !text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery));
+  if (s.gallery == NULL || !take_u32(args[2], &s.k) ||
+      !query_options_take(&s.given, s.gallery, args + 3))
+    return NULL;
+  bool fine = call_begin(&c, module);
   if (fine) {
-    s.leave_out = leaves ? leave_out.buf : NULL;
-    s.n_leave_out = leaves ? (uint64_t)leave_out.len / sizeof(int64_t) : 0;
-    s.text_mean = text ? mean.buf : NULL;
-    fine = call_begin(&c, module);
-    if (fine) {
-      search_rows(&s, &c, args[1], args + 6, sizeof(int64_t), search_block);
-      fine = call_end(&c);
-    }
-    if (text) PyBuffer_Release(&mean);
+    search_rows(&s, &c, args[1], args + 6, sizeof(int64_t), search_block);
+    fine = call_end(&c);
   }
-  if (leaves) PyBuffer_Release(&leave_out);
+  query_options_release(&s.given);
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -271,7 +278,7 @@ static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
   return status;
 }
 
-/* The library says the same, but block by block. */
+/* The library checks this too, but block by block. */
 static bool check_stretch(const kf_gallery *g, uint64_t first, uint64_t n) {
   uint64_t all = kf_gallery_rows(g);
   if (first <= all && n <= all - first) return true;

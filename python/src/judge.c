@@ -1,7 +1,7 @@
-/* judge.c - how good a model is: accuracy, sweeps, comparisons, the report. */
+/* judge.c - judging models: accuracy, sweeps, comparisons, the report. */
 #include "koofu_py.h"
 
-/* --- what is right ---------------------------------------------------------------------------- */
+/* --- truth and class sets --------------------------------------------------------------------- */
 
 /* class_set(names) */
 static PyObject *py_class_set(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -102,7 +102,7 @@ static PyObject *py_interval95(PyObject *module, PyObject *const *args, Py_ssize
   return Py_BuildValue("(dd)", low, high);
 }
 
-/* A list of numbers as an array; PyMem_Free. */
+/* A list of numbers as an array, or NULL for None. Free it with PyMem_Free. */
 static bool take_numbers(PyObject *list, uint32_t **out, size_t *n) {
   *out = NULL;
   *n = 0;
@@ -219,7 +219,7 @@ static const field sweep_fields[] = {
     {"priors", FIELD_I32, offsetof(kf_sweep_options, priors)},
 };
 
-/* What a sweep takes besides its options. */
+/* The lists that a sweep takes. */
 typedef struct sweep_lists {
   kf_lambda *lambdas;
   uint32_t *dims, *k, *metrics;

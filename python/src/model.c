@@ -47,7 +47,7 @@ static const field report_fields[] = {
     {"by_all_rows", FIELD_I32, offsetof(kf_fit_report, by_all_rows)},
 };
 
-/* What a fit takes besides its options. */
+/* The objects that a fit takes. */
 typedef struct fit_parts {
   kf_data *data;
   kf_text *text;
@@ -187,7 +187,7 @@ static PyObject *py_model_from_bytes(PyObject *module, PyObject *const *args, Py
   return capsule;
 }
 
-/* --- more models of a model ------------------------------------------------------------------- */
+/* --- models from models ----------------------------------------------------------------------- */
 
 /* model_with_class(model, name, data) */
 static PyObject *py_model_with_class(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -226,7 +226,7 @@ static PyObject *py_model_with_text(PyObject *module, PyObject *const *args, Py_
   return call_capsule(&c, more, CAPSULE_MODEL);
 }
 
-/* --- what is in one --------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *model, uint32_t k) {
   return kf_model_class_name(model, k);
@@ -256,7 +256,7 @@ static PyObject *py_model_info(PyObject *module, PyObject *const *args, Py_ssize
       kf_model_answers(m, KF_PART_DEFAULT), "encoder", kf_origin_name(kf_model_origin(m)));
 }
 
-/* model_array(model, name) -> bytes of a whole array, a copy */
+/* model_array(model, name) -> a copy of an array, as bytes */
 static PyObject *py_model_array(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   const char *name;
@@ -300,7 +300,7 @@ static PyObject *py_model_counts(PyObject *module, PyObject *const *args, Py_ssi
 
 /* --- use -------------------------------------------------------------------------------------- */
 
-/* The columns must be the model's: the library sees a pointer, and could not tell. */
+/* The library gets a pointer and cannot check the columns. */
 static bool check_columns(const source *s, uint32_t dim, const char *of) {
   if (s->dim == dim || s->n == 0) return true;
   PyErr_Format(PyExc_ValueError, "X has %u columns, but the %s takes %u", s->dim, of, dim);
@@ -364,7 +364,7 @@ static PyObject *py_transform(PyObject *module, PyObject *const *args, Py_ssize_
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Buffers for answers [rows][top]; what is None stays NULL. */
+/* Output buffers [rows][top]; optional ones may be absent. */
 typedef struct answers {
   Py_buffer classes, scores, probabilities;
   bool has_classes, has_scores, has_probabilities;
@@ -401,7 +401,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
       !take_u32(args[4], &raw) || !take_u32(args[5], &part) ||
       !take_double(args[6], &u.classify.temperature) || !call_begin(&c, module))
     return NULL;
-  if (u.top == 0) u.top = 1; /* as the library takes it */
+  if (u.top == 0) u.top = 1; /* as in the library */
   u.classify.top = u.top;
   u.classify.metric = (kf_metric)metric;
   u.classify.raw = raw != 0;
@@ -422,13 +422,13 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Scores or probabilities of all classes, [rows][classes], in their order. */
+/* Scores or probabilities of all classes, [rows][classes], by number. */
 typedef struct table {
   const kf_model *model;
   kf_classify_options options;
   kf_classifier *classifier; /* NULL before the first block */
   bool probabilities;
-  double sign, absent; /* of distances; of classes that take no part */
+  double sign, absent; /* factor of scores; value of classes that take no part */
   uint32_t classes, answers;
   double *out;
 } table;
@@ -453,7 +453,7 @@ static kf_status table_block(void *argument, kf_ctx *ctx, uint64_t first, uint64
   table *t = argument;
   kf_status status = KF_OK;
   if (t->classifier == NULL) status = kf_classifier_new(ctx, t->model, &t->options, &t->classifier);
-  if (status != KF_OK) return status; /* there may be no answers to divide by */
+  if (status != KF_OK) return status; /* without one, answers may be 0 */
   uint64_t size = ((uint64_t)1 << 20) / t->answers + 1, dim = kf_model_dim_in(t->model);
   if (size > n) size = n;
   int32_t *found = malloc(size * t->answers * sizeof *found);

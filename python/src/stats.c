@@ -1,4 +1,4 @@
-/* stats.c - statistics. Python never changes one: a merge makes another. */
+/* stats.c - statistics. To Python they are immutable: a merge makes new ones. */
 #include "koofu_py.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static PyObject *py_stats_of(PyObject *module, PyObject *const *args, Py_ssize_t
   return call_capsule(&c, stats, CAPSULE_STATS);
 }
 
-/* Statistics without rows, of the kind of others. */
+/* Empty statistics with the classes and options of others. */
 static kf_status new_like(kf_ctx *ctx, const kf_stats *other, kf_stats **out) {
   uint32_t n = kf_stats_classes(other);
   const char **names = NULL;
@@ -131,7 +131,7 @@ static PyObject *py_stats_from_bytes(PyObject *module, PyObject *const *args, Py
   return capsule;
 }
 
-/* --- what is in them -------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *stats, uint32_t k) {
   return kf_stats_class_name(stats, k);

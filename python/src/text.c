@@ -77,7 +77,7 @@ static PyObject *py_text_save(PyObject *module, PyObject *const *args, Py_ssize_
   return CALL(&c, module, kf_text_save(c.ctx, text, path)) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* --- what is in them -------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *text, uint32_t k) { return kf_text_class_name(text, k); }
 

@@ -123,7 +123,7 @@ def make_valid():
         "status_name": [1], "threads": [], "rows": [X, "X"], "shape": [X, "X"], "count": [R],
         "data_open": [[b"data.safetensors"], None, {"skip_bad": 0}],
         "data_arrays": [X, y, names, 3, 0, [str(i) for i in range(N)], "X"],
-        "data_brought": [bring, N, DIM, y, names, 3, 0],
+        "data_callback": [bring, N, DIM, y, names, 3, 0],
         "data_info": [D], "data_names": [D], "data_labels": [D, out(N, dtype="i4")],
         "data_rows": [D, 2, out(N - 2, DIM, dtype="f4")], "data_save": [D, 0, b"saved.safetensors"],
         "stats_of": [D, {"normalize": 1}], "stats_merged": [[S, S]], "stats_less": [S, S],
@@ -289,7 +289,7 @@ def test_lists_that_iterate_over_something_else():
 def test_no_top():
     """0 is 1 to the library, which then writes one answer for each row."""
     D, M = CAPSULES["data"], CAPSULES["model"]
-    with pytest.raises(ValueError, match="^a buffer has another size than is needed$"):
+    with pytest.raises(ValueError, match="^a buffer has the wrong size$"):
         _koofu.classify(M, D, 0, 0, 0, 0, 0.0, np.zeros(0, "i4"), None, None)
     answers = np.zeros((N, 1), "i4"), np.zeros((N, 1), "i4")
     for top in 0, 1:
@@ -305,7 +305,7 @@ def test_a_part_that_no_model_has():
 def test_more_answers_than_numbers_count():
     """2^40 rows of 2^24 answers are 2^64, which must not be taken for none."""
     rows = np.broadcast_to(np.float32(1), (2**40, DIM))
-    with pytest.raises(ValueError, match="^a buffer has another size than is needed$"):
+    with pytest.raises(ValueError, match="^a buffer has the wrong size$"):
         _koofu.gallery_search(CAPSULES["gallery"], rows, 2**24, None, None, None, np.zeros(0, "i8"), np.zeros(0))
 
 

@@ -78,7 +78,7 @@ def test_tracebacks_keep_no_memory_of_the_library(monkeypatch):
         raise ZeroDivisionError
 
     data = koofu.Data.__new__(koofu.Data)
-    data._capsule = _koofu.data_brought(bring, stats.rows, stats.dim, labels.codes.astype("i4"), None, 4, 0)
+    data._capsule = _koofu.data_callback(bring, stats.rows, stats.dim, labels.codes.astype("i4"), None, 4, 0)
     with pytest.raises(koofu.KooFuError):
         koofu.Stats.of(data)
     assert {each.exc_type for each in told} == {ZeroDivisionError}

@@ -664,8 +664,8 @@ NAMED_DLPACK = [
      "X has more than 2^40 rows"),
     ({"ndim": -1}, "X has -1 dimensions; it must have 2, rows and columns"),
     ({"ndim": 2**31 - 1}, f"X has {2**31 - 1} dimensions; it must have 2, rows and columns"),
-    ({"device": (2, 0)}, "X is on a device (DLPack type 2), not in the memory of the processor; copy it there "
-                         "first, as with .cpu()"),
+    ({"device": (2, 0)}, "X is on a device (DLPack type 2), not in CPU memory; copy it there "
+                         "first, for example with .cpu()"),
 ]
 
 

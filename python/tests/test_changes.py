@@ -254,7 +254,7 @@ def test_several_as_one(tmp_path):
     assert [int(v) for v in gallery.file_of(41)] == [1, 1]
     assert [v.tolist() for v in gallery.file_of(np.array([-1, 120, 119]))] == [[-1, -1, 2], [-1, -1, 39]]
     assert len(koofu.Gallery.load(paths[0], also=str(paths[2]))) == 80
-    with pytest.raises(ValueError, match="^this gallery is 3 files; load the one that is to change by itself$"):
+    with pytest.raises(ValueError, match="^this gallery is 3 files; to change one, load it alone$"):
         gallery.remove(["row 1"])
     koofu.Gallery.build(X, metric="inner", path=tmp_path / "other.safetensors")
     with pytest.raises(koofu.KooFuValueError):

@@ -1,44 +1,44 @@
-/* brought.c - data sets whose rows a Python function brings when they are needed. */
+/* callback.c - data sets whose rows a Python function supplies on demand. */
 #include "koofu_py.h"
 
-/* What such a data set needs as long as it lives. */
-typedef struct brought {
-  PyObject *bring;
+/* What such a data set needs during its lifetime. */
+typedef struct callback {
+  PyObject *fetch;
   Py_buffer labels;
   bool has_labels;
   uint32_t dim;
-} brought;
+} callback;
 
-static void brought_free(brought *b) {
+static void callback_free(callback *b) {
   if (b == NULL) return;
   if (b->has_labels) PyBuffer_Release(&b->labels);
-  Py_XDECREF(b->bring);
+  Py_XDECREF(b->fetch);
   PyMem_Free(b);
 }
 
-static void brought_destroy(PyObject *capsule) {
+static void callback_destroy(PyObject *capsule) {
   kf_data_free(PyCapsule_GetPointer(capsule, CAPSULE_DATA));
-  brought_free(PyCapsule_GetContext(capsule));
+  callback_free(PyCapsule_GetContext(capsule));
 }
 
-/* Ends a view, also after an exception, whose traceback may keep it for as long as it likes. */
+/* Ends a view, even after an exception, whose traceback may keep the view alive. */
 static bool release_view(PyObject *view) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *released = PyObject_CallMethod(view, "release", NULL);
   bool fine = released != NULL;
   Py_XDECREF(released);
-  if (!fine && type != NULL) PyErr_WriteUnraisable(view); /* both are told */
+  if (!fine && type != NULL) PyErr_WriteUnraisable(view); /* reports both exceptions */
   if (type != NULL) PyErr_Restore(type, value, trace);
   return fine;
 }
 
-/* Calls bring(first, n, view), with the rows to fill in as a view that ends with the call. */
-static bool call_bring(const brought *b, uint64_t first, uint64_t n, float *out) {
+/* Calls fetch(first, n, view); the view is valid during the call only. */
+static bool call_fetch(const callback *b, uint64_t first, uint64_t n, float *out) {
   Py_ssize_t size = (Py_ssize_t)(n * b->dim * sizeof *out);
   PyObject *view = PyMemoryView_FromMemory((char *)out, size, PyBUF_WRITE);
   if (view == NULL) return false;
-  PyObject *answer = PyObject_CallFunction(b->bring, "KKO", (unsigned long long)first,
+  PyObject *answer = PyObject_CallFunction(b->fetch, "KKO", (unsigned long long)first,
                                            (unsigned long long)n, view);
   bool fine = release_view(view) && answer != NULL && PyObject_IsTrue(answer) == 1;
   Py_XDECREF(answer);
@@ -46,17 +46,17 @@ static bool call_bring(const brought *b, uint64_t first, uint64_t n, float *out)
   return fine;
 }
 
-/* On any thread of the library, none of which holds the interpreter. */
-static int bring_rows(void *user, uint64_t first, uint64_t n, float *out) {
-  const brought *b = user;
+/* Called on any thread of the library, without the interpreter. */
+static int fetch_rows(void *user, uint64_t first, uint64_t n, float *out) {
+  const callback *b = user;
   PyGILState_STATE state = PyGILState_Ensure();
-  bool fine = call_bring(b, first, n, out);
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(b->bring);
+  bool fine = call_fetch(b, first, n, out);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(b->fetch);
   PyGILState_Release(state);
   return fine ? 0 : 1;
 }
 
-static bool open_brought(brought *b, PyObject *module, PyObject *const *args, kf_data **out) {
+static bool open_callback(callback *b, PyObject *module, PyObject *const *args, kf_data **out) {
   const char **names = NULL;
   size_t n_names = 0;
   uint32_t n_classes, skip;
@@ -72,34 +72,34 @@ static bool open_brought(brought *b, PyObject *module, PyObject *const *args, kf
                           .names = names,
                           .n_classes = names != NULL ? (uint32_t)n_names : n_classes,
                           .skip = (kf_skip)skip};
-    RUN(&c, kf_data_open_rows(c.ctx, total, b->dim, bring_rows, b, &o, out));
+    RUN(&c, kf_data_open_rows(c.ctx, total, b->dim, fetch_rows, b, &o, out));
     fine = call_end(&c);
   }
   PyMem_Free(names);
   return fine;
 }
 
-/* data_brought(bring, rows, dim, labels, names | None, n_classes, skip); bring(first, n, view) fills in
- * n * dim floats and answers True; labels: a buffer of int32. */
-static PyObject *py_data_brought(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+/* data_callback(fetch, rows, dim, labels, names | None, n_classes, skip); fetch(first, n, view)
+ * fills in n * dim floats and returns True; labels: a buffer of int32. */
+static PyObject *py_data_callback(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_data *data = NULL;
-  if (!check_count("data_brought", n, 7)) return NULL;
-  brought *b = PyMem_Calloc(1, sizeof *b);
+  if (!check_count("data_callback", n, 7)) return NULL;
+  callback *b = PyMem_Calloc(1, sizeof *b);
   if (b == NULL) return PyErr_NoMemory();
-  b->bring = Py_NewRef(args[0]);
-  if (!open_brought(b, module, args, &data)) {
+  b->fetch = Py_NewRef(args[0]);
+  if (!open_callback(b, module, args, &data)) {
     kf_data_free(data);
-    brought_free(b);
+    callback_free(b);
     return NULL;
   }
-  PyObject *capsule = PyCapsule_New(data, CAPSULE_DATA, brought_destroy);
+  PyObject *capsule = PyCapsule_New(data, CAPSULE_DATA, callback_destroy);
   if (capsule == NULL) {
     kf_data_free(data);
-    brought_free(b);
+    callback_free(b);
   } else {
-    PyCapsule_SetContext(capsule, b); /* fails for invalid capsules alone */
+    PyCapsule_SetContext(capsule, b); /* fails only for invalid capsules */
   }
   return capsule;
 }
 
-PyMethodDef brought_methods[] = {METHOD(data_brought), {0}};
+PyMethodDef callback_methods[] = {METHOD(data_callback), {0}};
