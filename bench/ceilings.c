@@ -20,7 +20,7 @@
 
 enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MOST = 256, STREAMS = 8 };
 
-/* --- registers ------------------------------------------------------------------------------- */
+/* --- registers -------------------------------------------------------------------------------- */
 
 /* CHAINS independent sums hide the latency of an instruction on every machine so far. */
 #define PEAK(name, isa, type, one, step)                                                           \
@@ -43,7 +43,7 @@ PEAK(int8_avx512, "avx512f", __m512i, _mm512_set1_epi32(0x03050403), "vpdpbusd %
 PEAK(int16_avx512, "avx512f", __m512i, _mm512_set1_epi32(0x00030005), "vpdpwssd %2, %2, %0")
 PEAK(bf16_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f), "vdpbf16ps %2, %2, %0")
 
-/* --- tiles ----------------------------------------------------------------------------------- */
+/* --- tiles ------------------------------------------------------------------------------------ */
 
 typedef struct tile_config {
   uint8_t palette, start_row, reserved[14];
@@ -97,7 +97,7 @@ static int has_avx2(void) {
 static int has_avx512(void) { return __builtin_cpu_supports("avx512vnni"); }
 static int has_bf16(void) { return __builtin_cpu_supports("avx512bf16"); }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum { LINE = 64 };
 
@@ -125,7 +125,7 @@ static int make_array(size_t bytes) {
   return 0;
 }
 
-/* --- threads --------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static const struct peak {
   const char *name;

@@ -20,7 +20,7 @@ typedef struct solver {
   kf_stats *stats;
 } solver;
 
-/* --- matrices -------------------------------------------------------------------------------- */
+/* --- matrices --------------------------------------------------------------------------------- */
 
 /* Uniform in [-1, 1). */
 static double next(uint64_t *seed) {
@@ -85,7 +85,7 @@ static kf_status product(solver *s, uint32_t n, bench_time *spent) {
   return status;
 }
 
-/* --- fits ------------------------------------------------------------------------------------ */
+/* --- fits ------------------------------------------------------------------------------------- */
 
 /* Called before the first stage with 0, and after stage n with n. */
 static int print_stage(void *last, const char *what, uint64_t done, uint64_t total) {

@@ -52,7 +52,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- the plug-in by itself, for page-locked memory and what is left of the device's -------------- */
+/* --- the plug-in by itself, for page-locked memory and what is left of the device's ----------- */
 
 typedef struct locked {
   const kf_device_api *api;

@@ -1,4 +1,4 @@
-// The view 'Classes': all of them, those that were added, and a new one from its name.
+// The Classes view: all classes, which of them were added, and a form for a new one.
 
 import { $, commands, complain, make, number, plural } from './dom.js';
 import * as api from './api.js';
@@ -34,7 +34,7 @@ function draw() {
   if (wanted.length > MOST_SHOWN) $('classes-list').append(make('p', { className: 'soft small' }, `${number(wanted.length - MOST_SHOWN)} more; find them by name.`));
 }
 
-// Asks for the classes anew and returns their list.
+// Reloads the classes and returns them.
 export async function renew(command) {
   const answer = await api.classes();
   list = answer.classes;
