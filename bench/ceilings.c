@@ -1,12 +1,12 @@
-/* ceilings.c - what this machine can do at most: a side of the benchmarks (side.py).
+/* ceilings.c - peak rates of this machine: a side of the benchmarks (side.py).
  *
  *     ceilings THREADS
  *
- * A line `f32 avx512` asks for 10^9 operations of that kind with that instruction set, all threads
- * together; `memory BYTES` for reading an array of that size once, each thread its own part. The
- * answer is the best of several tries. Operands stay in registers, so that nothing but the
- * arithmetic is measured: real code has to load them as well. A multiplication and an addition are
- * two operations. */
+ * A line `f32 avx512` measures 10^9 operations of that kind with that instruction set, over all
+ * threads; `memory BYTES` measures reading an array of that size once, each thread its own part.
+ * The answer is the best of several tries. Operands stay in registers, so only the arithmetic is
+ * measured, not the loads that real code needs. A multiplication and an addition are two
+ * operations. */
 #include "serve.h"
 
 #include <cpuid.h>
@@ -22,7 +22,7 @@ enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MOST = 256, STREAMS = 8 };
 
 /* --- registers -------------------------------------------------------------------------------- */
 
-/* CHAINS independent sums hide the latency of an instruction on every machine so far. */
+/* CHAINS independent sums hide the latency of an instruction on all machines tested. */
 #define PEAK(name, isa, type, one, step)                                                           \
   __attribute__((target(isa))) static void name(void) {                                            \
     type sum[CHAINS], x = one, t = x;                                                              \
@@ -51,7 +51,8 @@ typedef struct tile_config {
   uint8_t rows[16];
 } tile_config;
 
-/* Static: gcc does not see that _tile_loadconfig reads it, and drops stores into a local one. */
+/* Static, since gcc does not know that _tile_loadconfig reads it and drops stores to a local
+ * one. */
 static const tile_config config = {
     .palette = 1,
     .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
@@ -59,7 +60,7 @@ static const tile_config config = {
 };
 static volatile uint8_t values[1024]; /* volatile for the same reason */
 
-/* Four sums, and two tiles of each input; a product in the place of 16 instructions. */
+/* Four sums, and two tiles of each input; one product counts as 16 instructions. */
 #define TILES(name, isa, multiply)                                                                 \
   __attribute__((target("amx-tile," isa))) static void name(void) {                                \
     _tile_loadconfig(&config);                                                                     \
@@ -103,7 +104,7 @@ enum { LINE = 64 };
 
 static char *array;
 static size_t lines;
-static uint64_t sums[MOST]; /* kept, so that the reading is not optimised away */
+static uint64_t sums[MOST]; /* so that the reads are not optimised away */
 
 __attribute__((target("avx2"))) static uint64_t read_part(const char *at, const char *end) {
   __m256i sum[STREAMS];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/encode/unicode_tables.c: what CLIP's tokenizer must know of Unicode.
+"""Writes src/encode/unicode_tables.c: the Unicode data that CLIP's tokenizer needs.
 
     python3 tools/unicode_tables.py > src/encode/unicode_tables.c
 
@@ -42,7 +42,7 @@ def matching(pattern):
 
 
 def combining_classes():
-    """From the order in which NFD puts two marks. The classes of marks that are old enough are known."""
+    """Combining classes, from the order in which NFD puts two marks; those of older marks are known."""
     low, high = "\u0334", "\u0345"  # classes 1 and 240
 
     def moves(a, b):
@@ -65,7 +65,7 @@ def combining_classes():
 
 
 def decompositions():
-    """Of everything but Hangul syllables, which have a formula."""
+    """Decompositions, except of Hangul syllables, which have a formula."""
     found = {c: [ord(x) for x in nfd(chr(c))] for c in POINTS if not 0xAC00 <= c < 0xD7A4}
     return {c: to for c, to in found.items() if to != [c]}
 
@@ -91,7 +91,7 @@ def compositions(found):
 
 
 def check(classes, decomposed):
-    """What unicode.c takes for granted."""
+    """Checks the assumptions of unicode.c."""
     for c, to in decomposed.items():
         assert len(to) <= 2 * len(chr(c).encode()), hex(c)
     lower = {c: lowercase(chr(c)) for c in POINTS}
@@ -103,7 +103,7 @@ def check(classes, decomposed):
 
 
 def versions(letters, lower, decomposed):
-    """Code points that came with a version of Unicode, and what it says of them."""
+    """Code points added in a version of Unicode, with their data."""
     signs = {"regular expressions": [("15.1", 0x2EBF0 in letters), ("16.0", 0xA7DA in letters), ("17.0", 0xA7CE in letters)],
              "lower case": [("15.1", True), ("16.0", lower[0xA7CB] != 0xA7CB), ("17.0", lower[0xA7CE] != 0xA7CE)],
              "normalisation": [("9.0", True), ("10.0", moved(0x1DF6)), ("13.0", 0x11938 in decomposed)]}
@@ -115,7 +115,7 @@ def moved(c):
 
 
 def numbers(name, kind, values, comment):
-    """An array; an element may be a tuple, for a struct."""
+    """Prints an array; tuples are elements of structs."""
     lines = [""]
     for v in values:
         text = ("{" + ",".join(map(str, v)) + "}" if isinstance(v, tuple) else str(v)) + ","
@@ -126,19 +126,19 @@ def numbers(name, kind, values, comment):
 
 
 def by_frequency(lists):
-    """What they hold, the most frequent first, and {element: its place there}."""
+    """The distinct elements, most frequent first, and {element: its index}."""
     order = [v for v, _ in collections.Counter(v for one in lists for v in one).most_common()]
     return order, {v: i for i, v in enumerate(order)}
 
 
 def cut(values, n):
-    """All different tuples of n values that follow each other, and which one comes where."""
+    """The distinct runs of n consecutive values, and the index of each run."""
     parts = [tuple(values[i : i + n]) for i in range(0, len(values), n)]
     return list(dict.fromkeys(parts)), parts
 
 
 def packed(values):
-    """The records, leaves of them, branches of leaves and the trunk of branches. Frequent numbers are short."""
+    """Records, leaves of records, branches of leaves, and the trunk of branches. Frequent numbers are small."""
     leaves, at = cut(values, LEAF)
     branches, at = cut(at, BRANCH)
     records, record_of = by_frequency(leaves)
