@@ -3,8 +3,9 @@
 
     PYTHONPATH=build/python python3 python/bench/overhead.py build
 
-BUILD is a build folder with libkoofu.a. Times are of the processor (user and system), medians of interleaved
-runs, so they mean something on a busy machine as well. A program in C makes the same calls for comparison.
+BUILD is a build folder with libkoofu.a. Times are of the processor (user and system), medians of
+interleaved runs, so they mean something on a busy machine as well. A program in C makes the same
+calls for comparison.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Everything that the package offers says what it is."""
+"""Every public name has a docstring."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Wrong calls, each with the message it gives."""
+"""Wrong calls, each with its message."""
 
 import pathlib
 
@@ -187,7 +187,7 @@ def test_wrong(number, tmp_path, monkeypatch):
 
 
 def test_all_hints_are_worded():
-    """Every kf_hint of koofu_files.h has a hint in Python's words."""
+    """Every kf_hint of koofu_files.h has a hint for Python."""
     header = pathlib.Path(__file__).parents[2] / "include" / "koofu_files.h"
     if not header.is_file():
         pytest.skip("koofu_files.h is not at hand")
