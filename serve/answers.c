@@ -9,9 +9,7 @@
 
 /* --- encoding --------------------------------------------------------------------------------- */
 
-static bool is_text(const sv_input *in, uint64_t i) {
-  return in->is_text ? in->is_text[i] : in->kind == SV_TEXTS;
-}
+static bool is_text(const sv_input *in, uint64_t i) { return in->texts && in->texts[i]; }
 
 /* All pictures, or all texts, of several requests, for one call of the library. */
 typedef struct batch {
@@ -45,18 +43,15 @@ static void gather(batch *b, const sv_request *first, bool text) {
       if (text)
         b->texts[b->n++] = r->in.texts[i];
       else
-        b->pictures[b->n++] =
-            (kf_image_bytes){.bytes = r->in.pictures[i].bytes, .n = r->in.pictures[i].n};
+        b->pictures[b->n++] = r->in.pictures[i];
     }
 }
 
 /* Encodes a bad picture again, alone, to get its own message for the client. */
 static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
-  kf_image_bytes picture = {.bytes = r->in.pictures[i].bytes, .n = r->in.pictures[i].n};
-  uint32_t dim = kf_encoder_dim(r->server->encoder);
-  float *row = sv_take(&r->arena, dim, sizeof *row);
-  kf_status status =
-      row ? kf_encode_image_bytes(ctx, r->server->encoder, &picture, 1, row, NULL) : KF_ERR_MEM;
+  const kf_encoder *encoder = r->server->encoder;
+  kf_status status = kf_encode_image_bytes(ctx, encoder, &r->in.pictures[i], 1,
+                                           r->in.rows + i * kf_encoder_dim(encoder), NULL);
   const char *message = kf_errmsg(ctx), *colon = strstr(message, ": ");
   if (status == KF_ERR_DATA)
     sv_fail(r, 422, "picture %llu: %s%s", (unsigned long long)i, colon ? colon + 2 : message,
@@ -142,8 +137,7 @@ static void shift_texts(sv_request *r) {
   uint32_t dim = kf_model_dim_in(r->world->model);
   if (!kf_model_normalized(r->world->model)) return;
   for (uint64_t i = 0; i < r->in.n; i++)
-    if ((r->in.kind == SV_TEXTS || r->in.kind == SV_PICTURES) && is_text(&r->in, i))
-      shift_text(r, r->in.rows + i * dim);
+    if (is_text(&r->in, i)) shift_text(r, r->in.rows + i * dim);
 }
 
 /* The model must take the rows of the encoder. */
@@ -459,7 +453,7 @@ static uint64_t count_tokens(sv_request *r, kf_ctx *ctx) {
   int32_t *tokens = room ? sv_take(&r->arena, room, sizeof *tokens) : NULL;
   uint64_t all = 0;
   for (uint64_t i = 0; tokens && i < r->in.n; i++)
-    if (r->in.is_text[i] &&
+    if (is_text(&r->in, i) &&
         kf_tokenize(ctx, r->server->encoder, r->in.texts[i], tokens, &n) == KF_OK)
       all += n;
   return all;

@@ -176,19 +176,13 @@ static bool parse_npy(sv_request *r, kf_ctx *ctx) {
 
 /* --- pictures and words ----------------------------------------------------------------------- */
 
-static bool needs_pictures(sv_request *r) {
-  if (r->server->encoder && kf_encoder_image_size(r->server->encoder) > 0) return true;
-  return sv_fail(r, 422,
-                 r->server->encoder
-                     ? "the encoder has no image tower, which pictures need"
-                     : "pictures need an encoder: start the server with --encoder DIR");
-}
-
-static bool needs_words(sv_request *r) {
-  if (r->server->encoder && kf_encoder_context(r->server->encoder) > 0) return true;
-  return sv_fail(r, 422,
-                 r->server->encoder ? "the encoder has no text tower, which words need"
-                                    : "words need an encoder: start the server with --encoder DIR");
+static bool needs_tower(sv_request *r, bool text) {
+  const kf_encoder *e = r->server->encoder;
+  const char *input = text ? "words" : "pictures";
+  if (e && (text ? kf_encoder_context(e) : kf_encoder_image_size(e)) > 0) return true;
+  return e ? sv_fail(r, 422, "the encoder has no %s tower, which %s need", text ? "text" : "image",
+                     input)
+           : sv_fail(r, 422, "%s need an encoder: start the server with --encoder DIR", input);
 }
 
 static int base64_digit(unsigned char c) {
@@ -219,16 +213,15 @@ static bool decode_base64(char *text, size_t n, size_t *out) {
 }
 
 /* "data:image/png;base64,..." */
-static bool picture_of(sv_json *j, char *uri, size_t n, uint64_t number, sv_picture *out) {
+static bool picture_of(sv_json *j, char *uri, size_t n, uint64_t number, kf_image_bytes *out) {
   char *comma = memchr(uri, ',', n < 100 ? n : 100);
+  size_t bytes = 0;
   bool fine = strncmp(uri, "data:image/", 11) == 0 && comma && comma - uri > 7 &&
-              memcmp(comma - 7, ";base64", 7) == 0;
-  if (fine) {
-    char *digits = comma + 1;
-    fine = decode_base64(digits, n - (size_t)(digits - uri), &out->n) && out->n > 0;
-    out->bytes = digits;
-  }
-  if (!fine)
+              memcmp(comma - 7, ";base64", 7) == 0 &&
+              decode_base64(comma + 1, n - (size_t)(comma + 1 - uri), &bytes) && bytes > 0;
+  if (fine)
+    *out = (kf_image_bytes){.bytes = comma + 1, .n = bytes};
+  else
     sv_json_refuse(j, "picture %llu is not a data URI (data:image/...;base64,...)",
                    (unsigned long long)number);
   return fine;
@@ -238,7 +231,7 @@ static bool parse_images(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *uri;
   size_t n;
-  if (!needs_pictures(r)) return false;
+  if (!needs_tower(r, false)) return false;
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
   if (!in->pictures) return sv_fail_memory(r);
   in->kind = SV_PICTURES;
@@ -256,7 +249,7 @@ static bool parse_texts(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *text;
   size_t n;
-  if (!needs_words(r)) return false;
+  if (!needs_tower(r, true)) return false;
   in->texts = sv_take(&r->arena, SV_MAX_TEXTS, sizeof *in->texts);
   if (!in->texts) return sv_fail_memory(r);
   in->kind = SV_TEXTS;
@@ -351,11 +344,11 @@ static bool parse_json(sv_request *r, unsigned allowed) {
 
 static bool parse_picture(sv_request *r) {
   sv_input *in = &r->in;
-  if (!needs_pictures(r)) return false;
+  if (!needs_tower(r, false)) return false;
   if (r->n_body == 0) return sv_fail(r, 400, "the body is empty");
   in->pictures = sv_take(&r->arena, 1, sizeof *in->pictures);
   if (!in->pictures) return sv_fail_memory(r);
-  in->pictures[0] = (sv_picture){r->body, r->n_body};
+  in->pictures[0] = (kf_image_bytes){.bytes = r->body, .n = r->n_body};
   in->kind = SV_PICTURES;
   in->n = 1;
   return true;
@@ -449,7 +442,7 @@ static bool make_prompts(sv_request *r, kf_ctx *ctx) {
   const char *name = r->in.name;
   kf_prompts_options options = {.names = &name, .n_names = 1};
   kf_prompts *prompts = NULL;
-  if (!needs_words(r)) return false;
+  if (!needs_tower(r, true)) return false;
   if (!kf_model_fused(r->world->model))
     return sv_fail(r, 422,
                    "a class from its name alone needs a model with text (koofu fit --text)");
@@ -507,9 +500,8 @@ static bool parse_item(sv_request *r, sv_json *j) {
   bool words = strncmp(text, "data:image/", 11) != 0;
   if (n == 0) sv_json_refuse(j, "an input is empty");
   if (words && n > SV_MAX_TEXT) sv_json_refuse(j, "a text has more than %d bytes", SV_MAX_TEXT);
-  if (!(words ? needs_words(r) : needs_pictures(r))) return false;
+  if (!needs_tower(r, words)) return false;
   if (!words && !picture_of(j, text, n, in->n, &in->pictures[in->n])) return true;
-  in->is_text[in->n] = words;
   in->texts[in->n++] = words ? text : NULL;
   return true;
 }
@@ -518,8 +510,7 @@ static bool parse_inputs(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   in->texts = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->texts);
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
-  in->is_text = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->is_text);
-  if (!in->texts || !in->pictures || !in->is_text) return sv_fail_memory(r);
+  if (!in->texts || !in->pictures) return sv_fail_memory(r);
   in->kind = SV_PICTURES;
   if (sv_json_next(j) != '[') return parse_item(r, j);
   sv_json_array(j);

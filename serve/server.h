@@ -123,20 +123,14 @@ typedef enum sv_lane {
 
 typedef enum sv_kind { SV_NOTHING, SV_ROW_VALUES, SV_ROW_NUMBERS, SV_PICTURES, SV_TEXTS } sv_kind;
 
-typedef struct sv_picture {
-  const void *bytes;
-  size_t n;
-} sv_picture;
-
 /* What a request asks about. */
 typedef struct sv_input {
   sv_kind kind;
   uint64_t n;
-  float *rows;          /* [n][dim]; of pictures and texts, once they are encoded */
-  uint64_t *numbers;    /* [n] rows of the gallery */
-  sv_picture *pictures; /* [n] */
-  const char **texts;   /* [n] */
-  bool *is_text;        /* [n], in a mixed list of pictures and texts; NULL: all of one kind */
+  float *rows;              /* [n][dim]; of pictures and texts, once they are encoded */
+  uint64_t *numbers;        /* [n] rows of the gallery */
+  kf_image_bytes *pictures; /* [n] */
+  const char **texts;       /* [n]; NULL in a mixed list: a picture */
   uint32_t top, k;
   bool raw;            /* the space: the original one */
   bool space_given;    /* the request named it */
