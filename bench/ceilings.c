@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MOST = 256, STREAMS = 8 };
+enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MAX_THREADS = 256, STREAMS = 8 };
 
 /* --- registers -------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ enum { LINE = 64 };
 
 static char *array;
 static size_t lines;
-static uint64_t sums[MOST]; /* so that the reads are not optimised away */
+static uint64_t sums[MAX_THREADS]; /* so that the reads are not optimised away */
 
 __attribute__((target("avx2"))) static uint64_t read_part(const char *at, const char *end) {
   __m256i sum[STREAMS];
@@ -148,8 +148,8 @@ static const struct peak {
 
 static unsigned threads;
 static pthread_barrier_t barrier;
-static void (*work)(void); /* NULL: reading the array */
-static double busy[MOST];  /* of the last try */
+static void (*work)(void);       /* NULL: reading the array */
+static double busy[MAX_THREADS]; /* of the last try */
 static bench_time best;
 
 static void *thread(void *number) {
@@ -174,7 +174,7 @@ static void *thread(void *number) {
 }
 
 static void run_threads(void) {
-  pthread_t others[MOST];
+  pthread_t others[MAX_THREADS];
   pthread_barrier_init(&barrier, NULL, threads);
   for (size_t i = 1; i < threads; i++)
     if (pthread_create(&others[i], NULL, thread, (void *)(uintptr_t)i) != 0) abort();
@@ -206,7 +206,7 @@ static int answer(void *user, char *text, bench_time *spent) {
 
 int main(int argc, char **argv) {
   threads = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
-  if (threads == 0 || threads > MOST) return 2;
+  if (threads == 0 || threads > MAX_THREADS) return 2;
   /* As bf16, numbers of both signs around 1; zeros cost less power. */
   for (int i = 0; i < 1024; i++)
     values[i] = (uint8_t)(i % 2 == 0 ? i % 251 : i % 4 == 1 ? 0x3f : 0xbf);

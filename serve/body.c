@@ -94,8 +94,8 @@ static bool parse_rows(sv_request *r, sv_json *j) {
 
 static bool parse_numbers(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
-  uint64_t most = r->world->shelf ? r->world->shelf->n : 0, value;
-  if (most == 0)
+  uint64_t n = r->world->shelf ? r->world->shelf->n : 0, value;
+  if (n == 0)
     return sv_fail(
         r, 422, "row_numbers need a gallery: start the server with --gallery FILE or --rows DATA");
   in->numbers = sv_take(&r->arena, SV_MAX_ROWS, sizeof *in->numbers);
@@ -104,7 +104,7 @@ static bool parse_numbers(sv_request *r, sv_json *j) {
   sv_json_array(j);
   while (sv_json_item(j)) {
     if (in->n == SV_MAX_ROWS) return fail_rows(r);
-    if (!sv_json_number(j, 0, most - 1, &value)) break;
+    if (!sv_json_number(j, 0, n - 1, &value)) break;
     in->numbers[in->n++] = value;
   }
   return true;

@@ -107,6 +107,6 @@ const char *sv_head_problem(struct MHD_Connection *connection, const char *metho
   if (h.lengths > 0 && h.encodings > 0) return "it has Content-Length and Transfer-Encoding";
   if (h.encodings > 1) return "it has two Transfer-Encoding headers";
   if (h.encodings > 0 && (!h.chunked || strcmp(version, "HTTP/1.1") != 0))
-    return "its Transfer-Encoding is not chunked, in HTTP/1.1";
+    return "it has a Transfer-Encoding other than chunked, or in HTTP/1.0";
   return NULL;
 }

@@ -18,12 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CASES 8u
+#define MAX_CASES 8u
 enum { PINNED, PAGEABLE, A_FILE, N_MEMORIES };
 static const char *const memories[] = {"pinned", "pageable", "file"};
 
 typedef struct numbers {
-  uint64_t value[MOST_CASES];
+  uint64_t value[MAX_CASES];
   uint32_t n;
 } numbers;
 
@@ -353,7 +353,7 @@ static numbers list_of(const char *text, int words) {
   numbers out = {.n = 0};
   char copy[256];
   snprintf(copy, sizeof copy, "%s", text);
-  for (char *at = copy, *word; (word = strsep(&at, ",")) != NULL && out.n < MOST_CASES;)
+  for (char *at = copy, *word; (word = strsep(&at, ",")) != NULL && out.n < MAX_CASES;)
     out.value[out.n++] =
         words ? place_of(memories, N_MEMORIES, "memory", word) : strtoull(word, NULL, 10);
   return out;

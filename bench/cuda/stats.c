@@ -13,14 +13,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_REPEATS = 100 };
+enum { MAX_REPEATS = 100 };
 
 typedef struct side {
   const char *name;
   kf_ctx *ctx;
   kf_data *data;
-  double stats[MOST_REPEATS], fit[MOST_REPEATS]; /* seconds */
-  kf_bytes *of_stats, *of_model;                 /* as in their files */
+  double stats[MAX_REPEATS], fit[MAX_REPEATS]; /* seconds */
+  kf_bytes *of_stats, *of_model;               /* as in their files */
 } side;
 
 static double now(void) {
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
     else
       path = argv[i];
   }
-  if (path == NULL || repeat < 1 || repeat > MOST_REPEATS) {
+  if (path == NULL || repeat < 1 || repeat > MAX_REPEATS) {
     fprintf(stderr, "usage: stats [--plugin FILE] [--repeat R] [--least MILLIONS] DATA\n");
     return 2;
   }

@@ -9,7 +9,7 @@ import numpy as np
 
 from koofu._types import I32, AnyArray, Labels
 
-_MOST_CLASSES = 1 << 22
+_MAX_CLASSES = 1 << 22
 
 
 def _from_codes(codes: Any, categories: Any) -> AnyArray:
@@ -62,7 +62,7 @@ def _numbers(array: AnyArray, n_classes: int, unlabelled: bool) -> tuple[I32, in
         row = int(np.argmax(array < 0))
         raise ValueError(f"y[{row}] is {array[row]}; labels must be class numbers from 0 on "
                          "(unlabelled='skip' leaves such rows out)")
-    most = n_classes if n_classes else _MOST_CLASSES
+    most = n_classes if n_classes else _MAX_CLASSES
     if high >= most:
         row = int(np.argmax(array >= most))
         raise ValueError(f"y[{row}] is {array[row]}, but there are only {most} classes"

@@ -40,7 +40,7 @@ _FLOATS = (np.float64, np.float32, np.float16)
 _ZERO_ROWS = {"skip": 0, "error": 1}
 
 # Integers are class numbers unless they are much larger than the number of classes.
-_MOST_CLASSES = 1 << 22
+_MAX_CLASSES = 1 << 22
 _SPARE_CLASSES = 1024
 
 # The temperature of cosines where none was chosen by leaving rows out (docs/python.md).
@@ -70,9 +70,9 @@ class _Classes:
         self.labels = labels  # sorted, each once
         integers = labels.dtype.kind in "iu" and bool(labels[0] >= 0)
         if numbers is None:
-            most = min(_MOST_CLASSES, 4 * len(labels) + _SPARE_CLASSES)
+            most = min(_MAX_CLASSES, 4 * len(labels) + _SPARE_CLASSES)
             numbers = integers and bool(labels[-1] < most)
-        elif numbers and not (integers and labels[-1] < _MOST_CLASSES):
+        elif numbers and not (integers and labels[-1] < _MAX_CLASSES):
             raise ValueError(
                 f"y holds {labels[0]!r} to {labels[-1]!r}, but earlier labels were class numbers"
             )

@@ -1,6 +1,6 @@
 // Requests to the server: the token, retries when it is busy, error messages.
 
-const MOST_TRIES = 6;
+const MAX_TRIES = 6;
 let token = read();
 let asking = null; // one question for the token, shared by all requests that wait for it
 let lost = false;
@@ -71,7 +71,7 @@ async function request(path, options = {}) {
     if (response.ok) return response;
     if (response.status === 401) {
       await newToken(used);
-    } else if (response.status === 429 && tries < MOST_TRIES) {
+    } else if (response.status === 429 && tries < MAX_TRIES) {
       const seconds = Math.min(Math.max(Number(response.headers.get('Retry-After')) || 1, 0.1), 30);
       hooks.busy(seconds);
       await wait(seconds);
@@ -107,7 +107,7 @@ export const addClass = (body) => post('/v1/classes', body);
 export const removeClass = (name) => request(`/v1/classes/${encodeURIComponent(name)}`, { method: 'DELETE' });
 
 // Pictures of rows, as blobs, since an <img> could not send the token. The latest are cached.
-const MOST_PICTURES = 600;
+const MAX_PICTURES = 600;
 const kept = new Map();
 let running = 0;
 const queue = [];
@@ -130,7 +130,7 @@ async function next() {
 function picture(row, size) {
   const path = `/v1/images/${row}?size=${size}`;
   if (!kept.has(path)) {
-    if (kept.size >= MOST_PICTURES) kept.delete(kept.keys().next().value);
+    if (kept.size >= MAX_PICTURES) kept.delete(kept.keys().next().value);
     kept.set(path, new Promise((done, failed) => { queue.push({ path, done, failed }); }));
     next();
   }

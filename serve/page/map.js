@@ -8,9 +8,9 @@ import { medians, nearest, normalise, step, turnTowards } from './layout.js';
 import { listenToKeys, listenToPointer } from './gestures.js';
 import { Plot } from './plot.js';
 
-const MOST_POINTS = 5000;
-const MOST_LEGEND = 80;
-const MOST_SAMPLED = 250;
+const MAX_POINTS = 5000;
+const MAX_LEGEND = 80;
+const MAX_SAMPLED = 250;
 const NEIGHBOURS = 10;
 const NEAREST = 5; // listed for a point
 const BATCH = 250; // rows per request for answers
@@ -30,8 +30,8 @@ function spread(answer) {
 
 async function load() {
   $('map-wait').textContent = 'Drawing the map …';
-  const koofu = await api.map('koofu', MOST_POINTS);
-  const raw = info.gallery.raw ? await api.map('raw', MOST_POINTS) : null;
+  const koofu = await api.map('koofu', MAX_POINTS);
+  const raw = info.gallery.raw ? await api.map('raw', MAX_POINTS) : null;
   koofu.classes.forEach(addName);
   const numbers = new Map(classNames().map((name, k) => [name, k]));
   data = {
@@ -66,8 +66,8 @@ async function answers() {
 
 // The figure above the map: in each space, the share of the nearest rows that have the same label. From a sample.
 async function agreement() {
-  const step = Math.max(1, Math.floor(data.rows.length / MOST_SAMPLED));
-  const sample = data.rows.map((row, i) => [row, data.labels[i]]).filter(([, label], i) => label !== null && i % step === 0).slice(0, MOST_SAMPLED);
+  const step = Math.max(1, Math.floor(data.rows.length / MAX_SAMPLED));
+  const sample = data.rows.map((row, i) => [row, data.labels[i]]).filter(([, label], i) => label !== null && i % step === 0).slice(0, MAX_SAMPLED);
   if (!sample.length) return;
   const share = {};
   for (const space of Object.keys(data.spaces)) {
@@ -165,7 +165,7 @@ function legend() {
   const find = $('legend-find').value.trim().toLowerCase();
   const all = [...counts].filter(([k]) => data.names[k].toLowerCase().includes(find)).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
   $('legend-find').hidden = counts.size <= 12;
-  $('legend').replaceChildren(...all.slice(0, MOST_LEGEND).map(([k, count]) => {
+  $('legend').replaceChildren(...all.slice(0, MAX_LEGEND).map(([k, count]) => {
     const button = make('button', { type: 'button', className: 'quiet', 'aria-pressed': String(plot.only === k) },
       make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, data.names[k]), make('span', { className: 'soft' }, number(count)));
     button.onclick = () => {
@@ -179,7 +179,7 @@ function legend() {
     tint(li, data.names[k]);
     return li;
   }));
-  if (all.length > MOST_LEGEND) $('legend').append(make('li', { className: 'soft small' }, `and ${plural(all.length - MOST_LEGEND, 'more class', 'more classes')}`));
+  if (all.length > MAX_LEGEND) $('legend').append(make('li', { className: 'soft small' }, `and ${plural(all.length - MAX_LEGEND, 'more class', 'more classes')}`));
 }
 
 function note() {

@@ -5,7 +5,7 @@ import * as api from './api.js';
 import { inside, nearest } from './layout.js';
 
 const NEAR = 3.5; // zoom factor from which pictures or ids are shown
-const MOST_PICTURES = 500;
+const MAX_PICTURES = 500;
 const ease = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
 
 export class Plot {
@@ -280,7 +280,7 @@ export class Plot {
 
   picture(row) {
     if (this.pictures.has(row)) return this.pictures.get(row);
-    if (this.pictures.size >= MOST_PICTURES) this.pictures.delete(this.pictures.keys().next().value);
+    if (this.pictures.size >= MAX_PICTURES) this.pictures.delete(this.pictures.keys().next().value);
     this.pictures.set(row, null);
     api.load(row, 96).then((image) => {
       this.pictures.set(row, image);

@@ -3,7 +3,7 @@
 import { $, announce, complain, download, make, plural, toast } from './dom.js';
 import * as api from './api.js';
 
-const MOST_SHOWN = 200;
+const MAX_SHOWN = 200;
 const rows = new Map(); // row number → {row, id, label}
 const watchers = [];
 let canAdd = false;
@@ -112,13 +112,13 @@ function draw() {
   $('tray-list').hidden = !open;
   $('tray-list').replaceChildren();
   if (!open) return;
-  for (const item of [...rows.values()].slice(0, MOST_SHOWN)) {
+  for (const item of [...rows.values()].slice(0, MAX_SHOWN)) {
     $('tray-list').append(make('li', {},
       make('a', { href: `#ask/row/${item.row}` }, item.id || `row ${item.row}`),
       make('span', { className: 'soft' }, item.label ?? ''),
       make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Deselect row ${item.row}`, onclick: () => toggle(item) }, '×')));
   }
-  if (rows.size > MOST_SHOWN) {
-    $('tray-list').append(make('li', { className: 'soft' }, `and ${plural(rows.size - MOST_SHOWN, 'more row')}; export them to see all`));
+  if (rows.size > MAX_SHOWN) {
+    $('tray-list').append(make('li', { className: 'soft' }, `and ${plural(rows.size - MAX_SHOWN, 'more row')}; export them to see all`));
   }
 }
