@@ -149,13 +149,10 @@ def _load(folder: Path, precision: Optional[str], images: bool, text: bool,
 
 def _list_of(pictures: Any) -> list[Any]:
     """A list of pictures; a single one becomes a list of one."""
-    if is_path(pictures) or hasattr(pictures, "convert"):
-        return [pictures]
-    if isinstance(pictures, (bytearray, memoryview)):
-        return [pictures]
-    if isinstance(pictures, np.ndarray):
-        return [pictures] if pictures.ndim in (1, 3) else list(pictures)
-    return list(pictures)
+    single = is_path(pictures) or hasattr(pictures, "convert") or (
+        pictures.ndim in (1, 3) if isinstance(pictures, np.ndarray)
+        else isinstance(pictures, (bytearray, memoryview)))
+    return [pictures] if single else list(pictures)
 
 
 def _in_memory(picture: Any, number: int) -> Any:

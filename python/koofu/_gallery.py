@@ -399,7 +399,8 @@ class Gallery:
         capsule, info = self._now
         names = None if classes is None else _class_list(classes, info[8], info[7])
         listed = None if ids is None else _strings(ids, "ids")
-        return Filter(*_swap(_koofu.filter_new(capsule, names, listed), capsule))
+        made, rows = _koofu.filter_new(capsule, names, listed)
+        return Filter(made, capsule, rows)
 
     def search(self, X: Rows, k: int = 10, *, leave_out: Optional[AnyArray] = None,
                text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Hits:
@@ -511,10 +512,6 @@ class Gallery:
 
     def __repr__(self) -> str:
         return f"<koofu.Gallery: {len(self)} rows of {self.dim} columns, {self.metric}>"
-
-
-def _swap(made: tuple[Any, int], gallery: Any) -> tuple[Any, Any, int]:
-    return made[0], gallery, made[1]
 
 
 def _ranges(made: tuple[bytearray, bytearray, bytearray]) -> Ranges:
