@@ -480,8 +480,8 @@ class Gallery:
     def classify(self, X: Rows, k: Optional[int] = None, *, top: int = 1, weighted: bool = False,
                  temperature: Optional[float] = None,
                  only: Optional[Filter] = None) -> tuple[I32, F64]:
-        """The classes with the most votes among the k nearest rows: numbers and votes, ``(n,
-        top)``. If fewer classes have votes, the rest is -1.
+        """The classes with the most votes among the k nearest rows, and their votes, both
+        ``(n, top)``. If fewer classes have votes, the rest is -1.
 
         :param k: None: that of the gallery, or 15; at most the number of rows.
         :param weighted: nearer neighbours count more, by ``temperature``.

@@ -419,8 +419,7 @@ class Model:
 
     @property
     def prototypes(self) -> F32:
-        """Mapped class means at unit length, ``(n_classes, dim_out)``; zeros for classes without
-        rows."""
+        """Mapped class means at unit length, ``(n_classes, dim_out)``; zeros without rows."""
         return self._array("prototypes", "f4", self.n_classes, self.dim_out)
 
     @property
@@ -483,8 +482,8 @@ class Model:
         raw: bool = False,
         part: Optional[str] = None,
     ) -> tuple[I32, F64]:
-        """The ``top`` most likely classes of each row and their probabilities, both ``(n,
-        top)``."""
+        """The ``top`` most likely classes of each row, and their probabilities, both
+        ``(n, top)``."""
         classes, _, out = self._best(X, top, metric, raw, part, self._temperature(temperature))
         return classes, out
 
