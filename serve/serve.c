@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MAX_PIXELS: a third of the library's limit, but more than cameras have. Such a picture takes 192
- * MB (twice that while it is rotated) and a third of a second to decode. */
+/* MAX_PIXELS: a third of the library's limit, but more than most cameras have. Such a picture takes
+ * 192 MB (twice that while it is rotated) and a third of a second to decode. */
 enum { MIN_TOKEN = 16, MAX_TOKEN = 4096, MAX_PIXELS = 64000000 };
 
 void sv_log(sv_server *s, const char *format, ...) {
